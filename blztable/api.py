@@ -1,0 +1,278 @@
+"""The verbs: write a table, read it, open it. `df.to_blz` is registered here.
+
+Each is a few lines over the other rooms; what a user gets wrong is told before anything happens.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+from pandas.api.extensions import no_default
+
+from blztable.convert.attributes import checked_attrs
+from blztable.convert.gateway import ingest
+from blztable.engine import operations, versions
+from blztable.engine.options import WriteOptions
+from blztable.engine.places import Place, store_at
+from blztable.table import CTable
+
+
+def to_blz(
+    data: Any,
+    path: Place,
+    *,
+    mode: str = "w",
+    index: bool | None = None,
+    compression: str | Mapping[str, str] = "lz4",
+    clevel: int | Mapping[str, int] = 5,
+    shuffle: str | Mapping[str, str | None] | None = None,
+    checksum: str = "crc32",
+    row_group_rows: int | None = None,
+    page_rows: int | Mapping[str, int] | None = None,
+    durability: str = "full",
+    attrs: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a table, in one commit: readers see the old one or the new one, whole.
+
+    Parameters
+    ----------
+    data : DataFrame, Arrow data or mapping
+        A pandas DataFrame, a pyarrow Table or RecordBatch, anything with the Arrow PyCapsule
+        interface (polars, duckdb), or a mapping of names to arrays of one length.
+    path : path-like
+        The table's directory.
+    mode : {"w", "x"}
+        "w" replaces a table that is there, as a new version; "x" fails if there is one.
+    index : bool, optional
+        Whether to store a DataFrame's index. By default a RangeIndex is kept as a fact and any
+        other index as columns; True stores a RangeIndex as a column too, False none.
+    compression : {"lz4", "lz4hc", "zlib", "zstd"} or mapping of column names to one
+        The codec.
+    clevel : int or mapping of column names to int
+        From 0, stored as it is, to 9, smallest.
+    shuffle : {"byte", "bit", "none"} or mapping of column names to one, optional
+        What is done to values before compression; "byte" for values wider than a byte by default.
+    checksum : {"crc32", "adler32", "md5", "sha1", "sha224", "sha256", "sha384", "sha512"}
+        What guards every chunk.
+    row_group_rows : int, optional
+        Rows written together in all columns; by default at most 256 MB of them.
+    page_rows : int or mapping of column names to int, optional
+        Rows of a page, a power of two from 8; by default about 1 MiB of a column.
+    durability : {"full", "process"}
+        "full" survives a loss of power once the call returned; "process" survives the end of the
+        process only, and costs no flush.
+    attrs : mapping, optional
+        Attributes of the table, JSON values; added to those of a DataFrame.
+
+    Raises
+    ------
+    SchemaError
+        A column or value that cannot be stored; nothing is written then.
+    TableExistsError
+        With "x" a table is there; or something that is not a table is, which is never touched.
+    ConflictError, BusyError, StorageError, ReadOnlyError
+        The commit did not happen; the table is as it was.
+    CommitUnknownError
+        The commit was published, but may not survive a loss of power.
+
+    Examples
+    --------
+    >>> import blztable as blz
+    >>> import pandas as pd
+    >>> df = pd.DataFrame({"city": ["Rome", "Oslo"], "people": [2_748_000, 717_000]})
+    >>> df.to_blz("cities.blz")
+    >>> blz.read_blz("cities.blz").equals(df)
+    True
+    """
+    _one_of("mode", mode, ("w", "x"))
+    options = WriteOptions(
+        compression, clevel, shuffle, checksum, row_group_rows, page_rows, durability
+    )
+    given = ingest(data, index=index)
+    attributes = given.attrs | checked_attrs(dict(attrs or {}))
+    contents = operations.Contents(given.table, given.rows, given.frame, attributes)
+    _, pinned = operations.create(
+        store_at(path), contents, options, replace_existing=mode == "w"
+    )
+    pinned.close()
+
+
+def create(
+    path: Place,
+    schema: pa.Schema | Mapping[str, Any],
+    *,
+    mode: str = "x",
+    attrs: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> CTable:
+    """Make a table without rows, and open it for writing.
+
+    Parameters
+    ----------
+    path : path-like
+        The table's directory.
+    schema : pyarrow.Schema, or mapping of names to types
+        The columns.
+    mode : {"x", "w"}
+        "x" fails if a table is there; "w" replaces it, as a new version.
+    attrs : mapping, optional
+        Attributes of the table, JSON values.
+    **options
+        How it is written: compression, clevel, shuffle, checksum, row_group_rows, page_rows,
+        durability, as in `to_blz`.
+
+    Raises
+    ------
+    SchemaError
+        A type that cannot be stored.
+    TableExistsError
+        With "x" a table is there; or something that is not a table is, which is never touched.
+
+    Examples
+    --------
+    >>> import blztable as blz
+    >>> import pyarrow as pa
+    >>> with blz.create("log.blz", {"at": pa.timestamp("us"), "what": pa.string()}) as t:
+    ...     print(t.nrows, t.column_names)
+    0 ['at', 'what']
+    """
+    _one_of("mode", mode, ("w", "x"))
+    table = pa.schema(schema).empty_table()
+    contents = operations.Contents(table, 0, None, checked_attrs(dict(attrs or {})))
+    version, pinned = operations.create(
+        store_at(path), contents, WriteOptions(**options), replace_existing=mode == "w"
+    )
+    return CTable(version, pinned, writable=True)
+
+
+def open(path: Place, mode: str = "r", *, version: int | None = None) -> CTable:
+    """Open a table and hold one version of it.
+
+    Parameters
+    ----------
+    path : path-like
+        The table's directory.
+    mode : {"r", "a"}
+        "a" to change it too; only the newest version can be changed.
+    version : int, optional
+        The version to show; the newest by default.
+
+    Raises
+    ------
+    TableNotFoundError
+        No table is there, or not this version of it.
+    CorruptError
+        The manifest of the version is damaged; the message names the newest one that is intact.
+
+    Examples
+    --------
+    >>> import blztable as blz
+    >>> blz.to_blz({"a": [1, 2, 3]}, "t.blz")
+    >>> with blz.open("t.blz") as t:
+    ...     print(t.nrows, t.version)
+    3 1
+    """
+    _one_of("mode", mode, ("r", "a"))
+    if mode == "a" and version is not None:
+        raise ValueError("only the newest version can be changed: give no version with mode='a'")
+    opened, pinned = versions.pin(store_at(path), version)
+    return CTable(opened, pinned, writable=mode == "a")
+
+
+def read_blz(
+    path: Place,
+    *,
+    columns: Sequence[str] | None = None,
+    version: int | None = None,
+    dtype_backend: Any = no_default,
+) -> pd.DataFrame:
+    """Read a table, or some columns of it, into a DataFrame.
+
+    The frame shares its memory with what was decoded, and is writable. One that was written by
+    `to_blz` comes back as it was: index, labels, dtypes, `attrs`.
+
+    Parameters
+    ----------
+    path : path-like
+        The table's directory.
+    columns : sequence of str, optional
+        The columns to read, in this order; all by default. The index is restored beside them.
+    version : int, optional
+        The version to read; the newest by default.
+    dtype_backend : {"numpy_nullable", "pyarrow"}, optional
+        As in pandas. By default dates and decimals become one Python object each, as in pandas;
+        with "pyarrow" they stay Arrow values, which is many times faster.
+
+    Raises
+    ------
+    TableNotFoundError
+        No table is there, or not this version of it.
+    ColumnNotFoundError
+        No column has one of these names.
+    CorruptError
+        A file is damaged or missing; the message names it, the column and the chunk.
+
+    Examples
+    --------
+    >>> import blztable as blz
+    >>> blz.to_blz({"a": [1, 2, 3], "b": ["x", "y", "z"]}, "t.blz")
+    >>> blz.read_blz("t.blz", columns=["b"])
+       b
+    0  x
+    1  y
+    2  z
+    """
+    with open(path, version=version) as table:
+        return table.to_pandas(columns, dtype_backend=dtype_backend)
+
+
+def read_table(
+    path: Place, *, columns: Sequence[str] | None = None, version: int | None = None
+) -> pa.Table:
+    """Read a table, or some columns of it, into an Arrow table.
+
+    Parameters
+    ----------
+    path : path-like
+        The table's directory.
+    columns : sequence of str, optional
+        The columns to read, in this order; all by default.
+    version : int, optional
+        The version to read; the newest by default.
+
+    Raises
+    ------
+    TableNotFoundError, ColumnNotFoundError, CorruptError
+        As in `read_blz`.
+
+    Examples
+    --------
+    >>> import blztable as blz
+    >>> blz.to_blz({"a": [1, 2, 3], "b": ["x", "y", "z"]}, "t.blz")
+    >>> blz.read_table("t.blz", columns=["a"]).to_pydict()
+    {'a': [1, 2, 3]}
+    """
+    with open(path, version=version) as table:
+        return table.to_arrow(columns)
+
+
+class _ToBlz:
+    """Write the DataFrame as a BLZ table; see `blztable.to_blz`."""
+
+    def __init__(self, frame: pd.DataFrame) -> None:
+        self._frame = frame
+
+    def __call__(self, path: Place, **options: Any) -> None:
+        to_blz(self._frame, path, **options)
+
+
+# Registering again, on a reload, would warn.
+if "to_blz" not in pd.DataFrame._accessors:
+    pd.api.extensions.register_dataframe_accessor("to_blz")(_ToBlz)
+
+
+def _one_of(option: str, value: object, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        names = " or ".join(repr(choice) for choice in choices)
+        raise ValueError(f"{option} is {names}, not {value!r}")

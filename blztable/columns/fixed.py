@@ -1,0 +1,109 @@
+"""Values of one width: numbers, decimals, dates, times, intervals, fixed-size binary.
+
+One stream, the values as Arrow has them. What is null is zero.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
+
+import numpy as np
+import pyarrow as pa
+
+from blztable.columns.memory import allocate, bytes_of, view
+from blztable.columns.nulls import Validity
+from blztable.columns.paging import page_rows_for
+from blztable.columns.stream import VALID, VALUES, Piece, Stream, StreamLayout, Target
+
+# What numpy calls the values, where their order is that of the column.
+NUMPY_TYPES = {
+    pa.lib.Type_INT8: "<i1",
+    pa.lib.Type_INT16: "<i2",
+    pa.lib.Type_INT32: "<i4",
+    pa.lib.Type_INT64: "<i8",
+    pa.lib.Type_UINT8: "<u1",
+    pa.lib.Type_UINT16: "<u2",
+    pa.lib.Type_UINT32: "<u4",
+    pa.lib.Type_UINT64: "<u8",
+    pa.lib.Type_HALF_FLOAT: "<f2",
+    pa.lib.Type_FLOAT: "<f4",
+    pa.lib.Type_DOUBLE: "<f8",
+    pa.lib.Type_DECIMAL32: "<i4",
+    pa.lib.Type_DECIMAL64: "<i8",
+    pa.lib.Type_DATE32: "<i4",
+    pa.lib.Type_DATE64: "<i8",
+    pa.lib.Type_TIME32: "<i4",
+    pa.lib.Type_TIME64: "<i8",
+    pa.lib.Type_TIMESTAMP: "<i8",
+    pa.lib.Type_DURATION: "<i8",
+}
+TYPE_IDS = (
+    *NUMPY_TYPES,
+    pa.lib.Type_DECIMAL128,
+    pa.lib.Type_DECIMAL256,
+    pa.lib.Type_INTERVAL_MONTH_DAY_NANO,
+    pa.lib.Type_FIXED_SIZE_BINARY,
+)
+
+
+def width_of(type_: pa.DataType) -> int:
+    """Bytes of one value."""
+    width: int = type_.bit_width // 8
+    return width
+
+
+def layout(type_: pa.DataType) -> tuple[StreamLayout, ...]:
+    """One stream, none for binary of width 0."""
+    width = width_of(type_)
+    dtype = NUMPY_TYPES.get(type_.id, f"|V{width}")
+    typesize = width if width <= 255 else 1
+    return (StreamLayout(VALUES, dtype, typesize, 8 * width),) if width else ()
+
+
+def encode(
+    array: pa.Array, mask: np.ndarray | None, page_rows: int | None
+) -> tuple[int, tuple[Stream, ...]]:
+    """The rows of a page, and the values."""
+    width = width_of(array.type)
+    page_rows = page_rows or page_rows_for(width)
+    first = array.offset * width
+    data = bytes_of(array.buffers()[1])[first : first + len(array) * width]
+    if mask is not None and width:
+        data = data.copy()
+        data.reshape(-1, width)[~mask] = 0
+    return page_rows, tuple(Stream(stream, data) for stream in layout(array.type))
+
+
+class FixedDecoder:
+    """Values decoded straight into one buffer."""
+
+    def __init__(self, type_: pa.DataType, pieces: Sequence[Piece]) -> None:
+        """Make room for all pieces."""
+        self._type = type_
+        self._width = width_of(type_)
+        self._pieces = pieces
+        self._starts = list(accumulate((piece.rows for piece in pieces), initial=0))
+        self._validity = Validity(pieces)
+        self._values = allocate(self._starts[-1] * self._width)
+        self._bytes = view(self._values)
+
+    def target(self, piece: int, stream: str) -> Target:
+        """Where this stream of this piece goes."""
+        if stream == VALID:
+            return self._validity.target(piece)
+        start = self._starts[piece] * self._width
+        stop = self._starts[piece + 1] * self._width
+        return Target(self._bytes[start:stop])
+
+    def checks(self) -> Iterable[Callable[[], None]]:
+        """None: any bytes are values."""
+        return ()
+
+    def finish(self) -> pa.ChunkedArray:
+        """The column."""
+        bitmap, nulls = self._validity.finish()
+        buffers = [bitmap, self._values]
+        array = pa.Array.from_buffers(self._type, self._starts[-1], buffers, nulls)
+        return pa.chunked_array([array])
+
+
+decoder = FixedDecoder

@@ -1,0 +1,34 @@
+"""The families of types that stand alone, by the id of their Arrow type.
+
+Each family is one file with the same three functions: `layout`, `encode`, `decoder`.
+"""
+
+from types import ModuleType
+
+import pyarrow as pa
+
+from blztable.columns import boolean, fixed, null, text
+
+FAMILIES: dict[int, ModuleType] = {
+    type_id: family for family in (fixed, boolean, text, null) for type_id in family.TYPE_IDS
+}
+# Views are stored as large types and cast back last.
+STORED_AS = {
+    pa.lib.Type_STRING_VIEW: pa.large_string(),
+    pa.lib.Type_BINARY_VIEW: pa.large_binary(),
+}
+
+
+def stored_type(type_: pa.DataType) -> pa.DataType:
+    """The type `type_` is stored as."""
+    return STORED_AS.get(type_.id, type_)
+
+
+def is_plain(type_: pa.DataType) -> bool:
+    """Whether a family takes care of the type."""
+    return stored_type(type_).id in FAMILIES and not isinstance(type_, pa.BaseExtensionType)
+
+
+def family_of(type_: pa.DataType) -> ModuleType:
+    """The file that takes care of a stored type."""
+    return FAMILIES[type_.id]

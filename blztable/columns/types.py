@@ -1,0 +1,82 @@
+"""The face of this room: which types can be stored, in which streams, and there and back.
+
+What is not in the closed list is refused before anything is written, and not believed when read.
+"""
+
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+
+import pyarrow as pa
+
+from blztable.columns import dictionary, nulls
+from blztable.columns.plain import family_of, is_plain, stored_type
+from blztable.columns.stream import (
+    DICTIONARY,
+    VALID,
+    VALIDITY,
+    Block,
+    Decoder,
+    Piece,
+    StreamLayout,
+)
+
+
+def is_storable(type_: pa.DataType) -> bool:
+    """Whether the type is in the closed list."""
+    if pa.types.is_dictionary(type_):
+        return is_plain(type_.value_type) and pa.types.is_integer(type_.index_type)
+    return is_plain(type_)
+
+
+def layouts(type_: pa.DataType) -> Mapping[str, StreamLayout]:
+    """Every stream a part of this type may have, in the order of its chunks in the file."""
+    own = {VALID: VALIDITY} | {
+        stream.name: stream for stream in _family(stored_type(type_)).layout(stored_type(type_))
+    }
+    if pa.types.is_dictionary(type_):
+        child = layouts(type_.value_type)
+        own |= {DICTIONARY + name: stream for name, stream in child.items()}
+    return own
+
+
+def encode(array: pa.Array, page_rows: int | None = None) -> Block:
+    """An array in streams: slice offsets gone, null slots empty, views as large types.
+
+    Raises
+    ------
+    SchemaError
+        Values the type does not allow: text that is not UTF-8, indices outside a dictionary.
+    """
+    stored = stored_type(array.type)
+    if array.type.id != stored.id:
+        array = array.cast(stored)
+    mask = nulls.mask_of(array)
+    page_rows, streams = _family(stored).encode(array, mask, page_rows)
+    child = None
+    if pa.types.is_dictionary(stored):
+        child = encode(array.dictionary)
+    return Block(len(array), page_rows, nulls.encode(mask) + streams, child)
+
+
+class _Cast:
+    """A decoder whose result is cast to the type it was stored for."""
+
+    def __init__(self, decoder: Decoder, type_: pa.DataType) -> None:
+        self.target = decoder.target
+        self.checks = decoder.checks
+        self._finish = decoder.finish
+        self._type = type_
+
+    def finish(self) -> pa.ChunkedArray:
+        return self._finish().cast(self._type)
+
+
+def decoder(type_: pa.DataType, pieces: Sequence[Piece]) -> Decoder:
+    """What decodes these pieces into one column of the type."""
+    stored = stored_type(type_)
+    result: Decoder = _family(stored).decoder(stored, pieces)
+    return result if stored.id == type_.id else _Cast(result, type_)
+
+
+def _family(stored: pa.DataType) -> ModuleType:
+    return dictionary if pa.types.is_dictionary(stored) else family_of(stored)

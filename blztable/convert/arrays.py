@@ -1,0 +1,74 @@
+"""Arrays: Arrow buffers seen as numpy arrays, and numpy arrays put into Arrow buffers.
+
+Knows nothing of pandas. A view is given where the memory is ours to write into, else a copy.
+"""
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+# An extension array of pandas; its stubs do not know what all of them have.
+PandasArray: TypeAlias = Any
+
+
+def from_values(values: np.ndarray, missing: np.ndarray | None, type_: pa.DataType) -> pa.Array:
+    """An Arrow array over the memory of `values`; a row where `missing` is set is null."""
+    count = len(values)
+    if missing is not None and not missing.any():
+        missing = None
+    if pa.types.is_boolean(type_):
+        data = np.packbits(np.asarray(values, dtype=np.bool_), bitorder="little")
+    else:
+        # numpy gives no buffer for datetimes, only for the bytes below them.
+        data = np.ascontiguousarray(values).view(np.uint8)
+    if missing is None:
+        return pa.Array.from_buffers(type_, count, [None, pa.py_buffer(data)], 0)
+    validity = pa.py_buffer(np.packbits(~missing, bitorder="little"))
+    nulls = int(np.count_nonzero(missing))
+    return pa.Array.from_buffers(type_, count, [validity, pa.py_buffer(data)], nulls)
+
+
+def whole(column: pa.ChunkedArray) -> pa.Array:
+    """All chunks as one array; a single chunk is not copied."""
+    match column.num_chunks:
+        case 0:
+            return pa.array([], column.type)
+        case 1:
+            return column.chunk(0)
+        case _:
+            return pa.concat_arrays(column.chunks)
+
+
+def values_of(array: pa.Array, dtype: np.dtype) -> np.ndarray:
+    """The fixed-width values of an array, writable; what lies under a null is undefined."""
+    buffer = array.buffers()[1]
+    if len(array) == 0 or buffer is None:
+        return np.zeros(len(array), dtype)
+    view = np.frombuffer(buffer, dtype, len(array), array.offset * dtype.itemsize)
+    return view if view.flags.writeable else view.copy()
+
+
+def booleans_of(array: pa.Array) -> np.ndarray:
+    """The bits of a boolean array, one byte a row."""
+    buffer = array.buffers()[1]
+    if len(array) == 0 or buffer is None:
+        return np.zeros(len(array), np.bool_)
+    return _bits(buffer, array.offset, len(array))
+
+
+def missing_of(array: pa.Array) -> np.ndarray | None:
+    """True where a row is null; None when no row is."""
+    if array.null_count == 0:
+        return None
+    validity = array.buffers()[0]
+    if validity is None:
+        return np.asarray(array.is_null().to_numpy(zero_copy_only=False))
+    return np.logical_not(_bits(validity, array.offset, len(array)))
+
+
+def _bits(buffer: pa.Buffer, offset: int, count: int) -> np.ndarray:
+    first, skipped = divmod(offset, 8)
+    packed = np.frombuffer(buffer, np.uint8, (skipped + count + 7) // 8, first)
+    bits = np.unpackbits(packed, count=skipped + count, bitorder="little")
+    return bits[skipped:].view(np.bool_)

@@ -1,0 +1,211 @@
+"""Frame: a whole DataFrame as an Arrow table with a descriptor, and back.
+
+Knows how the parts go together: columns by their dtype, the index, the labels. The descriptor of
+the frame is JSON and may come from a stranger's file, so it is checked before it is used.
+"""
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from pandas.api.extensions import no_default
+
+from blztable.convert import dtypes
+from blztable.convert.descriptor import (
+    FIELD_KEY,
+    Descriptor,
+    check_depth,
+    expect_bool,
+    expect_keys,
+    expect_list,
+    expect_text,
+    from_bytes,
+    to_bytes,
+)
+from blztable.convert.header import decode_header, encode_header
+from blztable.convert.labels import field_name
+from blztable.convert.rows import DEFAULT, RowNumbers, checked_levels, decode_rows, encode_rows
+from blztable.errors import ColumnNotFoundError, FormatError, SchemaError
+
+VERSION = 1
+
+
+def to_frame(
+    table: pa.Table,
+    rows: int,
+    frame: Descriptor | None,
+    attrs: dict[str, Any],
+    *,
+    columns: list[str] | None = None,
+    dtype_backend: Any = no_default,
+    row_numbers: RowNumbers | None = None,
+) -> pd.DataFrame:
+    """The DataFrame over the memory of `table`, which must be ours alone."""
+    backend = None if dtype_backend is no_default else dtype_backend
+    if backend not in (None, *dtypes.BACKENDS):
+        raise ValueError(f"dtype_backend: expected one of {dtypes.BACKENDS}, found {backend!r}")
+    facts = Facts.decode(frame)
+    levels = facts.index_fields()
+    places = _selection(table.schema.names, columns, levels)
+    index = decode_rows(
+        facts.levels,
+        facts.multi,
+        {name: _column(table, facts, place) for name, place in _places(table, levels).items()},
+        range(rows) if row_numbers is None else row_numbers,
+        backend,
+    )
+    if len(index) != rows:
+        raise FormatError(f"the index has {len(index)} rows, the table {rows}")
+    data = {}
+    seen: set[int] = set()
+    for number, place in enumerate(places):
+        values = _decoded(table, facts, place, backend)
+        # Asked for twice, a column must not be one memory under two labels.
+        data[number] = _boxed(values.copy() if place in seen else values, index)
+        seen.add(place)
+    result: Any = pd.DataFrame(data, index=index, copy=False)
+    result.columns = decode_header(facts.header, [table.schema.names[i] for i in places])
+    result.attrs = copy.deepcopy(dict[Any, Any](attrs))
+    # A repeated request may have made duplicates, which such a flag would refuse.
+    if not facts.allows_duplicate_labels and result.columns.is_unique and index.is_unique:
+        result.flags.allows_duplicate_labels = False
+    return result
+
+
+def from_frame(frame: pd.DataFrame, index: bool | None) -> tuple[pa.Table, Descriptor]:
+    """The Arrow table of a DataFrame and its descriptor."""
+    names = [field_name(label) for label in frame.columns.tolist()]
+    levels, kept = encode_rows(frame.index, names, index)
+    fields, arrays = [], []
+    for number, name in enumerate(names):
+        values = frame.iloc[:, number].array
+        array, descriptor = dtypes.encode(values, f"column {frame.columns[number]!r}")
+        fields.append(_field(name, array.type, descriptor))
+        arrays.append(array)
+    for level in kept:
+        fields.append(_field(level.field, level.array.type, level.descriptor))
+        arrays.append(level.array)
+    facts = Facts(
+        levels,
+        isinstance(frame.index, pd.MultiIndex) and bool(kept),
+        encode_header(frame.columns, names),
+        frame.flags.allows_duplicate_labels,
+    )
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields)), facts.encode()
+
+
+def index_fields(frame: Descriptor | None) -> list[str]:
+    """The Arrow fields that hold the index, outermost first."""
+    return Facts.decode(frame).index_fields()
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a frame knows beyond its columns."""
+
+    levels: list[Descriptor] = field(default_factory=lambda: [DEFAULT])
+    multi: bool = False
+    header: Descriptor | None = None
+    allows_duplicate_labels: bool = True
+    # For tables that came with pandas metadata: their fields are not ours to write on.
+    dtypes: dict[str, Descriptor] = field(default_factory=dict)
+
+    def index_fields(self) -> list[str]:
+        """The Arrow fields that hold the index."""
+        return [level["field"] for level in self.levels if level["kind"] == "field"]
+
+    def encode(self) -> Descriptor:
+        """The frame descriptor; what is usual is left out."""
+        frame: Descriptor = {"version": VERSION, "index": self.levels}
+        if self.multi:
+            frame["multi"] = True
+        if self.header is not None:
+            frame["columns"] = self.header
+        if not self.allows_duplicate_labels:
+            frame["allows_duplicate_labels"] = False
+        if self.dtypes:
+            frame["dtypes"] = [[name, facts] for name, facts in self.dtypes.items()]
+        return frame
+
+    @classmethod
+    def decode(cls, frame: Descriptor | None) -> "Facts":
+        """The checked facts of a descriptor; the usual ones where there is none."""
+        if frame is None:
+            return cls()
+        check_depth(frame)
+        optional = ["multi", "columns", "allows_duplicate_labels", "dtypes"]
+        expect_keys(frame, ["version", "index"], optional)
+        if frame["version"] != VERSION:
+            raise FormatError(f"frame descriptor of version {frame['version']!r:.20}")
+        described = {}
+        for pair in expect_list(frame.get("dtypes", [])):
+            name, descriptor = expect_list(pair, 2)
+            described[expect_text(name)] = expect_keys(descriptor, ["dtype"], descriptor)
+        return cls(
+            checked_levels(frame["index"]),
+            expect_bool(frame.get("multi", False)),
+            frame.get("columns"),
+            expect_bool(frame.get("allows_duplicate_labels", True)),
+            described,
+        )
+
+
+def descriptor_of(field_: pa.Field, facts: Facts) -> Descriptor | None:
+    """The descriptor of a column: from its field, else from the frame."""
+    metadata = field_.metadata or {}
+    descriptor = facts.dtypes.get(field_.name)
+    if FIELD_KEY in metadata:
+        descriptor = from_bytes(metadata[FIELD_KEY])
+    if descriptor is not None:
+        expect_keys(descriptor, ["dtype"], descriptor)
+        expect_text(descriptor["dtype"], dtypes.DESCRIBED)
+    return descriptor
+
+
+def _field(name: str, type_: pa.DataType, descriptor: Descriptor | None) -> pa.Field:
+    metadata = None if descriptor is None else {FIELD_KEY: to_bytes(descriptor)}
+    return pa.field(name, type_, metadata=metadata)
+
+
+def _places(table: pa.Table, levels: Sequence[str]) -> dict[str, int]:
+    """Where the fields of the index are; a name that is there twice is no index field."""
+    names = table.schema.names
+    return {name: names.index(name) for name in levels if names.count(name) == 1}
+
+
+def _selection(
+    names: Sequence[str], columns: Sequence[str] | None, levels: Sequence[str]
+) -> list[int]:
+    """The places of the columns to show, in their order, without those of the index."""
+    by_name: dict[str, list[int]] = {}
+    for place, name in enumerate(names):
+        by_name.setdefault(name, []).append(place)
+    hidden = {name for name in levels if len(by_name.get(name, ())) == 1}
+    if columns is None:
+        return [place for place, name in enumerate(names) if name not in hidden]
+    for name in columns:
+        if name not in by_name:
+            raise ColumnNotFoundError(f"no column {name!r}; there are {list(by_name)!r:.500}")
+    return [place for name in columns if name not in hidden for place in by_name[name]]
+
+
+def _column(table: pa.Table, facts: Facts, place: int) -> tuple[pa.ChunkedArray, Descriptor | None]:
+    return table.column(place), descriptor_of(table.schema.field(place), facts)
+
+
+def _decoded(table: pa.Table, facts: Facts, place: int, backend: str | None) -> dtypes.Values:
+    try:
+        return dtypes.decode(*_column(table, facts, place), backend)
+    except (FormatError, SchemaError) as error:
+        raise type(error)(f"column {table.schema.names[place]!r}: {error}") from None
+
+
+def _boxed(values: dtypes.Values, index: pd.Index) -> Any:
+    """Objects as a Series of that dtype: pandas would look into them for strings otherwise."""
+    if isinstance(values, np.ndarray) and values.dtype == object:
+        return pd.Series(values, index=index, dtype=object, copy=False)
+    return values

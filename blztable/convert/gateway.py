@@ -1,0 +1,115 @@
+"""Gateway: one door for everything that is a table: DataFrames, anything Arrow, named arrays.
+
+Knows how each comes in, nothing of where it goes. Arrow data pass unchanged; what pandas adds
+to them goes into descriptors.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from blztable.convert import dtypes
+from blztable.convert.attributes import checked_attrs
+from blztable.convert.descriptor import FIELD_KEY, Descriptor, to_bytes
+from blztable.convert.frame import from_frame
+from blztable.convert.interop import from_metadata
+from blztable.errors import SchemaError
+
+ACCEPTED = (
+    "a pandas DataFrame, an Arrow table, record batch or reader, anything with __arrow_c_stream__ "
+    "or __arrow_c_array__ (polars, duckdb, ...), or a mapping of names to arrays"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ingested:
+    """Data on their way into a table."""
+
+    table: pa.Table
+    # An Arrow table without columns loses its count, so it is said.
+    rows: int
+    # The frame descriptor; None when the data were no DataFrame.
+    frame: Descriptor | None
+    attrs: dict[str, Any]
+
+
+def ingest(data: Any, *, index: bool | None = None) -> Ingested:
+    """Whatever tabular `data` is, as an Arrow table and the facts pandas needs beside it."""
+    if isinstance(data, pd.DataFrame):
+        attrs = checked_attrs(data.attrs)
+        table, frame = from_frame(data, index)
+        return Ingested(table, len(data), frame, attrs)
+    if isinstance(data, pa.Table):
+        return _from_arrow(data, data.num_rows)
+    if isinstance(data, pa.RecordBatch):
+        # A table made from a batch without columns has no rows.
+        return _from_arrow(pa.Table.from_batches([data]), data.num_rows)
+    if hasattr(data, "__arrow_c_stream__"):
+        return _from_stream(data)
+    if hasattr(data, "__arrow_c_array__"):
+        batch = pa.record_batch(data)
+        return _from_arrow(pa.Table.from_batches([batch]), batch.num_rows)
+    if isinstance(data, Mapping):
+        return _from_mapping(data)
+    raise TypeError(f"expected {ACCEPTED}; found {type(data).__name__}")
+
+
+def _from_arrow(table: pa.Table, rows: int) -> Ingested:
+    frame, attrs = from_metadata(table.schema, rows)
+    return Ingested(table, rows, frame, attrs)
+
+
+def _from_stream(data: Any) -> Ingested:
+    try:
+        reader = pa.RecordBatchReader.from_stream(data)
+    except pa.ArrowInvalid as error:
+        raise SchemaError(f"{type(data).__name__} is no stream of tables: {error}") from None
+    batches = list(reader)
+    table = pa.Table.from_batches(batches, schema=reader.schema)
+    return _from_arrow(table, sum(batch.num_rows for batch in batches))
+
+
+def _from_mapping(data: Mapping[str, Any]) -> Ingested:
+    fields, arrays = [], []
+    for name, values in data.items():
+        if not isinstance(name, str):
+            raise SchemaError(f"column names are text; found {name!r:.60}")
+        array, descriptor = _encoded(values, f"column {name!r}")
+        metadata = None if descriptor is None else {FIELD_KEY: to_bytes(descriptor)}
+        fields.append(pa.field(str(name), array.type, metadata=metadata))
+        arrays.append(array)
+    lengths = {field.name: len(array) for field, array in zip(fields, arrays, strict=True)}
+    if len(set(lengths.values())) > 1:
+        raise SchemaError(f"columns of different lengths: {lengths!r:.500}")
+    table = pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+    return Ingested(table, table.num_rows, None, {})
+
+
+def _encoded(values: Any, place: str) -> dtypes.Encoded:
+    """One array of a mapping; what pandas does not know is Arrow's to understand."""
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values, None
+    if isinstance(values, pd.Series | pd.Index):
+        values = values.array
+    if isinstance(values, np.ndarray):
+        if values.ndim != 1:
+            raise SchemaError(f"{place}: expected one dimension, found {values.ndim}")
+        known = values.dtype.kind in "iufbOmM" and not np.ma.isMaskedArray(values)
+        if known and values.dtype not in DAYS:
+            return dtypes.encode(values, place)
+    elif isinstance(values, pd.api.extensions.ExtensionArray):
+        return dtypes.encode(values, place)
+    elif isinstance(values, str | bytes) or not hasattr(values, "__len__"):
+        raise SchemaError(f"{place}: expected an array, found {type(values).__name__}")
+    try:
+        return pa.array(values), None
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise SchemaError(f"{place}: {error}") from None
+
+
+# Arrow has dates for these, pandas has not.
+DAYS = (np.dtype("M8[D]"),)

@@ -1,0 +1,205 @@
+"""The commit: how the next version of a table comes to be, and nothing of it where it fails.
+
+1. Lock the directory of manifests, shared: files are in flight, no vacuum. Pin the base version.
+2. Write new files under numbers nobody used, and make them durable.
+3. Take the writers' lock and look for the newest version. The draft is made on that one; if what
+   the operation relies on has changed, it raises ConflictError.
+4. Publish the manifest under the next number, which fails if anyone else did: the commit point.
+5. Make its name durable.
+6. Refresh the mirrors and let old versions go; what fails here is a warning.
+
+A flush that failed is never tried again. Only a failure of step 5 leaves the outcome unknown.
+"""
+
+import secrets
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Self
+
+from blztable.engine import mirrors, retention, versions
+from blztable.engine.versions import LOCK_SECONDS, Version
+from blztable.errors import BlzError, BusyError, CommitUnknownError
+from blztable.format import layout, manifest
+from blztable.storage.store import KeyNotFound, KeyTaken, Lock, Store
+
+WRITER = "blztable 0.1.0"
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A manifest but for what the commit itself fills in: number, parent, time, identity."""
+
+    head: manifest.Head
+    lines: Sequence[bytes]
+
+
+class Transaction:
+    """Steps 1 to 6, as a context: what was written in it and not published is removed."""
+
+    def __init__(self, store: Store, *, is_durable: bool) -> None:
+        """Begin nothing yet."""
+        self._store = store
+        self._is_durable = is_durable
+        self._held = ExitStack()
+        self._written: list[str] = []
+        self._reserved: list[str] = []
+        self._attempt: tuple[int, str] | None = None
+        self.base: Version | None = None
+
+    def __enter__(self) -> Self:
+        """Make the place ready, announce files in flight, pin the base."""
+        store = self._store
+        if versions.newest_number(store) is None:
+            versions.check_ours(store)
+            store.prepare()
+            _clear_unfinished(store)
+        try:
+            self._held.enter_context(
+                store.lock(layout.MANIFESTS, shared=True, timeout=LOCK_SECONDS)
+            )
+            if versions.newest_number(store) is not None:
+                self.base, pinned = versions.pin(store)
+                self._held.enter_context(pinned)
+        except BaseException:
+            self._held.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Remove what was written if nothing was published, and let go of everything."""
+        with self._held:
+            if error is not None and not self._may_be_published():
+                # The first error is the news; what cannot be removed is an orphan for vacuum.
+                with suppress(BlzError, OSError):
+                    self._store.delete([*self._written, *reversed(self._reserved)])
+
+    def reserve_column(self, lowest: int) -> int:
+        """An id from `lowest` on that no column has or had, claimed for this transaction."""
+        number = lowest
+        while not self._store.reserve(layout.column((number,))):
+            names = self._store.list_names(layout.DATA)
+            taken = (layout.column_id(name) for name in names)
+            number = max([number, *(other for other in taken if other is not None)]) + 1
+        self._reserved.append(layout.column((number,)))
+        return number
+
+    def note(self, keys: Sequence[str]) -> None:
+        """Remember files written, to be flushed or removed."""
+        self._written += keys
+
+    def publish(
+        self, operation: str, draft: Callable[[Version | None], Draft]
+    ) -> tuple[Version, Lock]:
+        """Commit what `draft` makes of the newest version; the new version, pinned.
+
+        Raises
+        ------
+        ConflictError
+            From `draft`; nothing is committed.
+        CommitUnknownError
+            Published, but not known to survive a loss of power.
+        """
+        store = self._store
+        if self._is_durable:
+            store.flush([*self._written])
+        with store.lock(layout.LOCK, shared=False, timeout=LOCK_SECONDS):
+            number = self._publish(operation, draft)
+            if self._is_durable:
+                try:
+                    store.flush_names(layout.MANIFESTS)
+                except BlzError as error:
+                    raise CommitUnknownError(
+                        f"{store.name}: version {number} was published but may not survive a loss "
+                        f"of power; reopen and look at the version: {error}"
+                    ) from error
+            version, pinned = versions.pin(store, number)
+            for step in (mirrors.refresh, retention.retire):
+                try:
+                    step(version, is_durable=self._is_durable)
+                except (BlzError, KeyNotFound) as error:
+                    warnings.warn(
+                        f"{store.name}: version {number} is committed, but {error}", stacklevel=4
+                    )
+        return version, pinned
+
+    def _publish(self, operation: str, draft: Callable[[Version | None], Draft]) -> int:
+        """Publish under the next number; again where another store's writer was faster."""
+        store = self._store
+        while True:
+            newest_number = versions.newest_number(store)
+            newest = None if newest_number is None else versions.load(store, newest_number)
+            made = draft(newest)
+            number = (newest_number or 0) + 1
+            commit = secrets.token_hex(16)
+            head = replace(
+                made.head,
+                version=number,
+                parent=newest_number or 0,
+                commit=commit,
+                writer=WRITER,
+                time=datetime.now(UTC).isoformat(timespec="microseconds"),
+                operation=operation,
+                history=_history(store, newest),
+            )
+            data = manifest.encode(head, made.lines)
+            self._attempt = (number, commit)
+            try:
+                store.publish(layout.manifest(number), data, durable=self._is_durable)
+            except KeyTaken:
+                if not self._may_be_published():
+                    continue
+            return number
+
+    def _may_be_published(self) -> bool:
+        """Whether a manifest bears our commit, or one we attempted cannot be read."""
+        if self._attempt is None:
+            return False
+        number, commit = self._attempt
+        try:
+            return versions.load(self._store, number).head.commit == commit
+        except KeyNotFound:
+            return False
+        except BlzError:
+            return True
+
+
+def _history(store: Store, newest: Version | None) -> tuple[tuple[str, int], ...]:
+    """The versions still there and when they were made."""
+    if newest is None:
+        return ()
+    there = set(versions.numbers(store))
+    known = [*newest.head.history, (newest.head.time, newest.head.version)]
+    return tuple((time, number) for time, number in known if number in there)
+
+
+def _clear_unfinished(store: Store) -> None:
+    """Remove what an unfinished creation left, unless someone is still at it."""
+    try:
+        with store.lock(layout.MANIFESTS, shared=False, timeout=0):
+            if versions.newest_number(store) is not None:
+                return
+            store.sweep(layout.MANIFESTS)
+            store.sweep(layout.META)
+            for name in store.list_names(layout.DATA):
+                _remove(store, f"{layout.DATA}/{name}")
+    except BusyError:
+        pass  # Another creation is in flight; its files and ids are its own.
+
+
+def _remove(store: Store, prefix: str) -> None:
+    """Remove superchunks and columns below a prefix of ours."""
+    for name in store.list_names(prefix):
+        if layout.column_id(name) is not None:
+            _remove(store, f"{prefix}/{name}")
+        elif layout.part_number(name) is not None:
+            store.delete([f"{prefix}/{name}"])
+    store.delete([prefix])

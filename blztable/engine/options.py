@@ -1,0 +1,110 @@
+"""How a table is written: the options of a call over the properties of the table.
+
+Options that may differ by column are a value, or a mapping from column names to values; names the
+mapping leaves out take the default.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from blztable.columns.paging import CHUNK_BYTES, MAX_CHUNK_BYTES, MIN_PAGE_ROWS
+from blztable.errors import ColumnNotFoundError
+from blztable.format.checksum import BY_NAME, Checksum
+from blztable.format.chunk import SHUFFLES, WRITABLE_CODECS, Compression
+
+DURABILITIES = ("full", "process")
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """What a writer may choose; checked when made, so that nothing is written on a mistake."""
+
+    compression: str | Mapping[str, str] = "lz4"
+    clevel: int | Mapping[str, int] = 5
+    shuffle: str | Mapping[str, str | None] | None = None
+    checksum: str = "crc32"
+    row_group_rows: int | None = None
+    page_rows: int | Mapping[str, int] | None = None
+    durability: str = "full"
+    # Not of the face: tests make tiny chunks to walk every path with little data.
+    chunk_bytes: int = field(default=CHUNK_BYTES, kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a value that is not one of the choices."""
+        for codec in _values(self.compression):
+            _one_of("compression", codec, WRITABLE_CODECS)
+        for level in _values(self.clevel):
+            if type(level) is not int or not 0 <= level <= 9:
+                raise ValueError(f"clevel is a whole number from 0 to 9, not {level!r}")
+        for shuffle in _values(self.shuffle):
+            _one_of("shuffle", shuffle, (None, *SHUFFLES))
+        _one_of("checksum", self.checksum, [name for name in BY_NAME if name != "none"])
+        _one_of("durability", self.durability, DURABILITIES)
+        for rows in _values(self.page_rows):
+            if rows is not None and (
+                type(rows) is not int or rows < MIN_PAGE_ROWS or rows & (rows - 1)
+            ):
+                raise ValueError(f"page_rows is a power of two from {MIN_PAGE_ROWS}, not {rows!r}")
+        group = self.row_group_rows
+        if group is not None and (type(group) is not int or group < 1):
+            raise ValueError(f"row_group_rows is a whole number from 1, not {group!r}")
+        assert MIN_PAGE_ROWS <= self.chunk_bytes <= MAX_CHUNK_BYTES, self.chunk_bytes
+
+    def check_names(self, names: Sequence[str]) -> None:
+        """ColumnNotFoundError where a mapping names a column that is not there."""
+        for option in ("compression", "clevel", "shuffle", "page_rows"):
+            value = getattr(self, option)
+            missing = [name for name in value if name not in names] if _is_mapping(value) else []
+            if missing:
+                raise ColumnNotFoundError(f"{option} for {missing[0]!r}; the columns are {names}")
+
+    def compression_of(self, name: str) -> Compression:
+        """How the chunks of this column are compressed."""
+        return Compression(
+            _of(self.compression, name, "lz4"),
+            _of(self.clevel, name, 5),
+            _of(self.shuffle, name, None),
+        )
+
+    def page_rows_of(self, name: str) -> int | None:
+        """The rows of a page of this column, None where its type decides."""
+        rows: int | None = _of(self.page_rows, name, None)
+        return rows
+
+    @property
+    def checksum_of_chunks(self) -> Checksum:
+        """The checksum behind every chunk."""
+        return BY_NAME[self.checksum]
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether a commit survives a loss of power."""
+        return self.durability == "full"
+
+    def to_json(self) -> dict[str, object]:
+        """The choices as a table's properties keep them."""
+        names = ("compression", "clevel", "shuffle", "checksum", "row_group_rows", "page_rows")
+        chosen = {name: getattr(self, name) for name in names}
+        return {
+            name: dict(value) if _is_mapping(value) else value
+            for name, value in chosen.items()
+            if value is not None
+        }
+
+
+def _is_mapping(value: object) -> bool:
+    return isinstance(value, Mapping)
+
+
+def _values(value: object) -> list[object]:
+    return list(value.values()) if isinstance(value, Mapping) else [value]
+
+
+def _of(value, name, default):  # type: ignore[no-untyped-def]
+    return value.get(name, default) if isinstance(value, Mapping) else value
+
+
+def _one_of(option: str, value: object, choices) -> None:  # type: ignore[no-untyped-def]
+    if not (value is None or isinstance(value, str)) or value not in choices:
+        names = ", ".join(repr(choice) for choice in choices)
+        raise ValueError(f"{option} is one of {names}, not {value!r}")

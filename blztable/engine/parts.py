@@ -1,0 +1,178 @@
+"""One part opened: where its chunks lie, after all that front and trailer can tell was checked.
+
+Every error leaves here with the file, the column and the chunk in its message.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from blztable.columns.stream import DICTIONARY, VALID, StreamLayout
+from blztable.columns.types import layouts
+from blztable.engine.versions import Version
+from blztable.errors import CorruptError, FormatError, LimitError
+from blztable.format import layout
+from blztable.format.manifest import NO_FILE, ColumnParts
+from blztable.format.metadata import BlockInfo, StreamInfo
+from blztable.format.superchunk import Superchunk, unpack
+from blztable.storage.store import KeyNotFound, Reader
+
+# A file up to this size is read at once and kept until it is decoded.
+SMALL_FILE = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPlace:
+    """One stream of a part: its layout, what the file says of it, the number of its first chunk."""
+
+    layout: StreamLayout
+    info: StreamInfo
+    first_chunk: int
+
+    def range_of(self, start: int, stop: int, page_rows: int) -> tuple[int, int]:
+        """The bytes of these rows, which begin with a page."""
+        if self.info.pages is None:
+            return self.layout.nbytes(start), self.layout.nbytes(stop)
+        first, last = start // page_rows, -(-stop // page_rows)
+        begin = sum(self.info.pages[:first])
+        return begin, begin + sum(self.info.pages[first:last])
+
+
+class OpenedPart:
+    """A superchunk of a column whose front and trailer were read and believed."""
+
+    def __init__(self, version: Version, index: int, parts: ColumnParts, group: int) -> None:
+        """Read front and trailer, compare them with the manifest and the column's type."""
+        field = version.schema.field(index)
+        facts = parts.facts[group]
+        self.rows = facts.rows
+        self.page_rows = max(facts.page_rows, 1)
+        self.streams: dict[str, StreamPlace] = {}
+        self.dictionary_rows: int | None = None
+        self._data: bytes | None = None
+        self._store = version.store
+        self._key = layout.part(parts.path, parts.k[group] or 1)
+        self._where = f"{self._store.name}/{self._key}, column {field.name!r}"
+        with self.blame():
+            if parts.k[group] == NO_FILE:
+                _check_streams(field.type, None, {})
+                return
+            superchunk = self._open(facts.front_length, facts.trailer_length, parts, group)
+            sizes = {name: sizes[group] for name, sizes in parts.streams.items() if sizes[group]}
+            _check_streams(field.type, superchunk.info, sizes)
+            self._place(superchunk, layouts(field.type))
+
+    def open(self) -> Reader:
+        """The file, for reading chunks."""
+        if self._data is not None:
+            return _Kept(self._data)
+        try:
+            return self._store.open(self._key)
+        except KeyNotFound:
+            raise CorruptError(f"{self._where}: the file is missing") from None
+
+    @contextmanager
+    def blame(self, stream: str = "", chunk: int | None = None) -> Iterator[None]:
+        """Say which file, column, stream and chunk an error is about."""
+        try:
+            yield
+        except (CorruptError, FormatError, LimitError) as error:
+            where = self._where + (f", stream {stream!r}" if stream else "")
+            if chunk is not None:
+                where += f", chunk {chunk}"
+            raise type(error)(f"{where}: {error}") from None
+
+    def _open(self, front: int, trailer: int, parts: ColumnParts, group: int) -> Superchunk:
+        facts = parts.facts[group]
+        if front + trailer > facts.nbytes:
+            raise CorruptError(f"a front of {front} and a trailer of {trailer} in {facts.nbytes}")
+        try:
+            reader = self._store.open(self._key)
+        except KeyNotFound:
+            raise CorruptError("the file is missing") from None
+        with reader:
+            if reader.size != facts.nbytes:
+                raise CorruptError(f"{reader.size} bytes; the manifest says {facts.nbytes}")
+            if facts.nbytes <= SMALL_FILE:
+                self._data = data = reader.read(0, facts.nbytes)
+                return unpack(data[:front], data[len(data) - trailer :], facts)
+            return unpack(
+                reader.read(0, front), reader.read(facts.nbytes - trailer, trailer), facts
+            )
+
+    def _place(self, superchunk: Superchunk, expected: Mapping[str, StreamLayout]) -> None:
+        self.offsets = superchunk.offsets
+        self.digests = superchunk.trailer.digests
+        self.checksum = superchunk.checksum
+        dictionary = superchunk.info.dictionary
+        self.dictionary_rows = dictionary.rows if dictionary else None
+        first = 0
+        for name, info in _named(superchunk.info):
+            self.streams[name] = StreamPlace(expected[name], info, first)
+            first += len(info.chunks)
+
+
+class _Kept:
+    """The bytes of a small file, read before."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.size = len(data)
+
+    def read(self, offset: int, length: int) -> bytes:
+        return self._data[offset : offset + length]
+
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        found = self._data[offset : offset + len(buffer)]
+        buffer[: len(found)] = found
+        return len(found)
+
+    def close(self) -> None:
+        pass
+
+    def __enter__(self) -> "_Kept":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def _named(info: BlockInfo) -> Iterator[tuple[str, StreamInfo]]:
+    for stream in info.streams:
+        yield stream.name, stream
+    if info.dictionary is not None:
+        for stream in info.dictionary.streams:
+            yield DICTIONARY + stream.name, stream
+
+
+def _check_streams(
+    type_: pa.DataType, info: BlockInfo | None, sizes: Mapping[str, int]
+) -> None:
+    """Streams must be those of the type, in order, as large as manifest and rows say."""
+    expected = layouts(type_)
+    found = dict(_named(info)) if info else {}
+    needed = [name for name in expected if not name.endswith(VALID)]
+    if info is None and not needed:
+        return
+    if [name for name in expected if name in found] != list(found):
+        raise CorruptError(f"streams {list(found)}; a column of {type_} has {list(expected)}")
+    missing = [name for name in needed if name not in found]
+    if missing or info is None:
+        raise CorruptError(f"no stream {missing[0]!r} in a column of {type_}")
+    if pa.types.is_dictionary(type_) != (info.dictionary is not None):
+        raise CorruptError(f"a dictionary that does not fit a column of {type_}")
+    if {name: stream.nbytes for name, stream in found.items() if stream.nbytes} != sizes:
+        raise CorruptError(f"streams of other sizes than the manifest's {dict(sizes)}")
+    for name, stream in found.items():
+        own = expected[name]
+        block = info.dictionary if name.startswith(DICTIONARY) else info
+        assert block is not None
+        if stream.typesize != own.typesize or (stream.pages is None) != (own.bits is not None):
+            raise CorruptError(f"stream {name!r} is not laid out like one of {type_}")
+        if own.bits is not None and stream.nbytes != own.nbytes(block.rows):
+            raise CorruptError(
+                f"stream {name!r} has {stream.nbytes} bytes; "
+                f"{block.rows} rows take {own.nbytes(block.rows)}"
+            )

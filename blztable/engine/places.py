@@ -1,0 +1,17 @@
+"""Where a table is: a path of the user's, as a store."""
+
+import os
+
+from blztable.storage.local import LocalStore
+from blztable.storage.store import Store
+
+Place = str | os.PathLike[str] | Store
+
+
+def store_at(place: Place) -> Store:
+    """The store at a path, `~` expanded; a store is itself."""
+    if isinstance(place, str | os.PathLike):
+        return LocalStore(os.path.expanduser(place))
+    if not hasattr(place, "put_new"):
+        raise TypeError(f"a path is expected, not {type(place).__name__}")
+    return place

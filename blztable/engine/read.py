@@ -1,0 +1,276 @@
+"""Columns of a version decoded straight into the memory of the result, in threads.
+
+The walk: open the parts (fronts and trailers), make room for the whole result, then read runs of
+chunks, check each against its checksum and header, decompress it to its place, and check what was
+decoded while it is warm. Text that is more than ASCII is looked at again when its item ends are
+known to be sound. No chunk becomes an array of its own, nothing is concatenated.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from blztable.columns.stream import DICTIONARY, VALUES, Decoder, Piece, Target
+from blztable.columns.types import decoder
+from blztable.engine.parts import OpenedPart, StreamPlace
+from blztable.engine.threads import Task, run, scratch
+from blztable.engine.versions import Version
+from blztable.errors import BlzError, CorruptError
+from blztable.format.chunk import decompress_into
+from blztable.storage.store import Reader
+
+# Uncompressed bytes one task decodes: chunks are read together up to this.
+RUN_BYTES = 1 << 20
+# Tasks of less than this are joined, for a task costs some 20 microseconds of Python.
+TASK_BYTES = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Rows of one row group that are asked for."""
+
+    group: int
+    start: int
+    stop: int
+
+
+def spans(row_groups: Sequence[int], start: int, stop: int) -> list[Span]:
+    """The rows from `start` to `stop` of the table, by row group."""
+    result, first = [], 0
+    for group, rows in enumerate(row_groups):
+        low, high = max(start - first, 0), min(stop - first, rows)
+        if low < high:
+            result.append(Span(group, low, high))
+        first += rows
+    return result
+
+
+def read_columns(
+    version: Version, indices: Sequence[int], wanted: Sequence[Span]
+) -> list[pa.ChunkedArray]:
+    """The columns at these positions, of the rows wanted.
+
+    Raises
+    ------
+    CorruptError
+        A file is missing or damaged; the message names it, the column and the chunk.
+    """
+    columns = [_Column(version, index, wanted) for index in indices]
+    run(task for column in columns for task in column.opening())
+    for column in columns:
+        column.make_room()
+    run(_joined(columns))
+    run(task for column in columns for task in column.checks())
+    return [column.finish() for column in columns]
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Chunks that lie one after another in a file, and the bytes of the stream they hold."""
+
+    part: OpenedPart
+    stream: str
+    place: StreamPlace
+    target: Target
+    # Numbers of the chunks within the stream.
+    first: int
+    last: int
+    # Where the first of these chunks begins in the stream.
+    begin: int
+    # The bytes of the stream that are wanted.
+    low: int
+    high: int
+
+    @property
+    def nbytes(self) -> int:
+        return sum(self.place.info.chunks[self.first : self.last])
+
+    def decode(self, reader: Reader) -> None:
+        """Read the chunks, check and decompress each to its place, check what they hold."""
+        part, place = self.part, self.place
+        number = place.first_chunk + self.first
+        offsets = part.offsets[number : place.first_chunk + self.last + 1]
+        raw = scratch(offsets[-1] - offsets[0])
+        with part.blame(self.stream, self.first):
+            if reader.read_into(offsets[0], raw) != len(raw):
+                raise CorruptError(f"the file ends within the chunk, at {offsets[0]}")
+        size, typesize = part.checksum.size, place.info.typesize
+        digest, digests = part.checksum.digest, part.digests
+        address = self.target.buffer.ctypes.data - self.low
+        begin = self.begin
+        for index, nbytes in enumerate(place.info.chunks[self.first : self.last]):
+            chunk = raw[offsets[index] - offsets[0] : offsets[index + 1] - offsets[0] - size]
+            at = (number + index) * size
+            try:
+                if digest(chunk) != digests[at : at + size]:
+                    raise CorruptError(
+                        f"{part.checksum.name} is {digest(chunk).hex()}, "
+                        f"expected {digests[at : at + size].hex()}"
+                    )
+                if self.low <= begin and begin + nbytes <= self.high:
+                    decompress_into(chunk, typesize, address + begin, nbytes)
+                else:
+                    self._decode_some(chunk, begin, nbytes)
+            except BlzError:
+                with part.blame(self.stream, self.first + index):
+                    raise
+            begin += nbytes
+        if self.target.check is not None:
+            with part.blame(self.stream, self.first):
+                start, stop = max(self.begin, self.low), min(begin, self.high)
+                self.target.check(start - self.low, stop - self.low)
+
+    def _decode_some(self, chunk: memoryview, begin: int, nbytes: int) -> None:
+        """Decompress aside, and keep the bytes that are wanted."""
+        whole = np.empty(nbytes, np.uint8)
+        decompress_into(chunk, self.place.info.typesize, whole.ctypes.data, nbytes)
+        start, stop = max(begin, self.low), min(begin + nbytes, self.high)
+        wanted = whole[start - begin : stop - begin]
+        self.target.buffer[start - self.low : stop - self.low] = wanted
+
+
+class _Column:
+    """One column on its way from its parts to the result."""
+
+    def __init__(self, version: Version, index: int, wanted: Sequence[Span]) -> None:
+        self._version = version
+        self._index = index
+        self._type = version.schema.field(index).type
+        self._wanted = wanted
+        self._opened: list[OpenedPart | None] = [None] * len(wanted)
+        self._decoder: Decoder
+        self._skipped = 0
+
+    def opening(self) -> Iterator[Task]:
+        """Open the parts, some at a time."""
+        parts = self._version.column(self._index)
+        for first in range(0, len(self._wanted), 16):
+            yield lambda first=first: self._open(parts, first, first + 16)
+
+    def _open(self, parts, first: int, last: int) -> None:  # type: ignore[no-untyped-def]
+        for at, span in enumerate(self._wanted[first:last], first):
+            self._opened[at] = OpenedPart(self._version, self._index, parts, span.group)
+
+    def make_room(self) -> None:
+        """Decide on the pages, and allocate what they decode to."""
+        pieces = []
+        self._ranges: list[tuple[int, int]] = []
+        for part, span in zip(self._opened, self._wanted, strict=True):
+            assert part is not None
+            start = span.start // part.page_rows * part.page_rows
+            stop = min(-(-span.stop // part.page_rows) * part.page_rows, part.rows)
+            self._ranges.append((start, stop))
+            pieces.append(_piece(part, start, stop))
+        self._decoder = decoder(self._type, pieces)
+
+    def runs(self) -> Iterator[_Run]:
+        """What there is to decode, in the order it lies in the files."""
+        for index, part in enumerate(self._opened):
+            assert part is not None
+            start, stop = self._ranges[index]
+            for name, place in part.streams.items():
+                low, high = (
+                    (0, place.info.nbytes)
+                    if name.startswith(DICTIONARY)
+                    else place.range_of(start, stop, part.page_rows)
+                )
+                if low < high:
+                    target = self._decoder.target(index, name)
+                    assert len(target.buffer) == high - low
+                    yield from _runs(part, name, place, target, low, high)
+
+    def checks(self) -> Iterator[Task]:
+        """What is left to check when all is decoded."""
+        with self._blame():
+            for check in self._decoder.checks():
+                yield lambda check=check: self._run(check)
+
+    def finish(self) -> pa.ChunkedArray:
+        """The rows asked for, out of the pages decoded."""
+        with self._blame():
+            column = self._decoder.finish()
+        if not self._ranges:
+            return column
+        # Only the first span can begin, and the last can end, inside a page.
+        skipped = self._wanted[0].start - self._ranges[0][0]
+        rows = sum(span.stop - span.start for span in self._wanted)
+        return column if len(column) == rows else column.slice(skipped, rows)
+
+    def _run(self, check) -> None:  # type: ignore[no-untyped-def]
+        with self._blame():
+            check()
+
+    def _blame(self) -> AbstractContextManager[None]:
+        part = self._opened[0] if self._opened else None
+        return part.blame() if part else nullcontext()
+
+
+def _piece(part: OpenedPart, start: int, stop: int) -> Piece:
+    """The bytes that each stream of a part has for these pages."""
+    sizes, first_byte = {}, 0
+    dictionary: dict[str, int] = {}
+    for name, place in part.streams.items():
+        if name.startswith(DICTIONARY):
+            dictionary[name.removeprefix(DICTIONARY)] = place.info.nbytes
+            continue
+        low, high = place.range_of(start, stop, part.page_rows)
+        sizes[name] = high - low
+        if name == VALUES:
+            first_byte = low
+    child = None
+    if part.dictionary_rows is not None:
+        child = Piece(part.dictionary_rows, dictionary)
+    return Piece(stop - start, sizes, first_byte, child)
+
+
+def _runs(
+    part: OpenedPart, name: str, place: StreamPlace, target: Target, low: int, high: int
+) -> Iterator[_Run]:
+    """The chunks that hold bytes `low` to `high` of a stream, some `RUN_BYTES` together."""
+    first = begin = at = 0
+    for last, size in enumerate(place.info.chunks, 1):
+        at += size
+        if at <= low:
+            first, begin = last, at
+        elif at - begin >= RUN_BYTES or at >= high:
+            yield _Run(part, name, place, target, first, last, begin, low, high)
+            first, begin = last, at
+            if at >= high:
+                return
+
+
+def _joined(columns: Sequence[_Column]) -> Iterator[Task]:
+    """Tasks of one run, or of several small ones."""
+    waiting: list[_Run] = []
+    nbytes = 0
+    for column in columns:
+        for one in column.runs():
+            waiting.append(one)
+            nbytes += one.nbytes
+            if nbytes >= TASK_BYTES:
+                yield _decoding(waiting)
+                waiting, nbytes = [], 0
+    if waiting:
+        yield _decoding(waiting)
+
+
+def _decoding(runs: list[_Run]) -> Task:
+    def decode() -> None:
+        reader: Reader | None = None
+        part: OpenedPart | None = None
+        try:
+            for one in runs:
+                if one.part is not part:
+                    if reader is not None:
+                        reader.close()
+                    part, reader = one.part, one.part.open()
+                assert reader is not None
+                one.decode(reader)
+        finally:
+            if reader is not None:
+                reader.close()
+
+    return decode

@@ -1,0 +1,176 @@
+"""Versions of a table: which there are, the newest, and one opened and pinned.
+
+A version is pinned by a shared lock on its manifest: while anyone holds it, neither the manifest
+nor a file it names is removed. Opening is recovery: the newest manifest that is there is the table.
+"""
+
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from blztable.engine import schema
+from blztable.errors import BlzError, CorruptError, TableExistsError, TableNotFoundError
+from blztable.format import layout, manifest
+from blztable.storage.store import KeyNotFound, Lock, Store
+
+LOCK_SECONDS = 30.0
+# Enough for the head of all but very wide tables in one read.
+_HEAD_BYTES = 64 << 10
+# What a root may hold at each level if it is ours.
+_ROOT_NAMES = {layout.DATA, layout.META}
+_META_NAMES = {
+    key.partition("/")[2]
+    for key in (
+        layout.MANIFESTS,
+        layout.LOCK,
+        layout.SIZES,
+        layout.STORAGE,
+        layout.ATTRIBUTES,
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One version, its head read; a column's line is read and kept when it is asked for."""
+
+    store: Store
+    head: manifest.Head
+    schema: pa.Schema
+    _lines: dict[int, manifest.ColumnParts] = field(default_factory=dict, repr=False)
+
+    def column(self, index: int) -> manifest.ColumnParts:
+        """The parts of the column at this position."""
+        parts = self._lines.get(index)
+        if parts is None:
+            line = self.line(index)
+            try:
+                parts = manifest.decode_column(line, self.head, index)
+            except BlzError as error:
+                raise type(error)(f"{self._where}: {error}") from None
+            if tuple(facts.rows for facts in parts.facts) != self.head.row_groups:
+                raise CorruptError(f"{self._where}: column {index} has other rows than the table")
+            self._lines[index] = parts
+        return parts
+
+    def line(self, index: int) -> bytes:
+        """The bytes of a column's line."""
+        columns = self.head.columns
+        length = columns.lengths[index]
+        try:
+            data = self.store.get(self.key, columns.offsets[index], length)
+        except KeyNotFound:
+            raise CorruptError(f"{self._where} is gone") from None
+        if len(data) != length:
+            raise CorruptError(f"{self._where} ends within the line of column {index}")
+        return data
+
+    @property
+    def key(self) -> str:
+        """The key of its manifest."""
+        return layout.manifest(self.head.version)
+
+    @property
+    def _where(self) -> str:
+        return f"{self.store.name}/{self.key}"
+
+
+def numbers(store: Store) -> list[int]:
+    """The versions there are, ascending."""
+    names = store.list_names(layout.MANIFESTS)
+    return sorted(filter(None, map(layout.manifest_version, names)))
+
+
+def newest_number(store: Store) -> int | None:
+    """The newest version, None where nothing was ever committed."""
+    return max(numbers(store), default=None)
+
+
+def load(store: Store, number: int) -> Version:
+    """Read the head of a version; KeyNotFound where it is gone, CorruptError where damaged."""
+    try:
+        return _load(store, number)
+    except BlzError as error:
+        where = f"{store.name}/{layout.manifest(number)}"
+        raise type(error)(f"{where}: {error}{_hint(store, number)}") from None
+
+
+def _load(store: Store, number: int) -> Version:
+    key = layout.manifest(number)
+    data = store.get(key, 0, _HEAD_BYTES)
+    length = manifest.head_length(data)
+    if (length is None or length > len(data)) and len(data) == _HEAD_BYTES:
+        data = store.get(key, 0, manifest.MAX_LINE_BYTES + manifest.SHA_BYTES + 1)
+        length = manifest.head_length(data)
+    head = manifest.decode_head(data[: length or 0])
+    if head.version != number:
+        raise CorruptError(f"it is the manifest of version {head.version}")
+    fields = schema.decode(head.schema)
+    if len(fields) != len(head.columns.paths):
+        raise CorruptError(f"{len(fields)} fields, {len(head.columns.paths)} columns")
+    return Version(store, head, fields)
+
+
+def pin(store: Store, number: int | None = None) -> tuple[Version, Lock]:
+    """Open a version, the newest by default, and hold it.
+
+    Raises
+    ------
+    TableNotFoundError
+        There is no table, or not this version of it.
+    CorruptError
+        Its manifest is damaged; the message names the newest one that is not.
+    """
+    while True:
+        wanted = newest_number(store) if number is None else number
+        if wanted is None:
+            raise TableNotFoundError(f"no table at {store.name}{_nothing(store)}")
+        key = layout.manifest(wanted)
+        try:
+            lock = store.lock(key, shared=True, timeout=LOCK_SECONDS)
+        except KeyNotFound:
+            # The newest was just superseded and removed; a version asked for is simply gone.
+            if number is None and newest_number(store) != wanted:
+                continue
+            raise TableNotFoundError(f"no version {wanted} of {store.name}") from None
+        try:
+            return load(store, wanted), lock
+        except KeyNotFound:
+            lock.close()
+            raise CorruptError(f"{store.name}/{key} is no file") from None
+        except BaseException:
+            lock.close()
+            raise
+
+
+def check_ours(store: Store) -> None:
+    """TableExistsError where the root holds anything that we did not put there."""
+    for prefix, known in (("", _ROOT_NAMES), (layout.META, _META_NAMES)):
+        foreign = sorted(set(store.list_names(prefix)) - known)
+        if foreign:
+            raise TableExistsError(
+                f"{store.name} holds {foreign[0]!r} and is not a table; it is left as it is"
+            )
+    for name in store.list_names(layout.DATA):
+        if layout.column_id(name) is None:
+            raise TableExistsError(
+                f"{store.name}/data holds {name!r} and is not a table's; it is left as it is"
+            )
+
+
+def _nothing(store: Store) -> str:
+    """What is there instead of a table."""
+    if store.list_names(""):
+        return ": a directory is there, without a committed table"
+    return ""
+
+
+def _hint(store: Store, number: int) -> str:
+    """The newest version before this one that can still be opened."""
+    for earlier in reversed([other for other in numbers(store) if other < number]):
+        try:
+            _load(store, earlier)
+        except (BlzError, KeyNotFound):
+            continue
+        return f"; version {earlier} is intact, open it with version={earlier}"
+    return ""

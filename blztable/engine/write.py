@@ -1,0 +1,233 @@
+"""Row groups of Arrow columns to superchunk files: encode, compress, store, all in threads.
+
+The walk of a part: its array becomes streams, streams are cut in chunks, chunks are compressed by
+whoever is free, and the last to finish puts the file. Nothing is committed here: files lie under
+numbers no manifest names yet.
+"""
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+import numpy as np
+import pyarrow as pa
+
+from blztable.columns import paging
+from blztable.columns.statistics import RunStatistics, statistics
+from blztable.columns.stream import DICTIONARY, Block, Stream
+from blztable.columns.types import encode, layouts
+from blztable.engine.options import WriteOptions
+from blztable.engine.threads import Task, run
+from blztable.errors import SchemaError
+from blztable.format import jsontext, layout
+from blztable.format.chunk import Compression
+from blztable.format.manifest import NO_FILE, ColumnParts
+from blztable.format.metadata import BlockInfo, StreamInfo
+from blztable.format.statistics import Statistics
+from blztable.format.superchunk import PartFacts, pack
+from blztable.storage.store import KeyTaken, Store
+
+PAGES_LAYER = "pages"
+# Below this a task costs more Python than work.
+TASK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part as it was written."""
+
+    k: int
+    facts: PartFacts
+    sizes: dict[str, int]
+    statistics: RunStatistics
+
+
+@dataclass(slots=True)
+class ColumnWriter:
+    """One column: where its next part goes, and the parts written, by row group."""
+
+    path: layout.Path
+    name: str
+    type: pa.DataType
+    first_k: int = 1
+    parts: dict[int, Part] = field(default_factory=dict)
+    numbers: Iterator[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin to count."""
+        self.numbers = count(self.first_k)
+
+    @property
+    def keys(self) -> list[str]:
+        """The files written."""
+        return [layout.part(self.path, part.k) for part in self.parts.values() if part.k]
+
+    @property
+    def next_k(self) -> int:
+        """The number after the last one used."""
+        return max([self.first_k, *(part.k + 1 for part in self.parts.values())])
+
+    def finish(self) -> ColumnParts:
+        """The parts as the manifest lists them."""
+        parts = [self.parts[group] for group in sorted(self.parts)]
+        whole = [part.statistics for part in parts]
+        names = [name for name in layouts(self.type) if any(name in part.sizes for part in parts)]
+        return ColumnParts(
+            self.path,
+            tuple(part.k for part in parts),
+            tuple(part.facts for part in parts),
+            {name: tuple(part.sizes.get(name, 0) for part in parts) for name in names},
+            Statistics(
+                tuple(entry.nulls[0] for entry in whole),
+                tuple(entry.nans[0] for entry in whole),
+                tuple(entry.lowest[0] for entry in whole),
+                tuple(entry.highest[0] for entry in whole),
+            ),
+        )
+
+
+def write_groups(
+    store: Store,
+    columns: Sequence[ColumnWriter],
+    groups: Iterable[Sequence[pa.ChunkedArray]],
+    options: WriteOptions,
+) -> None:
+    """Write every row group: an array for each column, all of the same length and not empty."""
+
+    def tasks() -> Iterator[Task]:
+        for group, arrays in enumerate(groups):
+            for column, array in zip(columns, arrays, strict=True):
+                yield _PartWriter(store, column, group, array, options).encode
+
+    run(tasks())
+
+
+class _PartWriter:
+    """One part on its way to its file."""
+
+    def __init__(
+        self,
+        store: Store,
+        column: ColumnWriter,
+        group: int,
+        array: pa.ChunkedArray,
+        options: WriteOptions,
+    ) -> None:
+        self._store = store
+        self._column = column
+        self._group = group
+        self._array = array
+        self._options = options
+        self._compression = options.compression_of(column.name)
+        self._checksum = options.checksum_of_chunks
+        self._lock = threading.Lock()
+        self._left = 0
+
+    def encode(self) -> list[Task]:
+        """Make streams and statistics; what is returned compresses the chunks."""
+        try:
+            block = encode(_one(self._array), self._options.page_rows_of(self._column.name))
+        except SchemaError as error:
+            raise SchemaError(f"column {self._column.name!r}: {error}") from None
+        del self._array
+        self._pages, self._whole = statistics(self._column.type, block)
+        target = self._options.chunk_bytes
+        self._info = _block_info(block, target)
+        streams = [*block.streams, *(block.dictionary.streams if block.dictionary else ())]
+        pieces = [
+            (piece, stream.layout.typesize)
+            for stream, info in zip(streams, self._info.all_streams, strict=True)
+            for piece in _pieces(stream.data, info.chunks)
+        ]
+        self._chunks: list[bytes] = [b""] * len(pieces)
+        self._digests: list[bytes] = [b""] * len(pieces)
+        if not pieces:
+            self._finish(NO_FILE, PartFacts(block.rows, block.page_rows, 0, 0, 0, 0))
+            return []
+        batches = list(_batches(pieces))
+        self._left = len(batches)
+        return [self._compressing(start, batch) for start, batch in batches]
+
+    def _compressing(self, start: int, batch: list[tuple[np.ndarray, int]]) -> Task:
+        compression: Compression = self._compression
+
+        def compress() -> None:
+            for index, (piece, typesize) in enumerate(batch, start):
+                chunk = compression.compress(piece, typesize)
+                self._chunks[index] = chunk
+                self._digests[index] = self._checksum.digest(chunk)
+            with self._lock:
+                self._left -= 1
+                is_last = self._left == 0
+            if is_last:
+                self._put()
+
+        return compress
+
+    def _put(self) -> None:
+        """Store the file under the first free number."""
+        layers = {PAGES_LAYER: jsontext.dumps(_statistics(self._pages).to_json())}
+        pieces, facts = pack(self._info, self._chunks, self._digests, self._checksum, layers)
+        for k in self._column.numbers:
+            try:
+                self._store.put_new(layout.part(self._column.path, k), pieces)
+            except KeyTaken:
+                continue  # Another writer's; its number stays its own.
+            self._finish(k, facts)
+            return
+
+    def _finish(self, k: int, facts: PartFacts) -> None:
+        sizes = {stream.name: stream.nbytes for stream in self._info.streams}
+        if self._info.dictionary:
+            for stream in self._info.dictionary.streams:
+                sizes[DICTIONARY + stream.name] = stream.nbytes
+        self._column.parts[self._group] = Part(k, facts, sizes, self._whole)
+
+
+def _one(array: pa.ChunkedArray) -> pa.Array:
+    """One array of a chunked one; a copy where it has several."""
+    if array.num_chunks == 1:
+        return array.chunk(0)
+    combined = array.combine_chunks()
+    return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined
+
+
+def _block_info(block: Block, target: int) -> BlockInfo:
+    streams = tuple(_stream_info(stream, block.page_rows, target) for stream in block.streams)
+    dictionary = _block_info(block.dictionary, target) if block.dictionary else None
+    return BlockInfo(block.rows, block.page_rows, streams, dictionary)
+
+
+def _stream_info(stream: Stream, page_rows: int, target: int) -> StreamInfo:
+    own = stream.layout
+    if stream.pages is not None:
+        chunks = paging.cut_pages(stream.pages, target)
+    else:
+        page_bytes = own.nbytes(page_rows)
+        chunks = paging.cut_even(stream.data.nbytes, page_bytes, own.nbytes(1), target)
+    return StreamInfo(own.name, own.dtype, own.typesize, chunks, stream.pages)
+
+
+def _pieces(data: np.ndarray, sizes: Sequence[int]) -> Iterator[np.ndarray]:
+    start = 0
+    for size in sizes:
+        yield data[start : start + size]
+        start += size
+    assert start == data.nbytes
+
+
+def _batches(
+    pieces: list[tuple[np.ndarray, int]],
+) -> Iterator[tuple[int, list[tuple[np.ndarray, int]]]]:
+    """Runs of pieces of `TASK_BYTES` or a little more, each with the number of its first."""
+    start, nbytes = 0, 0
+    for stop, (piece, _) in enumerate(pieces, 1):
+        nbytes += piece.nbytes
+        if nbytes >= TASK_BYTES or stop == len(pieces):
+            yield start, pieces[start:stop]
+            start, nbytes = stop, 0
+
+
+def _statistics(runs: RunStatistics) -> Statistics:
+    return Statistics(runs.nulls, runs.nans, runs.lowest, runs.highest)

@@ -1,0 +1,89 @@
+"""The 32-byte header a superchunk begins with.
+
+Version 3 is Bloscpack's own, with offsets and without metadata; version 4 is the proposals' header,
+whose last eight bytes are the size of the metadata and a reserved word.
+"""
+
+import struct
+from dataclasses import dataclass
+from typing import Self
+
+from blztable.errors import CorruptError, FormatError
+from blztable.format.checksum import CHECKSUMS
+
+Buffer = bytes | bytearray | memoryview
+
+FILE_HEADER = struct.Struct("<4sBBBBiiqII")
+assert FILE_HEADER.size == 32
+
+MAGIC = b"blpk"
+BLOSCPACK = 3
+EXTENDED = 4
+
+OFFSETS = 0x01
+METADATA = 0x02
+ITEM_ENDS = 0x04
+
+# A front is read whole: 8 bytes an offset, so this admits files far larger than any part.
+MAX_CHUNKS = 1 << 21
+MAX_METADATA_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class FileHeader:
+    """The fields of the header, in their order; the magic and the reserved word are implied."""
+
+    version: int
+    options: int
+    checksum: int
+    typesize: int
+    chunk_size: int
+    last_chunk: int
+    nchunks: int
+    meta_size: int
+
+    def encode(self) -> bytes:
+        """The 32 bytes of the header."""
+        return FILE_HEADER.pack(
+            MAGIC,
+            self.version,
+            self.options,
+            self.checksum,
+            self.typesize,
+            self.chunk_size,
+            self.last_chunk,
+            self.nchunks,
+            self.meta_size,
+            0,
+        )
+
+    @classmethod
+    def decode(cls, data: Buffer) -> Self:
+        """Read and check the header of a superchunk of a table."""
+        if len(data) < FILE_HEADER.size:
+            raise CorruptError(f"a superchunk of {len(data)} bytes; its header alone has 32")
+        magic, *fields, reserved = FILE_HEADER.unpack_from(data)
+        header = cls(*fields)
+        if magic != MAGIC:
+            raise CorruptError(f"a superchunk begins with {MAGIC!r}, not {magic!r}")
+        if header.version not in (BLOSCPACK, EXTENDED):
+            raise FormatError(f"a superchunk of version {header.version}; 3 and 4 are read")
+        expected = OFFSETS if header.version == BLOSCPACK else OFFSETS | METADATA
+        if header.options & ~ITEM_ENDS != expected or (
+            header.options & ITEM_ENDS and header.version == BLOSCPACK
+        ):
+            raise FormatError(f"options {header.options:#x} in a header of {header.version}")
+        if reserved or bool(header.meta_size) != (header.version == EXTENDED):
+            raise CorruptError(f"meta-size {header.meta_size}, reserved word {reserved}")
+        if header.meta_size > MAX_METADATA_BYTES:
+            raise CorruptError(f"metadata of {header.meta_size} bytes")
+        if header.checksum >= len(CHECKSUMS) or header.typesize < 1:
+            raise CorruptError(f"checksum {header.checksum}, typesize {header.typesize}")
+        if not 0 <= header.nchunks <= MAX_CHUNKS:
+            raise CorruptError(f"{header.nchunks} chunks in one superchunk")
+        return header
+
+    @property
+    def front_length(self) -> int:
+        """Bytes before the first chunk: header, metadata and offsets."""
+        return FILE_HEADER.size + self.meta_size + 8 * self.nchunks

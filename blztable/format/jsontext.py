@@ -1,0 +1,76 @@
+"""JSON as the format allows it: UTF-8, no duplicate keys, no NaN, bounded size and depth.
+
+A document of a stranger may be anything; what passes here is plain data that can be written again.
+"""
+
+import json
+from typing import NoReturn
+
+from blztable.errors import CorruptError, LimitError
+
+Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+
+MAX_BYTES = 64 << 20
+MAX_DEPTH = 64
+
+
+def dumps(value: object) -> bytes:
+    """The shortest UTF-8 text of `value`; LimitError past `MAX_BYTES`, ValueError for NaN."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    data = text.encode("utf-8")
+    if len(data) > MAX_BYTES:
+        raise LimitError(f"a JSON text of {len(data)} bytes; at most {MAX_BYTES} are written")
+    return data
+
+
+def loads(data: bytes, what: str) -> Json:
+    """Parse `data`; CorruptError naming `what` for anything the format does not allow."""
+    if len(data) > MAX_BYTES:
+        raise LimitError(f"{what}: {len(data)} bytes of JSON; at most {MAX_BYTES} are read")
+    try:
+        value: Json = json.loads(
+            data.decode("utf-8"),
+            object_pairs_hook=_unique,
+            parse_constant=_refuse,
+        )
+        _check(value, MAX_DEPTH)
+    except RecursionError:
+        raise CorruptError(f"{what}: JSON nested too deeply") from None
+    except ValueError as error:
+        raise CorruptError(f"{what}: not JSON as the format allows it: {error}") from None
+    return value
+
+
+def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        raise ValueError("a key stands twice")
+    return result
+
+
+def _refuse(word: str) -> NoReturn:
+    raise ValueError(f"{word} is not allowed")
+
+
+def _check(value: Json, depth: int) -> None:
+    """Refuse what the parser lets through: infinity by 1e999, lone surrogates, deep nesting."""
+    if depth == 0:
+        raise ValueError(f"nested more than {MAX_DEPTH} deep")
+    match value:
+        case dict():
+            for key, item in value.items():
+                key.encode("utf-8")
+                _check(item, depth - 1)
+        case list():
+            # Long arrays are all numbers, or all text; telling so at once keeps opening fast.
+            kinds = set(map(type, value))
+            if kinds <= {int, bool, type(None)}:
+                return
+            for item in value:
+                _check(item, depth - 1)
+        case str():
+            value.encode("utf-8")
+        case float() if value - value != 0:
+            raise ValueError("a number out of range")
+        case _:
+            pass

@@ -1,0 +1,56 @@
+"""Where everything lies under the root of a table; the only file that spells a path.
+
+Paths are made of numbers alone: a column's name never reaches the file system.
+"""
+
+import re
+
+DATA = "data"
+META = "meta"
+MANIFESTS = "meta/manifest"
+LOCK = "meta/lock"
+SIZES = "meta/sizes"
+STORAGE = "meta/storage"
+ATTRIBUTES = "meta/attributes"
+
+MAX_VERSION = 10**20 - 1
+_VERSION = re.compile(r"[0-9]{20}")
+_COLUMN = re.compile(r"col(0|[1-9][0-9]{0,17})")
+_PART = re.compile(r"__([1-9][0-9]{0,17})__\.bin")
+
+# The path of a column: its id, and below it the number of a child, of a child of that...
+Path = tuple[int, ...]
+
+
+def manifest(version: int) -> str:
+    """The key of the manifest of one version."""
+    assert 0 < version <= MAX_VERSION, version
+    return f"{MANIFESTS}/{version:020d}"
+
+
+def manifest_version(name: str) -> int | None:
+    """The version a name under `MANIFESTS` stands for, None for another file."""
+    return int(name) if _VERSION.fullmatch(name) and int(name) else None
+
+
+def column(path: Path) -> str:
+    """The prefix under which a column's superchunks lie."""
+    return "/".join([DATA, *(f"col{number}" for number in path)])
+
+
+def column_id(name: str) -> int | None:
+    """The id a name under `DATA` stands for, None for another file."""
+    match = _COLUMN.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def part(path: Path, k: int) -> str:
+    """The key of superchunk `k` of a column."""
+    assert k > 0, k
+    return f"{column(path)}/__{k}__.bin"
+
+
+def part_number(name: str) -> int | None:
+    """The k of a name in a column's directory, None for another file."""
+    match = _PART.fullmatch(name)
+    return int(match[1]) if match else None

@@ -1,0 +1,295 @@
+"""The manifest: the immutable document of one version, in lines of text.
+
+Line 1 is the head, line 2 its sha256, then one line a column. The head has the place and the
+sha256 of every column's line, so opening parses the head alone and a column costs its own line.
+Knows nothing of what a schema means, and opens nothing.
+"""
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Self
+
+from blztable.errors import CorruptError, FormatError, LimitError
+from blztable.format import jsontext
+from blztable.format.jsontext import Json
+from blztable.format.layout import Path
+from blztable.format.statistics import Statistics
+from blztable.format.superchunk import PartFacts
+
+FORMAT = "blztable"
+FORMAT_VERSION = 1
+MAX_LINE_BYTES = jsontext.MAX_BYTES
+SHA_BYTES = 65  # 64 hexadecimal digits and a line feed
+MAX_COMMIT_IDS = 1000
+MAX_ROWS = 1 << 62
+NO_FILE = 0
+
+# The keys of the head that are kept as they are, in the order of the file, and their types.
+HEAD_FIELDS: dict[str, type | tuple[type, ...]] = {
+    "version": int,
+    "uuid": str,
+    "parent": int,
+    "commit": str,
+    "writer": str,
+    "time": str,
+    "operation": str,
+    "row_groups": list,
+    "fields": list,
+    "next_column": int,
+    "properties": dict,
+    "attributes": dict,
+    "pandas": (dict, type(None)),
+    "commit_ids": list,
+    "history": list,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnParts:
+    """One column's line: an entry a row group. Without a file, `k` is `NO_FILE`."""
+
+    path: Path
+    k: tuple[int, ...]
+    facts: tuple[PartFacts, ...]
+    streams: Mapping[str, tuple[int, ...]]
+    statistics: Statistics
+
+    @property
+    def nbytes(self) -> int:
+        """Uncompressed bytes of all streams."""
+        return sum(sum(sizes) for sizes in self.streams.values())
+
+    @property
+    def cbytes(self) -> int:
+        """Bytes of all files."""
+        return sum(facts.nbytes for facts in self.facts)
+
+    def encode(self) -> bytes:
+        """The line, without its line feed."""
+        facts = self.facts
+        line = {
+            "path": list(self.path),
+            "k": list(self.k),
+            "rows": [part.rows for part in facts],
+            "page_rows": [part.page_rows for part in facts],
+            "bytes": [part.nbytes for part in facts],
+            "front": [part.front_length for part in facts],
+            "trailer": [part.trailer_length for part in facts],
+            "crc": [part.crc for part in facts],
+            "streams": {name: list(sizes) for name, sizes in self.streams.items()},
+            **self.statistics.to_json(),
+        }
+        return jsontext.dumps(line)
+
+    @classmethod
+    def decode(cls, data: bytes, path: Path, groups: int) -> Self:
+        """Read the line of the column with this path, in a table of so many row groups."""
+        what = f"the manifest's line of column {path}"
+        line = jsontext.loads(data, what)
+        if not isinstance(line, dict) or line.get("path") != list(path):
+            raise CorruptError(f"{what}: it is not the line of that column")
+        names = ("rows", "page_rows", "bytes", "front", "trailer", "crc")
+        arrays = [_sizes(line.get(name), groups, what) for name in names]
+        streams = line.get("streams")
+        if not isinstance(streams, dict):
+            raise CorruptError(f"{what}: no streams")
+        return cls(
+            path,
+            _sizes(line.get("k"), groups, what),
+            tuple(map(PartFacts, *arrays)),
+            {name: _sizes(sizes, groups, what) for name, sizes in streams.items()},
+            Statistics.from_json(line, groups),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnIndex:
+    """The columns as the head lists them, one entry each: what is known without their lines."""
+
+    paths: tuple[Path, ...] = ()
+    next_k: tuple[int, ...] = ()
+    nbytes: tuple[int, ...] = ()
+    cbytes: tuple[int, ...] = ()
+    offsets: tuple[int, ...] = ()
+    lengths: tuple[int, ...] = ()
+    digests: bytes = b""
+
+    def digest(self, index: int) -> bytes:
+        """The sha256 of the line of column `index`."""
+        return self.digests[32 * index : 32 * index + 32]
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What a version is: everything but the columns' lines."""
+
+    version: int
+    uuid: str
+    parent: int
+    commit: str
+    writer: str
+    time: str
+    operation: str
+    row_groups: tuple[int, ...]
+    schema: bytes
+    fields: tuple[tuple[str, str], ...]
+    next_column: int
+    properties: Mapping[str, Json]
+    attributes: Mapping[str, Json]
+    pandas: Mapping[str, Json] | None = None
+    # What callers named their commits, with the version each made.
+    commit_ids: tuple[tuple[str, int], ...] = ()
+    # When the versions that were still there were made.
+    history: tuple[tuple[str, int], ...] = ()
+    columns: ColumnIndex = field(default_factory=ColumnIndex)
+
+    @property
+    def rows(self) -> int:
+        """The rows of the table."""
+        return sum(self.row_groups)
+
+
+def encode(head: Head, lines: Sequence[bytes]) -> bytes:
+    """The manifest file; the places of `lines` in `head.columns` are computed here."""
+    columns = head.columns
+    assert len(lines) == len(columns.paths)
+    lengths = [len(line) for line in lines]
+    text = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        **{name: getattr(head, name) for name in HEAD_FIELDS},
+        "rows": head.rows,
+        "schema": base64.b64encode(head.schema).decode("ascii"),
+        "columns": {
+            "path": [list(path) for path in columns.paths],
+            "next_k": list(columns.next_k),
+            "nbytes": list(columns.nbytes),
+            "cbytes": list(columns.cbytes),
+            "offset": _places(lengths),
+            "length": lengths,
+            "sha256": base64.b64encode(
+                b"".join(hashlib.sha256(line).digest() for line in lines)
+            ).decode("ascii"),
+        },
+    }
+    first = jsontext.dumps(text)
+    longest = max([len(first), *lengths])
+    if longest > MAX_LINE_BYTES:
+        raise LimitError(f"a manifest line of {longest} bytes; at most {MAX_LINE_BYTES} are kept")
+    sha = hashlib.sha256(first).hexdigest().encode("ascii")
+    return b"\n".join([first, sha, *lines, b""])
+
+
+def head_length(prefix: bytes) -> int | None:
+    """Bytes of the head and its sha256, None while `prefix` does not hold the head's end."""
+    end = prefix.find(b"\n")
+    return end + 1 + SHA_BYTES if end >= 0 else None
+
+
+def decode_head(data: bytes) -> Head:
+    """Read head and sha256, the first `head_length` bytes of a manifest.
+
+    Offsets of the columns' lines come out as positions in the file.
+    """
+    first, newline, rest = data.partition(b"\n")
+    if not newline or len(rest) != SHA_BYTES or rest[-1:] != b"\n":
+        raise CorruptError("a manifest that ends within its head")
+    if hashlib.sha256(first).hexdigest().encode("ascii") != rest[:-1]:
+        raise CorruptError("the head of a manifest does not have the sha256 that follows it")
+    text = jsontext.loads(first, "the head of a manifest")
+    if not isinstance(text, dict) or text.get("format") != FORMAT:
+        raise FormatError("a manifest that is not blztable's")
+    if text.get("format_version") != FORMAT_VERSION:
+        raise FormatError(
+            f"a manifest of format version {text.get('format_version')!r}; "
+            f"{FORMAT_VERSION} is read: a newer blztable wrote it"
+        )
+    for name, kind in HEAD_FIELDS.items():
+        value = text.get(name)
+        if name not in text or not isinstance(value, kind) or isinstance(value, bool):
+            raise CorruptError(f"the head of a manifest: {name!r} is missing or of another type")
+        if isinstance(value, int) and not 0 <= value <= MAX_ROWS:
+            raise CorruptError(f"the head of a manifest: {name} is {value}")
+    values: dict[str, object] = {name: text[name] for name in HEAD_FIELDS}
+    values["row_groups"] = groups = _sizes(text["row_groups"], None, "row groups")
+    if 0 in groups or sum(groups) != text.get("rows") or sum(groups) > MAX_ROWS:
+        raise CorruptError("the head of a manifest: row groups that do not add up to its rows")
+    values["fields"] = _pairs(text["fields"], str)
+    values["commit_ids"] = _pairs(text["commit_ids"], int)
+    values["history"] = _pairs(text["history"], int)
+    values["schema"] = _base64(text.get("schema"))
+    values["columns"] = _columns(text.get("columns"), len(data))
+    return Head(**values)  # type: ignore[arg-type]
+
+
+def decode_column(line: bytes, head: Head, index: int) -> ColumnParts:
+    """Read the line of column `index`, its sha256 compared first."""
+    path = head.columns.paths[index]
+    if hashlib.sha256(line).digest() != head.columns.digest(index):
+        raise CorruptError(f"the manifest's line of column {path} does not have its sha256")
+    return ColumnParts.decode(line, path, len(head.row_groups))
+
+
+def _places(lengths: Sequence[int]) -> list[int]:
+    """Where each line begins, counted from the end of the head's sha256."""
+    return list(accumulate((length + 1 for length in lengths), initial=0))[: len(lengths)]
+
+
+def _columns(value: Json, head_end: int) -> ColumnIndex:
+    if not isinstance(value, dict):
+        raise CorruptError("the head of a manifest: no columns")
+    paths = value.get("path")
+    if not isinstance(paths, list):
+        raise CorruptError("the head of a manifest: columns without paths")
+    count = len(paths)
+    names = ("next_k", "nbytes", "cbytes", "offset", "length")
+    arrays = [_sizes(value.get(name), count, "columns") for name in names]
+    digests = _base64(value.get("sha256"))
+    index = ColumnIndex(tuple(map(_path, paths)), *arrays, digests)
+    places = _places(index.lengths)
+    if len(digests) != 32 * count or list(index.offsets) != places:
+        raise CorruptError("the head of a manifest: columns whose lines do not follow each other")
+    if len(set(index.paths)) != count:
+        raise CorruptError("the head of a manifest: one column twice")
+    offsets = tuple(head_end + place for place in places)
+    return ColumnIndex(*[index.paths, *arrays[:3], offsets, index.lengths, digests])  # type: ignore[arg-type]
+
+
+def _path(value: Json) -> Path:
+    if not isinstance(value, list) or not 0 < len(value) <= jsontext.MAX_DEPTH:
+        raise CorruptError("the head of a manifest: a column without a path")
+    return _sizes(value, None, "a column's path")
+
+
+def _sizes(value: Json, count: int | None, what: str) -> tuple[int, ...]:
+    """A list of `count` whole numbers of at least 0; the types first, since True is an int."""
+    if not isinstance(value, list) or (count is not None and len(value) != count):
+        raise CorruptError(f"{what}: a list of {count} numbers is expected")
+    if value and (
+        set(map(type, value)) != {int} or min(value) < 0 or max(value) > MAX_ROWS  # type: ignore[type-var,operator]
+    ):
+        raise CorruptError(f"{what}: a list of numbers holds something else")
+    return tuple(value)  # type: ignore[arg-type]
+
+
+def _pairs(value: Json, second: type) -> tuple[tuple[str, object], ...]:
+    if not isinstance(value, list) or any(
+        not isinstance(pair, list)
+        or len(pair) != 2
+        or not isinstance(pair[0], str)
+        or type(pair[1]) is not second
+        for pair in value
+    ):
+        raise CorruptError("the head of a manifest: a list of pairs holds something else")
+    return tuple((pair[0], pair[1]) for pair in value)  # type: ignore[index,misc]
+
+
+def _base64(value: Json) -> bytes:
+    try:
+        return base64.b64decode(value, validate=True)  # type: ignore[arg-type]
+    except (binascii.Error, TypeError, ValueError):
+        raise CorruptError("the head of a manifest: base64 is expected") from None

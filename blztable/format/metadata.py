@@ -1,0 +1,179 @@
+"""The metadata of a version-4 superchunk: which streams it holds and how they are cut in chunks.
+
+A block is a number of rows and the streams that hold them; a dictionary is a block of its own
+inside the block of its codes. Knows nothing of the types a stream may carry.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from blztable.errors import CorruptError, FormatError
+from blztable.format import jsontext
+from blztable.format.chunk import MAX_CHUNK_BYTES
+from blztable.format.header import MAX_CHUNKS
+from blztable.format.jsontext import Json
+
+PACKED = "packed"
+MIN_PAGE_ROWS = 8
+MAX_ROWS = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class StreamInfo:
+    """One stream: its chunks, by their uncompressed sizes.
+
+    `pages` holds the bytes of each page where they differ from page to page, else it is None.
+    """
+
+    name: str
+    dtype: str
+    typesize: int
+    chunks: tuple[int, ...]
+    pages: tuple[int, ...] | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Uncompressed bytes of the stream."""
+        return sum(self.chunks)
+
+    def to_json(self) -> dict[str, object]:
+        """The stream as the metadata spells it."""
+        result: dict[str, object] = {
+            "name": self.name,
+            "dtype": self.dtype,
+            "typesize": self.typesize,
+            "nbytes": self.nbytes,
+        }
+        size = uniform_size(self.chunks)
+        if size is None:
+            result["chunks"] = list(self.chunks)
+        else:
+            result["chunk_size"] = size
+        if self.pages is not None:
+            result["pages"] = list(self.pages)
+        return result
+
+    @classmethod
+    def from_json(cls, value: Json) -> Self:
+        """Read a stream, its sizes checked against each other and the limits."""
+        entry = _object(value, {"name", "dtype", "typesize", "nbytes"}, "a stream")
+        nbytes = _count(entry["nbytes"])
+        if "chunk_size" in entry:
+            chunks = split_evenly(nbytes, _count(entry["chunk_size"]))
+        else:
+            chunks = _counts(entry.get("chunks"))
+        if sum(chunks) != nbytes or any(not 0 < size <= MAX_CHUNK_BYTES for size in chunks):
+            raise CorruptError(f"a stream of {nbytes} bytes in chunks that do not add up to it")
+        pages = _counts(entry["pages"]) if "pages" in entry else None
+        if pages is not None and sum(pages) != nbytes:
+            raise CorruptError(f"a stream of {nbytes} bytes in pages that do not add up to it")
+        typesize = _count(entry["typesize"])
+        if not 1 <= typesize <= 255:
+            raise CorruptError(f"a stream with typesize {typesize}")
+        return cls(_text(entry["name"]), _text(entry["dtype"]), typesize, chunks, pages)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockInfo:
+    """Rows, the page they are counted in, and the streams that hold them."""
+
+    rows: int
+    page_rows: int
+    streams: tuple[StreamInfo, ...]
+    dictionary: "BlockInfo | None" = None
+
+    def encode(self) -> bytes:
+        """The metadata section."""
+        return jsontext.dumps(self.to_json())
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read the metadata section."""
+        return cls.from_json(jsontext.loads(data, "the metadata of a superchunk"))
+
+    def to_json(self) -> dict[str, object]:
+        """The block as the metadata spells it."""
+        result: dict[str, object] = {
+            "rows": self.rows,
+            "page_rows": self.page_rows,
+            "packing": PACKED,
+            "streams": [stream.to_json() for stream in self.streams],
+        }
+        if self.dictionary is not None:
+            result["dictionary"] = self.dictionary.to_json()
+        return result
+
+    @classmethod
+    def from_json(cls, value: Json, nested: bool = False) -> Self:
+        """Read a block; a dictionary has none of its own."""
+        entry = _object(value, {"rows", "page_rows", "packing", "streams"}, "a block")
+        if entry["packing"] != PACKED:
+            raise FormatError(f"packing {entry['packing']!r}; only {PACKED!r} is read")
+        page_rows = _count(entry["page_rows"])
+        if page_rows < MIN_PAGE_ROWS or page_rows & (page_rows - 1):
+            raise CorruptError(f"pages of {page_rows} rows; a power of two from 8 is expected")
+        if not isinstance(entry["streams"], list):
+            raise CorruptError("streams that are no list")
+        streams = tuple(StreamInfo.from_json(stream) for stream in entry["streams"])
+        if len({stream.name for stream in streams}) != len(streams):
+            raise CorruptError("two streams of one name")
+        dictionary = None
+        if "dictionary" in entry:
+            if nested:
+                raise CorruptError("a dictionary inside a dictionary")
+            dictionary = cls.from_json(entry["dictionary"], nested=True)
+        rows = _count(entry["rows"])
+        npages = -(-rows // page_rows)
+        if any(stream.pages is not None and len(stream.pages) != npages for stream in streams):
+            raise CorruptError(f"a stream whose pages are not the {npages} of its block")
+        return cls(rows, page_rows, streams, dictionary)
+
+    @property
+    def all_streams(self) -> tuple[StreamInfo, ...]:
+        """The streams in the order of their chunks in the file, the dictionary's last."""
+        return self.streams + (self.dictionary.streams if self.dictionary else ())
+
+
+def split_evenly(nbytes: int, size: int) -> tuple[int, ...]:
+    """Chunks of `size` bytes, the last one smaller where `nbytes` is no multiple."""
+    if nbytes == 0:
+        return ()
+    if not 0 < size <= MAX_CHUNK_BYTES or nbytes // size > MAX_CHUNKS:
+        raise CorruptError(f"{nbytes} bytes in chunks of {size}")
+    full, rest = divmod(nbytes, size)
+    return (size,) * full + ((rest,) if rest else ())
+
+
+def uniform_size(chunks: Sequence[int]) -> int | None:
+    """The size of all chunks but a smaller last one, 0 without chunks, None where they differ."""
+    if not chunks:
+        return 0
+    first = chunks[0]
+    if chunks[-1] <= first and all(size == first for size in chunks[:-1]):
+        return first
+    return None
+
+
+def _object(value: Json, keys: set[str], what: str) -> dict[str, Json]:
+    if not isinstance(value, dict) or not keys <= value.keys():
+        raise CorruptError(f"{what} without {', '.join(sorted(keys))}")
+    return value
+
+
+def _count(value: Json) -> int:
+    if type(value) is not int or not 0 <= value <= MAX_ROWS:
+        raise CorruptError(f"{str(value)[:40]!r} where a size is expected")
+    return value
+
+
+def _counts(value: Json) -> tuple[int, ...]:
+    if not isinstance(value, list):
+        raise CorruptError("a list of sizes is missing")
+    return tuple(map(_count, value))
+
+
+def _text(value: Json) -> str:
+    if not isinstance(value, str):
+        raise CorruptError("a name that is no text")
+    return value

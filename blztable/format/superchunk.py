@@ -1,0 +1,150 @@
+"""One superchunk, a file: front, chunks with their checksums, trailer; and what lies where.
+
+`pack` takes compressed chunks and gives the pieces of a file. `unpack` takes the front and the
+trailer of one and says where each chunk lies, how large it is and what its checksum must be,
+after every check that needs no chunk. Both are pure: reading and writing is the engine's.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from blztable.errors import CorruptError
+from blztable.format.checksum import CHECKSUMS, Checksum
+from blztable.format.chunk import CHUNK_HEADER
+from blztable.format.header import (
+    BLOSCPACK,
+    EXTENDED,
+    FILE_HEADER,
+    ITEM_ENDS,
+    METADATA,
+    OFFSETS,
+    FileHeader,
+)
+from blztable.format.metadata import BlockInfo, StreamInfo, split_evenly, uniform_size
+from blztable.format.trailer import Trailer, stored_crc
+
+UNKNOWN = -1
+# The name of the one stream a genuine Bloscpack file may hold, and of the stream of item ends.
+VALUES = "values"
+ENDS = "ends"
+
+
+@dataclass(frozen=True, slots=True)
+class PartFacts:
+    """What the manifest keeps of one superchunk, enough to find and to recognise it."""
+
+    rows: int
+    page_rows: int
+    nbytes: int
+    front_length: int
+    trailer_length: int
+    crc: int
+
+
+@dataclass(frozen=True, slots=True)
+class Superchunk:
+    """Where the chunks of one file lie, and what they hold."""
+
+    header: FileHeader
+    info: BlockInfo
+    checksum: Checksum
+    # nchunks + 1 positions: the last is where the trailer begins.
+    offsets: list[int]
+    trailer: Trailer
+
+
+def pack(
+    info: BlockInfo,
+    chunks: Sequence[bytes],
+    digests: Sequence[bytes],
+    checksum: Checksum,
+    layers: Mapping[str, bytes],
+) -> tuple[list[bytes], PartFacts]:
+    """The pieces of the file that holds `chunks`, and the facts about it."""
+    front = _front(info, chunks, checksum)
+    trailer, crc = Trailer(checksum.size, b"".join(digests), layers).encode(front)
+    pieces = [front]
+    for chunk, digest in zip(chunks, digests, strict=True):
+        pieces += (chunk, digest)
+    pieces.append(trailer)
+    nbytes = sum(map(len, pieces))
+    return pieces, PartFacts(info.rows, info.page_rows, nbytes, len(front), len(trailer), crc)
+
+
+def unpack(front: bytes, trailer: bytes, facts: PartFacts) -> Superchunk:
+    """Read front and trailer; CorruptError unless they are the ones the manifest describes."""
+    header = FileHeader.decode(front)
+    if not len(front) == header.front_length == facts.front_length:
+        raise CorruptError(
+            f"a front of {len(front)} bytes; its header says {header.front_length}, "
+            f"the manifest {facts.front_length}"
+        )
+    if len(trailer) != facts.trailer_length or stored_crc(trailer) != facts.crc:
+        raise CorruptError("a trailer that is not the one the manifest names")
+    checksum = CHECKSUMS[header.checksum]
+    if checksum.size == 0:
+        raise CorruptError("a superchunk without checksums")
+    decoded = Trailer.decode(front, trailer, header.nchunks, checksum.size)
+    meta_end = len(front) - 8 * header.nchunks
+    offsets = np.frombuffer(front, "<i8", offset=meta_end)
+    ends = np.append(offsets[1:], facts.nbytes - len(trailer))
+    # Compared, not subtracted: hostile offsets must not wrap.
+    if header.nchunks and not (
+        offsets[0] == len(front)
+        and (ends > offsets).all()
+        and (ends - offsets >= CHUNK_HEADER.size + checksum.size).all()
+    ):
+        raise CorruptError("chunk offsets that do not ascend from the front to the trailer")
+    if header.meta_size:
+        info = BlockInfo.decode(front[FILE_HEADER.size : meta_end])
+    else:
+        info = _genuine(header, facts)
+    if (info.rows, info.page_rows) != (facts.rows, facts.page_rows):
+        raise CorruptError(
+            f"{info.rows} rows in pages of {info.page_rows}; "
+            f"the manifest says {facts.rows} in pages of {facts.page_rows}"
+        )
+    if sum(len(stream.chunks) for stream in info.all_streams) != header.nchunks:
+        raise CorruptError(f"metadata of other than the {header.nchunks} chunks of the header")
+    if bool(header.options & ITEM_ENDS) != any(stream.name == ENDS for stream in info.all_streams):
+        raise CorruptError("a header and metadata that differ about item ends")
+    positions: list[int] = offsets.tolist()
+    return Superchunk(header, info, checksum, [*positions, facts.nbytes - len(trailer)], decoded)
+
+
+def _front(info: BlockInfo, chunks: Sequence[bytes], checksum: Checksum) -> bytes:
+    """Header, metadata unless the file can be a genuine Bloscpack one, and offsets."""
+    streams = info.all_streams
+    single = streams[0] if len(streams) == 1 else None
+    size = uniform_size(single.chunks) if single else None
+    genuine = single is not None and single.name == VALUES and single.pages is None
+    version = BLOSCPACK if genuine and size else EXTENDED
+    metadata = b"" if version == BLOSCPACK else info.encode()
+    options = OFFSETS if version == BLOSCPACK else OFFSETS | METADATA
+    if any(stream.name == ENDS for stream in streams):
+        options |= ITEM_ENDS
+    header = FileHeader(
+        version,
+        options,
+        checksum.id,
+        streams[0].typesize if streams else 1,
+        size if size else UNKNOWN,
+        single.chunks[-1] if single and size else UNKNOWN,
+        len(chunks),
+        len(metadata),
+    )
+    lengths = np.fromiter((len(chunk) + checksum.size for chunk in chunks), np.int64, len(chunks))
+    offsets = header.front_length + np.cumsum(lengths) - lengths
+    return header.encode() + metadata + offsets.astype("<i8").tobytes()
+
+
+def _genuine(header: FileHeader, facts: PartFacts) -> BlockInfo:
+    """The block of a version-3 file: one stream, cut by its header, rows by the manifest."""
+    if not header.nchunks or not 0 < header.last_chunk <= header.chunk_size:
+        raise CorruptError(f"chunk-size {header.chunk_size}, last-chunk {header.last_chunk}")
+    nbytes = header.chunk_size * (header.nchunks - 1) + header.last_chunk
+    chunks = split_evenly(nbytes, header.chunk_size)
+    stream = StreamInfo(VALUES, "", header.typesize, chunks)
+    return BlockInfo(facts.rows, facts.page_rows, (stream,))

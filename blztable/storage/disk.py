@@ -1,0 +1,174 @@
+"""Every call of a store that changes or flushes the file system, one method for each.
+
+Knows nothing of keys or tables: names are relative to an open directory. A test hands in another
+`Disk`, one that records the calls or refuses them. fsync lives here and nowhere else, and a failed
+one is never retried: the kernel has marked the pages clean, so a second try would succeed and lie.
+"""
+
+import ctypes
+import errno
+import os
+import re
+import stat
+import sys
+from collections.abc import Sequence
+
+from blztable.storage.store import Buffer
+
+if sys.platform == "darwin":
+    import fcntl
+
+# What one writev takes, on Linux and macOS alike.
+BUFFERS_PER_WRITE = 1024
+
+# How a kernel, a sandbox or a file system (FUSE, SMB) says that it does not know the call at all.
+NOT_SUPPORTED = {errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.ENOTTY}
+
+_NEW_FILE = (
+    os.O_WRONLY
+    | os.O_CREAT
+    | os.O_EXCL
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_NOFOLLOW", 0)
+)
+_RENAME_NOREPLACE = 1
+
+
+class Disk:
+    """The real file system; raises OSError as it comes."""
+
+    def mkdir(self, name: str, dir_fd: int) -> None:
+        """Make an empty directory; FileExistsError if anything has that name."""
+        os.mkdir(name, dir_fd=dir_fd)
+
+    def create(self, name: str, dir_fd: int) -> int:
+        """Make an empty file, open for writing; FileExistsError if anything has that name."""
+        return os.open(name, _NEW_FILE, 0o666, dir_fd=dir_fd)
+
+    def write(self, fd: int, buffers: Sequence[Buffer]) -> None:
+        """Append all buffers to the file."""
+        views = [memoryview(buffer) for buffer in buffers]
+        # An empty view cannot be cast, and would look like a disk that takes nothing.
+        views = [view.cast("B") for view in views if view.nbytes]
+        first = 0
+        while first < len(views):
+            written = os.writev(fd, views[first : first + BUFFERS_PER_WRITE])
+            if written == 0:
+                raise OSError(errno.EIO, "write took no bytes")
+            while first < len(views) and written >= len(views[first]):
+                written -= len(views[first])
+                first += 1
+            if written:
+                views[first] = views[first][written:]
+
+    def close(self, fd: int) -> None:
+        """Close a file written to; network file systems and quotas report failures only here."""
+        os.close(fd)
+
+    def sync_file(self, fd: int) -> None:
+        """Flush the content of a file."""
+        _fsync(fd)
+
+    def sync_directory(self, fd: int) -> None:
+        """Flush the names in a directory, where the file system knows such a flush."""
+        try:
+            _fsync(fd)
+        except OSError as error:
+            if error.errno not in NOT_SUPPORTED:
+                raise
+
+    def sync_all(self, fd: int) -> bool:
+        """Flush the whole file system the descriptor is on; False where that cannot be done."""
+        if _syncfs is None:
+            return False
+        if _syncfs(fd) == 0:
+            return True
+        if ctypes.get_errno() in NOT_SUPPORTED:
+            return False
+        raise _os_error()
+
+    def link(self, old: str, new: str, dir_fd: int) -> None:
+        """Give a file a second name; FileExistsError if that is taken."""
+        os.link(old, new, src_dir_fd=dir_fd, dst_dir_fd=dir_fd, follow_symlinks=False)
+
+    def rename(self, old: str, new: str, dir_fd: int) -> None:
+        """Rename, replacing what had the new name."""
+        os.rename(old, new, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+
+    def rename_new(self, old: str, new: str, dir_fd: int) -> None:
+        """Rename; FileExistsError if the new name is taken.
+
+        Exclusive by itself only where the kernel and the file system know RENAME_NOREPLACE;
+        elsewhere the caller must hold a lock.
+        """
+        if _renameat2 is not None:
+            if (
+                _renameat2(dir_fd, os.fsencode(old), dir_fd, os.fsencode(new), _RENAME_NOREPLACE)
+                == 0
+            ):
+                return
+            if ctypes.get_errno() not in NOT_SUPPORTED:
+                raise _os_error()
+        if _exists(new, dir_fd):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), new)
+        os.rename(old, new, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+
+    def unlink(self, name: str, dir_fd: int) -> None:
+        """Remove a name; a directory raises IsADirectoryError."""
+        try:
+            os.unlink(name, dir_fd=dir_fd)
+        except PermissionError:
+            # What macOS answers for a directory.
+            if stat.S_ISDIR(os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name) from None
+            raise
+
+    def rmdir(self, name: str, dir_fd: int) -> None:
+        """Remove an empty directory."""
+        os.rmdir(name, dir_fd=dir_fd)
+
+
+REAL_DISK = Disk()
+
+
+def _fsync(fd: int) -> None:
+    if sys.platform == "darwin":
+        # fsync on macOS stops at the drive's own cache.
+        try:
+            fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+        except OSError as error:
+            if error.errno not in NOT_SUPPORTED:
+                raise
+        else:
+            return
+    os.fsync(fd)
+
+
+def _exists(name: str, dir_fd: int) -> bool:
+    try:
+        os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _os_error() -> OSError:
+    number = ctypes.get_errno()
+    return OSError(number, os.strerror(number))
+
+
+def _libc_function(name: str) -> "ctypes._NamedFuncPointer | None":
+    """A function Python's os does not have; None where the C library does not have it either."""
+    if sys.platform != "linux":
+        return None
+    return getattr(ctypes.CDLL(None, use_errno=True), name, None)
+
+
+def _syncfs_reports_errors() -> bool:
+    """Before Linux 5.8 syncfs returned 0 whatever had happened to the data."""
+    version = re.match(r"(\d+)\.(\d+)", os.uname().release) if sys.platform == "linux" else None
+    return version is not None and (int(version[1]), int(version[2])) >= (5, 8)
+
+
+_renameat2 = _libc_function("renameat2")
+_syncfs = _libc_function("syncfs") if _syncfs_reports_errors() else None

@@ -1,0 +1,114 @@
+"""Locks between processes: flock on an open file or directory.
+
+A lock is on the file that the name leads to once it is granted: whoever waits may find that the
+file was removed or replaced meanwhile, and looks again. It is never converted (the kernel would let
+go first) and never unlocked, only closed. Every wait is bounded. The kernel drops the locks of a
+process that dies, so none goes stale.
+
+A child made by fork shares the descriptors, and with them the locks: what is shared stays held
+until both let go, which keeps the child's pins; an exclusive lock is closed in the child, or a
+worker that lives on would keep every writer out.
+"""
+
+import errno
+import os
+import sys
+import time
+from types import TracebackType
+from typing import Self
+from weakref import WeakSet
+
+from blztable.errors import BusyError, StorageError
+from blztable.storage.opening import open_lockable, unreadable
+
+if sys.platform != "win32":
+    import fcntl
+
+SLEEP_FIRST = 0.001
+SLEEP_LONGEST = 0.05
+
+_CANNOT_LOCK = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS}
+
+
+def lock_at(name: str, dir_fd: int, where: str, *, shared: bool, timeout: float) -> "LocalLock":
+    """Lock what `name` leads to, trying again until `timeout` seconds have passed."""
+    deadline = time.monotonic() + timeout
+    sleep = SLEEP_FIRST
+    while True:
+        lock = LocalLock(open_lockable(name, dir_fd, where), shared=shared)
+        try:
+            if lock.acquire(where) and lock.is_on(name, dir_fd, where):
+                return lock
+        except BaseException:
+            lock.close()
+            raise
+        lock.close()
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
+            raise BusyError(f"{where}: still locked by another after {timeout:g} seconds")
+        time.sleep(min(sleep, remaining))
+        sleep = min(2 * sleep, SLEEP_LONGEST)
+
+
+class LocalLock:
+    """A lock, held from `acquire` until it is closed or collected."""
+
+    def __init__(self, fd: int, *, shared: bool) -> None:
+        self._fd = fd
+        self._shared = shared
+        if not shared:
+            _exclusive_locks.add(self)
+
+    def acquire(self, where: str) -> bool:
+        """Take the lock; False if another holds it."""
+        kind = fcntl.LOCK_SH if self._shared else fcntl.LOCK_EX
+        try:
+            fcntl.flock(self._fd, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if self._shared and error.errno in _CANNOT_LOCK:
+                # A copy on such a medium should still be readable; this holds nothing.
+                return True
+            raise StorageError(error.errno, f"{error.strerror} (locking)", where) from error
+        return True
+
+    def is_on(self, name: str, dir_fd: int, where: str) -> bool:
+        """Whether `name` still leads to the file the lock is on."""
+        try:
+            there = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+        except OSError as error:
+            raise unreadable(error, where) from error
+        return os.path.samestat(there, os.fstat(self._fd))
+
+    def close(self) -> None:
+        """Let go; closing twice is harmless."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+_exclusive_locks: WeakSet[LocalLock] = WeakSet()
+
+
+def _close_exclusive_locks() -> None:
+    for lock in list(_exclusive_locks):
+        lock.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_exclusive_locks)

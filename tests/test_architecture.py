@@ -1,0 +1,139 @@
+"""The house stands as drawn: who may import whom, no circles, every file with its nameplate.
+
+Reads the sources only; a new room needs a line in MAY_IMPORT.
+"""
+
+import ast
+import graphlib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FILES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in sorted((ROOT / "blztable").rglob("*.py"))
+}
+TREES = {name: ast.parse(path.read_bytes(), str(path)) for name, path in FILES.items()}
+
+# Rooms of the package each room may use, beside itself. "face" is blztable/__init__.py.
+MAY_IMPORT = {
+    "errors": set(),
+    "format": {"errors"},
+    "storage": {"errors"},
+    "columns": {"errors"},
+    "convert": {"errors"},
+    "engine": {"errors", "format", "storage", "columns"},
+    "table": {"errors", "engine", "convert"},
+    "api": {"errors", "engine", "convert", "table"},
+    "face": {"errors", "table", "api"},
+    "cli": {"errors", "face", "api"},
+    "integrations": {"errors", "face", "api"},
+}
+
+DISK = {"fcntl", "glob", "mmap", "os", "pathlib", "shutil", "socket", "tempfile"}
+THREADS = {"concurrent", "multiprocessing", "threading"}
+MUST_NOT_IMPORT = {
+    "format": {"pandas", "pyarrow"} | DISK | THREADS,
+    "storage": {"numpy", "pandas", "pyarrow", "blosc"},
+    "columns": {"pandas"} | DISK | THREADS,
+    "convert": {"blosc"} | DISK | THREADS,
+    "engine": {"pandas"},
+}
+LINES_MAX = 400
+
+
+def test_imports_run_downward():
+    wrong = []
+    for name in FILES:
+        room = room_of(name)
+        assert room in MAY_IMPORT, f"{name}: the room {room!r} has no line in MAY_IMPORT"
+        for target, line in imports_of(name):
+            if target.split(".")[0] != "blztable":
+                forbidden = target.split(".")[0] in MUST_NOT_IMPORT.get(room, ())
+            else:
+                forbidden = room_of(target) not in MAY_IMPORT[room] | {room}
+            if forbidden:
+                wrong.append(f"{name}:{line}: {room} must not import {target}")
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+def test_no_two_files_need_each_other():
+    graph = {name: {target for target, _ in imports_of(name)} & FILES.keys() for name in FILES}
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        pytest.fail("a circle of imports: " + " <- ".join(error.args[1]))
+
+
+def test_imports_stand_at_the_top():
+    wrong = [
+        f"{name}:{node.lineno}: an import inside {function.name}()"
+        for name, tree in TREES.items()
+        if room_of(name) != "integrations"
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+@pytest.mark.parametrize("room", ["format", "columns", "convert"])
+def test_pure_rooms_open_nothing(room):
+    wrong = [
+        f"{name}:{node.lineno}: open()"
+        for name, tree in TREES.items()
+        if room_of(name) == room
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "open"
+    ]
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+@pytest.mark.parametrize("room", ["engine", "storage"])
+def test_a_room_makes_its_threads_in_one_file(room):
+    threaded = [
+        name
+        for name in FILES
+        if room_of(name) == room
+        and any(target.split(".")[0] == "concurrent" for target, _ in imports_of(name))
+    ]
+    assert len(threaded) <= 1, f"threads are made in {threaded}"
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_has_a_nameplate_and_one_subject(name):
+    docstring = ast.get_docstring(TREES[name])
+    assert docstring, f"{name}: no docstring"
+    assert docstring.splitlines()[0].strip(), f"{name}: no first line"
+    lines = len(FILES[name].read_bytes().splitlines())
+    assert lines <= LINES_MAX, f"{name}: {lines} lines, more than {LINES_MAX}; split it"
+
+
+def room_of(module: str) -> str:
+    """The folder or file below blztable that a module is in."""
+    return module.split(".")[1] if "." in module else "face"
+
+
+def imports_of(name: str) -> list[tuple[str, int]]:
+    """Every module that a file imports, with the line: the submodule where a name is one."""
+    found = []
+    for node in ast.walk(TREES[name]):
+        if isinstance(node, ast.Import):
+            found += [(alias.name, node.lineno) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = absolute(name, node)
+            for alias in node.names:
+                full = f"{base}.{alias.name}"
+                found.append((full if full in FILES else base, node.lineno))
+    return found
+
+
+def absolute(name: str, node: ast.ImportFrom) -> str:
+    """The full name behind the dots of a relative import."""
+    if not node.level:
+        return node.module or ""
+    package = name if FILES[name].name == "__init__.py" else name.rpartition(".")[0]
+    parts = package.split(".")[: len(package.split(".")) - (node.level - 1)]
+    return ".".join([*parts, *([node.module] if node.module else [])])

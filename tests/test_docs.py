@@ -1,0 +1,66 @@
+"""The code in the documents runs: README, docs/ and the examples in docstrings.
+
+A document is one story: its ```python blocks share a namespace and an empty working directory. A
+block marked ```python no-run is left out; that is for code which promises nothing.
+"""
+
+import doctest
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+import blztable
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+FENCE = re.compile(r"^```python([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+
+PACKAGE = Path(next(iter(blztable.__path__)))
+MODULES = sorted(
+    ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+    for path in PACKAGE.rglob("*.py")
+)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_code_in_the_documents_runs(document, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    namespace = {"__name__": document.stem}
+    for line, code in python_blocks(document.read_text(encoding="utf-8")):
+        if code.lstrip().startswith(">>>"):
+            run_session(code, namespace, document, line)
+        else:
+            # Empty lines before it, so that a traceback shows the document's own line numbers.
+            exec(compile("\n" * line + code, document, "exec"), namespace)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_examples_in_the_docstrings_run(module, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    failed, _attempted = doctest.testmod(importlib.import_module(module), optionflags=OPTIONS)
+    assert failed == 0, f"{failed} examples of {module} fail; see the captured output"
+
+
+def test_blocks_are_found_and_marked_ones_left_out():
+    text = "a\n```python\nx\n```\n```python no-run\ny\n```\n```sh\nz\n```\n```python\nw\n```\n"
+    assert python_blocks(text) == [(2, "x\n"), (11, "w\n")]
+
+
+def python_blocks(text: str) -> list[tuple[int, str]]:
+    """The blocks to run, each with the number of lines before it."""
+    return [
+        (text.count("\n", 0, match.start(2)), match[2])
+        for match in FENCE.finditer(text)
+        if match[1].strip() != "no-run"
+    ]
+
+
+def run_session(code: str, namespace: dict, document: Path, line: int) -> None:
+    """Run a block of ``>>>`` lines and compare what they print."""
+    test = doctest.DocTestParser().get_doctest(code, {}, document.name, str(document), line)
+    test.globs = namespace
+    result = doctest.DocTestRunner(optionflags=OPTIONS).run(test, clear_globs=False)
+    assert result.failed == 0, f"{document.name}: {result.failed} examples fail; see the output"
