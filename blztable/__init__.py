@@ -4,6 +4,7 @@
 """
 
 from blztable.api import create, open, read_blz, read_table, to_blz
+from blztable.column import Column
 from blztable.errors import (
     BlzError,
     BusyError,
@@ -19,7 +20,7 @@ from blztable.errors import (
     TableExistsError,
     TableNotFoundError,
 )
-from blztable.table import Attributes, Column, CTable
+from blztable.table import Attributes, CTable
 
 __version__ = "0.1.0"
 

@@ -3,7 +3,8 @@
 Each is a few lines over the other rooms; what a user gets wrong is told before anything happens.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from inspect import Signature, signature
 from typing import Any
 
 import pandas as pd
@@ -15,6 +16,7 @@ from blztable.convert.gateway import ingest
 from blztable.engine import operations, versions
 from blztable.engine.options import WriteOptions
 from blztable.engine.places import Place, store_at
+from blztable.snapshot import Snapshot
 from blztable.table import CTable
 
 
@@ -92,9 +94,7 @@ def to_blz(
     given = ingest(data, index=index)
     attributes = given.attrs | checked_attrs(dict(attrs or {}))
     contents = operations.Contents(given.table, given.rows, given.frame, attributes)
-    _, pinned = operations.create(
-        store_at(path), contents, options, replace_existing=mode == "w"
-    )
+    _, pinned = operations.create(store_at(path), contents, options, replace_existing=mode == "w")
     pinned.close()
 
 
@@ -143,7 +143,7 @@ def create(
     version, pinned = operations.create(
         store_at(path), contents, WriteOptions(**options), replace_existing=mode == "w"
     )
-    return CTable(version, pinned, writable=True)
+    return CTable(Snapshot(version, pinned), writable=True)
 
 
 def open(path: Place, mode: str = "r", *, version: int | None = None) -> CTable:
@@ -177,7 +177,7 @@ def open(path: Place, mode: str = "r", *, version: int | None = None) -> CTable:
     if mode == "a" and version is not None:
         raise ValueError("only the newest version can be changed: give no version with mode='a'")
     opened, pinned = versions.pin(store_at(path), version)
-    return CTable(opened, pinned, writable=mode == "a")
+    return CTable(Snapshot(opened, pinned), writable=mode == "a")
 
 
 def read_blz(
@@ -257,8 +257,16 @@ def read_table(
         return table.to_arrow(columns)
 
 
+def _without_data(function: Callable[..., None]) -> Signature:
+    """The signature of a method that gives the function its data."""
+    whole = signature(function)
+    first, *others = whole.parameters.values()
+    return whole.replace(parameters=[first.replace(name="self"), *others])
+
+
 class _ToBlz:
-    """Write the DataFrame as a BLZ table; see `blztable.to_blz`."""
+    # A frame's `to_blz` shows the documentation and the options of the function.
+    __doc__ = to_blz.__doc__
 
     def __init__(self, frame: pd.DataFrame) -> None:
         self._frame = frame
@@ -266,9 +274,11 @@ class _ToBlz:
     def __call__(self, path: Place, **options: Any) -> None:
         to_blz(self._frame, path, **options)
 
+    __call__.__signature__ = _without_data(to_blz)  # type: ignore[attr-defined]
+
 
 # Registering again, on a reload, would warn.
-if "to_blz" not in pd.DataFrame._accessors:
+if not hasattr(pd.DataFrame, "to_blz"):
     pd.api.extensions.register_dataframe_accessor("to_blz")(_ToBlz)
 
 

@@ -16,7 +16,7 @@ from blztable.errors import CorruptError
 
 def mask_of(array: pa.Array) -> np.ndarray | None:
     """True where the row has a value; None where all have one."""
-    if array.null_count == 0:
+    if array.null_count == 0 or pa.types.is_null(array.type):
         return None
     bitmap = array.buffers()[0]
     return bits_of(np.frombuffer(bitmap, np.uint8), array.offset, len(array)).view(np.bool_)

@@ -92,8 +92,8 @@ def _outermost(bounds: Sequence[Bounds]) -> Bounds:
     if not known:
         return None
     highest = [page[1] for page in known if page[1] is not None]
-    low = min(page[0] for page in known)  # type: ignore[type-var]
-    return low, max(highest) if len(highest) == len(known) else None  # type: ignore[type-var]
+    low = min(page[0] for page in known)
+    return low, max(highest) if len(highest) == len(known) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,23 +182,46 @@ def _of_items(pages: _Pages, ends: np.ndarray, data: np.ndarray, is_text: bool) 
     result: list[Bounds] = []
     for rows in pages.slices():
         begin = int(ends[rows.start - 1]) if rows.start else 0
-        page_ends = ends[rows].astype(np.int64) - begin
-        lengths = np.diff(page_ends, prepend=0)
-        starts = page_ends - lengths
-        # A word more than there is, so that the last item can be read in whole words.
-        page = np.concatenate([data[begin : int(ends[rows.stop - 1])], np.zeros(WORD, np.uint8)])
+        # A word more than the items, so that the last one can be read in whole words too.
+        stop = int(ends[rows.stop - 1]) + WORD
+        page = data[begin:stop]
+        if stop > len(data):
+            page = np.append(page, np.zeros(WORD, np.uint8))
+        page_ends = np.subtract(ends[rows], begin, dtype=np.int64)
+        starts = np.append(0, page_ends[:-1])
+        lengths = page_ends - starts
         if pages.mask is not None:
             starts, lengths = starts[pages.mask[rows]], lengths[pages.mask[rows]]
         if len(starts) == 0:
             result.append(None)
             continue
-        low = _item_extreme(page, starts, lengths, np.min)
-        high = _item_extreme(page, starts, lengths, np.max)
+        low, high = _item_extremes(page, starts, lengths)
         result.append((_lowered(low, is_text), _raised(high, is_text)))
     return result
 
 
-def _item_extreme(
+def _item_extremes(
+    data: np.ndarray, starts: np.ndarray, lengths: np.ndarray
+) -> tuple[tuple[bytes, bool], tuple[bytes, bool]]:
+    """The smallest and the largest item. Their first bytes leave few that can be it."""
+    has_empty = lengths.min() == 0
+    if has_empty:
+        filled = np.flatnonzero(lengths)
+        starts, lengths = starts[filled], lengths[filled]
+        if len(starts) == 0:
+            return (b"", True), (b"", True)
+    first = data[starts]
+    least, most = first.min(), first.max()
+    if lengths.max() == 1:
+        low, high = (bytes([least]), True), (bytes([most]), True)
+    else:
+        tie_low, tie_high = np.flatnonzero(first == least), np.flatnonzero(first == most)
+        low = _extreme(data, starts[tie_low], lengths[tie_low], np.min)
+        high = _extreme(data, starts[tie_high], lengths[tie_high], np.max)
+    return ((b"", True) if has_empty else low), high
+
+
+def _extreme(
     data: np.ndarray,
     starts: np.ndarray,
     lengths: np.ndarray,
@@ -206,20 +229,10 @@ def _item_extreme(
 ) -> tuple[bytes, bool]:
     """The first bytes of the smallest or largest item, and whether they are all of it.
 
-    Their first bytes leave few that can be it; those are compared word by word, and the ones that
-    tie in a word go on to the next. Where an item ends within the word, those that tie differ by
-    zero bytes at their ends only: the shortest is the smallest.
+    They are compared word by word, and those that tie in a word go on to the next. Where an item
+    ends within the word, those that tie differ by zero bytes at their ends only: the shortest is
+    the smallest.
     """
-    if lengths.min() == 0:
-        if pick is np.min:
-            return b"", True
-        filled = lengths > 0
-        starts, lengths = starts[filled], lengths[filled]
-        if len(starts) == 0:
-            return b"", True
-    first = data[starts]
-    ties = np.flatnonzero(first == pick(first))
-    starts, lengths = starts[ties], lengths[ties]
     prefix = b""
     for _ in range(PREFIX_WORDS):
         words = _words(data, starts, lengths)

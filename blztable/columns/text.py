@@ -10,6 +10,7 @@ known to be sound.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import accumulate
 
 import numpy as np
@@ -89,9 +90,7 @@ class TextDecoder:
             _Segment(type_, pieces[start:stop]) for start, stop in _segment(sizes, limit)
         ]
         self._places = [
-            (segment, index)
-            for segment in self._segments
-            for index in range(len(segment.pieces))
+            (segment, index) for segment in self._segments for index in range(len(segment.pieces))
         ]
         self._beyond_ascii: set[int] = set()
 
@@ -184,9 +183,7 @@ class _Segment:
         cuts = np.unique(np.append(np.searchsorted(offsets, marks), last - first)).tolist()
         for start, stop in zip([0, *cuts], cuts, strict=False):
             if start < stop:
-                yield lambda start=start, stop=stop: _check_utf8(
-                    self.values, offsets[start : stop + 1]
-                )
+                yield partial(_check_utf8, self.values, offsets[start : stop + 1])
 
     def finish(self, bitmap: pa.Buffer | None, start: int, nulls: int) -> pa.Array:
         if bitmap is not None and start % 8 == 0:

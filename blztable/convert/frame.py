@@ -50,7 +50,8 @@ def to_frame(
         raise ValueError(f"dtype_backend: expected one of {dtypes.BACKENDS}, found {backend!r}")
     facts = Facts.decode(frame)
     levels = facts.index_fields()
-    places = _selection(table.schema.names, columns, levels)
+    names = table.schema.names
+    places = _selection(names, columns, levels)
     index = decode_rows(
         facts.levels,
         facts.multi,
@@ -68,7 +69,7 @@ def to_frame(
         data[number] = _boxed(values.copy() if place in seen else values, index)
         seen.add(place)
     result: Any = pd.DataFrame(data, index=index, copy=False)
-    result.columns = decode_header(facts.header, [table.schema.names[i] for i in places])
+    result.columns = decode_header(facts.header, [names[place] for place in places])
     result.attrs = copy.deepcopy(dict[Any, Any](attrs))
     # A repeated request may have made duplicates, which such a flag would refuse.
     if not facts.allows_duplicate_labels and result.columns.is_unique and index.is_unique:

@@ -127,11 +127,14 @@ def _decode_level(facts: Json, labels: list[Any]) -> pd.Index:
             return pd.RangeIndex(start, stop, step)
         arguments = []
     dtype = decode(*arguments)
+    objects = pd.Index(labels, dtype=object, tupleize_cols=False)
+    # A column that came later need not fit; pandas falls back to objects as well.
+    if word == "category" and not objects.dropna().isin(dtype.categories).all():
+        return objects
     try:
         index = pd.Index(labels, dtype=dtype, tupleize_cols=False)
     except (ValueError, TypeError, OverflowError):
-        # A column that came later need not fit; pandas falls back to objects as well.
-        return pd.Index(labels, dtype=object, tupleize_cols=False)
+        return objects
     return decode_freq(index, facts["freq"]) if "freq" in facts else index
 
 

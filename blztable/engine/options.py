@@ -4,15 +4,19 @@ Options that may differ by column are a value, or a mapping from column names to
 mapping leaves out take the default.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from blztable.columns.paging import CHUNK_BYTES, MAX_CHUNK_BYTES, MIN_PAGE_ROWS
 from blztable.errors import ColumnNotFoundError
 from blztable.format.checksum import BY_NAME, Checksum
 from blztable.format.chunk import SHUFFLES, WRITABLE_CODECS, Compression
+from blztable.format.jsontext import Json
 
 DURABILITIES = ("full", "process")
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,7 @@ class WriteOptions:
         """ColumnNotFoundError where a mapping names a column that is not there."""
         for option in ("compression", "clevel", "shuffle", "page_rows"):
             value = getattr(self, option)
-            missing = [name for name in value if name not in names] if _is_mapping(value) else []
+            missing = [key for key in value if key not in names] if _is_mapping(value) else []
             if missing:
                 raise ColumnNotFoundError(f"{option} for {missing[0]!r}; the columns are {names}")
 
@@ -68,8 +72,7 @@ class WriteOptions:
 
     def page_rows_of(self, name: str) -> int | None:
         """The rows of a page of this column, None where its type decides."""
-        rows: int | None = _of(self.page_rows, name, None)
-        return rows
+        return _of(self.page_rows, name, None)
 
     @property
     def checksum_of_chunks(self) -> Checksum:
@@ -81,7 +84,7 @@ class WriteOptions:
         """Whether a commit survives a loss of power."""
         return self.durability == "full"
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, Json]:
         """The choices as a table's properties keep them."""
         names = ("compression", "clevel", "shuffle", "checksum", "row_group_rows", "page_rows")
         chosen = {name: getattr(self, name) for name in names}
@@ -100,11 +103,12 @@ def _values(value: object) -> list[object]:
     return list(value.values()) if isinstance(value, Mapping) else [value]
 
 
-def _of(value, name, default):  # type: ignore[no-untyped-def]
+def _of(value: T | Mapping[str, T], name: str, default: T) -> T:
     return value.get(name, default) if isinstance(value, Mapping) else value
 
 
-def _one_of(option: str, value: object, choices) -> None:  # type: ignore[no-untyped-def]
-    if not (value is None or isinstance(value, str)) or value not in choices:
+def _one_of(option: str, value: object, choices: Iterable[str | None]) -> None:
+    choices = list(choices)
+    if value not in choices:
         names = ", ".join(repr(choice) for choice in choices)
         raise ValueError(f"{option} is one of {names}, not {value!r}")

@@ -147,9 +147,7 @@ def _named(info: BlockInfo) -> Iterator[tuple[str, StreamInfo]]:
             yield DICTIONARY + stream.name, stream
 
 
-def _check_streams(
-    type_: pa.DataType, info: BlockInfo | None, sizes: Mapping[str, int]
-) -> None:
+def _check_streams(type_: pa.DataType, info: BlockInfo | None, sizes: Mapping[str, int]) -> None:
     """Streams must be those of the type, in order, as large as manifest and rows say."""
     expected = layouts(type_)
     found = dict(_named(info)) if info else {}

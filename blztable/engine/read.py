@@ -6,9 +6,10 @@ decoded while it is warm. Text that is more than ASCII is looked at again when i
 known to be sound. No chunk becomes an array of its own, nothing is concatenated.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -20,9 +21,10 @@ from blztable.engine.threads import Task, run, scratch
 from blztable.engine.versions import Version
 from blztable.errors import BlzError, CorruptError
 from blztable.format.chunk import decompress_into
+from blztable.format.manifest import ColumnParts
 from blztable.storage.store import Reader
 
-# Uncompressed bytes one task decodes: chunks are read together up to this.
+# Uncompressed bytes that are read together, if they lie together.
 RUN_BYTES = 1 << 20
 # Tasks of less than this are joined, for a task costs some 20 microseconds of Python.
 TASK_BYTES = 1 << 18
@@ -140,17 +142,15 @@ class _Column:
         self._index = index
         self._type = version.schema.field(index).type
         self._wanted = wanted
-        self._opened: list[OpenedPart | None] = [None] * len(wanted)
-        self._decoder: Decoder
-        self._skipped = 0
+        self._opened: list[OpenedPart] = [None] * len(wanted)  # type: ignore[list-item]
 
     def opening(self) -> Iterator[Task]:
         """Open the parts, some at a time."""
         parts = self._version.column(self._index)
         for first in range(0, len(self._wanted), 16):
-            yield lambda first=first: self._open(parts, first, first + 16)
+            yield partial(self._open, parts, first, first + 16)
 
-    def _open(self, parts, first: int, last: int) -> None:  # type: ignore[no-untyped-def]
+    def _open(self, parts: ColumnParts, first: int, last: int) -> None:
         for at, span in enumerate(self._wanted[first:last], first):
             self._opened[at] = OpenedPart(self._version, self._index, parts, span.group)
 
@@ -159,17 +159,15 @@ class _Column:
         pieces = []
         self._ranges: list[tuple[int, int]] = []
         for part, span in zip(self._opened, self._wanted, strict=True):
-            assert part is not None
             start = span.start // part.page_rows * part.page_rows
             stop = min(-(-span.stop // part.page_rows) * part.page_rows, part.rows)
             self._ranges.append((start, stop))
             pieces.append(_piece(part, start, stop))
-        self._decoder = decoder(self._type, pieces)
+        self._decoder: Decoder = decoder(self._type, pieces)
 
     def runs(self) -> Iterator[_Run]:
         """What there is to decode, in the order it lies in the files."""
         for index, part in enumerate(self._opened):
-            assert part is not None
             start, stop = self._ranges[index]
             for name, place in part.streams.items():
                 low, high = (
@@ -186,7 +184,7 @@ class _Column:
         """What is left to check when all is decoded."""
         with self._blame():
             for check in self._decoder.checks():
-                yield lambda check=check: self._run(check)
+                yield partial(self._run, check)
 
     def finish(self) -> pa.ChunkedArray:
         """The rows asked for, out of the pages decoded."""
@@ -199,13 +197,12 @@ class _Column:
         rows = sum(span.stop - span.start for span in self._wanted)
         return column if len(column) == rows else column.slice(skipped, rows)
 
-    def _run(self, check) -> None:  # type: ignore[no-untyped-def]
+    def _run(self, check: Callable[[], None]) -> None:
         with self._blame():
             check()
 
     def _blame(self) -> AbstractContextManager[None]:
-        part = self._opened[0] if self._opened else None
-        return part.blame() if part else nullcontext()
+        return self._opened[0].blame() if self._opened else nullcontext()
 
 
 def _piece(part: OpenedPart, start: int, stop: int) -> Piece:

@@ -242,21 +242,22 @@ def _places(lengths: Sequence[int]) -> list[int]:
 def _columns(value: Json, head_end: int) -> ColumnIndex:
     if not isinstance(value, dict):
         raise CorruptError("the head of a manifest: no columns")
-    paths = value.get("path")
-    if not isinstance(paths, list):
+    listed = value.get("path")
+    if not isinstance(listed, list):
         raise CorruptError("the head of a manifest: columns without paths")
-    count = len(paths)
-    names = ("next_k", "nbytes", "cbytes", "offset", "length")
-    arrays = [_sizes(value.get(name), count, "columns") for name in names]
+    count = len(listed)
+    next_k, nbytes, cbytes, places, lengths = (
+        _sizes(value.get(name), count, "columns")
+        for name in ("next_k", "nbytes", "cbytes", "offset", "length")
+    )
     digests = _base64(value.get("sha256"))
-    index = ColumnIndex(tuple(map(_path, paths)), *arrays, digests)
-    places = _places(index.lengths)
-    if len(digests) != 32 * count or list(index.offsets) != places:
+    if len(digests) != 32 * count or list(places) != _places(lengths):
         raise CorruptError("the head of a manifest: columns whose lines do not follow each other")
-    if len(set(index.paths)) != count:
+    paths = tuple(map(_path, listed))
+    if len(set(paths)) != count:
         raise CorruptError("the head of a manifest: one column twice")
     offsets = tuple(head_end + place for place in places)
-    return ColumnIndex(*[index.paths, *arrays[:3], offsets, index.lengths, digests])  # type: ignore[arg-type]
+    return ColumnIndex(paths, next_k, nbytes, cbytes, offsets, lengths, digests)
 
 
 def _path(value: Json) -> Path:

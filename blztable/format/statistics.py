@@ -61,9 +61,7 @@ def _counts(values: list[Json]) -> tuple[int, ...]:
 
 
 def _encode(bounds: Sequence[bytes | None]) -> list[str | None]:
-    return [
-        None if bound is None else base64.b64encode(bound).decode("ascii") for bound in bounds
-    ]
+    return [None if bound is None else base64.b64encode(bound).decode("ascii") for bound in bounds]
 
 
 def _decode(values: list[Json]) -> tuple[bytes | None, ...]:

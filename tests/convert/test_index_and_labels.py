@@ -87,6 +87,14 @@ def test_a_frequency_comes_back_while_it_is_true(freq):
     assert part.index.freq is None
 
 
+def test_a_filtered_index_is_not_compared_with_a_whole_range(monkeypatch):
+    frame = pd.DataFrame({"x": range(6)}, index=pd.date_range("2020", periods=6, freq="B"))
+    stored = ingest(frame)
+    monkeypatch.setattr(pd, "date_range", None)
+    found = to_frame(rebuilt(stored.table.take([0, 3, 5])), 3, stored.frame, {})
+    assert found.index.freq is None
+
+
 def test_a_frequency_without_a_name_is_let_go():
     index = pd.date_range("2020", periods=3, freq=pd.DateOffset(months=1))
     found = returned(pd.DataFrame({"x": range(3)}, index=index)).index
@@ -119,6 +127,9 @@ def test_labels_follow_their_field_when_the_table_has_changed():
     found = to_frame(rebuilt(table), 1, stored.frame, {})
     assert found.columns.tolist() == [0, "z", "new"]
     assert found.columns.name == "n"
+    stored = ingest(pd.DataFrame([[1]], columns=pd.CategoricalIndex(["a"])))
+    found = to_frame(rebuilt(stored.table.append_column("new", [[5]])), 1, stored.frame, {})
+    assert found.columns.tolist() == ["a", "new"]
     levels = pd.MultiIndex.from_tuples([("a", 1), ("b", 2)], names=["p", None])
     stored = ingest(pd.DataFrame([[1, 2]], columns=levels))
     found = to_frame(rebuilt(stored.table.append_column("new", [[5]])), 1, stored.frame, {})

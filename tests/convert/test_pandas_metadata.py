@@ -72,9 +72,11 @@ def test_labels_survive_both_ways(columns):
 
 @pytest.mark.parametrize(
     "metadata",
-    [b"", b"{", b"[]", b"{}", b'{"columns":[],"index_columns":[7]}', b"[" * 100_000, b"\xff"]
-    + [b'{"columns":[{}],"index_columns":[]}', b'{"columns":[],"index_columns":[{"kind":"x"}]}'][
-        :1
+    [
+        *(b"", b"{", b"[]", b"{}", b"[" * 100_000, b"\xff"),
+        b'{"columns":[{}],"index_columns":[]}',
+        b'{"columns":[],"index_columns":[{"kind":"x"}]}',
+        b'{"columns":[],"index_columns":[7]}',
     ],
     ids=lambda metadata: repr(metadata[:30]),
 )

@@ -57,7 +57,7 @@ def mixed_markers(values):
 
 
 @settings(
-    max_examples=1500,
+    max_examples=600,
     deadline=None,
     suppress_health_check=list(HealthCheck),
     report_multiple_bugs=False,

@@ -1,0 +1,332 @@
+"""What goes in comes out: every type, to the bit, in tiny pages, row groups and chunks."""
+
+import operator
+
+import pyarrow as pa
+import pyarrow.tests.strategies as arrow_strategies
+import pytest
+from columns import strategies as own
+from hypothesis import HealthCheck, assume, example, given, reject, settings
+from hypothesis import strategies as st
+from sameness import bits, same, same_table
+
+import blztable as blz
+from blztable.engine.operations import Contents, create
+from blztable.engine.options import WriteOptions
+from blztable.errors import SchemaError, TableNotFoundError
+from blztable.format.checksum import BY_NAME
+from blztable.format.chunk import SHUFFLES, WRITABLE_CODECS
+from blztable.storage.memory import MemoryStore
+
+quick = settings(
+    max_examples=30,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+small_cuts = st.builds(
+    dict,
+    row_group_rows=st.sampled_from([None, 1, 7, 8, 16, 20]),
+    page_rows=st.sampled_from([None, 8, 16]),
+    chunk_bytes=st.sampled_from([8, 64, 200, 1 << 20]),
+)
+# One row group of several pages, one page of several chunks, chunks that end inside an item.
+SMALL = {"row_group_rows": 40, "page_rows": 8, "chunk_bytes": 64}
+
+
+def stored(table, rows=None, **options):
+    """A store that holds the table."""
+    store = MemoryStore()
+    contents = Contents(table, table.num_rows if rows is None else rows)
+    _, pinned = create(store, contents, WriteOptions(**options), replace_existing=True)
+    pinned.close()
+    return store
+
+
+def named(type_):
+    return str(type_).replace(" ", "")
+
+
+@pytest.mark.parametrize("type_", own.PLAIN, ids=named)
+@quick
+@given(data=st.data(), cuts=small_cuts)
+def test_a_column_comes_back_to_the_bit(type_, data, cuts):
+    column = data.draw(own.columns(type_))
+    back = blz.read_table(stored(pa.table({"a": column}), **cuts))
+    back.validate(full=pa.types.is_string(type_))
+    assert same(back["a"], column)
+
+
+@pytest.mark.parametrize("type_", own.PLAIN, ids=named)
+@quick
+@given(data=st.data(), cuts=small_cuts)
+def test_a_dictionary_of_these_values_comes_back_to_the_bit(type_, data, cuts):
+    column = data.draw(own.columns(data.draw(own.dictionaries_of(type_)), chunks_max=3))
+    back = blz.read_table(stored(pa.table({"a": column}), **cuts))
+    assert same(back["a"], column)
+
+
+@settings(quick, max_examples=150)
+@given(own.tables(), small_cuts)
+def test_a_table_comes_back_with_names_metadata_and_nullability(table, cuts):
+    assert same_table(blz.read_table(stored(table, **cuts)), table)
+
+
+@settings(quick, max_examples=150)
+@given(st.data(), small_cuts)
+def test_the_tables_arrow_tests_itself_with_come_back(data, cuts):
+    with pytest.MonkeyPatch.context() as patch:
+        # Shipped, it skips the whole test for a naive timestamp.
+        patch.setattr(arrow_strategies.pytest, "skip", lambda _: reject())
+        flat = arrow_strategies.primitive_types | arrow_strategies.dictionary_types()
+        table = data.draw(arrow_strategies.tables(flat))
+    assert same_table(blz.read_table(stored(table, **cuts)), table)
+
+
+@quick
+@given(own.tables(), st.integers(0, 20), st.integers(0, 20))
+def test_a_slice_of_a_table_comes_back_as_that_slice(table, first, rows):
+    part = table.slice(first, rows)
+    assert same_table(blz.read_table(stored(part, **SMALL)), part)
+
+
+@settings(quick, max_examples=200)
+@given(st.data(), small_cuts)
+def test_any_range_of_a_column_is_the_same_slice_of_it(data, cuts):
+    type_ = data.draw(own.types())
+    array = data.draw(own.arrays(type_, data.draw(st.integers(1, 60))))
+    rows = len(array)
+    with blz.open(stored(pa.table({"a": array}), **cuts)) as table:
+        for _ in range(4):
+            low = data.draw(st.integers(-rows - 2, rows + 2))
+            high = data.draw(st.integers(-rows - 2, rows + 2))
+            start, stop, _ = slice(low, high).indices(rows)
+            assert same(table["a"][low:high], array[start : max(start, stop)]), (low, high)
+
+
+@pytest.mark.parametrize("type_", [pa.int16(), pa.bool_(), pa.string(), pa.null()], ids=named)
+def test_every_range_of_a_column_is_the_same_slice_of_it(type_):
+    words = [None if row % 5 == 3 else row for row in range(40)]
+    array = pa.array([None] * 40 if type_ == pa.null() else words).cast(type_)
+    store = stored(pa.table({"a": array}), row_group_rows=21, page_rows=8, chunk_bytes=8)
+    with blz.open(store) as table:
+        for start in range(41):
+            for stop in range(start, 41):
+                assert same(table["a"][start:stop], array[start:stop]), (start, stop)
+
+
+@quick
+@given(st.lists(own.NAMES, min_size=1, max_size=8))
+def test_any_names_are_kept_even_twice(names):
+    columns = [pa.array([number]) for number in range(len(names))]
+    store = stored(pa.Table.from_arrays(columns, names))
+    back = blz.read_table(store)
+    assert back.column_names == names
+    assert [column[0].as_py() for column in back.columns] == list(range(len(names)))
+    for name in names:
+        wanted = [number for number, other in enumerate(names) if other == name]
+        found = blz.read_table(store, columns=[name])
+        assert [column[0].as_py() for column in found.columns] == wanted
+
+
+def test_names_never_become_paths():
+    names = ["../x", "/etc/passwd", "a/b", "", ".", "🙂" * 100, "x" * 10_000]
+    store = stored(pa.Table.from_arrays([pa.array([1])] * len(names), names))
+    assert sorted(store.list_names("data")) == [f"col{i}" for i in range(len(names))]
+    assert sorted(store.list_names("")) == ["data", "meta"]
+
+
+def test_rows_without_columns_are_counted():
+    with blz.open(stored(pa.table({}), rows=7, row_group_rows=3)) as table:
+        assert table.nrows == 7
+        assert table.to_arrow().num_rows == 7
+        assert table.to_arrow().num_columns == 0
+
+
+@pytest.mark.parametrize("type_", own.PLAIN + [pa.dictionary(pa.int8(), pa.string())], ids=named)
+def test_a_column_without_rows_keeps_its_type(type_):
+    table = pa.schema([pa.field("a", type_, metadata={"k": "v"})]).empty_table()
+    back = blz.read_table(stored(table))
+    assert same_table(back, table)
+    with blz.open(stored(table)) as opened:
+        assert same(opened["a"][:], pa.array([], type_))
+
+
+@pytest.mark.parametrize("type_", [pa.int64(), pa.string(), pa.bool_()], ids=named)
+def test_a_column_of_very_many_chunks_comes_back(type_):
+    one = pa.chunked_array([pa.array([i % 2], pa.int64()).cast(type_) for i in range(3000)])
+    assert same(blz.read_table(stored(pa.table({"a": one}), row_group_rows=1001))["a"], one)
+
+
+def test_dictionaries_that_differ_from_chunk_to_chunk_come_back():
+    type_ = pa.dictionary(pa.int8(), pa.string())
+    chunks = [pa.array(words, pa.string()).dictionary_encode() for words in ("ab", "bc", "ab", "ca")]
+    column = pa.chunked_array(chunks).cast(type_)
+    assert same(blz.read_table(stored(pa.table({"a": column})))["a"], column)
+
+
+def test_more_dictionary_values_than_the_index_type_counts_come_back():
+    type_ = pa.dictionary(pa.int8(), pa.int32())
+    chunks = [
+        pa.DictionaryArray.from_arrays(
+            pa.array(range(100), pa.int8()), pa.array(range(first, first + 100), pa.int32())
+        )
+        for first in (0, 100, 200)
+    ]
+    column = pa.chunked_array(chunks, type_)
+    assert same(blz.read_table(stored(pa.table({"a": column}), **SMALL))["a"], column)
+
+
+@pytest.mark.parametrize("checksum", [name for name in BY_NAME if name != "none"])
+@pytest.mark.parametrize("shuffle", SHUFFLES)
+@pytest.mark.parametrize("codec", WRITABLE_CODECS)
+def test_every_codec_shuffle_and_checksum_comes_back(codec, shuffle, checksum):
+    rows = 500
+    table = pa.table(
+        {
+            "numbers": pa.array(range(rows), pa.int32()),
+            "wide": pa.array([bytes([i % 7]) * 300 for i in range(rows)], pa.binary(300)),
+            "text": [None if i % 9 == 0 else f"né {i % 31}" for i in range(rows)],
+            "noise": pa.array([(i * 2654435761) % 251 for i in range(rows)], pa.uint8()),
+        }
+    )
+    for level in (0, 1, 9):
+        options = {"compression": codec, "clevel": level, "shuffle": shuffle, "checksum": checksum}
+        back = blz.read_table(stored(table, page_rows=64, chunk_bytes=1024, **options))
+        assert same_table(back, table), level
+
+
+class Meters(pa.ExtensionType):
+    """A type of a stranger."""
+
+    def __init__(self):
+        super().__init__(pa.float64(), "tests.meters")
+
+    def __arrow_ext_serialize__(self):
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage_type, serialized):
+        return cls()
+
+
+UNSUPPORTED = [
+    pa.list_(pa.int8()),
+    pa.large_list(pa.int8()),
+    pa.list_(pa.int8(), 2),
+    pa.list_view(pa.int8()),
+    pa.struct([("x", pa.int8())]),
+    pa.struct([]),
+    pa.map_(pa.string(), pa.int8()),
+    pa.dense_union([pa.field("x", pa.int8())]),
+    pa.sparse_union([pa.field("x", pa.int8())]),
+    pa.run_end_encoded(pa.int32(), pa.int8()),
+    pa.dictionary(pa.int8(), pa.list_(pa.int8())),
+    pa.uuid(),
+    pa.json_(),
+    pa.bool8(),
+    pa.opaque(pa.int8(), "a", "b"),
+    pa.fixed_shape_tensor(pa.int8(), [2]),
+    Meters(),
+]
+
+
+@pytest.mark.parametrize("type_", UNSUPPORTED, ids=named)
+def test_a_type_that_cannot_be_stored_is_named_and_nothing_is_written(type_):
+    table = pa.schema([("good", pa.int8()), ("bad one", type_)]).empty_table()
+    store = MemoryStore()
+    with pytest.raises(SchemaError, match="'bad one'"):
+        create(store, Contents(table, 0), WriteOptions(), replace_existing=True)
+    assert store.list_names("") == []
+    with pytest.raises(TableNotFoundError):
+        blz.read_table(store)
+
+
+def broken_text(type_=None):
+    return own.varying(type_ or pa.string(), [b"fine", b"\xff"], None)
+
+
+def codes_outside():
+    type_ = pa.dictionary(pa.int8(), pa.string())
+    buffers = [None, pa.py_buffer(bytes([0, 5]))]
+    return pa.DictionaryArray.from_buffers(type_, 2, buffers, pa.array(["a"]))
+
+
+def offsets_descending():
+    offsets = pa.py_buffer(bytes(4) + (3).to_bytes(4, "little") + (1).to_bytes(4, "little"))
+    return pa.Array.from_buffers(pa.binary(), 2, [None, offsets, pa.py_buffer(b"abc")])
+
+
+def halves_of_a_character():
+    return own.varying(pa.string(), ["é".encode()[:1], "é".encode()[1:]], None)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        broken_text,
+        lambda: broken_text(pa.large_string()),
+        codes_outside,
+        offsets_descending,
+        halves_of_a_character,
+        lambda: pa.DictionaryArray.from_arrays(pa.array([0, 1]), broken_text()),
+    ],
+)
+def test_a_value_that_cannot_be_stored_is_named_and_nothing_is_committed(make):
+    table = pa.table({"good": [1, 2], "bad one": make()})
+    store = MemoryStore()
+    with pytest.raises(SchemaError, match="'bad one'"):
+        create(store, Contents(table, 2), WriteOptions(), replace_existing=True)
+    assert store.list_names("meta/manifest") == []
+
+
+def test_a_refused_replacement_leaves_the_table():
+    store = stored(pa.table({"a": [1]}))
+    with pytest.raises(SchemaError):
+        blz.to_blz(pa.table({"bad": pa.array([[1]])}), store)
+    with pytest.raises(SchemaError):
+        blz.to_blz(pa.table({"bad": broken_text()}), store)
+    assert blz.read_table(store).to_pydict() == {"a": [1]}
+
+
+def test_text_that_is_broken_below_a_null_is_stored():
+    array = own.varying(pa.string(), [b"\xff\xfe", b"fine"], own.np.array([False, True]))
+    back = blz.read_table(stored(pa.table({"a": array})))["a"]
+    back.validate(full=True)
+    assert bits(back) == [None, b"fine"]
+
+
+def test_a_few_huge_texts_leave_the_pages_many_rows():
+    words = [f"word {row}" for row in range(200_000)]
+    for row in (10, 70_000, 199_999):
+        words[row] = "é" * 5_000_000
+    column = pa.chunked_array([pa.array(words)])
+    store = stored(pa.table({"a": column}))
+    with blz.open(store) as table:
+        [facts] = table._version.column(0).facts
+        assert facts.page_rows >= 1 << 16
+        assert table["a"][9:12].to_pylist() == words[9:12]
+        assert table["a"][199_998:].to_pylist() == words[199_998:]
+        assert table.to_arrow()["a"].equals(column)
+
+
+def test_text_above_2_gib_comes_back_in_several_arrays():
+    megabyte, rows = 1 << 20, 2200
+    item = b"abcdefgh" * (megabyte // 8)
+    offsets = own.np.arange(rows // 2 + 1, dtype="<i4") * megabyte
+    data = pa.py_buffer(item * (rows // 2))
+    half = pa.Array.from_buffers(pa.string(), rows // 2, [None, pa.py_buffer(offsets), data])
+    column = pa.chunked_array([half, half])
+    store = stored(pa.table({"a": column}))
+    back = blz.read_table(store)["a"]
+    assert back.type == pa.string()
+    assert back.num_chunks > 1
+    assert back.nbytes > 1 << 31
+    row = 0
+    for chunk in back.chunks:
+        assert chunk.get_total_buffer_size() < 1 << 31
+        starts = own.np.frombuffer(chunk.buffers()[1], "<i4")
+        assert (own.np.diff(starts) == megabyte).all()
+        data = memoryview(chunk.buffers()[2])
+        assert all(data[start : start + megabyte] == item for start in starts[:-1])
+        row += len(chunk)
+    assert row == rows
