@@ -209,9 +209,10 @@ class CTable:
             f"<CTable {self.path}, version {self.version}: {self.nrows:,} rows x "
             f"{len(names):,} columns, {size_text(self.nbytes)} in {size_text(self.cbytes)}>"
         ]
+        types = self._snapshot.version.schema.types
         lines += [
-            f"  {short_text(field.name):<{width}}  {field.type}"
-            for field in list(self.schema)[:SHOWN]
+            f"  {short_text(name):<{width}}  {types[index]}"
+            for name, index in zip(names[:SHOWN], self._shown, strict=False)
         ]
         if len(names) > SHOWN:
             lines.append(f"  ... and {len(names) - SHOWN:,} more columns")

@@ -120,7 +120,8 @@ def kinds_of(layout_: struct.Struct) -> list[str]:
 def _meaning(name: str, value: int | bytes) -> str:
     if isinstance(value, bytes):
         return value.decode("ascii")
-    return f"{value:#04x}" if name in ("options", "flags") else str(value)
+    digits = {"options": 2, "flags": 2, "crc": 8}.get(name)
+    return f"0x{value:0{digits}x}" if digits else str(value)
 
 
 if __name__ == "__main__":

@@ -69,9 +69,11 @@ def compare(frame: pd.DataFrame, folder: Path) -> None:
     ]
     print(f"{'':<16}{'rows':>10}{'bytes':>14}{'write s':>10}{'read s':>10}")
     for name, path, write, read in formats:
+        write(path)
+        nbytes = bytes_of(path)
         seconds_write = best_of_three(write, path)
         seconds_read = best_of_three(read, path)
-        row = f"{name:<16}{len(frame):>10,}{bytes_of(path):>14,}"
+        row = f"{name:<16}{len(frame):>10,}{nbytes:>14,}"
         print(f"{row}{seconds_write:>10.3f}{seconds_read:>10.3f}")
 
 

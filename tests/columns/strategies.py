@@ -119,7 +119,8 @@ def tables(draw: st.DrawFn) -> pa.Table:
         chunks = [array] if draw(st.booleans()) else [array[:cut], array[cut:]]
         values.append(pa.chunked_array(chunks, kind))
         metadata = draw(st.none() | st.dictionaries(NAMES, NAMES, min_size=1, max_size=2))
-        fields.append(pa.field(draw(NAMES), kind, array.null_count > 0 or draw(st.booleans()), metadata))
+        may_be_null = array.null_count > 0 or pa.types.is_null(kind) or draw(st.booleans())
+        fields.append(pa.field(draw(NAMES), kind, may_be_null, metadata))
     metadata = draw(st.none() | st.dictionaries(NAMES, NAMES, min_size=1, max_size=2))
     return pa.Table.from_arrays(values, schema=pa.schema(fields, metadata))
 
