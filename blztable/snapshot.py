@@ -131,8 +131,8 @@ def _table(arrays: list[pa.ChunkedArray], schema: pa.Schema, rows: int) -> pa.Ta
     """A table of these columns; one without columns keeps its number of rows."""
     if arrays:
         return pa.Table.from_arrays(arrays, schema=schema)
-    counted = pa.table({"rows": pa.nulls(rows)}).select([])
-    return counted.replace_schema_metadata(schema.metadata)
+    counted = pa.table({"rows": pa.nulls(rows)}).replace_schema_metadata(schema.metadata)
+    return counted.select([])  # Last: without columns, a change of metadata forgets the rows.
 
 
 def _without_ours(field: pa.Field) -> pa.Field:

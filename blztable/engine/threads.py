@@ -13,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 
 import blosc
+import numpy as np
 
 Task = Callable[[], "Iterable[Task] | None"]
 
@@ -41,9 +42,10 @@ def run(tasks: Iterable[Task]) -> None:
 
 def scratch(nbytes: int) -> memoryview:
     """Memory of this thread alone, of at least `nbytes`; the next call may hand it out again."""
-    buffer: bytearray | None = getattr(_local, "scratch", None)
+    buffer: np.ndarray | None = getattr(_local, "scratch", None)
     if buffer is None or len(buffer) < nbytes:
-        buffer = _local.scratch = bytearray(max(nbytes, 2 << 20))
+        # Not cleared, so that of a small file only the pages it fills are touched.
+        buffer = _local.scratch = np.empty(max(nbytes, 2 << 20), np.uint8)
     return memoryview(buffer)[:nbytes]
 
 

@@ -142,7 +142,7 @@ def decompress_into(chunk: Buffer, typesize: int, address: int, nbytes: int) -> 
             raise CorruptError(f"a chunk of {ctbytes} bytes cannot hold {nblocks} blocks")
     try:
         written = blosc.decompress_ptr(chunk, address)
-    except (blosc.error, ValueError, SystemError) as error:
+    except (blosc.blosc_extension.error, ValueError, SystemError) as error:
         raise CorruptError(f"a chunk that does not decompress: {error}") from None
     if written != nbytes:
         raise CorruptError(f"a chunk gave {written} bytes; expected {nbytes}")
