@@ -32,7 +32,10 @@ def bits(column: Column) -> list[bytes | None]:
         return [None] * rows
     if pa.types.is_dictionary(type_):
         values = bits(column.dictionary)
-        codes = [None if code is None else int.from_bytes(code, "little") for code in bits(column.indices)]
+        codes = [
+            None if code is None else int.from_bytes(code, "little")
+            for code in bits(column.indices)
+        ]
         return [None if code is None else values[code] for code in codes]
     present = _bitmap(column.buffers()[0], column.offset, rows)
     if pa.types.is_boolean(type_):

@@ -1,12 +1,13 @@
 """What goes in comes out: every type, to the bit, in tiny pages, row groups and chunks."""
 
-import operator
+import subprocess
+import sys
 
 import pyarrow as pa
 import pyarrow.tests.strategies as arrow_strategies
 import pytest
 from columns import strategies as own
-from hypothesis import HealthCheck, assume, example, given, reject, settings
+from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 from sameness import bits, same, same_table
 
@@ -143,7 +144,7 @@ def test_rows_without_columns_are_counted():
         assert table.to_arrow().num_columns == 0
 
 
-@pytest.mark.parametrize("type_", own.PLAIN + [pa.dictionary(pa.int8(), pa.string())], ids=named)
+@pytest.mark.parametrize("type_", [*own.PLAIN, pa.dictionary(pa.int8(), pa.string())], ids=named)
 def test_a_column_without_rows_keeps_its_type(type_):
     table = pa.schema([pa.field("a", type_, metadata={"k": "v"})]).empty_table()
     back = blz.read_table(stored(table))
@@ -160,7 +161,9 @@ def test_a_column_of_very_many_chunks_comes_back(type_):
 
 def test_dictionaries_that_differ_from_chunk_to_chunk_come_back():
     type_ = pa.dictionary(pa.int8(), pa.string())
-    chunks = [pa.array(words, pa.string()).dictionary_encode() for words in ("ab", "bc", "ab", "ca")]
+    chunks = [
+        pa.array(words, pa.string()).dictionary_encode() for words in ("ab", "bc", "ab", "ca")
+    ]
     column = pa.chunked_array(chunks).cast(type_)
     assert same(blz.read_table(stored(pa.table({"a": column})))["a"], column)
 
@@ -175,6 +178,73 @@ def test_more_dictionary_values_than_the_index_type_counts_come_back():
     ]
     column = pa.chunked_array(chunks, type_)
     assert same(blz.read_table(stored(pa.table({"a": column}), **SMALL))["a"], column)
+
+
+def chunked(type_, *dictionaries):
+    """A column of a chunk a dictionary, with every value of it."""
+    chunks = []
+    for values in dictionaries:
+        codes = pa.array(range(len(values)), type_.index_type)
+        array = values if isinstance(values, pa.Array) else pa.array(values, type_.value_type)
+        chunks.append(pa.DictionaryArray.from_arrays(codes, array, ordered=type_.ordered))
+    return pa.chunked_array(chunks, type_)
+
+
+def test_dictionaries_of_half_floats_come_back():
+    # Arrow unites them to other values.
+    column = chunked(pa.dictionary(pa.int8(), pa.float16()), [1.5], [2.5, 1.5])
+    assert same(blz.read_table(stored(pa.table({"a": column})))["a"], column)
+
+
+@pytest.mark.parametrize("first", [[], [None]])
+def test_dictionaries_that_differ_in_the_sign_of_zero_come_back(first):
+    # With a null among the values Arrow does not unite them, and 0.0 equals -0.0.
+    type_ = pa.dictionary(pa.int8(), pa.float64())
+    column = chunked(type_, [0.0, *first], [-0.0, *first])
+    assert same(blz.read_table(stored(pa.table({"a": column})))["a"], column)
+
+
+def test_dictionaries_that_differ_in_the_payload_of_nan_come_back():
+    nans = own.np.array([(0x7FF8 << 48) + 1, (0x7FF8 << 48) + 2], "<u8").view("<f8")
+    type_ = pa.dictionary(pa.int8(), pa.float64())
+    for more in ([], [1.0]):
+        column = chunked(type_, pa.array([nans[0], *more]), pa.array([nans[1], *more]))
+        assert same(blz.read_table(stored(pa.table({"a": column})))["a"], column)
+
+
+@pytest.mark.parametrize("value_type", own.PLAIN, ids=named)
+def test_an_empty_slice_of_a_dictionary_column_is_an_empty_array(value_type):
+    type_ = pa.dictionary(pa.int8(), value_type)
+    column = pa.DictionaryArray.from_buffers(
+        type_, 2, [pa.py_buffer(b"\0"), pa.py_buffer(b"\0\0")], pa.nulls(1).cast(value_type)
+    )
+    with blz.open(stored(pa.table({"a": column}))) as table:
+        assert same(table["a"][1:1], column[1:1])
+    with blz.open(stored(pa.schema([("a", type_)]).empty_table())) as table:
+        assert same(table["a"][:], column[:0])
+
+
+STRAY_CODES = """
+import numpy as np, pyarrow as pa, blztable as blz
+from blztable.storage.memory import MemoryStore
+type_ = pa.dictionary(pa.int32(), pa.string())
+codes = pa.py_buffer(np.array([0, 2**31 - 1], "<i4"))
+chunks = [
+    pa.DictionaryArray.from_buffers(type_, 2, [pa.py_buffer(b"\\x01"), codes], pa.array([word]))
+    for word in ("a", "b")
+]
+store = MemoryStore()
+blz.to_blz(pa.table({"a": pa.chunked_array(chunks, type_)}), store)
+print(blz.read_table(store)["a"].to_pylist())
+"""
+
+
+def test_stray_codes_below_nulls_do_no_harm_where_dictionaries_differ():
+    # In a process of its own: Arrow, asked to unite the dictionaries, follows them anywhere.
+    done = subprocess.run(
+        [sys.executable, "-c", STRAY_CODES], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "['a', None, 'b', None]\n"), done.stderr
 
 
 @pytest.mark.parametrize("checksum", [name for name in BY_NAME if name != "none"])
@@ -325,12 +395,11 @@ def test_text_above_2_gib_comes_back_in_several_arrays():
     assert back.type == pa.string()
     assert back.num_chunks > 1
     assert back.nbytes > 1 << 31
-    row = 0
+    assert sum(map(len, back.chunks)) == rows
+    wanted = own.np.frombuffer(item, "<u8")
     for chunk in back.chunks:
-        assert chunk.get_total_buffer_size() < 1 << 31
+        assert chunk.buffers()[2].size < 1 << 31
         starts = own.np.frombuffer(chunk.buffers()[1], "<i4")
         assert (own.np.diff(starts) == megabyte).all()
-        data = memoryview(chunk.buffers()[2])
-        assert all(data[start : start + megabyte] == item for start in starts[:-1])
-        row += len(chunk)
-    assert row == rows
+        values = own.np.frombuffer(chunk.buffers()[2], "<u8").reshape(-1, len(wanted))
+        assert all(own.np.array_equal(value, wanted) for value in values)

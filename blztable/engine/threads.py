@@ -33,9 +33,8 @@ def run(tasks: Iterable[Task]) -> None:
             work.join()
         finally:
             work.stop()
-            for helper in helpers:
-                helper.cancel()
-            wait(helpers)
+            # One that never began is not waited for: the pool may be busy with this very thread.
+            wait([helper for helper in helpers if not helper.cancel()])
     if work.error is not None:
         raise work.error
 

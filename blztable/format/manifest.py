@@ -203,7 +203,7 @@ def decode_head(data: bytes) -> Head:
     text = jsontext.loads(first, "the head of a manifest")
     if not isinstance(text, dict) or text.get("format") != FORMAT:
         raise FormatError("a manifest that is not blztable's")
-    if text.get("format_version") != FORMAT_VERSION:
+    if type(text.get("format_version")) is not int or text["format_version"] != FORMAT_VERSION:
         raise FormatError(
             f"a manifest of format version {text.get('format_version')!r}; "
             f"{FORMAT_VERSION} is read: a newer blztable wrote it"
@@ -216,7 +216,8 @@ def decode_head(data: bytes) -> Head:
             raise CorruptError(f"the head of a manifest: {name} is {value}")
     values: dict[str, object] = {name: text[name] for name in HEAD_FIELDS}
     values["row_groups"] = groups = _sizes(text["row_groups"], None, "row groups")
-    if 0 in groups or sum(groups) != text.get("rows") or sum(groups) > MAX_ROWS:
+    rows = text.get("rows")
+    if 0 in groups or type(rows) is not int or sum(groups) != rows or rows > MAX_ROWS:
         raise CorruptError("the head of a manifest: row groups that do not add up to its rows")
     values["fields"] = _pairs(text["fields"], str)
     values["commit_ids"] = _pairs(text["commit_ids"], int)

@@ -153,11 +153,15 @@ def items(type_: pa.DataType) -> st.SearchStrategy[bytes]:
         short, long = st.text(LETTERS, max_size=9), st.text(LETTERS, min_size=20, max_size=45)
         return st.builds(str.encode, short | long)
     if type_ in TEXTS:
-        return st.binary(max_size=9) | st.builds(bytes.__add__, st.just(b"\xff" * 30), st.binary(max_size=9))
+        return st.binary(max_size=9) | st.builds(
+            bytes.__add__, st.just(b"\xff" * 30), st.binary(max_size=9)
+        )
     width = type_.bit_width // 8
     if pa.types.is_decimal(type_):
         limit = 10**type_.precision - 1
-        return st.integers(-limit, limit).map(lambda value: value.to_bytes(width, "little", signed=True))
+        return st.integers(-limit, limit).map(
+            lambda value: value.to_bytes(width, "little", signed=True)
+        )
     any_bits = st.binary(min_size=min(width, 24), max_size=min(width, 24)).map(
         lambda data: (data * (width // max(len(data), 1) + 1))[:width]
     )

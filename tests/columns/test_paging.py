@@ -1,0 +1,101 @@
+"""Pages are powers of two of rows; chunks hold whole pages or pieces of one."""
+
+from itertools import accumulate, pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blztable.columns.paging import (
+    CHUNK_BYTES,
+    MAX_CHUNK_BYTES,
+    MAX_PAGE_ROWS,
+    MIN_PAGE_ROWS,
+    cut_even,
+    cut_pages,
+    page_bytes,
+    page_rows_for,
+)
+from blztable.format import chunk as chunk_format
+from blztable.format import metadata as metadata_format
+
+TARGETS = st.sampled_from([8, 10, 64, 100, 1000])
+
+
+def ends(sizes):
+    return list(accumulate(sizes))
+
+
+@given(st.floats(0, 1e12))
+def test_a_page_has_a_power_of_two_of_rows_and_about_the_bytes_of_a_chunk(row_bytes):
+    rows = page_rows_for(row_bytes)
+    assert rows & (rows - 1) == 0
+    assert MIN_PAGE_ROWS <= rows <= MAX_PAGE_ROWS
+    assert rows == MIN_PAGE_ROWS or rows * row_bytes <= CHUNK_BYTES
+    assert rows == MAX_PAGE_ROWS or 2 * rows * row_bytes > CHUNK_BYTES
+
+
+def test_eight_byte_values_have_pages_of_one_chunk():
+    assert page_rows_for(8) == 1 << 17
+    assert page_rows_for(8) * 8 == CHUNK_BYTES
+
+
+def test_limits_are_those_of_the_format():
+    assert MAX_CHUNK_BYTES == chunk_format.MAX_CHUNK_BYTES
+    assert MIN_PAGE_ROWS == metadata_format.MIN_PAGE_ROWS
+
+
+@given(st.integers(0, 300), st.integers(1, 40), st.sampled_from([8, 16, 32]), TARGETS)
+def test_even_pages_are_kept_whole_or_cut_alone(rows, width, page_rows, target):
+    nbytes, page = rows * width, page_rows * width
+    chunks = cut_even(nbytes, page, width, target)
+    assert sum(chunks) == nbytes
+    assert all(0 < size <= max(target, width, -(-target // width) * width) for size in chunks)
+    if page <= target:
+        assert all(end % page == 0 for end in ends(chunks)[:-1])
+        assert all(size == chunks[0] for size in chunks[:-1])
+        assert not chunks[:-1] or chunks[0] + page > target
+    else:
+        # Each page ends with a chunk.
+        assert set(range(page, nbytes, page)) <= set(ends(chunks))
+        if width <= target // 2:
+            assert all(end % width == 0 for end in ends(chunks))
+
+
+@given(st.lists(st.integers(0, 300), max_size=20), TARGETS)
+def test_uneven_pages_are_kept_whole_or_cut_alone(pages, target):
+    chunks = cut_pages(pages, target)
+    assert sum(chunks) == sum(pages)
+    assert all(0 < size <= target for size in chunks)
+    cuts, boundaries = {0, *ends(chunks)}, [0, *ends(pages)]
+    for start, stop in pairwise(boundaries):
+        if stop - start > target:
+            assert {start, stop} <= cuts
+        else:
+            assert not any(start < cut < stop for cut in cuts)
+
+
+def test_small_pages_share_a_chunk():
+    assert cut_pages([30, 30, 30, 30], 64) == (60, 60)
+    assert cut_pages([30, 0, 30, 0], 64) == (60,)
+    assert cut_even(120, 30, 1, 64) == (60, 60)
+
+
+@pytest.mark.parametrize("row_bytes", [1, 8, 300])
+def test_no_chunk_is_above_the_limit_of_the_format(row_bytes):
+    for target in (CHUNK_BYTES, MAX_CHUNK_BYTES):
+        huge = 7 * MAX_CHUNK_BYTES + 1200
+        assert max(cut_pages([huge, 3, huge], target)) <= MAX_CHUNK_BYTES
+        assert max(cut_even(2 * huge, huge, row_bytes, target)) <= MAX_CHUNK_BYTES
+        # Rows of 5 MiB: two are more than a chunk holds.
+        assert max(cut_even(80 << 20, 40 << 20, 5 << 20, target)) <= MAX_CHUNK_BYTES
+        # A row that is larger than any chunk is cut.
+        assert max(cut_even(8 * huge, 8 * huge, huge, target)) <= MAX_CHUNK_BYTES
+
+
+@given(st.lists(st.integers(0, 9), max_size=70), st.sampled_from([8, 16, 32]))
+def test_the_bytes_of_pages_are_those_of_their_items(lengths, page_rows):
+    wanted = [sum(lengths[row : row + page_rows]) for row in range(0, len(lengths), page_rows)]
+    for dtype in ("<i4", "<i8"):
+        assert list(page_bytes(np.cumsum(lengths, dtype=dtype), page_rows)) == wanted

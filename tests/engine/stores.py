@@ -1,0 +1,107 @@
+"""Stores for the tests of the engine: listed to the last entry, and interfered with."""
+
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from blztable.engine.commit import Draft, Transaction
+from blztable.engine.operations import Contents, create
+from blztable.engine.options import WriteOptions
+from blztable.engine.read import read_columns, spans
+from blztable.engine.versions import Version
+from blztable.format import layout
+from blztable.storage.memory import MemoryStore
+
+Hook = Callable[[str, tuple[Any, ...]], None]
+
+
+class Hooked:
+    """A store that tells `before` and `after` of every call, with its name and arguments.
+
+    Without `locks` the writers' lock holds nothing.
+    """
+
+    def __init__(self, store, *, before: Hook | None = None, after: Hook | None = None, locks=True):
+        self._store = store
+        self._before = before
+        self._after = after
+        self._locks = locks
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._store, name)
+        if not callable(value):
+            return value
+
+        def call(*args: Any, **options: Any) -> Any:
+            if self._before:
+                self._before(name, args)
+            if name == "lock" and args[0] == layout.LOCK and not self._locks:
+                return ExitStack()
+            result = value(*args, **options)
+            if self._after:
+                self._after(name, args)
+            return result
+
+        return call
+
+
+def once(wanted: str, action: Callable[[], object], key: str | None = None) -> Hook:
+    """A hook that acts at the first call of that name, on that key."""
+    done = False
+
+    def hook(name: str, args: tuple[Any, ...]) -> None:
+        nonlocal done
+        if not done and name == wanted and (key is None or args[0] == key):
+            done = True
+            action()
+
+    return hook
+
+
+def raising(error: BaseException) -> Callable[[], None]:
+    def act() -> None:
+        raise error
+
+    return act
+
+
+def tree(store) -> set[str]:
+    """Every entry of a store, temporary ones too."""
+    if isinstance(store, MemoryStore):
+        return set(store._entries) - {""}
+    root = Path(store.name)
+    found = [Path(top, name) for top, *names in os.walk(root) for name in names[0] + names[1]]
+    return {path.relative_to(root).as_posix() for path in found}
+
+
+def write(store, table: pa.Table, *, mode: str = "w", attrs=None, **options) -> int:
+    """Commit a table; the version it became."""
+    contents = Contents(table, table.num_rows, None, attrs)
+    version, pinned = create(store, contents, WriteOptions(**options), replace_existing=mode == "w")
+    pinned.close()
+    return version.head.version
+
+
+def read(version: Version) -> pa.Table:
+    indices = range(len(version.schema))
+    rows = spans(version.head.row_groups, 0, version.head.rows)
+    return pa.table(read_columns(version, indices, rows), schema=version.schema)
+
+
+def set_properties(store, **properties) -> int:
+    """Commit properties of the table; what will become of older versions is among them."""
+
+    def draft(newest: Version | None) -> Draft:
+        assert newest is not None
+        head = replace(newest.head, properties={**newest.head.properties, **properties})
+        return Draft(head, [newest.line(index) for index in range(len(newest.schema))])
+
+    with Transaction(store, is_durable=False) as transaction:
+        version, pinned = transaction.publish("properties", draft)
+    pinned.close()
+    return version.head.version

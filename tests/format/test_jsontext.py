@@ -1,0 +1,108 @@
+"""JSON as the format allows it; whatever a stranger wrote is plain data or a CorruptError."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blztable.errors import CorruptError, LimitError
+from blztable.format import jsontext
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+NUMBERS = st.integers(-(10**30), 10**30) | st.floats(allow_nan=False, allow_infinity=False)
+VALUES = st.recursive(
+    st.none() | st.booleans() | NUMBERS | TEXT,
+    lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner),
+)
+
+
+def refused(text):
+    data = text if isinstance(text, bytes) else text.encode()
+    with pytest.raises(CorruptError, match="the thing"):
+        jsontext.loads(data, "the thing")
+
+
+@given(VALUES)
+def test_a_value_comes_back(value):
+    data = jsontext.dumps(value)
+    assert b"\n" not in data
+    found = jsontext.loads(data, "it")
+    assert found == value
+    assert json.dumps(found) == json.dumps(value)  # 1, 1.0 and True are told apart
+
+
+@given(st.binary())
+def test_any_bytes_are_plain_data_or_corrupt(data):
+    try:
+        value = jsontext.loads(data, "it")
+    except CorruptError:
+        return
+    assert jsontext.loads(jsontext.dumps(value), "it") == value
+
+
+@pytest.mark.parametrize("text", ['{"a":1,"a":1}', '[{"b":{"a":1,"\\u0061":2}}]'])
+def test_a_key_that_stands_twice_is_refused(text):
+    refused(text)
+
+
+@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"])
+def test_numbers_that_are_none_are_refused_wherever_they_stand(word):
+    for text in ("{}", "[{}]", '{{"a":{}}}', "[1,{},true]", "[[1.5,{}]]", '["a",{}]'):
+        refused(text.format(word))
+
+
+@pytest.mark.parametrize(
+    "text", ['"\\ud800"', '["a","\\udfff"]', '{"\\ud800":1}', '[[["\\ud800"]]]']
+)
+def test_a_lone_surrogate_is_refused_wherever_it_stands(text):
+    refused(text)
+
+
+def test_a_number_of_very_many_digits_is_refused():
+    refused("1" * 100_000)
+    refused("[1," + "1" * 100_000 + "]")
+
+
+@pytest.mark.parametrize("text", ["", " ", "{", "[1,]", "'a'", "01", "{1:2}", "\ufeff{}", "1 2"])
+def test_what_is_not_json_is_refused(text):
+    refused(text)
+
+
+@pytest.mark.parametrize(
+    "data", [b'"\xff"', b'"\xed\xa0\x80"', b'"\xc0\x80"', "1".encode("utf-16")]
+)
+def test_what_is_not_utf_8_is_refused(data):
+    refused(data)
+
+
+@pytest.mark.parametrize(("start", "end"), [("[", "]"), ('{"a":', "}")])
+@pytest.mark.parametrize("depth", [jsontext.MAX_DEPTH + 1, 1000, 1_000_000])
+def test_deep_nesting_is_refused(start, end, depth):
+    refused(start * depth + "1.5" + end * depth)
+    refused(start * depth)
+
+
+def test_nesting_up_to_the_limit_is_read():
+    depth = jsontext.MAX_DEPTH - 1
+    value = jsontext.loads(b"[" * depth + b"1.5" + b"]" * depth, "it")
+    for _ in range(depth):
+        [value] = value
+    assert value == 1.5
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), "\ud800", {"\udfff": 1}])
+def test_values_json_does_not_have_are_not_written(value):
+    with pytest.raises(ValueError):  # noqa: PT011
+        jsontext.dumps([value])
+
+
+def test_a_text_above_the_limit_is_neither_written_nor_read():
+    text = "x" * (jsontext.MAX_BYTES - 2)
+    data = jsontext.dumps(text)
+    assert len(data) == jsontext.MAX_BYTES
+    assert jsontext.loads(data, "it") == text
+    with pytest.raises(LimitError):
+        jsontext.dumps(text + "x")
+    with pytest.raises(LimitError, match="it"):
+        jsontext.loads(data[:-1] + b'x"', "it")

@@ -1,0 +1,229 @@
+"""A damaged table: the same data, or an error of ours that names the file.
+
+Every few bytes of every file of a tiny table are changed, files are cut, removed, swapped and
+replaced by what is no file. The reading is done in a process of its own, which must live.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import blztable as blz
+from blztable.engine import versions
+from blztable.engine.parts import OpenedPart
+from blztable.format import layout
+from blztable.storage.local import LocalStore
+
+DATA = pa.table(
+    {
+        "n": pa.array([1, None, 3, 4] * 10, "i8"),
+        "m": pa.array(range(40), "i8"),
+        "m2": pa.array(range(100, 140), "i8"),
+        "text": [f"äö {i}" for i in range(40)],
+        "word": pa.array(["a", "b", None, "c"] * 10).dictionary_encode(),
+        "yes": [True, False, None, True] * 10,
+    }
+)
+# Mirrors are for people; the engine never reads them, nor what is in the lock.
+UNREAD = {"meta/sizes", "meta/storage", "meta/attributes", "meta/lock"}
+
+# Changes one file after the other as it is told, reads, puts it back, and says what came out.
+READER = textwrap.dedent(
+    """
+    import json, os, sys
+    import blztable as blz
+    path, expected = sys.argv[1], blz.read_table(sys.argv[2])
+    for line in sys.stdin:
+        key, position, mask = json.loads(line)
+        file = os.path.join(path, key)
+        with open(file, "rb") as opened:
+            data = opened.read()
+        damaged = bytearray(data)
+        damaged[position] ^= mask
+        with open(file, "wb") as opened:
+            opened.write(damaged)
+        try:
+            found = blz.read_table(path)
+            assert found.equals(expected), "other data"
+            result = None
+        except blz.BlzError as error:
+            result = str(error)
+            if key not in result:
+                result = "!" + result
+        except BaseException as error:
+            result = f"!{type(error).__name__}: {error}"
+        with open(file, "wb") as opened:
+            opened.write(data)
+        print(json.dumps([key, position, mask, result]), flush=True)
+    """
+)
+
+
+@pytest.fixture(scope="module")
+def intact(tmp_path_factory):
+    """The table as it was written; copies of it are damaged."""
+    path = tmp_path_factory.mktemp("intact") / "t.blz"
+    blz.to_blz(DATA, path, row_group_rows=24, page_rows=8, attrs={"a": 1})
+    return path
+
+
+@pytest.fixture
+def path(intact, tmp_path):
+    return Path(shutil.copytree(intact, tmp_path / "t.blz"))
+
+
+def files(path) -> list[str]:
+    found = [file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()]
+    return sorted(set(found) - UNREAD)
+
+
+def found_by_reader(path, intact, changes) -> list[list]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-W", "error", "-c", READER, path, intact]
+    lines = "".join(json.dumps(change) + "\n" for change in changes)
+    done = subprocess.run(
+        command, env=environment, input=lines, capture_output=True, text=True, timeout=120
+    )
+    results = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(results) == len(changes), f"died at {changes[len(results)]}: {done.stderr}"
+    return results
+
+
+def spare_checksums(path) -> set[tuple[str, int]]:
+    """Every byte of the checksums that follow the chunks."""
+    version, pinned = versions.pin(LocalStore(path))
+    spare = set()
+    with pinned:
+        for index, column in enumerate(version.head.columns.paths):
+            parts = version.column(index)
+            for group, k in enumerate(parts.k):
+                part = OpenedPart(version, index, parts, group)
+                size = part.checksum.size
+                for end in part.offsets[1:]:
+                    spare |= {(layout.part(column, k), end - at) for at in range(1, size + 1)}
+    return spare
+
+
+@pytest.mark.parametrize("mask", [0x01, 0xFF])
+def test_a_changed_byte_is_told_with_its_file_or_does_no_harm(path, intact, mask):
+    step = 11
+    changes = [
+        (key, position, mask)
+        for number, key in enumerate(files(path))
+        for position in range(number % step, (path / key).stat().st_size, step)
+    ]
+    results = found_by_reader(path, intact, changes)
+    assert [one for one in results if one[3] is not None and one[3].startswith("!")] == []
+    # What does no harm is behind a chunk: its checksum, of which the trailer has another copy.
+    spare = spare_checksums(path)
+    assert [one for one in results if one[3] is None and (one[0], one[1]) not in spare] == []
+    assert any(one[3] is None for one in results)
+
+
+def assert_told(path, key):
+    """Reading is an error of ours that names the file."""
+    with pytest.raises(blz.BlzError) as caught:
+        blz.read_table(path)
+    assert key in str(caught.value)
+
+
+def test_a_file_cut_anywhere_is_told(path):
+    for key in files(path):
+        data = (path / key).read_bytes()
+        for length in {0, 1, 15, 16, 31, 32, len(data) // 2, len(data) - 16, len(data) - 1}:
+            (path / key).write_bytes(data[:length])
+            if key.startswith("meta/") and length == len(data) - 1:
+                assert blz.read_table(path) == DATA  # Nothing follows the last line.
+            else:
+                assert_told(path, key)
+        (path / key).write_bytes(data)
+    assert blz.read_table(path) == DATA
+
+
+def test_a_file_with_more_at_its_end_is_told(path):
+    for key in files(path):
+        if key.startswith("data/"):
+            data = (path / key).read_bytes()
+            (path / key).write_bytes(data + b"\0")
+            assert_told(path, key)
+            (path / key).write_bytes(data)
+
+
+def test_a_file_that_is_gone_is_told(path):
+    for key in files(path):
+        data = (path / key).read_bytes()
+        (path / key).unlink()
+        if key.startswith("data/"):
+            with pytest.raises(blz.CorruptError, match=f"{key}.*missing"):
+                blz.read_table(path)
+        else:
+            with pytest.raises(blz.TableNotFoundError):
+                blz.read_table(path)
+        (path / key).write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("data/col1/__1__.bin", "data/col2/__1__.bin"),
+        ("data/col1/__1__.bin", "data/col1/__2__.bin"),
+        ("data/col3/__1__.bin", "data/col4/__1__.bin"),
+    ],
+)
+def test_files_that_changed_places_are_told(path, one, other):
+    first, second = (path / one).read_bytes(), (path / other).read_bytes()
+    (path / one).write_bytes(second)
+    (path / other).write_bytes(first)
+    with pytest.raises(blz.CorruptError, match=f"{one}|{other}"):
+        blz.read_table(path)
+
+
+def directory(file):
+    file.mkdir()
+
+
+def fifo(file):
+    os.mkfifo(file)
+
+
+def link(file):
+    file.symlink_to(file.parent / "kept")
+
+
+def broken_link(file):
+    file.symlink_to("nowhere")
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("what", [directory, fifo, link, broken_link], ids=lambda f: f.__name__)
+def test_what_is_no_regular_file_is_told_and_never_waited_for(path, what):
+    for key in files(path):
+        file = path / key
+        file.rename(file.parent / "kept")
+        what(file)
+        assert_told(path, key)
+        (file.rmdir if file.is_dir() and not file.is_symlink() else file.unlink)()
+        (file.parent / "kept").rename(file)
+    assert blz.read_table(path) == DATA
+
+
+@pytest.mark.parametrize("key", ["data", "data/col0", "meta", "meta/manifest"])
+def test_a_directory_that_is_a_link_is_not_followed(path, tmp_path, key):
+    (path / key).rename(tmp_path / "elsewhere")
+    (path / key).symlink_to(tmp_path / "elsewhere")
+    assert_told(path, key)
+
+
+def test_damaged_mirrors_disturb_nobody(path):
+    for key in UNREAD:
+        (path / key).write_bytes(b"\xff{")
+    assert blz.read_table(path) == DATA
+    blz.to_blz(DATA, path)
+    assert json.loads((path / "meta/attributes").read_bytes()) == {}
