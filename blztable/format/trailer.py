@@ -31,6 +31,8 @@ VERSION = 1
 MAX_NAME_BYTES = 31
 MAX_LAYERS = 16
 MAX_LAYER_BYTES = 16 << 20
+# Below, there is nothing to win.
+COMPRESSED_FROM = 256
 STORED = 0
 ZLIB = 1
 
@@ -48,9 +50,10 @@ class Layer:
         """Compress a blob, if that makes it smaller."""
         if len(blob) > MAX_LAYER_BYTES:
             raise LimitError(f"a metalayer of {len(blob)} bytes; at most {MAX_LAYER_BYTES} fit")
-        packed = zlib.compress(blob, 1)
-        if len(packed) < len(blob):
-            return cls(ZLIB, len(blob), packed)
+        if len(blob) >= COMPRESSED_FROM:
+            packed = zlib.compress(blob, 1)
+            if len(packed) < len(blob):
+                return cls(ZLIB, len(blob), packed)
         return cls(STORED, len(blob), blob)
 
     def decode(self) -> bytes:
