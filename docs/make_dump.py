@@ -1,6 +1,7 @@
 """Print the annotated dump that stands in format.md, from a file written into memory.
 
-The table holds one column of three 32-bit integers, so its superchunk has version 3. Run this and
+The table holds one column of nine 32-bit integers in two pages, so its superchunk has version 3 and
+a zone map. Run this and
 put the output between the markers when the format changes; a test compares the two.
 """
 
@@ -14,10 +15,12 @@ import blztable as blz
 from blztable.format import layout
 from blztable.format.chunk import CHUNK_HEADER, ChunkHeader
 from blztable.format.header import FILE_HEADER, FileHeader
-from blztable.format.trailer import METALAYER_HEAD, TRAILER_FOOT, TRAILER_HEAD, ZLIB
+from blztable.format.statistics import Statistics
+from blztable.format.trailer import METALAYER_HEAD, STORED, TRAILER_FOOT, TRAILER_HEAD
 from blztable.storage.memory import MemoryStore
 
-ROWS = (1, 2, -3)
+ROWS = (1, 2, 3, 4, 5, 6, 7, 8, -3)
+PAGE_ROWS = 8
 BYTES_PER_LINE = 16
 
 # The words of format.md, in the order of each struct.
@@ -39,21 +42,21 @@ def main() -> None:
 def part() -> bytes:
     """The one superchunk of the table."""
     store = MemoryStore()
-    blz.to_blz(pa.table({"n": pa.array(ROWS, pa.int32())}), store)
+    blz.to_blz(pa.table({"n": pa.array(ROWS, pa.int32())}), store, page_rows=PAGE_ROWS)
     return store.get(layout.part((0,), 1))
 
 
 def dump(data: bytes) -> str:
     """The bytes of a superchunk of one stream and one chunk, field by field."""
     width = 3 * BYTES_PER_LINE - 1
-    lines = [f"{'offset':<6}  {'bytes':<{width}}  {'field':<11}  meaning"]
+    lines = [f"{'offset':<6}  {'bytes':<{width}}  {'field':<12}  meaning"]
     position = 0
     for offset, raw, name, meaning in entries(data):
         assert offset == position, (offset, position)
         for start in range(0, len(raw), BYTES_PER_LINE):
             line = raw[start : start + BYTES_PER_LINE].hex(" ")
             words = (name, meaning) if start == 0 else ("", "")
-            lines.append(f"{offset + start:#06x}  {line:<{width}}  {words[0]:<11}  {words[1]}")
+            lines.append(f"{offset + start:#06x}  {line:<{width}}  {words[0]:<12}  {words[1]}")
         position += len(raw)
     assert position == len(data), (position, len(data))
     return "\n".join(line.rstrip() for line in lines)
@@ -82,12 +85,33 @@ def entries(data: bytes) -> Iterator[Entry]:
     name_at = layer_at + METALAYER_HEAD.size
     blob_at = name_at + name_length
     yield name_at, data[name_at:blob_at], "name", data[name_at:blob_at].decode()
-    meaning = "JSON, zlib" if codec == ZLIB else "JSON"
-    yield blob_at, data[blob_at : blob_at + stored], "blob", meaning
+    assert codec == STORED
+    yield from _zone_map(data[blob_at : blob_at + stored], blob_at)
     digests_at = blob_at + stored
     foot_at = len(data) - TRAILER_FOOT.size
     yield digests_at, data[digests_at:foot_at], "digests", "that of the chunk once more"
     yield from _struct(data, foot_at, TRAILER_FOOT, TRAILER_FOOT_FIELDS)
+
+
+def _zone_map(blob: bytes, start: int) -> Iterator[Entry]:
+    """The six arrays of the layer `pages`."""
+    pages = -(-len(ROWS) // PAGE_ROWS)
+    zone_map = Statistics.decode(blob, pages)
+    lows, highs = zone_map.lowest, zone_map.highest
+    assert None not in lows + highs
+    arrays = (
+        ("nulls", 4 * pages, zone_map.nulls),
+        ("nans", 4 * pages, zone_map.nans),
+        ("low lengths", pages, tuple(map(len, lows))),
+        ("high lengths", pages, tuple(map(len, highs))),
+        ("lower", sum(map(len, lows)), [int.from_bytes(b, "little", signed=True) for b in lows]),
+        ("upper", sum(map(len, highs)), [int.from_bytes(b, "little", signed=True) for b in highs]),
+    )
+    position = 0
+    for name, size, values in arrays:
+        meaning = "of each page: " + ", ".join(map(str, values))
+        yield start + position, blob[position : position + size], name, meaning
+        position += size
 
 
 def _struct(

@@ -9,8 +9,6 @@ from collections.abc import Sequence
 import numpy as np
 
 CHUNK_BYTES = 1 << 20
-# Of the format: no chunk we write is larger, see facts on C-Blosc in docs/format.md.
-MAX_CHUNK_BYTES = 8 << 20
 MIN_PAGE_ROWS = 8
 MAX_PAGE_ROWS = 1 << 17
 
@@ -22,11 +20,17 @@ def page_rows_for(row_bytes: float) -> int:
 
 
 def cut_even(nbytes: int, page_bytes: int, row_bytes: int, target: int) -> tuple[int, ...]:
-    """Chunks of a stream whose pages all have `page_bytes`, but a shorter last one."""
+    """Chunks of a stream of even rows: whole pages, or half, a quarter... of one.
+
+    All have one size but the last, so that a header can say it. Only a row larger than `target`
+    is cut itself.
+    """
     if page_bytes <= target:
         return _split(nbytes, target // page_bytes * page_bytes)
-    pages, rest = divmod(nbytes, page_bytes)
-    return _cut_page(page_bytes, row_bytes, target) * pages + _cut_page(rest, row_bytes, target)
+    size = target
+    if row_bytes <= target:
+        size = row_bytes << (target // row_bytes).bit_length() - 1
+    return _split(nbytes, size)
 
 
 def cut_pages(pages: Sequence[int], target: int) -> tuple[int, ...]:
@@ -35,7 +39,7 @@ def cut_pages(pages: Sequence[int], target: int) -> tuple[int, ...]:
     room = 0
     for page in pages:
         if page > target:
-            chunks += _cut_page(page, 1, target)
+            chunks += _cut_page(page, target)
             room = 0
         elif 0 < page <= room:
             chunks[-1] += page
@@ -56,15 +60,10 @@ def page_bytes(ends: np.ndarray, page_rows: int) -> tuple[int, ...]:
     return tuple(np.diff(last, prepend=last.dtype.type(0)).tolist())
 
 
-def _cut_page(nbytes: int, row_bytes: int, target: int) -> tuple[int, ...]:
-    """A page in chunks of about `target` and about the same size, on a row where one fits."""
-    if nbytes == 0:
-        return ()
+def _cut_page(nbytes: int, target: int) -> tuple[int, ...]:
+    """A page in chunks of `target` or less and of about the same size."""
     count = -(-nbytes // target)
-    size = -(-nbytes // count)
-    if row_bytes <= size:
-        size = -(-size // row_bytes) * row_bytes
-    return _split(nbytes, min(size, MAX_CHUNK_BYTES))
+    return _split(nbytes, -(-nbytes // count))
 
 
 def _split(nbytes: int, size: int) -> tuple[int, ...]:

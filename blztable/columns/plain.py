@@ -24,6 +24,12 @@ def stored_type(type_: pa.DataType) -> pa.DataType:
     return STORED_AS.get(type_.id, type_)
 
 
+def as_stored(array: pa.Array) -> pa.Array:
+    """The array as the type it is stored as; the array itself for all but views."""
+    stored = stored_type(array.type)
+    return array if stored.id == array.type.id else array.cast(stored)
+
+
 def is_plain(type_: pa.DataType) -> bool:
     """Whether a family takes care of the type."""
     return stored_type(type_).id in FAMILIES and not isinstance(type_, pa.BaseExtensionType)

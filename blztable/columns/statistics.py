@@ -1,30 +1,29 @@
 """Bounds and counts of each page of a block, from its streams.
 
-A bound is the little-endian bytes of a value; of text and binary at most `PREFIX_BYTES`, cut so
-that it stays a bound: what is below the smallest value is below all, and the largest is raised
-where it is cut. NaN is counted and bounds nothing. Fixed-size binary and intervals have no bounds.
+A bound is the little-endian bytes of a value; of text and binary a prefix that is still a bound.
+NaN is counted and bounds nothing. Fixed-size binary and intervals have no bounds.
+
+A dictionary column is bounded by the values its codes stand for, whatever else the dictionary has.
 
 Returned are plain tuples: how they are written down is the format's.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from blztable.columns.extremes import WORD, item_extremes, lowered, raised
 from blztable.columns.fixed import NUMPY_TYPES
 from blztable.columns.nulls import bits_of
-from blztable.columns.plain import stored_type
-from blztable.columns.stream import ENDS, VALID, VALUES, Block
+from blztable.columns.plain import as_stored, stored_type
+from blztable.columns.stream import CODES, ENDS, VALID, VALUES, Block
 from blztable.columns.text import NARROW, TEXT
-
-WORD = 8
-PREFIX_WORDS = 4
-PREFIX_BYTES = WORD * PREFIX_WORDS
-
-# By the number of bytes that count, from the first.
-_MASKS = np.array([(1 << 64) - (1 << 64 - 8 * size) for size in range(WORD + 1)], np.uint64)
+from blztable.columns.types import encode
 
 # What bounds are compared by: a number, a tuple of words, the bytes of an item.
 Key = int | float | bytes | tuple[int, ...]
@@ -42,49 +41,120 @@ class RunStatistics:
     highest: tuple[bytes | None, ...]
 
 
-def statistics(type_: pa.DataType, block: Block) -> tuple[RunStatistics, RunStatistics]:
+def statistics(
+    type_: pa.DataType, block: Block, dictionary: pa.Array | None = None
+) -> tuple[RunStatistics, RunStatistics]:
     """What is known of each page of a block of this type, and of the block as one run."""
     streams = {stream.layout.name: stream.data for stream in block.streams}
     mask = bits_of(streams[VALID], 0, block.rows).view(np.bool_) if VALID in streams else None
     pages = _Pages(block.rows, block.page_rows, mask)
-    stored = stored_type(type_)
-    nans = (0,) * pages.count
-    encode: Callable[[Key], bytes] = bytes  # type: ignore[assignment]
-    bounds: list[Bounds] = [None] * pages.count
     if pa.types.is_null(type_):
         mask = np.zeros(block.rows, np.bool_)
-    elif ENDS in streams:
+    if dictionary is None:
+        known = _of_values(stored_type(type_), streams, pages)
+    else:
+        mask = _with_values(mask, streams[CODES], type_, dictionary)
+        pages = _Pages(block.rows, block.page_rows, mask)
+        known = _of_dictionary(pages, _codes(streams[CODES], type_), dictionary)
+    nulls = (0,) * pages.count if mask is None else pages.sums(~mask)
+    whole = _Known([_outermost(known.bounds)], (sum(known.nans),), known.encode)
+    return _runs(nulls, known), _runs((sum(nulls),), whole)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Bounds and NaNs of runs, and how a bound becomes bytes."""
+
+    bounds: list[Bounds]
+    nans: tuple[int, ...]
+    encode: Callable[[Key], bytes]
+
+
+def _of_values(stored: pa.DataType, streams: Mapping[str, np.ndarray], pages: "_Pages") -> _Known:
+    """What is known of pages of a plain type."""
+    nans = (0,) * pages.count
+    if ENDS in streams:
         ends = streams[ENDS].view("<i4" if stored.id in NARROW else "<i8")
         bounds = _of_items(pages, ends, streams[VALUES], stored.id in TEXT)
-    elif pa.types.is_boolean(stored) or stored.id in NUMPY_TYPES:
+        return _Known(bounds, nans, _same_bytes)
+    if pa.types.is_boolean(stored) or stored.id in NUMPY_TYPES:
         values = streams[VALUES].view(NUMPY_TYPES.get(stored.id, "<u1"))
-        encode = lambda key: values.dtype.type(key).tobytes()  # noqa: E731
         if values.dtype.kind == "f":
             bounds, nans = _of_floats(pages, values)
         else:
             bounds = _of_integers(pages, values)
-    elif pa.types.is_decimal(stored):
-        words = stored.bit_width // 64
+        return _Known(bounds, nans, partial(_number_bytes, values.dtype))
+    if pa.types.is_decimal(stored):
+        words = stored.bit_width // (8 * WORD)
         bounds = _of_wide_integers(pages, streams[VALUES].view("<u8").reshape(-1, words))
-        encode = lambda key: _wide_bytes(key, words)  # noqa: E731
-    nulls = (0,) * pages.count if mask is None else pages.sums(~mask)
-    return _runs(nulls, nans, bounds, encode), _runs(
-        (sum(nulls),), (sum(nans),), [_outermost(bounds)], encode
-    )
+        return _Known(bounds, nans, partial(_wide_bytes, words=words))
+    return _Known([None] * pages.count, nans, _same_bytes)
 
 
-def _runs(
-    nulls: tuple[int, ...],
-    nans: tuple[int, ...],
-    bounds: Sequence[Bounds],
-    encode: Callable[[Key], bytes],
-) -> RunStatistics:
+def _runs(nulls: tuple[int, ...], known: _Known) -> RunStatistics:
+    bounds, encode = known.bounds, known.encode
     return RunStatistics(
         nulls,
-        nans,
+        known.nans,
         tuple(None if page is None else encode(page[0]) for page in bounds),
         tuple(None if page is None or page[1] is None else encode(page[1]) for page in bounds),
     )
+
+
+def _same_bytes(key: Key) -> bytes:
+    assert isinstance(key, bytes)
+    return key
+
+
+def _number_bytes(dtype: np.dtype[Any], key: Key) -> bytes:
+    return dtype.type(key).tobytes()
+
+
+def _codes(data: np.ndarray, type_: pa.DataType) -> np.ndarray:
+    return data.view(NUMPY_TYPES[type_.index_type.id])
+
+
+def _with_values(
+    mask: np.ndarray | None, codes: np.ndarray, type_: pa.DataType, dictionary: pa.Array
+) -> np.ndarray | None:
+    """The rows with a value: neither their code nor what it stands for is null."""
+    if dictionary.null_count == 0:
+        return mask
+    there = dictionary.is_valid().to_numpy(zero_copy_only=False)[_codes(codes, type_)]
+    return there if mask is None else mask & there
+
+
+def _of_dictionary(pages: "_Pages", codes: np.ndarray, dictionary: pa.Array) -> _Known:
+    """What is known of pages of codes: the bounds of the values that rank lowest and highest."""
+    values = as_stored(dictionary)
+    nans = (0,) * pages.count
+    unknown = _Known([None] * pages.count, nans, _same_bytes)
+    mask = pages.mask
+    if len(values) == 0:
+        return unknown
+    if pa.types.is_floating(values.type):
+        is_nan = np.isnan(values.to_numpy(zero_copy_only=False))[codes]
+        is_nan = is_nan if mask is None else is_nan & mask
+        nans = pages.sums(is_nan)
+        mask = ~is_nan if mask is None else mask & ~is_nan
+    try:
+        order = pc.sort_indices(values).to_numpy()
+    except pa.ArrowNotImplementedError:
+        return unknown
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.arange(len(order))
+    by_rank = _of_integers(_Pages(pages.rows, pages.page_rows, mask), ranks[codes])
+    ends = [(int(page[0]), int(page[1])) if page else None for page in by_rank]  # type: ignore[arg-type]
+    used = sorted({rank for page in ends if page for rank in page})
+    block = encode(values.take(pa.array(order[used])), 1)
+    streams = {stream.layout.name: stream.data for stream in block.streams}
+    alone = _of_values(values.type, streams, _Pages(block.rows, 1, None))
+    of_rank = dict(zip(used, alone.bounds, strict=True))
+    bounds: list[Bounds] = []
+    for page in ends:
+        low, high = (of_rank[page[0]], of_rank[page[1]]) if page else (None, None)
+        bounds.append((low[0], high[1]) if low and high else None)
+    return _Known(bounds, nans, alone.encode)
 
 
 def _outermost(bounds: Sequence[Bounds]) -> Bounds:
@@ -195,88 +265,6 @@ def _of_items(pages: _Pages, ends: np.ndarray, data: np.ndarray, is_text: bool) 
         if len(starts) == 0:
             result.append(None)
             continue
-        low, high = _item_extremes(page, starts, lengths)
-        result.append((_lowered(low, is_text), _raised(high, is_text)))
+        low, high = item_extremes(page, starts, lengths)
+        result.append((lowered(low, is_text), raised(high, is_text)))
     return result
-
-
-def _item_extremes(
-    data: np.ndarray, starts: np.ndarray, lengths: np.ndarray
-) -> tuple[tuple[bytes, bool], tuple[bytes, bool]]:
-    """The smallest and the largest item. Their first bytes leave few that can be it."""
-    has_empty = lengths.min() == 0
-    if has_empty:
-        filled = np.flatnonzero(lengths)
-        starts, lengths = starts[filled], lengths[filled]
-        if len(starts) == 0:
-            return (b"", True), (b"", True)
-    first = data[starts]
-    least, most = first.min(), first.max()
-    if lengths.max() == 1:
-        low, high = (bytes([least]), True), (bytes([most]), True)
-    else:
-        tie_low, tie_high = np.flatnonzero(first == least), np.flatnonzero(first == most)
-        low = _extreme(data, starts[tie_low], lengths[tie_low], np.min)
-        high = _extreme(data, starts[tie_high], lengths[tie_high], np.max)
-    return ((b"", True) if has_empty else low), high
-
-
-def _extreme(
-    data: np.ndarray,
-    starts: np.ndarray,
-    lengths: np.ndarray,
-    pick: Callable[[np.ndarray], np.generic],
-) -> tuple[bytes, bool]:
-    """The first bytes of the smallest or largest item, and whether they are all of it.
-
-    They are compared word by word, and those that tie in a word go on to the next. Where an item
-    ends within the word, those that tie differ by zero bytes at their ends only: the shortest is
-    the smallest.
-    """
-    prefix = b""
-    for _ in range(PREFIX_WORDS):
-        words = _words(data, starts, lengths)
-        extreme = pick(words)
-        ties = np.flatnonzero(words == extreme)
-        lengths = lengths[ties]
-        length = int(pick(lengths))
-        prefix += int(extreme).to_bytes(WORD, "big")[:length]
-        if length <= WORD:
-            return prefix, True
-        longer = lengths > WORD
-        starts, lengths = starts[ties][longer] + WORD, lengths[longer] - WORD
-    return prefix, False
-
-
-def _words(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Eight bytes of each item as a number that sorts like them, zeros behind its end."""
-    at = np.ndarray((len(data) - WORD + 1,), "<u8", data, strides=(1,))
-    words = at[starts].byteswap()
-    words &= _MASKS[np.minimum(lengths, WORD)]
-    return words
-
-
-def _lowered(item: tuple[bytes, bool], is_text: bool) -> bytes:
-    prefix, whole = item
-    return prefix if whole or not is_text else _whole_characters(prefix).encode("utf-8")
-
-
-def _raised(item: tuple[bytes, bool], is_text: bool) -> bytes | None:
-    """The smallest short item above all that begin like this; None where there is none."""
-    prefix, whole = item
-    if whole:
-        return prefix
-    if not is_text:
-        kept = prefix.rstrip(b"\xff")
-        return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
-    text = _whole_characters(prefix).rstrip(chr(0x10FFFF))
-    if not text:
-        return None
-    above = ord(text[-1]) + 1
-    # The surrogates are no characters.
-    return (text[:-1] + chr(0xE000 if above == 0xD800 else above)).encode("utf-8")
-
-
-def _whole_characters(prefix: bytes) -> str:
-    """The text of a prefix that may end inside a character."""
-    return prefix.decode("utf-8", "ignore")

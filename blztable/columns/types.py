@@ -9,7 +9,7 @@ from types import ModuleType
 import pyarrow as pa
 
 from blztable.columns import dictionary, nulls
-from blztable.columns.plain import family_of, is_plain, stored_type
+from blztable.columns.plain import as_stored, family_of, is_plain, stored_type
 from blztable.columns.stream import (
     DICTIONARY,
     VALID,
@@ -47,9 +47,8 @@ def encode(array: pa.Array, page_rows: int | None = None) -> Block:
     SchemaError
         Values the type does not allow: text that is not UTF-8, indices outside a dictionary.
     """
-    stored = stored_type(array.type)
-    if array.type.id != stored.id:
-        array = array.cast(stored)
+    array = as_stored(array)
+    stored = array.type
     mask = nulls.mask_of(array)
     page_rows, streams = _family(stored).encode(array, mask, page_rows)
     child = None

@@ -14,7 +14,7 @@ A flush that failed is never tried again. Only a failure of step 5 leaves the ou
 import secrets
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import TracebackType
@@ -22,7 +22,13 @@ from typing import Self
 
 from blztable.engine import mirrors, retention, versions
 from blztable.engine.versions import LOCK_SECONDS, Version
-from blztable.errors import BlzError, BusyError, CommitUnknownError
+from blztable.errors import (
+    BlzError,
+    BusyError,
+    CommitUnknownError,
+    CorruptError,
+    FormatError,
+)
 from blztable.format import layout, manifest
 from blztable.storage.store import KeyNotFound, KeyTaken, Lock, Store
 
@@ -40,10 +46,11 @@ class Draft:
 class Transaction:
     """Steps 1 to 6, as a context: what was written in it and not published is removed."""
 
-    def __init__(self, store: Store, *, is_durable: bool) -> None:
-        """Begin nothing yet."""
+    def __init__(self, store: Store, *, is_durable: bool, is_replacement: bool = False) -> None:
+        """Begin nothing yet. A replacement relies on nothing, not even on a readable base."""
         self._store = store
         self._is_durable = is_durable
+        self._is_replacement = is_replacement
         self._held = ExitStack()
         self._written: list[str] = []
         self._reserved: list[str] = []
@@ -62,8 +69,9 @@ class Transaction:
                 store.lock(layout.MANIFESTS, shared=True, timeout=LOCK_SECONDS)
             )
             if versions.newest_number(store) is not None:
-                self.base, pinned = versions.pin(store)
-                self._held.enter_context(pinned)
+                with self._damage_allowed():
+                    self.base, pinned = versions.pin(store)
+                    self._held.enter_context(pinned)
         except BaseException:
             self._held.close()
             raise
@@ -136,7 +144,10 @@ class Transaction:
         store = self._store
         while True:
             newest_number = versions.newest_number(store)
-            newest = None if newest_number is None else versions.load(store, newest_number)
+            newest = None
+            if newest_number is not None:
+                with self._damage_allowed():
+                    newest = versions.load(store, newest_number)
             made = draft(newest)
             number = (newest_number or 0) + 1
             commit = secrets.token_hex(16)
@@ -158,6 +169,10 @@ class Transaction:
                 if not self._may_be_published():
                     continue
             return number
+
+    def _damage_allowed(self) -> AbstractContextManager[None]:
+        """A table whose newest manifest is damaged can be replaced, and nothing else."""
+        return suppress(CorruptError, FormatError) if self._is_replacement else nullcontext()
 
     def _may_be_published(self) -> bool:
         """Whether a manifest bears our commit, or one we attempted cannot be read."""

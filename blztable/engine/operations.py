@@ -47,7 +47,9 @@ def create(
     table = unified(contents.table)
     schemas.check(table.schema)
     options.check_names(table.schema.names)
-    with Transaction(store, is_durable=options.is_durable) as transaction:
+    with Transaction(
+        store, is_durable=options.is_durable, is_replacement=replace_existing
+    ) as transaction:
         _check_absent(store, transaction.base, replace_existing)
         columns = _reserve(transaction, table.schema)
         ranges = list(row_ranges(table, contents.rows, options.row_group_rows))
@@ -83,7 +85,7 @@ def create(
                 schema=encoded,
                 fields=schemas.readable(table.schema),
                 next_column=_next_column(newest, index.paths),
-                properties=options.to_json(),
+                properties=_kept_properties(newest) | options.to_json(),
                 attributes=dict(contents.attributes or {}),
                 pandas=contents.frame,
                 commit_ids=newest.head.commit_ids if newest else (),
@@ -138,6 +140,12 @@ def _reserve(transaction: Transaction, schema: pa.Schema) -> list[ColumnWriter]:
         columns.append(ColumnWriter((number,), field.name, field.type))
         lowest = number + 1
     return columns
+
+
+def _kept_properties(newest: Version | None) -> dict[str, Json]:
+    """Properties of the table rather than of the data in it: how long versions are kept."""
+    properties = newest.head.properties if newest else {}
+    return {name: value for name, value in properties.items() if name.startswith("keep_")}
 
 
 def _next_column(newest: Version | None, paths: Sequence[Path]) -> int:

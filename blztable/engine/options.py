@@ -8,11 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from blztable.columns.paging import CHUNK_BYTES, MAX_CHUNK_BYTES, MIN_PAGE_ROWS
+from blztable.columns.paging import CHUNK_BYTES
 from blztable.errors import ColumnNotFoundError
 from blztable.format.checksum import BY_NAME, Checksum
-from blztable.format.chunk import SHUFFLES, WRITABLE_CODECS, Compression
+from blztable.format.chunk import MAX_CHUNK_BYTES, SHUFFLES, WRITABLE_CODECS, Compression
 from blztable.format.jsontext import Json
+from blztable.format.metadata import MAX_PAGE_ROWS, MIN_PAGE_ROWS
 
 DURABILITIES = ("full", "process")
 
@@ -46,9 +47,14 @@ class WriteOptions:
         _one_of("durability", self.durability, DURABILITIES)
         for rows in _values(self.page_rows):
             if rows is not None and (
-                type(rows) is not int or rows < MIN_PAGE_ROWS or rows & (rows - 1)
+                type(rows) is not int
+                or not MIN_PAGE_ROWS <= rows <= MAX_PAGE_ROWS
+                or rows & (rows - 1)
             ):
-                raise ValueError(f"page_rows is a power of two from {MIN_PAGE_ROWS}, not {rows!r}")
+                raise ValueError(
+                    f"page_rows is a power of two from {MIN_PAGE_ROWS} to {MAX_PAGE_ROWS}, "
+                    f"not {rows!r}"
+                )
         group = self.row_group_rows
         if group is not None and (type(group) is not int or group < 1):
             raise ValueError(f"row_group_rows is a whole number from 1, not {group!r}")

@@ -86,20 +86,20 @@ class OpenedPart:
 
     def _open(self, front: int, trailer: int, parts: ColumnParts, group: int) -> Superchunk:
         facts = parts.facts[group]
-        if front + trailer > facts.nbytes:
-            raise CorruptError(f"a front of {front} and a trailer of {trailer} in {facts.nbytes}")
+        if front + trailer > facts.cbytes:
+            raise CorruptError(f"a front of {front} and a trailer of {trailer} in {facts.cbytes}")
         try:
             reader = self._store.open(self._key)
         except KeyNotFound:
             raise CorruptError("the file is missing") from None
         with reader:
-            if reader.size != facts.nbytes:
-                raise CorruptError(f"{reader.size} bytes; the manifest says {facts.nbytes}")
-            if facts.nbytes <= SMALL_FILE:
-                self._data = data = reader.read(0, facts.nbytes)
+            if reader.size != facts.cbytes:
+                raise CorruptError(f"{reader.size} bytes; the manifest says {facts.cbytes}")
+            if facts.cbytes <= SMALL_FILE:
+                self._data = data = reader.read(0, facts.cbytes)
                 return unpack(data[:front], data[len(data) - trailer :], facts)
             return unpack(
-                reader.read(0, front), reader.read(facts.nbytes - trailer, trailer), facts
+                reader.read(0, front), reader.read(facts.cbytes - trailer, trailer), facts
             )
 
     def _place(self, superchunk: Superchunk, expected: Mapping[str, StreamLayout]) -> None:
@@ -167,7 +167,12 @@ def _check_streams(type_: pa.DataType, info: BlockInfo | None, sizes: Mapping[st
         own = expected[name]
         block = info.dictionary if name.startswith(DICTIONARY) else info
         assert block is not None
-        if stream.typesize != own.typesize or (stream.pages is None) != (own.bits is not None):
+        # A genuine Bloscpack file does not say what its bytes are.
+        if (
+            stream.dtype not in (own.dtype, "")
+            or stream.typesize != own.typesize
+            or (stream.pages is None) != (own.bits is not None)
+        ):
             raise CorruptError(f"stream {name!r} is not laid out like one of {type_}")
         if own.bits is not None and stream.nbytes != own.nbytes(block.rows):
             raise CorruptError(

@@ -3,8 +3,9 @@
 Called under the writers' lock. A version that anyone has pinned stays.
 """
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 from blztable.engine import versions
 from blztable.engine.versions import Version
@@ -21,26 +22,21 @@ def retire(newest: Version, *, is_durable: bool) -> None:
     """Remove the versions that are past keeping and not pinned, and the files only they name."""
     store = newest.store
     with ExitStack() as held:
-        going: list[Version] = []
+        going: list[int] = []
         for number in _past_keeping(newest):
             try:
                 lock = store.lock(layout.manifest(number), shared=False, timeout=0)
-                held.enter_context(lock)
-                going.append(versions.load(store, number))
             except (BusyError, KeyNotFound):
                 continue
-            except BlzError:
-                continue  # Damaged: it is evidence, and says no more which files it names.
-        if not going:
-            return
-        gone = {version.head.version for version in going}
-        staying = [newest] + [
-            versions.load(store, number)
-            for number in versions.numbers(store)
-            if number not in gone and number != newest.head.version
-        ]
-        files = _files_of(going, staying)
-        store.delete([version.key for version in going])
+            held.enter_context(lock)
+            going.append(number)
+        kept = [number for number in versions.numbers(store) if number not in going]
+        staying = _readable(store, kept)
+        if not going or len(staying) < len(kept):
+            return  # What a damaged manifest names is not known, so nothing is known to be free.
+        # A damaged one that goes leaves its files to vacuum.
+        files = _files_of(_readable(store, going), staying)
+        store.delete(list(map(layout.manifest, going)))
         if is_durable:
             # Before any of its files: a manifest that comes back must find them.
             store.flush_names(layout.MANIFESTS)
@@ -48,16 +44,28 @@ def retire(newest: Version, *, is_durable: bool) -> None:
         _remove_emptied(store, files)
 
 
+def _readable(store: Store, wanted: list[int]) -> list[Version]:
+    found = []
+    for number in wanted:
+        with suppress(BlzError, KeyNotFound):
+            found.append(versions.load(store, number))
+    return found
+
+
 def _past_keeping(newest: Version) -> list[int]:
     """Versions that are too many or too old, by the properties of the newest."""
     properties = newest.head.properties
     most = _number(properties.get("keep_versions"), KEEP_VERSIONS)
     seconds = _number(properties.get("keep_seconds"), KEEP_SECONDS)
-    times = {number: time for time, number in newest.head.history}
     limit = (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat(timespec="microseconds")
     older = [number for number in versions.numbers(newest.store) if number < newest.head.version]
     too_many = set(older[: max(0, len(older) + 1 - most)])
-    return [number for number in older if number in too_many or times.get(number, "") < limit]
+    # A version's time is up when it has been superseded for so long, not when it was made.
+    times = {number: time for time, number in newest.head.history}
+    times[newest.head.version] = newest.head.time
+    following = dict(pairwise([*older, newest.head.version]))
+    superseded = {number: times.get(following[number], "") for number in older}
+    return [number for number in older if number in too_many or superseded[number] < limit]
 
 
 def _files_of(going: list[Version], staying: list[Version]) -> set[str]:

@@ -45,7 +45,7 @@ def scratch(nbytes: int) -> memoryview:
     if buffer is None or len(buffer) < nbytes:
         # Not cleared, so that of a small file only the pages it fills are touched.
         buffer = _local.scratch = np.empty(max(nbytes, 2 << 20), np.uint8)
-    return memoryview(buffer)[:nbytes]
+    return buffer.data[:nbytes]
 
 
 class _Run:

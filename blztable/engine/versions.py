@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from blztable.engine import schema
 from blztable.errors import BlzError, CorruptError, TableExistsError, TableNotFoundError
-from blztable.format import layout, manifest
+from blztable.format import jsontext, layout, manifest
 from blztable.storage.store import KeyNotFound, Lock, Store
 
 LOCK_SECONDS = 30.0
@@ -100,7 +100,7 @@ def _load(store: Store, number: int) -> Version:
     data = store.get(key, 0, _HEAD_BYTES)
     length = manifest.head_length(data)
     if (length is None or length > len(data)) and len(data) == _HEAD_BYTES:
-        data = store.get(key, 0, manifest.MAX_LINE_BYTES + manifest.SHA_BYTES + 1)
+        data = store.get(key, 0, jsontext.MAX_BYTES + manifest.SHA_BYTES + 1)
         length = manifest.head_length(data)
     head = manifest.decode_head(data[: length or 0])
     if head.version != number:

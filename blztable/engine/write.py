@@ -20,12 +20,13 @@ from blztable.columns.types import encode, layouts
 from blztable.engine.options import WriteOptions
 from blztable.engine.threads import Task, run
 from blztable.errors import SchemaError
-from blztable.format import jsontext, layout
+from blztable.format import layout
 from blztable.format.chunk import Compression
 from blztable.format.manifest import NO_FILE, ColumnParts
 from blztable.format.metadata import BlockInfo, StreamInfo
 from blztable.format.statistics import Statistics
 from blztable.format.superchunk import PartFacts, pack
+from blztable.format.trailer import MAX_LAYER_BYTES, Layer
 from blztable.storage.store import KeyTaken, Store
 
 PAGES_LAYER = "pages"
@@ -127,11 +128,13 @@ class _PartWriter:
     def encode(self) -> list[Task]:
         """Make streams and statistics; what is returned compresses the chunks."""
         try:
-            block = encode(_one(self._array), self._options.page_rows_of(self._column.name))
+            array = _one(self._array)
+            block = encode(array, self._options.page_rows_of(self._column.name))
         except SchemaError as error:
             raise SchemaError(f"column {self._column.name!r}: {error}") from None
         del self._array
-        self._pages, self._whole = statistics(self._column.type, block)
+        dictionary = array.dictionary if isinstance(array, pa.DictionaryArray) else None
+        self._pages, self._whole = statistics(self._column.type, block, dictionary)
         target = self._options.chunk_bytes
         self._info = _block_info(block, target)
         streams = [*block.streams, *(block.dictionary.streams if block.dictionary else ())]
@@ -167,7 +170,7 @@ class _PartWriter:
 
     def _put(self) -> None:
         """Store the file under the first free number."""
-        layers = {PAGES_LAYER: jsontext.dumps(_statistics(self._pages).to_json())}
+        layers = _zone_map(self._pages)
         pieces, facts = pack(self._info, self._chunks, self._digests, self._checksum, layers)
         for k in self._column.numbers:
             try:
@@ -229,5 +232,13 @@ def _batches(
             start, nbytes = stop, 0
 
 
-def _statistics(runs: RunStatistics) -> Statistics:
-    return Statistics(runs.nulls, runs.nans, runs.lowest, runs.highest)
+def _zone_map(pages: RunStatistics) -> dict[str, Layer]:
+    """The layer with what is known of each page.
+
+    One page is what the manifest says of the part; where pages are too many for a layer, readers
+    do without.
+    """
+    if len(pages.nulls) < 2:
+        return {}
+    zone_map = Statistics(pages.nulls, pages.nans, pages.lowest, pages.highest).encode()
+    return {PAGES_LAYER: Layer.encode(zone_map)} if len(zone_map) <= MAX_LAYER_BYTES else {}

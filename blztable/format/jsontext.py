@@ -12,6 +12,8 @@ Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 MAX_BYTES = 64 << 20
 MAX_DEPTH = 64
+# The largest whole number any document of the format holds.
+MAX_NUMBER = 1 << 62
 
 
 def dumps(value: object) -> bytes:
@@ -38,6 +40,30 @@ def loads(data: bytes, what: str) -> Json:
         raise CorruptError(f"{what}: JSON nested too deeply") from None
     except ValueError as error:
         raise CorruptError(f"{what}: not JSON as the format allows it: {error}") from None
+    return value
+
+
+def number(value: Json, what: str) -> int:
+    """A whole number from 0, CorruptError for anything else; True is none."""
+    if type(value) is not int or not 0 <= value <= MAX_NUMBER:
+        raise CorruptError(f"{what}: {str(value)[:40]!r} where a whole number is expected")
+    return value
+
+
+def numbers(value: Json, what: str, count: int | None = None) -> tuple[int, ...]:
+    """A list of whole numbers from 0, of `count` where that is known."""
+    if not isinstance(value, list) or (count is not None and len(value) != count):
+        raise CorruptError(f"{what}: a list of {'' if count is None else count} numbers is missing")
+    # All at once: there may be one a row group.
+    if value and (set(map(type, value)) != {int} or min(value) < 0 or max(value) > MAX_NUMBER):  # type: ignore[type-var,operator]
+        raise CorruptError(f"{what}: a list of numbers holds something else")
+    return tuple(value)  # type: ignore[arg-type]
+
+
+def text(value: Json, what: str) -> str:
+    """A text, CorruptError for anything else."""
+    if not isinstance(value, str):
+        raise CorruptError(f"{what}: a text is expected")
     return value
 
 

@@ -13,7 +13,7 @@ SIZES = "meta/sizes"
 STORAGE = "meta/storage"
 ATTRIBUTES = "meta/attributes"
 
-MAX_VERSION = 10**20 - 1
+MAX_VERSION = 1 << 62
 _VERSION = re.compile(r"[0-9]{20}")
 _COLUMN = re.compile(r"col(0|[1-9][0-9]{0,17})")
 _PART = re.compile(r"__([1-9][0-9]{0,17})__\.bin")
@@ -30,7 +30,8 @@ def manifest(version: int) -> str:
 
 def manifest_version(name: str) -> int | None:
     """The version a name under `MANIFESTS` stands for, None for another file."""
-    return int(name) if _VERSION.fullmatch(name) and int(name) else None
+    number = int(name) if _VERSION.fullmatch(name) else 0
+    return number if 0 < number <= MAX_VERSION else None
 
 
 def column(path: Path) -> str:

@@ -8,24 +8,24 @@ Knows nothing of what a schema means, and opens nothing.
 import base64
 import binascii
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Self
 
-from blztable.errors import CorruptError, FormatError, LimitError
+from blztable.errors import CorruptError, FormatError
 from blztable.format import jsontext
 from blztable.format.jsontext import Json
 from blztable.format.layout import Path
+from blztable.format.metadata import check_page_rows
 from blztable.format.statistics import Statistics
 from blztable.format.superchunk import PartFacts
 
 FORMAT = "blztable"
 FORMAT_VERSION = 1
-MAX_LINE_BYTES = jsontext.MAX_BYTES
 SHA_BYTES = 65  # 64 hexadecimal digits and a line feed
 MAX_COMMIT_IDS = 1000
-MAX_ROWS = 1 << 62
 NO_FILE = 0
 
 # The keys of the head that are kept as they are, in the order of the file, and their types.
@@ -45,7 +45,12 @@ HEAD_FIELDS: dict[str, type | tuple[type, ...]] = {
     "pandas": (dict, type(None)),
     "commit_ids": list,
     "history": list,
+    "requires": list,
 }
+
+# What a program must know to read or write a table, beyond this version of the format.
+KNOWN_FEATURES: frozenset[str] = frozenset()
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +71,7 @@ class ColumnParts:
     @property
     def cbytes(self) -> int:
         """Bytes of all files."""
-        return sum(facts.nbytes for facts in self.facts)
+        return sum(facts.cbytes for facts in self.facts)
 
     def encode(self) -> bytes:
         """The line, without its line feed."""
@@ -76,9 +81,9 @@ class ColumnParts:
             "k": list(self.k),
             "rows": [part.rows for part in facts],
             "page_rows": [part.page_rows for part in facts],
-            "bytes": [part.nbytes for part in facts],
-            "front": [part.front_length for part in facts],
-            "trailer": [part.trailer_length for part in facts],
+            "cbytes": [part.cbytes for part in facts],
+            "front_length": [part.front_length for part in facts],
+            "trailer_length": [part.trailer_length for part in facts],
             "crc": [part.crc for part in facts],
             "streams": {name: list(sizes) for name, sizes in self.streams.items()},
             **self.statistics.to_json(),
@@ -92,16 +97,18 @@ class ColumnParts:
         line = jsontext.loads(data, what)
         if not isinstance(line, dict) or line.get("path") != list(path):
             raise CorruptError(f"{what}: it is not the line of that column")
-        names = ("rows", "page_rows", "bytes", "front", "trailer", "crc")
-        arrays = [_sizes(line.get(name), groups, what) for name in names]
+        names = ("rows", "page_rows", "cbytes", "front_length", "trailer_length", "crc")
+        arrays = [jsontext.numbers(line.get(name), what, groups) for name in names]
+        for page_rows in set(arrays[1]):
+            check_page_rows(page_rows)
         streams = line.get("streams")
         if not isinstance(streams, dict):
             raise CorruptError(f"{what}: no streams")
         return cls(
             path,
-            _sizes(line.get("k"), groups, what),
+            jsontext.numbers(line.get("k"), what, groups),
             tuple(map(PartFacts, *arrays)),
-            {name: _sizes(sizes, groups, what) for name, sizes in streams.items()},
+            {name: jsontext.numbers(sizes, what, groups) for name, sizes in streams.items()},
             Statistics.from_json(line, groups),
         )
 
@@ -145,6 +152,7 @@ class Head:
     commit_ids: tuple[tuple[str, int], ...] = ()
     # When the versions that were still there were made.
     history: tuple[tuple[str, int], ...] = ()
+    requires: tuple[str, ...] = ()
     columns: ColumnIndex = field(default_factory=ColumnIndex)
 
     @property
@@ -177,9 +185,6 @@ def encode(head: Head, lines: Sequence[bytes]) -> bytes:
         },
     }
     first = jsontext.dumps(text)
-    longest = max([len(first), *lengths])
-    if longest > MAX_LINE_BYTES:
-        raise LimitError(f"a manifest line of {longest} bytes; at most {MAX_LINE_BYTES} are kept")
     sha = hashlib.sha256(first).hexdigest().encode("ascii")
     return b"\n".join([first, sha, *lines, b""])
 
@@ -212,16 +217,23 @@ def decode_head(data: bytes) -> Head:
         value = text.get(name)
         if name not in text or not isinstance(value, kind) or isinstance(value, bool):
             raise CorruptError(f"the head of a manifest: {name!r} is missing or of another type")
-        if isinstance(value, int) and not 0 <= value <= MAX_ROWS:
+        if isinstance(value, int) and not 0 <= value <= jsontext.MAX_NUMBER:
             raise CorruptError(f"the head of a manifest: {name} is {value}")
+    features = text["requires"]
+    if not isinstance(features, list) or not KNOWN_FEATURES.issuperset(map(str, features)):
+        raise FormatError(f"a table that needs {features!r:.200}: a newer blztable wrote it")
     values: dict[str, object] = {name: text[name] for name in HEAD_FIELDS}
-    values["row_groups"] = groups = _sizes(text["row_groups"], None, "row groups")
-    rows = text.get("rows")
-    if 0 in groups or type(rows) is not int or sum(groups) != rows or rows > MAX_ROWS:
+    values["row_groups"] = groups = jsontext.numbers(text["row_groups"], "row groups")
+    rows = jsontext.number(text.get("rows"), "rows")
+    if 0 in groups or sum(groups) != rows:
         raise CorruptError("the head of a manifest: row groups that do not add up to its rows")
     values["fields"] = _pairs(text["fields"], str)
     values["commit_ids"] = _pairs(text["commit_ids"], int)
-    values["history"] = _pairs(text["history"], int)
+    values["history"] = history = _pairs(text["history"], int)
+    values["requires"] = ()
+    times = [text["time"], *(pair[0] for pair in history)]
+    if not all(TIME.fullmatch(str(time)) for time in times):
+        raise CorruptError("the head of a manifest: a time that is not of the form it has")
     values["schema"] = _base64(text.get("schema"))
     values["columns"] = _columns(text.get("columns"), len(data))
     return Head(**values)  # type: ignore[arg-type]
@@ -248,7 +260,7 @@ def _columns(value: Json, head_end: int) -> ColumnIndex:
         raise CorruptError("the head of a manifest: columns without paths")
     count = len(listed)
     next_k, nbytes, cbytes, places, lengths = (
-        _sizes(value.get(name), count, "columns")
+        jsontext.numbers(value.get(name), "columns", count)
         for name in ("next_k", "nbytes", "cbytes", "offset", "length")
     )
     digests = _base64(value.get("sha256"))
@@ -264,18 +276,7 @@ def _columns(value: Json, head_end: int) -> ColumnIndex:
 def _path(value: Json) -> Path:
     if not isinstance(value, list) or not 0 < len(value) <= jsontext.MAX_DEPTH:
         raise CorruptError("the head of a manifest: a column without a path")
-    return _sizes(value, None, "a column's path")
-
-
-def _sizes(value: Json, count: int | None, what: str) -> tuple[int, ...]:
-    """A list of `count` whole numbers of at least 0; the types first, since True is an int."""
-    if not isinstance(value, list) or (count is not None and len(value) != count):
-        raise CorruptError(f"{what}: a list of {count} numbers is expected")
-    if value and (
-        set(map(type, value)) != {int} or min(value) < 0 or max(value) > MAX_ROWS  # type: ignore[type-var,operator]
-    ):
-        raise CorruptError(f"{what}: a list of numbers holds something else")
-    return tuple(value)  # type: ignore[arg-type]
+    return jsontext.numbers(value, "a column's path")
 
 
 def _pairs(value: Json, second: type) -> tuple[tuple[str, object], ...]:

@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from blztable.errors import CorruptError, FormatError
+from blztable.errors import CorruptError, FormatError, LimitError
 from blztable.format import jsontext
 from blztable.format.chunk import MAX_CHUNK_BYTES
-from blztable.format.header import MAX_CHUNKS
+from blztable.format.header import MAX_CHUNKS, MAX_METADATA_BYTES
 from blztable.format.jsontext import Json
 
 PACKED = "packed"
 MIN_PAGE_ROWS = 8
-MAX_ROWS = 1 << 62
+MAX_PAGE_ROWS = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,20 +58,23 @@ class StreamInfo:
     def from_json(cls, value: Json) -> Self:
         """Read a stream, its sizes checked against each other and the limits."""
         entry = _object(value, {"name", "dtype", "typesize", "nbytes"}, "a stream")
-        nbytes = _count(entry["nbytes"])
+        name = jsontext.text(entry["name"], "a stream's name")
+        nbytes = jsontext.number(entry["nbytes"], "a stream's size")
+        if ("chunk_size" in entry) == ("chunks" in entry):
+            raise CorruptError(f"stream {name!r}: chunk_size or chunks is expected, one of the two")
         if "chunk_size" in entry:
-            chunks = split_evenly(nbytes, _count(entry["chunk_size"]))
+            chunks = split_evenly(nbytes, jsontext.number(entry["chunk_size"], "chunk_size"))
         else:
-            chunks = _counts(entry.get("chunks"))
+            chunks = jsontext.numbers(entry["chunks"], "a stream's chunks")
         if sum(chunks) != nbytes or any(not 0 < size <= MAX_CHUNK_BYTES for size in chunks):
             raise CorruptError(f"a stream of {nbytes} bytes in chunks that do not add up to it")
-        pages = _counts(entry["pages"]) if "pages" in entry else None
+        pages = jsontext.numbers(entry["pages"], "pages") if "pages" in entry else None
         if pages is not None and sum(pages) != nbytes:
             raise CorruptError(f"a stream of {nbytes} bytes in pages that do not add up to it")
-        typesize = _count(entry["typesize"])
+        typesize = jsontext.number(entry["typesize"], "typesize")
         if not 1 <= typesize <= 255:
             raise CorruptError(f"a stream with typesize {typesize}")
-        return cls(_text(entry["name"]), _text(entry["dtype"]), typesize, chunks, pages)
+        return cls(name, jsontext.text(entry["dtype"], "dtype"), typesize, chunks, pages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +87,14 @@ class BlockInfo:
     dictionary: "BlockInfo | None" = None
 
     def encode(self) -> bytes:
-        """The metadata section."""
-        return jsontext.dumps(self.to_json())
+        """The metadata section; LimitError where it would be larger than is read."""
+        data = jsontext.dumps(self.to_json())
+        if len(data) > MAX_METADATA_BYTES:
+            raise LimitError(
+                f"metadata of {len(data)} bytes for {self.rows} rows in pages of "
+                f"{self.page_rows}; at most {MAX_METADATA_BYTES} are kept: take larger pages"
+            )
+        return data
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
@@ -110,9 +119,8 @@ class BlockInfo:
         entry = _object(value, {"rows", "page_rows", "packing", "streams"}, "a block")
         if entry["packing"] != PACKED:
             raise FormatError(f"packing {entry['packing']!r}; only {PACKED!r} is read")
-        page_rows = _count(entry["page_rows"])
-        if page_rows < MIN_PAGE_ROWS or page_rows & (page_rows - 1):
-            raise CorruptError(f"pages of {page_rows} rows; a power of two from 8 is expected")
+        page_rows = jsontext.number(entry["page_rows"], "page_rows")
+        check_page_rows(page_rows)
         if not isinstance(entry["streams"], list):
             raise CorruptError("streams that are no list")
         streams = tuple(StreamInfo.from_json(stream) for stream in entry["streams"])
@@ -123,7 +131,7 @@ class BlockInfo:
             if nested:
                 raise CorruptError("a dictionary inside a dictionary")
             dictionary = cls.from_json(entry["dictionary"], nested=True)
-        rows = _count(entry["rows"])
+        rows = jsontext.number(entry["rows"], "rows")
         npages = -(-rows // page_rows)
         if any(stream.pages is not None and len(stream.pages) != npages for stream in streams):
             raise CorruptError(f"a stream whose pages are not the {npages} of its block")
@@ -133,6 +141,12 @@ class BlockInfo:
     def all_streams(self) -> tuple[StreamInfo, ...]:
         """The streams in the order of their chunks in the file, the dictionary's last."""
         return self.streams + (self.dictionary.streams if self.dictionary else ())
+
+
+def check_page_rows(rows: int) -> None:
+    """CorruptError unless `rows` is a power of two a page may have."""
+    if not MIN_PAGE_ROWS <= rows <= MAX_PAGE_ROWS or rows & (rows - 1):
+        raise CorruptError(f"pages of {rows} rows; a power of two from 8 is expected")
 
 
 def split_evenly(nbytes: int, size: int) -> tuple[int, ...]:
@@ -146,9 +160,9 @@ def split_evenly(nbytes: int, size: int) -> tuple[int, ...]:
 
 
 def uniform_size(chunks: Sequence[int]) -> int | None:
-    """The size of all chunks but a smaller last one, 0 without chunks, None where they differ."""
+    """The size of all chunks but a smaller last one; None where they differ or are none."""
     if not chunks:
-        return 0
+        return None
     first = chunks[0]
     if chunks[-1] <= first and all(size == first for size in chunks[:-1]):
         return first
@@ -158,22 +172,4 @@ def uniform_size(chunks: Sequence[int]) -> int | None:
 def _object(value: Json, keys: set[str], what: str) -> dict[str, Json]:
     if not isinstance(value, dict) or not keys <= value.keys():
         raise CorruptError(f"{what} without {', '.join(sorted(keys))}")
-    return value
-
-
-def _count(value: Json) -> int:
-    if type(value) is not int or not 0 <= value <= MAX_ROWS:
-        raise CorruptError(f"{str(value)[:40]!r} where a size is expected")
-    return value
-
-
-def _counts(value: Json) -> tuple[int, ...]:
-    if not isinstance(value, list):
-        raise CorruptError("a list of sizes is missing")
-    return tuple(map(_count, value))
-
-
-def _text(value: Json) -> str:
-    if not isinstance(value, str):
-        raise CorruptError("a name that is no text")
     return value

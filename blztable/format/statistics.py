@@ -11,10 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
+import numpy as np
+
 from blztable.errors import CorruptError
+from blztable.format import jsontext
 from blztable.format.jsontext import Json
 
 MAX_BOUND_BYTES = 64
+_NO_BOUND = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,37 @@ class Statistics:
         """The number of runs."""
         return len(self.nulls)
 
+    def encode(self) -> bytes:
+        """The zone map of a trailer: counts, lengths of the bounds, the bounds."""
+        lengths = [
+            bytes(_NO_BOUND if bound is None else len(bound) for bound in bounds)
+            for bounds in (self.lowest, self.highest)
+        ]
+        known = [bound for bound in self.lowest + self.highest if bound is not None]
+        counts = np.array([self.nulls, self.nans], "<u4").tobytes()
+        return b"".join([counts, *lengths, *known])
+
+    @classmethod
+    def decode(cls, data: bytes, runs: int) -> Self:
+        """Read a zone map of so many pages."""
+        head = 10 * runs
+        if len(data) < head:
+            raise CorruptError(f"a zone map of {len(data)} bytes for {runs} pages")
+        nulls, nans = np.frombuffer(data, "<u4", 2 * runs).reshape(2, runs).tolist()
+        bounds: list[bytes | None] = []
+        position = head
+        for length in data[8 * runs : head]:
+            if length == _NO_BOUND:
+                bounds.append(None)
+                continue
+            if length > MAX_BOUND_BYTES:
+                raise CorruptError(f"a zone map with a bound of {length} bytes")
+            bounds.append(data[position : position + length])
+            position += length
+        if position != len(data):
+            raise CorruptError(f"a zone map of {len(data)} bytes; its bounds end at {position}")
+        return cls(tuple(nulls), tuple(nans), tuple(bounds[:runs]), tuple(bounds[runs:]))
+
     def to_json(self) -> dict[str, object]:
         """Four arrays of one length."""
         return {
@@ -42,22 +77,17 @@ class Statistics:
     @classmethod
     def from_json(cls, value: dict[str, Json], runs: int) -> Self:
         """Read the four arrays; CorruptError unless each has `runs` entries."""
-        nulls, nans = value.get("nulls"), value.get("nans")
         lowest, highest = value.get("min"), value.get("max")
-        arrays = (nulls, nans, lowest, highest)
-        if any(not isinstance(array, list) or len(array) != runs for array in arrays):
+        if any(not isinstance(bounds, list) or len(bounds) != runs for bounds in (lowest, highest)):
             raise CorruptError(f"statistics that are not of {runs} runs")
-        assert isinstance(nulls, list)
-        assert isinstance(nans, list)
         assert isinstance(lowest, list)
         assert isinstance(highest, list)
-        return cls(_counts(nulls), _counts(nans), _decode(lowest), _decode(highest))
-
-
-def _counts(values: list[Json]) -> tuple[int, ...]:
-    if not set(map(type, values)) <= {int} or (values and min(values) < 0):  # type: ignore[type-var,operator]
-        raise CorruptError("statistics with counts that are no counts")
-    return tuple(values)  # type: ignore[arg-type]
+        return cls(
+            jsontext.numbers(value.get("nulls"), "nulls", runs),
+            jsontext.numbers(value.get("nans"), "nans", runs),
+            _decode(lowest),
+            _decode(highest),
+        )
 
 
 def _encode(bounds: Sequence[bytes | None]) -> list[str | None]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blztable.errors import CorruptError
+from blztable.errors import CorruptError, LimitError
 from blztable.format.checksum import CHECKSUMS, Checksum
 from blztable.format.chunk import CHUNK_HEADER
 from blztable.format.header import (
@@ -18,12 +18,13 @@ from blztable.format.header import (
     EXTENDED,
     FILE_HEADER,
     ITEM_ENDS,
+    MAX_CHUNKS,
     METADATA,
     OFFSETS,
     FileHeader,
 )
 from blztable.format.metadata import BlockInfo, StreamInfo, split_evenly, uniform_size
-from blztable.format.trailer import Trailer, stored_crc
+from blztable.format.trailer import Layer, Trailer
 
 UNKNOWN = -1
 # The name of the one stream a genuine Bloscpack file may hold, and of the stream of item ends.
@@ -37,7 +38,7 @@ class PartFacts:
 
     rows: int
     page_rows: int
-    nbytes: int
+    cbytes: int
     front_length: int
     trailer_length: int
     crc: int
@@ -60,7 +61,7 @@ def pack(
     chunks: Sequence[bytes],
     digests: Sequence[bytes],
     checksum: Checksum,
-    layers: Mapping[str, bytes],
+    layers: Mapping[str, Layer],
 ) -> tuple[list[bytes], PartFacts]:
     """The pieces of the file that holds `chunks`, and the facts about it."""
     front = _front(info, chunks, checksum)
@@ -69,8 +70,8 @@ def pack(
     for chunk, digest in zip(chunks, digests, strict=True):
         pieces += (chunk, digest)
     pieces.append(trailer)
-    nbytes = sum(map(len, pieces))
-    return pieces, PartFacts(info.rows, info.page_rows, nbytes, len(front), len(trailer), crc)
+    cbytes = sum(map(len, pieces))
+    return pieces, PartFacts(info.rows, info.page_rows, cbytes, len(front), len(trailer), crc)
 
 
 def unpack(front: bytes, trailer: bytes, facts: PartFacts) -> Superchunk:
@@ -81,7 +82,7 @@ def unpack(front: bytes, trailer: bytes, facts: PartFacts) -> Superchunk:
             f"a front of {len(front)} bytes; its header says {header.front_length}, "
             f"the manifest {facts.front_length}"
         )
-    if len(trailer) != facts.trailer_length or stored_crc(trailer) != facts.crc:
+    if len(trailer) != facts.trailer_length or Trailer.stored_crc(trailer) != facts.crc:
         raise CorruptError("a trailer that is not the one the manifest names")
     checksum = CHECKSUMS[header.checksum]
     if checksum.size == 0:
@@ -89,7 +90,7 @@ def unpack(front: bytes, trailer: bytes, facts: PartFacts) -> Superchunk:
     decoded = Trailer.decode(front, trailer, header.nchunks, checksum.size)
     meta_end = len(front) - 8 * header.nchunks
     offsets = np.frombuffer(front, "<i8", offset=meta_end)
-    ends = np.append(offsets[1:], facts.nbytes - len(trailer))
+    ends = np.append(offsets[1:], facts.cbytes - len(trailer))
     # Compared, not subtracted: hostile offsets must not wrap.
     if header.nchunks and not (
         offsets[0] == len(front)
@@ -106,38 +107,51 @@ def unpack(front: bytes, trailer: bytes, facts: PartFacts) -> Superchunk:
             f"{info.rows} rows in pages of {info.page_rows}; "
             f"the manifest says {facts.rows} in pages of {facts.page_rows}"
         )
-    if sum(len(stream.chunks) for stream in info.all_streams) != header.nchunks:
-        raise CorruptError(f"metadata of other than the {header.nchunks} chunks of the header")
-    if bool(header.options & ITEM_ENDS) != any(stream.name == ENDS for stream in info.all_streams):
-        raise CorruptError("a header and metadata that differ about item ends")
+    expected = _header(info, header.version == BLOSCPACK, checksum, header.meta_size)
+    if header != expected:
+        raise CorruptError(f"a header that differs from its metadata: {header}, not {expected}")
     positions: list[int] = offsets.tolist()
-    return Superchunk(header, info, checksum, [*positions, facts.nbytes - len(trailer)], decoded)
+    return Superchunk(header, info, checksum, [*positions, facts.cbytes - len(trailer)], decoded)
 
 
 def _front(info: BlockInfo, chunks: Sequence[bytes], checksum: Checksum) -> bytes:
     """Header, metadata unless the file can be a genuine Bloscpack one, and offsets."""
-    streams = info.all_streams
-    single = streams[0] if len(streams) == 1 else None
-    size = uniform_size(single.chunks) if single else None
-    genuine = single is not None and single.name == VALUES and single.pages is None
-    version = BLOSCPACK if genuine and size else EXTENDED
-    metadata = b"" if version == BLOSCPACK else info.encode()
-    options = OFFSETS if version == BLOSCPACK else OFFSETS | METADATA
-    if any(stream.name == ENDS for stream in streams):
-        options |= ITEM_ENDS
-    header = FileHeader(
-        version,
-        options,
-        checksum.id,
-        streams[0].typesize if streams else 1,
-        size if size else UNKNOWN,
-        single.chunks[-1] if single and size else UNKNOWN,
-        len(chunks),
-        len(metadata),
-    )
+    if len(chunks) > MAX_CHUNKS:
+        raise LimitError(f"{len(chunks)} chunks in one superchunk; at most {MAX_CHUNKS} are kept")
+    is_genuine = _is_genuine(info)
+    metadata = b"" if is_genuine else info.encode()
+    header = _header(info, is_genuine, checksum, len(metadata))
     lengths = np.fromiter((len(chunk) + checksum.size for chunk in chunks), np.int64, len(chunks))
     offsets = header.front_length + np.cumsum(lengths) - lengths
     return header.encode() + metadata + offsets.astype("<i8").tobytes()
+
+
+def _is_genuine(info: BlockInfo) -> bool:
+    """Whether the header alone says how the one stream is cut."""
+    streams = info.all_streams
+    if len(streams) != 1 or streams[0].name != VALUES or streams[0].pages is not None:
+        return False
+    return uniform_size(streams[0].chunks) is not None
+
+
+def _header(info: BlockInfo, is_genuine: bool, checksum: Checksum, meta_size: int) -> FileHeader:
+    """The header that a block of streams has."""
+    streams = info.all_streams
+    options = OFFSETS if is_genuine else OFFSETS | METADATA
+    if any(stream.name == ENDS for stream in streams):
+        options |= ITEM_ENDS
+    chunks = streams[0].chunks if len(streams) == 1 else ()
+    size = uniform_size(chunks)
+    return FileHeader(
+        BLOSCPACK if is_genuine else EXTENDED,
+        options,
+        checksum.id,
+        streams[0].typesize if streams else 1,
+        UNKNOWN if size is None else size,
+        UNKNOWN if size is None else chunks[-1],
+        sum(len(stream.chunks) for stream in streams),
+        meta_size,
+    )
 
 
 def _genuine(header: FileHeader, facts: PartFacts) -> BlockInfo:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
-from blztable.errors import CorruptError, FormatError
+from blztable.errors import CorruptError, FormatError, LimitError
 from blztable.format.checksum import crc32
 
 Buffer = bytes | bytearray | memoryview
@@ -25,14 +25,48 @@ assert METALAYER_HEAD.size == 12
 assert TRAILER_FOOT.size == 16
 
 HEAD_MAGIC = b"blztrail"
-FOOT_MAGIC = b"blztable"
+FOOT_MAGIC = b"blzt-end"
 VERSION = 1
 # Of the proposals: a name has at most 31 bytes, a layer is small beside the data.
 MAX_NAME_BYTES = 31
 MAX_LAYERS = 16
 MAX_LAYER_BYTES = 16 << 20
+# Below, there is nothing to win.
+COMPRESSED_FROM = 256
 STORED = 0
 ZLIB = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A named blob as it is stored; inflated when it is asked for."""
+
+    codec: int
+    nbytes: int
+    stored: bytes
+
+    @classmethod
+    def encode(cls, blob: bytes) -> Self:
+        """Compress a blob, if that makes it smaller."""
+        if len(blob) > MAX_LAYER_BYTES:
+            raise LimitError(f"a metalayer of {len(blob)} bytes; at most {MAX_LAYER_BYTES} fit")
+        if len(blob) >= COMPRESSED_FROM:
+            packed = zlib.compress(blob, 1)
+            if len(packed) < len(blob):
+                return cls(ZLIB, len(blob), packed)
+        return cls(STORED, len(blob), blob)
+
+    def decode(self) -> bytes:
+        """The blob, inflated to the size it claims and no more."""
+        blob = self.stored
+        if self.codec == ZLIB:
+            try:
+                blob = zlib.decompressobj().decompress(blob, self.nbytes + 1)
+            except zlib.error as error:
+                raise CorruptError(f"a metalayer that cannot be read: {error}") from None
+        if len(blob) != self.nbytes:
+            raise CorruptError(f"a metalayer of {len(blob)} bytes; expected {self.nbytes}")
+        return blob
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +75,7 @@ class Trailer:
 
     digest_size: int
     digests: bytes
-    layers: Mapping[str, bytes] = field(default_factory=dict)
+    layers: Mapping[str, Layer] = field(default_factory=dict)
 
     def encode(self, front: Buffer) -> tuple[bytes, int]:
         """The trailer of a file with this front, and the crc32 over both."""
@@ -69,36 +103,36 @@ class Trailer:
             raise FormatError(f"a trailer of version {version}; {VERSION} is read")
         if reserved or found != nchunks or nlayers > MAX_LAYERS:
             raise CorruptError(f"a trailer with {found} digests; expected {nchunks}")
-        layers: dict[str, bytes] = {}
+        layers: dict[str, Layer] = {}
         position = TRAILER_HEAD.size
         end = len(body) - nchunks * digest_size
         for _ in range(nlayers):
-            name, blob, position = _decode_layer(body[:end], position)
+            name, layer, position = _decode_layer(body[:end], position)
             if name in layers:
                 raise CorruptError(f"two metalayers {name!r}")
-            layers[name] = blob
+            layers[name] = layer
         if position != end:
             raise CorruptError(f"{end - position} bytes too many in a trailer")
         return cls(digest_size, bytes(body[end:]), layers)
 
+    @staticmethod
+    def stored_crc(data: Buffer) -> int:
+        """The crc32 a trailer claims; its place is fixed."""
+        if len(data) < TRAILER_FOOT.size:
+            raise CorruptError(f"a trailer of {len(data)} bytes")
+        crc: int = TRAILER_FOOT.unpack_from(data, len(data) - TRAILER_FOOT.size)[0]
+        return crc
 
-def stored_crc(data: Buffer) -> int:
-    """The crc32 a trailer claims; its place is fixed."""
-    crc: int = TRAILER_FOOT.unpack_from(data, len(data) - TRAILER_FOOT.size)[0]
-    return crc
 
-
-def _encode_layer(item: tuple[str, bytes]) -> bytes:
-    name, blob = item[0].encode("utf-8"), item[1]
+def _encode_layer(item: tuple[str, Layer]) -> bytes:
+    name, layer = item[0].encode("utf-8"), item[1]
     assert 0 < len(name) <= MAX_NAME_BYTES, name
-    assert len(blob) <= MAX_LAYER_BYTES, len(blob)
-    packed = zlib.compress(blob, 1)
-    codec, stored = (ZLIB, packed) if len(packed) < len(blob) else (STORED, blob)
-    return METALAYER_HEAD.pack(len(name), codec, 0, len(blob), len(stored)) + name + stored
+    head = METALAYER_HEAD.pack(len(name), layer.codec, 0, layer.nbytes, len(layer.stored))
+    return head + name + layer.stored
 
 
-def _decode_layer(data: memoryview, position: int) -> tuple[str, bytes, int]:
-    """The layer at `position`, and the position after it; it is inflated to its size, no more."""
+def _decode_layer(data: memoryview, position: int) -> tuple[str, Layer, int]:
+    """The layer at `position`, and the position after it."""
     if position + METALAYER_HEAD.size > len(data):
         raise CorruptError("a metalayer that ends before its head")
     name_length, codec, reserved, nbytes, stored = METALAYER_HEAD.unpack_from(data, position)
@@ -107,15 +141,10 @@ def _decode_layer(data: memoryview, position: int) -> tuple[str, bytes, int]:
         raise CorruptError("a metalayer that does not fit its trailer")
     if nbytes > MAX_LAYER_BYTES:
         raise CorruptError(f"a metalayer of {nbytes} bytes; at most {MAX_LAYER_BYTES} are read")
-    blob = bytes(data[start : start + stored])
+    if codec not in (STORED, ZLIB):
+        raise FormatError(f"a metalayer with codec {codec}")
     try:
         name = str(data[start - name_length : start], "utf-8")
-        if codec == ZLIB:
-            blob = zlib.decompressobj().decompress(blob, nbytes + 1)
-        elif codec != STORED:
-            raise FormatError(f"a metalayer with codec {codec}")
-    except (zlib.error, UnicodeDecodeError) as error:
-        raise CorruptError(f"a metalayer that cannot be read: {error}") from None
-    if len(blob) != nbytes:
-        raise CorruptError(f"metalayer {name!r}: {len(blob)} bytes; expected {nbytes}")
-    return name, blob, start + stored
+    except UnicodeDecodeError:
+        raise CorruptError("a metalayer whose name is not UTF-8") from None
+    return name, Layer(codec, nbytes, bytes(data[start : start + stored])), start + stored
