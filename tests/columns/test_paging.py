@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from blztable.columns.paging import (
     CHUNK_BYTES,
-    MAX_CHUNK_BYTES,
     MAX_PAGE_ROWS,
     MIN_PAGE_ROWS,
     cut_even,
@@ -17,8 +16,8 @@ from blztable.columns.paging import (
     page_bytes,
     page_rows_for,
 )
-from blztable.format import chunk as chunk_format
 from blztable.format import metadata as metadata_format
+from blztable.format.chunk import MAX_CHUNK_BYTES
 
 TARGETS = st.sampled_from([8, 10, 64, 100, 1000])
 
@@ -42,25 +41,24 @@ def test_eight_byte_values_have_pages_of_one_chunk():
 
 
 def test_limits_are_those_of_the_format():
-    assert MAX_CHUNK_BYTES == chunk_format.MAX_CHUNK_BYTES
     assert MIN_PAGE_ROWS == metadata_format.MIN_PAGE_ROWS
 
 
 @given(st.integers(0, 300), st.integers(1, 40), st.sampled_from([8, 16, 32]), TARGETS)
-def test_even_pages_are_kept_whole_or_cut_alone(rows, width, page_rows, target):
+def test_even_pages_are_kept_whole_or_halved(rows, width, page_rows, target):
     nbytes, page = rows * width, page_rows * width
     chunks = cut_even(nbytes, page, width, target)
     assert sum(chunks) == nbytes
-    assert all(0 < size <= max(target, width, -(-target // width) * width) for size in chunks)
-    if page <= target:
-        assert all(end % page == 0 for end in ends(chunks)[:-1])
-        assert all(size == chunks[0] for size in chunks[:-1])
-        assert not chunks[:-1] or chunks[0] + page > target
-    else:
-        # Each page ends with a chunk.
-        assert set(range(page, nbytes, page)) <= set(ends(chunks))
-        if width <= target // 2:
-            assert all(end % width == 0 for end in ends(chunks))
+    assert all(0 < size <= target for size in chunks)
+    # One size but the last, so that a header can say it.
+    assert all(size == chunks[0] for size in chunks[:-1])
+    if len(chunks) > 1:
+        if page <= target:
+            assert chunks[0] % page == 0
+            assert chunks[0] + page > target
+        elif width <= target:
+            assert page % chunks[0] == chunks[0] % width == 0
+            assert 2 * chunks[0] > target
 
 
 @given(st.lists(st.integers(0, 300), max_size=20), TARGETS)

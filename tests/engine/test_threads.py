@@ -278,6 +278,7 @@ def test_variables_of_the_environment_do_not_change_files(tmp_path):
 
 FORK = """
 import os, sys, signal, pyarrow as pa, blztable as blz
+from blztable.engine import threads
 rows = range(100_000)
 table = pa.table({"n": pa.array(rows, "i4"), "m": pa.array(rows, "i8")})
 blz.to_blz(table, sys.argv[1], durability="process", page_rows=8192)
@@ -289,6 +290,7 @@ if child == 0:
     signal.alarm(20)
     code = 1
     try:
+        assert threads._pool is None
         assert blz.read_table(sys.argv[1]) == table
         assert held.to_arrow() == table
         try:

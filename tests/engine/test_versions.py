@@ -54,7 +54,7 @@ DAMAGES = {
     "zeros": lambda data: bytes(len(data)),
     "cut in its head": lambda data: data[: len(data) // 4],
     "one bit": lambda data: bytes([*data[:40], data[40] ^ 1, *data[41:]]),
-    "another version's": lambda data: data.replace(b'"version":3', b'"version":2'),
+    "another number": lambda data: data.replace(b'"version":3', b'"version":2'),
     "no manifest": lambda data: b"{}\n" + b"0" * 64 + b"\n",
 }
 
@@ -92,6 +92,14 @@ def test_a_damaged_newest_manifest_is_an_error_that_names_the_newest_intact_one(
     assert table(store, 2) == content(2)
 
 
+def test_a_manifest_of_another_version_is_told(store):
+    write(store, content(1))
+    write(store, content(2))
+    store.put(layout.manifest(2), store.get(layout.manifest(1)))
+    with pytest.raises(CorruptError, match=r"0+2: it is the manifest of version 1; version 1 is"):
+        versions.pin(store)
+
+
 def test_the_hint_passes_over_versions_that_are_damaged_too(store):
     for number in range(1, 4):
         write(store, content(number))
@@ -105,14 +113,30 @@ def test_the_hint_passes_over_versions_that_are_damaged_too(store):
     assert "intact" not in str(caught.value)
 
 
-def test_no_writer_commits_on_top_of_a_damaged_manifest(store):
+def test_an_exclusive_creation_on_top_of_a_damaged_manifest_is_an_error(store):
     write(store, content(1))
     write(store, content(2))
     damage(store, 2, DAMAGES["one bit"])
     before = tree(store)
     with pytest.raises(CorruptError):
-        write(store, content(3))
+        write(store, content(3), mode="x")
     assert tree(store) == before
+
+
+def test_a_table_with_a_damaged_newest_manifest_can_be_replaced(store):
+    write(store, content(1))
+    write(store, content(2))
+    damage(store, 2, DAMAGES["one bit"])
+    assert write(store, content(3)) == 3
+    assert table(store) == content(3)
+
+
+def test_a_replacement_of_a_damaged_version_keeps_the_intact_ones(store):
+    write(store, content(1))
+    write(store, content(2))
+    damage(store, 2, DAMAGES["one bit"])
+    write(store, content(3))
+    assert table(store, 1) == content(1)
 
 
 def test_a_damaged_line_of_a_column_is_an_error_of_that_column_only(store):

@@ -11,14 +11,18 @@ from hypothesis import strategies as st
 
 from blztable.errors import CorruptError, FormatError
 from blztable.format import manifest
-from blztable.format.manifest import HEAD_FIELDS, MAX_ROWS, ColumnIndex, ColumnParts, Head
+from blztable.format.jsontext import MAX_NUMBER
+from blztable.format.manifest import HEAD_FIELDS, ColumnIndex, ColumnParts, Head
 from blztable.format.statistics import Statistics
 from blztable.format.superchunk import PartFacts
 
-SIZES = st.integers(0, MAX_ROWS)
+SIZES = st.integers(0, MAX_NUMBER)
+PAGE_ROWS = st.integers(3, 30).map(lambda power: 1 << power)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 JSON = st.dictionaries(TEXT, st.none() | st.booleans() | st.integers() | TEXT, max_size=3)
 PAIRS = st.lists(st.tuples(TEXT, SIZES), max_size=2).map(tuple)
+TIME = "2026-11-21T08:41:00.000000+00:00"
+HISTORY = st.lists(st.tuples(st.just(TIME), SIZES), max_size=2).map(tuple)
 
 
 @st.composite
@@ -30,7 +34,7 @@ def column_parts(draw, path, groups):
     return ColumnParts(
         path,
         each(SIZES),
-        each(st.builds(PartFacts, *[SIZES] * 6)),
+        each(st.builds(PartFacts, SIZES, PAGE_ROWS, *[SIZES] * 4)),
         {name: each(SIZES) for name in draw(st.lists(TEXT, max_size=3, unique=True))},
         Statistics(each(SIZES), each(SIZES), each(bounds), each(bounds)),
     )
@@ -51,7 +55,7 @@ def heads(draw):
         parent=draw(SIZES),
         commit=draw(TEXT),
         writer=draw(TEXT),
-        time=draw(TEXT),
+        time=TIME,
         operation=draw(TEXT),
         row_groups=tuple(draw(st.lists(st.integers(1, 2**50), max_size=4))),
         schema=draw(st.binary()),
@@ -61,7 +65,7 @@ def heads(draw):
         attributes=draw(JSON),
         pandas=draw(st.none() | JSON),
         commit_ids=draw(PAIRS),
-        history=draw(PAIRS),
+        history=draw(HISTORY),
         columns=ColumnIndex(tuple(paths), each(), each(), each()),
     )
 
@@ -103,7 +107,7 @@ HEAD = Head(
     parent=2,
     commit="c",
     writer="w",
-    time="t",
+    time=TIME,
     operation="create",
     row_groups=(10, 5),
     schema=b"schema",
@@ -113,7 +117,7 @@ HEAD = Head(
     attributes={"k": 1},
     pandas=None,
     commit_ids=(("mine", 2),),
-    history=(("then", 1),),
+    history=((TIME, 1),),
     columns=ColumnIndex(((7,),), (5,), (122,), (800,)),
 )
 FILE = manifest.encode(HEAD, [PARTS.encode()])
@@ -189,7 +193,7 @@ def test_another_format_version_is_a_format_error(found):
     head_refused(good_head() | {"format_version": found}, FormatError, match="format version")
 
 
-WRONG = [None, True, -1, 1.5, "x", [[]], {"x": 1}, MAX_ROWS + 1, 10**300]
+WRONG = [None, True, -1, 1.5, "x", [[]], {"x": 1}, MAX_NUMBER + 1, 10**300]
 
 
 OF_ANOTHER_TYPE = [
@@ -202,7 +206,22 @@ OF_ANOTHER_TYPE = [
 
 @pytest.mark.parametrize(("key", "found"), OF_ANOTHER_TYPE, ids=lambda value: str(value)[:20])
 def test_a_field_of_another_type_is_refused(key, found):
-    head_refused(good_head() | {key: found})
+    kinds = (CorruptError, FormatError) if key == "requires" else CorruptError
+    head_refused(good_head() | {key: found}, kinds)
+
+
+@pytest.mark.parametrize("needed", [["deletes"], ["a", "b"], [""], [None], [1]], ids=str)
+def test_a_table_that_needs_what_is_not_known_is_a_format_error(needed):
+    head_refused(good_head() | {"requires": needed}, FormatError, match="newer")
+
+
+@pytest.mark.parametrize(
+    "time",
+    ["", "then", "2026-11-21", "2026-11-21T08:41:00+00:00", TIME + "\n", TIME[:-6] + "+01:00"],
+)
+def test_a_time_has_one_form(time):
+    head_refused(good_head() | {"time": time}, match="time")
+    head_refused(good_head() | {"history": [[time, 1]]}, match="time")
 
 
 @pytest.mark.parametrize("rows", [14, 16, 0, -15, 15.0, "15", None])
@@ -214,7 +233,9 @@ def test_a_count_of_rows_is_no_truth():
     head_refused(good_head() | {"row_groups": [1], "rows": True})
 
 
-@pytest.mark.parametrize("groups", [[15, 0], [16, -1], [14, True], [15.0], ["15"], [MAX_ROWS] * 9])
+@pytest.mark.parametrize(
+    "groups", [[15, 0], [16, -1], [14, True], [15.0], ["15"], [MAX_NUMBER] * 9]
+)
 def test_row_groups_are_numbers_of_at_least_one_row(groups):
     rows = sum(groups) if set(map(type, groups)) == {int} else 15
     head_refused(good_head() | {"row_groups": groups, "rows": rows})
@@ -261,7 +282,7 @@ def test_an_index_of_columns_holds_a_number_a_column(key, found):
 
 
 @pytest.mark.parametrize(
-    "path", [[], [-1], [True], ["../x"], [1.0], [MAX_ROWS + 1], 7, "7", [7] * 65]
+    "path", [[], [-1], [True], ["../x"], [1.0], [MAX_NUMBER + 1], 7, "7", [7] * 65]
 )
 def test_a_path_is_numbers(path):
     value = good_head()
@@ -306,7 +327,7 @@ def good_line():
     return json.loads(PARTS.encode())
 
 
-LISTS = ["k", "rows", "page_rows", "bytes", "front", "trailer", "crc"]
+LISTS = ["k", "rows", "page_rows", "cbytes", "front_length", "trailer_length", "crc"]
 
 
 def test_the_good_line_is_what_the_lies_are_made_from():

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from blztable.errors import CorruptError, FormatError
 from blztable.format.chunk import MAX_CHUNK_BYTES
+from blztable.format.jsontext import MAX_NUMBER
 from blztable.format.metadata import (
-    MAX_ROWS,
     BlockInfo,
     StreamInfo,
     split_evenly,
@@ -31,7 +31,7 @@ def streams(draw, name, npages):
 
 @st.composite
 def blocks(draw, nested=False):
-    page_rows = 1 << draw(st.integers(3, 40))
+    page_rows = 1 << draw(st.integers(3, 30))
     npages = draw(st.integers(0, 4))
     rows = max(npages * page_rows - draw(st.integers(0, 7)), 0)
     names = draw(st.lists(NAMES, max_size=3, unique=True))
@@ -112,7 +112,7 @@ def test_a_stream_lacks_nothing(key):
     refused(value)
 
 
-NO_SIZES = [True, False, None, -1, 1.0, "1", [], {}, MAX_ROWS + 1, 10**300, -(10**300)]
+NO_SIZES = [True, False, None, -1, 1.0, "1", [], {}, MAX_NUMBER + 1, 10**300, -(10**300)]
 
 
 @pytest.mark.parametrize("found", NO_SIZES, ids=lambda found: str(found)[:20])
@@ -163,7 +163,7 @@ def test_a_chunk_is_not_above_the_limit():
 @pytest.mark.parametrize("chunk_size", [0, 1])
 def test_a_list_of_chunks_is_never_made_larger_than_a_file_can_hold(chunk_size):
     value = good()
-    value["streams"][1] |= {"nbytes": MAX_ROWS, "chunk_size": chunk_size}
+    value["streams"][1] |= {"nbytes": MAX_NUMBER, "chunk_size": chunk_size}
     refused(value)
 
 

@@ -60,3 +60,37 @@ def test_a_bound_is_base64(key, found):
 @pytest.mark.parametrize("key", ["min", "max"])
 def test_a_bound_is_short(key):
     refused(good() | {key: ["A" * 4 * (MAX_BOUND_BYTES // 3 + 1), None]})
+
+
+COUNTS = st.integers(0, 2**32 - 1)
+PAGES = st.lists(st.tuples(COUNTS, COUNTS, BOUNDS, BOUNDS))
+
+
+@given(PAGES)
+def test_a_zone_map_comes_back(runs):
+    statistics = Statistics(*(tuple(run[i] for run in runs) for i in range(4)))
+    assert Statistics.decode(statistics.encode(), len(runs)) == statistics
+
+
+ZONE_MAP = Statistics((1, 2), (0, 3), (b"ab", None), (b"abc", b"")).encode()
+
+
+def test_a_zone_map_that_was_cut_or_grew_is_refused():
+    for length in range(len(ZONE_MAP)):
+        with pytest.raises(CorruptError, match="zone map"):
+            Statistics.decode(ZONE_MAP[:length], 2)
+    with pytest.raises(CorruptError, match="zone map"):
+        Statistics.decode(ZONE_MAP + b"?", 2)
+
+
+@pytest.mark.parametrize("runs", [0, 1, 3, 2**20])
+def test_a_zone_map_of_other_pages_is_refused(runs):
+    with pytest.raises(CorruptError, match="zone map"):
+        Statistics.decode(ZONE_MAP, runs)
+
+
+@pytest.mark.parametrize("length", [MAX_BOUND_BYTES + 1, 254])
+def test_a_zone_map_with_a_long_bound_is_refused(length):
+    lengths = bytes([length, 255])
+    with pytest.raises(CorruptError, match="bound"):
+        Statistics.decode(bytes(8) + lengths + bytes(length), 1)

@@ -13,7 +13,7 @@ from blztable.format.checksum import CHECKSUMS
 from blztable.format.header import FileHeader
 from blztable.format.metadata import BlockInfo, StreamInfo
 from blztable.format.superchunk import pack, unpack
-from blztable.format.trailer import TRAILER_FOOT
+from blztable.format.trailer import FOOT_MAGIC, TRAILER_FOOT, Layer
 
 CRC32 = CHECKSUMS[2]
 CHUNKS = [bytes([65 + number]) * (20 + number) for number in range(4)]
@@ -40,7 +40,8 @@ BLOCKS = {"plain": PLAIN, "text": TEXT, "coded": CODED}
 def packed(info=PLAIN, chunks=CHUNKS, checksum=CRC32, layers=LAYERS):
     """Front, trailer and facts, and the whole file."""
     digests = [checksum.digest(chunk) for chunk in chunks]
-    pieces, facts = pack(info, chunks, digests, checksum, layers)
+    encoded = {name: Layer.encode(blob) for name, blob in layers.items()}
+    pieces, facts = pack(info, chunks, digests, checksum, encoded)
     return pieces[0], pieces[-1], facts, b"".join(pieces)
 
 
@@ -53,12 +54,12 @@ def packed(info=PLAIN, chunks=CHUNKS, checksum=CRC32, layers=LAYERS):
 )
 def test_what_was_packed_is_found_where_it_lies(name, checksum, chunks, layers):
     front, trailer, facts, file = packed(BLOCKS[name], chunks, checksum, layers)
-    assert len(file) == facts.nbytes
+    assert len(file) == facts.cbytes
     assert file[: facts.front_length] == front
     assert file[-facts.trailer_length :] == trailer
     found = unpack(front, trailer, facts)
     assert found.checksum is checksum
-    assert found.trailer.layers == layers
+    assert {name: layer.decode() for name, layer in found.trailer.layers.items()} == layers
     for number, chunk in enumerate(chunks):
         start, stop = found.offsets[number : number + 2]
         assert file[start:stop] == chunk + checksum.digest(chunk)
@@ -139,7 +140,7 @@ def forged(front, trailer, facts):
     """A file whose checksums fit again: a liar can compute them too."""
     body = trailer[: -TRAILER_FOOT.size]
     crc = zlib.crc32(front + body)
-    foot = TRAILER_FOOT.pack(crc, len(trailer), b"blztable")
+    foot = TRAILER_FOOT.pack(crc, len(trailer), FOOT_MAGIC)
     return front, body + foot, replace(facts, crc=crc, front_length=len(front))
 
 
@@ -247,9 +248,15 @@ def test_metadata_of_fewer_chunks_than_the_file_has_are_refused():
     fewer = replace(
         CODED, dictionary=replace(CODED.dictionary, streams=CODED.dictionary.streams[:1])
     )
-    front, trailer, facts, _ = packed(fewer, CHUNKS)
-    with pytest.raises(CorruptError, match="chunks"):
-        unpack(front, trailer, facts)
+    front, trailer, facts, _ = packed(CODED)
+    metadata = fewer.encode()
+    header = replace(FileHeader.decode(front), meta_size=len(metadata))
+    lengths = [len(chunk) + CRC32.size for chunk in CHUNKS]
+    offsets = [header.front_length + sum(lengths[:number]) for number in range(4)]
+    lying = header.encode() + metadata + struct.pack("<4q", *offsets)
+    facts = replace(facts, cbytes=facts.cbytes + len(lying) - len(front))
+    with pytest.raises(CorruptError, match="metadata"):
+        unpack(*forged(lying, trailer, facts))
 
 
 def test_a_file_may_hold_no_chunks():

@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 
 from blztable.errors import CorruptError, FormatError
 from blztable.format.trailer import (
+    FOOT_MAGIC,
     MAX_LAYER_BYTES,
     METALAYER_HEAD,
     TRAILER_FOOT,
     TRAILER_HEAD,
+    Layer,
     Trailer,
-    stored_crc,
 )
 
 FRONT = b"the front of a file"
@@ -30,20 +31,24 @@ LAYERS = {"pages": b"some layer" * 20, "x": b"", "noise": bytes(range(64))}
     st.binary(),
 )
 def test_a_trailer_comes_back(size, nchunks, layers, front):
-    trailer = Trailer(size, bytes(range(size)) * nchunks, layers)
+    encoded = {name: Layer.encode(blob) for name, blob in layers.items()}
+    trailer = Trailer(size, bytes(range(size)) * nchunks, encoded)
     data, crc = trailer.encode(front)
-    assert stored_crc(data) == crc == zlib.crc32(front + data[: -TRAILER_FOOT.size])
-    assert Trailer.decode(front, data, nchunks, size) == trailer
+    assert Trailer.stored_crc(data) == crc == zlib.crc32(front + data[: -TRAILER_FOOT.size])
+    found = Trailer.decode(front, data, nchunks, size)
+    assert found == trailer
+    assert {name: layer.decode() for name, layer in found.layers.items()} == layers
 
 
 def whole():
-    return Trailer(4, DIGESTS, LAYERS).encode(FRONT)[0]
+    layers = {name: Layer.encode(blob) for name, blob in LAYERS.items()}
+    return Trailer(4, DIGESTS, layers).encode(FRONT)[0]
 
 
 def sealed(body, front=FRONT):
     """A trailer of this body that has the right foot."""
     crc = zlib.crc32(front + body)
-    return body + TRAILER_FOOT.pack(crc, len(body) + TRAILER_FOOT.size, b"blztable")
+    return body + TRAILER_FOOT.pack(crc, len(body) + TRAILER_FOOT.size, FOOT_MAGIC)
 
 
 def head(nlayers=0, nchunks=3, magic=b"blztrail", version=1, reserved=0):
@@ -63,7 +68,8 @@ def refused(data, kind=CorruptError, nchunks=3, size=4, match=None):
 
 def decoded(*layers):
     body = head(len(layers)) + b"".join(layers) + DIGESTS
-    return Trailer.decode(FRONT, sealed(body), 3, 4).layers
+    layers = Trailer.decode(FRONT, sealed(body), 3, 4).layers
+    return {name: layer.decode() for name, layer in layers.items()}
 
 
 def layer_refused(*layers, kind=CorruptError, match=None):
@@ -105,7 +111,7 @@ def test_other_digests_than_the_chunks_have_are_refused(nchunks, size):
 
 @pytest.mark.parametrize(
     "other",
-    [{"magic": b"blztable"}, {"reserved": 1}, {"nchunks": 2}, {"nchunks": 2**64 - 1}],
+    [{"magic": FOOT_MAGIC}, {"reserved": 1}, {"nchunks": 2}, {"nchunks": 2**64 - 1}],
     ids=str,
 )
 def test_a_head_of_another_kind_is_refused(other):
@@ -120,7 +126,7 @@ def test_another_version_is_a_format_error():
 @pytest.mark.parametrize("length", [0, 1, 2**32 - 1])
 def test_another_length_is_refused(length):
     body = head() + DIGESTS
-    refused(body + TRAILER_FOOT.pack(zlib.crc32(FRONT + body), length, b"blztable"))
+    refused(body + TRAILER_FOOT.pack(zlib.crc32(FRONT + body), length, FOOT_MAGIC))
 
 
 def test_bytes_that_belong_to_nothing_are_refused():
@@ -195,4 +201,4 @@ def test_a_bomb_is_not_inflated():
 @pytest.mark.parametrize("name", ["", "x" * 32, "é" * 16])
 def test_a_name_that_would_not_be_read_is_not_written(name):
     with pytest.raises(AssertionError):
-        Trailer(4, b"", {name: b""}).encode(FRONT)
+        Trailer(4, b"", {name: Layer.encode(b"")}).encode(FRONT)
