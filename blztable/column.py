@@ -7,7 +7,6 @@ import pandas as pd
 import pyarrow as pa
 from pandas.api.extensions import no_default
 
-from blztable.errors import BlzError
 from blztable.snapshot import Snapshot
 from blztable.text import size_text
 
@@ -64,7 +63,7 @@ class Column:
             start, stop, step = key.indices(len(self))
             if step != 1:
                 raise ValueError(f"a slice of rows in their order, not in steps of {step}")
-            return _combined(self._snapshot.read([self._index], start, max(start, stop))[0])
+            return self._snapshot.array(self._index, start, max(start, stop))
         row = key.__index__()
         row += len(self) if row < 0 else 0
         if not 0 <= row < len(self):
@@ -86,7 +85,7 @@ class Column:
 
     def to_numpy(self) -> np.ndarray:
         """The column as a numpy array: writable and without a copy for numbers without nulls."""
-        array = _combined(self.to_arrow())
+        array = self._snapshot.array(self._index, 0, len(self))
         type_ = array.type
         is_number = pa.types.is_integer(type_) or pa.types.is_floating(type_)
         if is_number and array.null_count == 0 and len(array):
@@ -103,12 +102,3 @@ class Column:
     @property
     def _field(self) -> pa.Field:
         return self._snapshot.version.schema.field(self._index)
-
-
-def _combined(column: pa.ChunkedArray) -> pa.Array:
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    array = column.combine_chunks()
-    if isinstance(array, pa.ChunkedArray):
-        raise BlzError(f"{column.nbytes} bytes do not fit one array of {column.type}")
-    return array

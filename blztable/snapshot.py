@@ -13,10 +13,10 @@ import pyarrow as pa
 from blztable.convert.descriptor import FIELD_KEY
 from blztable.convert.frame import index_fields, to_frame
 from blztable.convert.interop import arrow_metadata
-from blztable.engine.read import read_columns, spans
-from blztable.engine.versions import Version
+from blztable.engine.read import read_array, read_columns, spans
+from blztable.engine.versions import Version, pin
 from blztable.errors import BlzError, ColumnNotFoundError
-from blztable.storage.store import Lock
+from blztable.storage.store import Lock, Store
 
 PANDAS_KEY = b"pandas"
 
@@ -28,6 +28,10 @@ class Snapshot:
         self.version = version
         self._pinned = pinned
         self._is_closed = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy opens the table for itself: descriptors and locks belong to one handle.
+        return _reopened, (self.version.store, self.version.head.version)
 
     @property
     def name(self) -> str:
@@ -85,6 +89,12 @@ class Snapshot:
         wanted = spans(self.version.head.row_groups, start, stop)
         return read_columns(self.version, positions, wanted)
 
+    def array(self, position: int, start: int, stop: int) -> pa.Array:
+        """Rows of one column as one array."""
+        self.check_open()
+        wanted = spans(self.version.head.row_groups, start, stop)
+        return read_array(self.version, position, wanted)
+
     def arrow(self, positions: Sequence[int], start: int, stop: int) -> pa.Table:
         """Rows of some columns as a table."""
         arrays = self.read(positions, start, stop)
@@ -125,6 +135,10 @@ class Snapshot:
             dtype_backend=dtype_backend,
             row_numbers=range(start, stop),
         )
+
+
+def _reopened(store: Store, number: int) -> Snapshot:
+    return Snapshot(*pin(store, number))
 
 
 def _table(arrays: list[pa.ChunkedArray], schema: pa.Schema, rows: int) -> pa.Table:

@@ -2,6 +2,9 @@
 
 Each part has its own dictionary. Parts whose dictionaries are equal come back as one array, others
 as arrays of their own. A null row has code 0.
+
+Arrow's own way to unite dictionaries is not used: it follows the codes of null rows wherever they
+lead, takes zeros of either sign for one, and garbles half floats.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -12,7 +15,7 @@ import pyarrow as pa
 
 from blztable.columns.fixed import NUMPY_TYPES, width_of
 from blztable.columns.memory import allocate, bytes_of, view
-from blztable.columns.nulls import Validity, whole_items
+from blztable.columns.nulls import Validity, mask_of, whole_items
 from blztable.columns.paging import page_rows_for
 from blztable.columns.plain import family_of, stored_type
 from blztable.columns.stream import (
@@ -39,10 +42,7 @@ def encode(
 ) -> tuple[int, tuple[Stream, ...]]:
     """The rows of a page, and the codes."""
     stream = layout(array.type)[0]
-    codes = bytes_of(array.buffers()[1]).view(stream.dtype)
-    codes = codes[array.offset : array.offset + len(array)]
-    if mask is not None:
-        codes = np.where(mask, codes, codes.dtype.type(0))
+    codes = _codes_of(array, mask)
     size = len(array.dictionary)
     used = codes if mask is None else codes[mask]
     if len(used) and (used.min() < 0 or used.max() >= size):
@@ -95,14 +95,18 @@ class DictionaryDecoder:
         """The column, an array for each run of parts with equal dictionaries."""
         bitmap, nulls = self._validity.finish()
         values = [
-            decoder.finish().combine_chunks().cast(self._type.value_type)
+            _as_type(decoder.finish().chunk(0), self._type.value_type)
             for decoder in self._dictionaries
         ]
         runs: list[tuple[int, int, pa.Array]] = []
+        # A part of nulls may have an empty dictionary; with that of another its code 0 leads home.
+        usable = next((values_ for values_ in values if len(values_)), None)
         for index, dictionary in enumerate(values):
             start, stop = self._starts[index], self._starts[index + 1]
             if len(dictionary) == 0 and start < stop:
                 self._check_all_null(bitmap, start, stop)
+                dictionary = dictionary if usable is None else usable
+            usable = dictionary
             if runs and _same(runs[-1][2], dictionary):
                 runs[-1] = (runs[-1][0], stop, runs[-1][2])
             else:
@@ -131,13 +135,81 @@ class DictionaryDecoder:
 decoder = DictionaryDecoder
 
 
+def join(chunks: Sequence[pa.DictionaryArray]) -> pa.DictionaryArray | None:
+    """One array of several, with all their dictionaries; None where the codes have no room."""
+    type_ = chunks[0].type
+    distinct: list[pa.Array] = []
+    bases: list[int] = []
+    codes: list[np.ndarray] = []
+    for chunk in chunks:
+        at = next((at for at, other in enumerate(distinct) if _same(other, chunk.dictionary)), None)
+        if at is None:
+            at = len(distinct)
+            bases.append(sum(map(len, distinct)))
+            distinct.append(chunk.dictionary)
+        mask = mask_of(chunk)
+        codes.append(_codes_of(chunk, mask).astype(np.int64) + bases[at])
+    size = sum(map(len, distinct))
+    if size > np.iinfo(NUMPY_TYPES[type_.index_type.id]).max:
+        return None
+    masks = [mask_of(chunk) for chunk in chunks]
+    nulls = None
+    if any(mask is not None for mask in masks):
+        nulls = np.concatenate(
+            [
+                np.zeros(len(chunk), np.bool_) if mask is None else ~mask
+                for chunk, mask in zip(chunks, masks, strict=True)
+            ]
+        )
+    whole = np.concatenate(codes).astype(NUMPY_TYPES[type_.index_type.id])
+    indices = pa.array(whole, type_.index_type, mask=nulls)
+    values = pa.concat_arrays(distinct)
+    return pa.DictionaryArray.from_arrays(indices, values, ordered=type_.ordered, safe=False)
+
+
+def changes(column: pa.ChunkedArray) -> list[int]:
+    """The rows at which more dictionaries would come together than the codes have room for."""
+    room = np.iinfo(NUMPY_TYPES[column.type.index_type.id]).max
+    rows, row = [], 0
+    distinct: list[pa.Array] = []
+    for chunk in column.chunks:
+        if not any(_same(other, chunk.dictionary) for other in distinct):
+            distinct.append(chunk.dictionary)
+            if sum(map(len, distinct)) > room:
+                rows.append(row)
+                distinct = [chunk.dictionary]
+        row += len(chunk)
+    return rows
+
+
+def _as_type(values: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Values stored as another type, views, as their own."""
+    return values if values.type.id == type_.id else values.cast(type_)
+
+
+def _codes_of(array: pa.DictionaryArray, mask: np.ndarray | None) -> np.ndarray:
+    """The codes, 0 where the row is null."""
+    codes = bytes_of(array.buffers()[1]).view(NUMPY_TYPES[array.type.index_type.id])
+    codes = codes[array.offset : array.offset + len(array)]
+    return codes if mask is None else np.where(mask, codes, codes.dtype.type(0))
+
+
 def _same(left: pa.Array, right: pa.Array) -> bool:
     """Whether two dictionaries are equal to the bit: NaN, and the sign of zero, included."""
-    return bool(left.equals(right)) and _bits(left) == _bits(right)
+    if left is right:
+        return True
+    if not pa.types.is_floating(left.type):
+        return bool(left.equals(right))
+    if len(left) != len(right):
+        return False
+    nulls = left.is_null().equals(right.is_null())
+    return nulls and _float_bits(left).tobytes() == _float_bits(right).tobytes()
 
 
-def _bits(array: pa.Array) -> list[bytes | None]:
-    """The raw bytes of a float dictionary; equality alone decides for the other types."""
-    if not pa.types.is_floating(array.type):
-        return []
-    return [None if buffer is None else buffer.to_pybytes() for buffer in array.buffers()]
+def _float_bits(array: pa.Array) -> np.ndarray:
+    """The values as integers, 0 where there is none."""
+    width = width_of(array.type)
+    bits = bytes_of(array.buffers()[1]).view(f"<u{width}")
+    bits = bits[array.offset : array.offset + len(array)]
+    mask = mask_of(array)
+    return bits if mask is None else np.where(mask, bits, bits.dtype.type(0))

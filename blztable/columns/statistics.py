@@ -207,11 +207,15 @@ def _of_integers(pages: _Pages, values: np.ndarray) -> list[Bounds]:
 
 
 def _of_floats(pages: _Pages, values: np.ndarray) -> tuple[list[Bounds], tuple[int, ...]]:
+    is_nan = np.isnan(values)
     if pages.mask is not None:
-        nans = pages.sums(np.isnan(values) & pages.mask)
-        values = np.where(pages.mask, values, values.dtype.type(np.nan))
+        nans = pages.sums(is_nan & pages.mask)
+        values = np.where(pages.mask & ~is_nan, values, values.dtype.type(np.nan))
     else:
-        nans = pages.sums(np.isnan(values))
+        nans = pages.sums(is_nan)
+        if any(nans):
+            # All NaNs alike: a signalling one makes fmin and fmax forget what came before it.
+            values = np.where(is_nan, values.dtype.type(np.nan), values)
     found = zip(pages.reduce(np.fmin, values), pages.reduce(np.fmax, values), strict=True)
     return [bounds if bounds[0] <= bounds[1] else None for bounds in found], nans
 

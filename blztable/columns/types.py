@@ -19,6 +19,7 @@ from blztable.columns.stream import (
     Piece,
     StreamLayout,
 )
+from blztable.errors import SchemaError
 
 
 def is_storable(type_: pa.DataType) -> bool:
@@ -55,6 +56,21 @@ def encode(array: pa.Array, page_rows: int | None = None) -> Block:
     if pa.types.is_dictionary(stored):
         child = encode(array.dictionary)
     return Block(len(array), page_rows, nulls.encode(mask) + streams, child)
+
+
+def one_array(column: pa.ChunkedArray) -> pa.Array:
+    """A column as one array; SchemaError where it has no room in one."""
+    if column.num_chunks == 0:
+        return pa.nulls(0, column.type)
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    if pa.types.is_dictionary(column.type):
+        joined = dictionary.join(column.chunks)
+    else:
+        joined = column.combine_chunks()
+    if not isinstance(joined, pa.Array):
+        raise SchemaError(f"{len(column)} rows have no room in one array of {column.type}")
+    return joined
 
 
 class _Cast:

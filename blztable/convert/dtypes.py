@@ -5,6 +5,8 @@ is one, else by the Arrow type as pandas itself would. Families of dtypes have t
 are those that contain others: categories, Arrow's own, and the index.
 """
 
+import base64
+import binascii
 from collections.abc import Callable
 
 import numpy as np
@@ -26,6 +28,8 @@ from blztable.convert.labels import decode_label, encode_label
 from blztable.errors import FormatError, SchemaError
 
 BACKENDS = ("numpy_nullable", "pyarrow")
+# Of a descriptor, so that the rest has room beside it.
+HELD_MAX = 3 << 14
 
 Values = PandasArray
 Encoded = tuple[pa.Array | pa.ChunkedArray, Descriptor | None]
@@ -112,17 +116,28 @@ def encode_category(values: pd.Categorical, place: str) -> Encoded:
     if isinstance(categories, pa.ChunkedArray):
         categories = whole(categories)
     array = pa.DictionaryArray.from_arrays(indices, categories, ordered=values.ordered, safe=False)
-    return array, {"dtype": "category", "categories": facts} if facts else None
+    descriptor: Descriptor = {"dtype": "category"}
+    if facts:
+        descriptor["categories"] = facts
+    if len(values) == 0 and len(categories):
+        descriptor |= _held(categories)
+    return array, descriptor if len(descriptor) > 1 else None
 
 
 def decode_category(column: pa.ChunkedArray, descriptor: Descriptor | None = None) -> Values:
     """A categorical; dictionaries that differ between chunks are united."""
     facts: Descriptor = {}
+    held: pa.Array | None = None
     if descriptor is not None:
-        facts = expect_keys(descriptor, ["dtype", "categories"])["categories"]
+        expect_keys(descriptor, ["dtype"], ["categories", "held"])
+        facts = descriptor.get("categories", {})
+        held = _read_held(descriptor.get("held"), column.type)
     if not pa.types.is_dictionary(column.type):
         raise FormatError(f"categories cannot be {column.type}")
-    chunks = column.chunks or [pa.array([], column.type)]
+    chunks = column.chunks or [pa.nulls(0, column.type)]
+    if len(column) == 0 and held is not None:
+        codes = pa.nulls(0, column.type.index_type)
+        chunks = [pa.DictionaryArray.from_arrays(codes, held, ordered=column.type.ordered)]
     values, codes = _united(chunks, nan_is_missing="values" not in facts)
     categories = decode_index(pa.chunked_array([values]), facts, None)
     if not categories.is_unique or categories.hasnans:
@@ -137,6 +152,33 @@ def decode_category(column: pa.ChunkedArray, descriptor: Descriptor | None = Non
                 codes[first : first + len(chunk)][part] = -1
             first += len(chunk)
     return pd.Categorical.from_codes(codes, dtype=dtype, validate=False)
+
+
+def _held(categories: pa.Array) -> Descriptor:
+    """The categories of a column without rows, which has no dictionary to keep them in.
+
+    Left out where they are too many for a descriptor.
+    """
+    sink = pa.BufferOutputStream()
+    batch = pa.record_batch([categories], ["categories"])
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    text = base64.b64encode(sink.getvalue()).decode("ascii")
+    return {"held": text} if len(text) <= HELD_MAX else {}
+
+
+def _read_held(text: object, type_: pa.DataType) -> pa.Array | None:
+    if text is None:
+        return None
+    try:
+        data = base64.b64decode(expect_text(text), validate=True)
+        batch = pa.ipc.open_stream(data).read_next_batch()
+        batch.validate(full=True)
+    except (binascii.Error, pa.ArrowException, OSError, StopIteration, ValueError) as error:
+        raise FormatError(f"categories that cannot be read: {error}") from None
+    if batch.num_columns != 1 or batch.schema.types[0] != getattr(type_, "value_type", None):
+        raise FormatError(f"categories of another type than {type_}")
+    return batch.column(0)
 
 
 def encode_arrow(values: pd.arrays.ArrowExtensionArray, place: str) -> Encoded:

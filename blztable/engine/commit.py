@@ -27,7 +27,6 @@ from blztable.errors import (
     BusyError,
     CommitUnknownError,
     CorruptError,
-    FormatError,
 )
 from blztable.format import layout, manifest
 from blztable.storage.store import KeyNotFound, KeyTaken, Lock, Store
@@ -121,15 +120,12 @@ class Transaction:
             store.flush([*self._written])
         with store.lock(layout.LOCK, shared=False, timeout=LOCK_SECONDS):
             number = self._publish(operation, draft)
-            if self._is_durable:
-                try:
+            try:
+                if self._is_durable:
                     store.flush_names(layout.MANIFESTS)
-                except BlzError as error:
-                    raise CommitUnknownError(
-                        f"{store.name}: version {number} was published but may not survive a loss "
-                        f"of power; reopen and look at the version: {error}"
-                    ) from error
-            version, pinned = versions.pin(store, number)
+                version, pinned = versions.pin(store, number)
+            except BlzError as error:
+                raise self._unknown(number, error) from error
             for step in (mirrors.refresh, retention.retire):
                 try:
                     step(version, is_durable=self._is_durable)
@@ -168,11 +164,21 @@ class Transaction:
             except KeyTaken:
                 if not self._may_be_published():
                     continue
+            except BlzError as error:
+                if self._may_be_published():
+                    raise self._unknown(number, error) from error
+                raise
             return number
+
+    def _unknown(self, number: int, error: BlzError) -> CommitUnknownError:
+        return CommitUnknownError(
+            f"{self._store.name}: version {number} was published but may not survive a loss of "
+            f"power; reopen and look at the version: {error}"
+        )
 
     def _damage_allowed(self) -> AbstractContextManager[None]:
         """A table whose newest manifest is damaged can be replaced, and nothing else."""
-        return suppress(CorruptError, FormatError) if self._is_replacement else nullcontext()
+        return suppress(CorruptError) if self._is_replacement else nullcontext()
 
     def _may_be_published(self) -> bool:
         """Whether a manifest bears our commit, or one we attempted cannot be read."""

@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import pyarrow as pa
 
+from blztable.columns import dictionary
 from blztable.columns.paging import MAX_PAGE_ROWS
 
 GROUP_BYTES = 256_000_000
@@ -17,25 +18,13 @@ LEAST_ROWS = 65_536
 MOST_BYTES = 1_000_000_000
 
 
-def unified(table: pa.Table) -> pa.Table:
-    """The table with one dictionary a column, where its dictionaries can be united."""
-    for index, column in enumerate(table.columns):
-        if pa.types.is_dictionary(column.type) and column.num_chunks > 1:
-            try:
-                column = column.unify_dictionaries()
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-                continue  # Too many values for the index type, or nulls among them.
-            table = table.set_column(index, table.schema.field(index), column)
-    return table
-
-
 def row_ranges(table: pa.Table, rows: int, wanted: int | None) -> Iterator[tuple[int, int]]:
     """The rows of each group; `wanted` rows where they were asked for."""
     size = wanted or _rows_per_group(table, rows)
     cuts = set(range(0, rows, size)) | {rows}
     for column in table.columns:
         if pa.types.is_dictionary(column.type):
-            cuts |= _dictionary_changes(column)
+            cuts |= set(dictionary.changes(column))
     ordered = sorted(cuts)
     for start, stop in pairwise(ordered):
         yield from _within_limits(table, start, stop)
@@ -51,18 +40,6 @@ def _rows_per_group(table: pa.Table, rows: int) -> int:
         fitting = min(LEAST_ROWS, int(MOST_BYTES / total))
     # Whole pages, so that no group but the last ends with a short one.
     return fitting // MAX_PAGE_ROWS * MAX_PAGE_ROWS or max(fitting // 8 * 8, 8)
-
-
-def _dictionary_changes(column: pa.ChunkedArray) -> set[int]:
-    """The rows at which another dictionary begins: a part has one."""
-    starts, row = set(), 0
-    previous = None
-    for chunk in column.chunks:
-        if previous is not None and not chunk.dictionary.equals(previous):
-            starts.add(row)
-        previous = chunk.dictionary
-        row += len(chunk)
-    return starts
 
 
 def _within_limits(table: pa.Table, start: int, stop: int) -> Iterator[tuple[int, int]]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from blztable.engine import schema as schemas
 from blztable.engine.commit import Draft, Transaction
-from blztable.engine.grouping import row_ranges, unified
+from blztable.engine.grouping import row_ranges
 from blztable.engine.options import WriteOptions
 from blztable.engine.versions import Version
 from blztable.engine.write import ColumnWriter, write_groups
@@ -44,7 +44,7 @@ def create(
     TableExistsError
         A table is there and is not to be replaced, or the directory is not ours.
     """
-    table = unified(contents.table)
+    table = contents.table
     schemas.check(table.schema)
     options.check_names(table.schema.names)
     with Transaction(

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from blztable.columns.stream import DICTIONARY, VALID, StreamLayout
 from blztable.columns.types import layouts
-from blztable.engine.versions import Version
-from blztable.errors import CorruptError, FormatError, LimitError
+from blztable.engine.versions import DAMAGED, Version
+from blztable.errors import CorruptError
 from blztable.format import layout
 from blztable.format.manifest import NO_FILE, ColumnParts
 from blztable.format.metadata import BlockInfo, StreamInfo
@@ -78,7 +78,7 @@ class OpenedPart:
         """Say which file, column, stream and chunk an error is about."""
         try:
             yield
-        except (CorruptError, FormatError, LimitError) as error:
+        except DAMAGED as error:
             where = self._where + (f", stream {stream!r}" if stream else "")
             if chunk is not None:
                 where += f", chunk {chunk}"

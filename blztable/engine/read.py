@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from blztable.columns.stream import DICTIONARY, VALUES, Decoder, Piece, Target
-from blztable.columns.types import decoder
+from blztable.columns.types import decoder, one_array
 from blztable.engine.parts import OpenedPart, StreamPlace
 from blztable.engine.threads import Task, run, scratch
 from blztable.engine.versions import Version
@@ -67,6 +67,11 @@ def read_columns(
     run(_joined(columns))
     run(task for column in columns for task in column.checks())
     return [column.finish() for column in columns]
+
+
+def read_array(version: Version, index: int, wanted: Sequence[Span]) -> pa.Array:
+    """The rows wanted of one column, as one array; SchemaError where they have no room in one."""
+    return one_array(read_columns(version, [index], wanted)[0])
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,20 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from blztable.engine import schema
-from blztable.errors import BlzError, CorruptError, TableExistsError, TableNotFoundError
+from blztable.errors import (
+    BlzError,
+    CorruptError,
+    FormatError,
+    LimitError,
+    TableExistsError,
+    TableNotFoundError,
+)
 from blztable.format import jsontext, layout, manifest
 from blztable.storage.store import KeyNotFound, Lock, Store
 
 LOCK_SECONDS = 30.0
+# What the bytes of a file can be guilty of.
+DAMAGED = (CorruptError, FormatError, LimitError)
 # Enough for the head of all but very wide tables in one read.
 _HEAD_BYTES = 64 << 10
 # What a root may hold at each level if it is ours.
@@ -46,7 +55,7 @@ class Version:
             line = self.line(index)
             try:
                 parts = manifest.decode_column(line, self.head, index)
-            except BlzError as error:
+            except DAMAGED as error:
                 raise type(error)(f"{self._where}: {error}") from None
             if tuple(facts.rows for facts in parts.facts) != self.head.row_groups:
                 raise CorruptError(f"{self._where}: column {index} has other rows than the table")
@@ -90,7 +99,7 @@ def load(store: Store, number: int) -> Version:
     """Read the head of a version; KeyNotFound where it is gone, CorruptError where damaged."""
     try:
         return _load(store, number)
-    except BlzError as error:
+    except DAMAGED as error:
         where = f"{store.name}/{layout.manifest(number)}"
         raise type(error)(f"{where}: {error}{_hint(store, number)}") from None
 
@@ -125,6 +134,8 @@ def pin(store: Store, number: int | None = None) -> tuple[Version, Lock]:
         wanted = newest_number(store) if number is None else number
         if wanted is None:
             raise TableNotFoundError(f"no table at {store.name}{_nothing(store)}")
+        if not 0 < wanted <= layout.MAX_VERSION:
+            raise TableNotFoundError(f"no version {wanted} of {store.name}")
         key = layout.manifest(wanted)
         try:
             lock = store.lock(key, shared=True, timeout=LOCK_SECONDS)

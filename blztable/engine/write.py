@@ -16,7 +16,7 @@ import pyarrow as pa
 from blztable.columns import paging
 from blztable.columns.statistics import RunStatistics, statistics
 from blztable.columns.stream import DICTIONARY, Block, Stream
-from blztable.columns.types import encode, layouts
+from blztable.columns.types import encode, layouts, one_array
 from blztable.engine.options import WriteOptions
 from blztable.engine.threads import Task, run
 from blztable.errors import SchemaError
@@ -117,6 +117,8 @@ class _PartWriter:
     ) -> None:
         self._store = store
         self._column = column
+        # Taken in the order of the rows: readers that sort the files by number find them so.
+        self._k = next(column.numbers)
         self._group = group
         self._array = array
         self._options = options
@@ -128,7 +130,7 @@ class _PartWriter:
     def encode(self) -> list[Task]:
         """Make streams and statistics; what is returned compresses the chunks."""
         try:
-            array = _one(self._array)
+            array = one_array(self._array)
             block = encode(array, self._options.page_rows_of(self._column.name))
         except SchemaError as error:
             raise SchemaError(f"column {self._column.name!r}: {error}") from None
@@ -172,13 +174,14 @@ class _PartWriter:
         """Store the file under the first free number."""
         layers = _zone_map(self._pages)
         pieces, facts = pack(self._info, self._chunks, self._digests, self._checksum, layers)
-        for k in self._column.numbers:
+        while True:
             try:
-                self._store.put_new(layout.part(self._column.path, k), pieces)
+                self._store.put_new(layout.part(self._column.path, self._k), pieces)
             except KeyTaken:
-                continue  # Another writer's; its number stays its own.
-            self._finish(k, facts)
-            return
+                self._k = next(self._column.numbers)  # That one is another writer's.
+            else:
+                break
+        self._finish(self._k, facts)
 
     def _finish(self, k: int, facts: PartFacts) -> None:
         sizes = {stream.name: stream.nbytes for stream in self._info.streams}
@@ -186,14 +189,6 @@ class _PartWriter:
             for stream in self._info.dictionary.streams:
                 sizes[DICTIONARY + stream.name] = stream.nbytes
         self._column.parts[self._group] = Part(k, facts, sizes, self._whole)
-
-
-def _one(array: pa.ChunkedArray) -> pa.Array:
-    """One array of a chunked one; a copy where it has several."""
-    if array.num_chunks == 1:
-        return array.chunk(0)
-    combined = array.combine_chunks()
-    return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined
 
 
 def _block_info(block: Block, target: int) -> BlockInfo:

@@ -25,7 +25,6 @@ from blztable.format.superchunk import PartFacts
 FORMAT = "blztable"
 FORMAT_VERSION = 1
 SHA_BYTES = 65  # 64 hexadecimal digits and a line feed
-MAX_COMMIT_IDS = 1000
 NO_FILE = 0
 
 # The keys of the head that are kept as they are, in the order of the file, and their types.

@@ -58,6 +58,10 @@ class LocalStore:
         self._disk = disk
         self._kept: dict[str, int] = {}
 
+    def __reduce__(self) -> tuple[type["LocalStore"], tuple[str]]:
+        # Descriptors mean nothing elsewhere: a copy opens its own.
+        return LocalStore, (self._path,)
+
     @property
     def name(self) -> str:
         """The path of the directory."""
