@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from blztable.columns.stream import DICTIONARY, VALID, StreamLayout
 from blztable.columns.types import layouts
+from blztable.engine.files import OpenFiles
 from blztable.engine.versions import DAMAGED, Version
 from blztable.errors import CorruptError
 from blztable.format import layout
@@ -43,7 +44,9 @@ class StreamPlace:
 class OpenedPart:
     """A superchunk of a column whose front and trailer were read and believed."""
 
-    def __init__(self, version: Version, index: int, parts: ColumnParts, group: int) -> None:
+    def __init__(
+        self, version: Version, index: int, parts: ColumnParts, group: int, files: OpenFiles
+    ) -> None:
         """Read front and trailer, compare them with the manifest and the column's type."""
         field = version.schema.field(index)
         facts = parts.facts[group]
@@ -51,10 +54,10 @@ class OpenedPart:
         self.page_rows = max(facts.page_rows, 1)
         self.streams: dict[str, StreamPlace] = {}
         self.dictionary_rows: int | None = None
-        self._data: bytes | None = None
-        self._store = version.store
+        self._files = files
+        self._kept: _Kept | None = None
         self._key = layout.part(parts.path, parts.k[group] or 1)
-        self._where = f"{self._store.name}/{self._key}, column {field.name!r}"
+        self._where = f"{version.store.name}/{self._key}, column {field.name!r}"
         with self.blame():
             if parts.k[group] == NO_FILE:
                 _check_streams(field.type, None, {})
@@ -64,14 +67,14 @@ class OpenedPart:
             _check_streams(field.type, superchunk.info, sizes)
             self._place(superchunk, layouts(field.type))
 
-    def open(self) -> Reader:
-        """The file, for reading chunks."""
-        if self._data is not None:
-            return _Kept(self._data)
+    def reader(self) -> Reader:
+        """The file, for reading chunks; not to be closed."""
+        if self._kept is not None:
+            return self._kept
         try:
-            return self._store.open(self._key)
+            return self._files.open(self._key)
         except KeyNotFound:
-            raise CorruptError(f"{self._where}: the file is missing") from None
+            raise CorruptError("the file is missing") from None
 
     @contextmanager
     def blame(self, stream: str = "", chunk: int | None = None) -> Iterator[None]:
@@ -88,19 +91,14 @@ class OpenedPart:
         facts = parts.facts[group]
         if front + trailer > facts.cbytes:
             raise CorruptError(f"a front of {front} and a trailer of {trailer} in {facts.cbytes}")
-        try:
-            reader = self._store.open(self._key)
-        except KeyNotFound:
-            raise CorruptError("the file is missing") from None
-        with reader:
-            if reader.size != facts.cbytes:
-                raise CorruptError(f"{reader.size} bytes; the manifest says {facts.cbytes}")
-            if facts.cbytes <= SMALL_FILE:
-                self._data = data = reader.read(0, facts.cbytes)
-                return unpack(data[:front], data[len(data) - trailer :], facts)
-            return unpack(
-                reader.read(0, front), reader.read(facts.cbytes - trailer, trailer), facts
-            )
+        reader = self.reader()
+        if reader.size != facts.cbytes:
+            raise CorruptError(f"{reader.size} bytes; the manifest says {facts.cbytes}")
+        if facts.cbytes <= SMALL_FILE:
+            data = reader.read(0, facts.cbytes)
+            self._kept = _Kept(data)
+            return unpack(data[:front], data[len(data) - trailer :], facts)
+        return unpack(reader.read(0, front), reader.read(facts.cbytes - trailer, trailer), facts)
 
     def _place(self, superchunk: Superchunk, expected: Mapping[str, StreamLayout]) -> None:
         self.offsets = superchunk.offsets

@@ -16,16 +16,16 @@ import pyarrow as pa
 
 from blztable.columns.stream import DICTIONARY, VALUES, Decoder, Piece, Target
 from blztable.columns.types import decoder, one_array
+from blztable.engine.files import OpenFiles
 from blztable.engine.parts import OpenedPart, StreamPlace
 from blztable.engine.threads import Task, run, scratch
 from blztable.engine.versions import Version
 from blztable.errors import BlzError, CorruptError
 from blztable.format.chunk import decompress_into
 from blztable.format.manifest import ColumnParts
-from blztable.storage.store import Reader
 
 # Uncompressed bytes that are read together, if they lie together.
-RUN_BYTES = 1 << 20
+RUN_BYTES = 2 << 20
 # Tasks of less than this are joined, for a task costs some 20 microseconds of Python.
 TASK_BYTES = 1 << 18
 
@@ -60,7 +60,8 @@ def read_columns(
     CorruptError
         A file is missing or damaged; the message names it, the column and the chunk.
     """
-    columns = [_Column(version, index, wanted) for index in indices]
+    files = OpenFiles(version.store)
+    columns = [_Column(version, index, wanted, files) for index in indices]
     run(task for column in columns for task in column.opening())
     for column in columns:
         column.make_room()
@@ -95,14 +96,14 @@ class _Run:
     def nbytes(self) -> int:
         return sum(self.place.info.chunks[self.first : self.last])
 
-    def decode(self, reader: Reader) -> None:
+    def decode(self) -> None:
         """Read the chunks, check and decompress each to its place, check what they hold."""
         part, place = self.part, self.place
         number = place.first_chunk + self.first
         offsets = part.offsets[number : place.first_chunk + self.last + 1]
         raw = scratch(offsets[-1] - offsets[0])
         with part.blame(self.stream, self.first):
-            if reader.read_into(offsets[0], raw) != len(raw):
+            if part.reader().read_into(offsets[0], raw) != len(raw):
                 raise CorruptError(f"the file ends within the chunk, at {offsets[0]}")
         size, typesize = part.checksum.size, place.info.typesize
         digest, digests = part.checksum.digest, part.digests
@@ -142,11 +143,14 @@ class _Run:
 class _Column:
     """One column on its way from its parts to the result."""
 
-    def __init__(self, version: Version, index: int, wanted: Sequence[Span]) -> None:
+    def __init__(
+        self, version: Version, index: int, wanted: Sequence[Span], files: OpenFiles
+    ) -> None:
         self._version = version
         self._index = index
         self._type = version.schema.field(index).type
         self._wanted = wanted
+        self._files = files
         self._opened: list[OpenedPart] = [None] * len(wanted)  # type: ignore[list-item]
 
     def opening(self) -> Iterator[Task]:
@@ -157,7 +161,9 @@ class _Column:
 
     def _open(self, parts: ColumnParts, first: int, last: int) -> None:
         for at, span in enumerate(self._wanted[first:last], first):
-            self._opened[at] = OpenedPart(self._version, self._index, parts, span.group)
+            self._opened[at] = OpenedPart(
+                self._version, self._index, parts, span.group, self._files
+            )
 
     def make_room(self) -> None:
         """Decide on the pages, and allocate what they decode to."""
@@ -253,26 +259,12 @@ def _joined(columns: Sequence[_Column]) -> Iterator[Task]:
             waiting.append(one)
             nbytes += one.nbytes
             if nbytes >= TASK_BYTES:
-                yield _decoding(waiting)
+                yield partial(_decode_all, waiting)
                 waiting, nbytes = [], 0
     if waiting:
-        yield _decoding(waiting)
+        yield partial(_decode_all, waiting)
 
 
-def _decoding(runs: list[_Run]) -> Task:
-    def decode() -> None:
-        reader: Reader | None = None
-        part: OpenedPart | None = None
-        try:
-            for one in runs:
-                if one.part is not part:
-                    if reader is not None:
-                        reader.close()
-                    part, reader = one.part, one.part.open()
-                assert reader is not None
-                one.decode(reader)
-        finally:
-            if reader is not None:
-                reader.close()
-
-    return decode
+def _decode_all(runs: list[_Run]) -> None:
+    for one in runs:
+        one.decode()

@@ -24,7 +24,10 @@ class KeyTaken(Exception):
 
 
 class Reader(Protocol):
-    """One stored value, opened for reading ranges of it; usable from several threads."""
+    """One stored value, opened for reading ranges of it; usable from several threads.
+
+    It closes itself when nobody holds it any more.
+    """
 
     @property
     def size(self) -> int:

@@ -1,0 +1,32 @@
+"""The files of a read: opened once, shared by its threads, a bounded number of them at a time."""
+
+import threading
+from collections import OrderedDict
+
+from blztable.storage.store import Reader, Store
+
+# Well below what a process may open, for several reads may go on at once.
+MOST_OPEN = 128
+
+
+class OpenFiles:
+    """Readers by their keys; the one opened first goes when there are too many.
+
+    One that goes is not closed here but let go: who still reads from it may finish.
+    """
+
+    def __init__(self, store: Store) -> None:
+        """Open nothing yet."""
+        self._store = store
+        self._readers: OrderedDict[str, Reader] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def open(self, key: str) -> Reader:
+        """The reader of `key`; KeyNotFound as from the store."""
+        with self._lock:
+            reader = self._readers.get(key)
+            if reader is None:
+                reader = self._readers[key] = self._store.open(key)
+                if len(self._readers) > MOST_OPEN:
+                    self._readers.popitem(last=False)
+            return reader
