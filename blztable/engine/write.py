@@ -84,7 +84,7 @@ class ColumnWriter:
                 tuple(entry.nans[0] for entry in whole),
                 tuple(entry.lowest[0] for entry in whole),
                 tuple(entry.highest[0] for entry in whole),
-            ),
+            ).to_json(),
         )
 
 

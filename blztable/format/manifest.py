@@ -60,7 +60,13 @@ class ColumnParts:
     k: tuple[int, ...]
     facts: tuple[PartFacts, ...]
     streams: Mapping[str, tuple[int, ...]]
-    statistics: Statistics
+    # As the line has them: most readers never ask.
+    known: Mapping[str, Json]
+
+    @property
+    def statistics(self) -> Statistics:
+        """What is known of each row group; CorruptError where the line has it wrong."""
+        return Statistics.from_json(self.known, len(self.k))
 
     @property
     def nbytes(self) -> int:
@@ -85,7 +91,7 @@ class ColumnParts:
             "trailer_length": [part.trailer_length for part in facts],
             "crc": [part.crc for part in facts],
             "streams": {name: list(sizes) for name, sizes in self.streams.items()},
-            **self.statistics.to_json(),
+            **self.known,
         }
         return jsontext.dumps(line)
 
@@ -108,7 +114,7 @@ class ColumnParts:
             jsontext.numbers(line.get("k"), what, groups),
             tuple(map(PartFacts, *arrays)),
             {name: jsontext.numbers(sizes, what, groups) for name, sizes in streams.items()},
-            Statistics.from_json(line, groups),
+            {name: line.get(name) for name in Statistics.KEYS},
         )
 
 

@@ -7,9 +7,9 @@ Knows nothing of types: which bytes are a bound is decided in `columns`.
 
 import base64
 import binascii
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -29,6 +29,8 @@ class Statistics:
     nans: tuple[int, ...]
     lowest: tuple[bytes | None, ...]
     highest: tuple[bytes | None, ...]
+
+    KEYS: ClassVar = ("nulls", "nans", "min", "max")
 
     def __len__(self) -> int:
         """The number of runs."""
@@ -65,7 +67,7 @@ class Statistics:
             raise CorruptError(f"a zone map of {len(data)} bytes; its bounds end at {position}")
         return cls(tuple(nulls), tuple(nans), tuple(bounds[:runs]), tuple(bounds[runs:]))
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, Json]:
         """Four arrays of one length."""
         return {
             "nulls": list(self.nulls),
@@ -75,7 +77,7 @@ class Statistics:
         }
 
     @classmethod
-    def from_json(cls, value: dict[str, Json], runs: int) -> Self:
+    def from_json(cls, value: Mapping[str, Json], runs: int) -> Self:
         """Read the four arrays; CorruptError unless each has `runs` entries."""
         lowest, highest = value.get("min"), value.get("max")
         if any(not isinstance(bounds, list) or len(bounds) != runs for bounds in (lowest, highest)):
@@ -90,7 +92,7 @@ class Statistics:
         )
 
 
-def _encode(bounds: Sequence[bytes | None]) -> list[str | None]:
+def _encode(bounds: Sequence[bytes | None]) -> list[Json]:
     return [None if bound is None else base64.b64encode(bound).decode("ascii") for bound in bounds]
 
 
