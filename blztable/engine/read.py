@@ -1,13 +1,11 @@
 """Columns of a version decoded straight into the memory of the result, in threads.
 
-The walk of a column: open its parts (fronts and trailers), make room for all of it, then read runs
-of chunks, check each against its checksum and header, decompress it to its place, and check what
-was decoded while it is warm. While one column opens, others are being decoded. Text that is more
-than ASCII is looked at again when its item ends are known to be sound. No chunk becomes an array of
-its own, nothing is concatenated.
+The walk: open the parts (fronts and trailers), make room for the whole result, then read runs of
+chunks, check each against its checksum and header, decompress it to its place, and check what was
+decoded while it is warm. Text that is more than ASCII is looked at again when its item ends are
+known to be sound. No chunk becomes an array of its own, nothing is concatenated.
 """
 
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -65,7 +63,10 @@ def read_columns(
     """
     files = OpenFiles(version.store)
     columns = [_Column(version, index, wanted, files) for index in indices]
-    run(column.begin for column in columns)
+    run(task for column in columns for task in column.opening())
+    for column in columns:
+        column.make_room()
+    run(_joined(one for column in columns for one in column.runs()))
     run(task for column in columns for task in column.checks())
     return [column.finish() for column in columns]
 
@@ -151,36 +152,26 @@ class _Column:
         self._type = version.schema.field(index).type
         self._wanted = wanted
         self._files = files
-        self._lock = threading.Lock()
         self._opened: list[OpenedPart] = [None] * len(wanted)  # type: ignore[list-item]
 
-    def begin(self) -> list[Task]:
-        """Open the parts, some at a time; what comes of the last of them decodes the column."""
+    def opening(self) -> Iterator[Task]:
+        """Open the parts, some at a time."""
         parts = self._version.column(self._index)
-        opening = [
-            partial(self._open, parts, first)
-            for first in range(0, len(self._wanted), OPENED_AT_ONCE)
-        ]
-        self._left = len(opening)
-        if not opening:
-            self._make_room()
-        return opening[0]() if len(opening) == 1 else list(opening)
+        for first in range(0, len(self._wanted), OPENED_AT_ONCE):
+            yield partial(self._open, parts, first)
 
-    def _open(self, parts: ColumnParts, first: int) -> list[Task]:
+    def _open(self, parts: ColumnParts, first: int) -> None:
         for at, span in enumerate(self._wanted[first : first + OPENED_AT_ONCE], first):
             self._opened[at] = OpenedPart(
                 self._version, self._index, parts, span.group, self._files
             )
-        with self._lock:
-            self._left -= 1
-            is_last = self._left == 0
-        if not is_last:
-            return []
-        self._make_room()
-        return list(_joined(self._runs()))
 
-    def _make_room(self) -> None:
-        """Decide on the pages, and allocate what they decode to."""
+    def make_room(self) -> None:
+        """Decide on the pages, and allocate what they decode to.
+
+        Called by one thread for all columns: memory that several threads allocate is given back
+        late and found again seldom, which costs a large read some percent.
+        """
         pieces = []
         self._ranges: list[tuple[int, int]] = []
         for part, span in zip(self._opened, self._wanted, strict=True):
@@ -190,7 +181,7 @@ class _Column:
             pieces.append(_piece(part, start, stop))
         self._decoder: Decoder = decoder(self._type, pieces)
 
-    def _runs(self) -> Iterator[_Run]:
+    def runs(self) -> Iterator[_Run]:
         """What there is to decode, in the order it lies in the files."""
         for index, part in enumerate(self._opened):
             start, stop = self._ranges[index]
