@@ -9,8 +9,11 @@ import resource
 import socket
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
+import traceback
+import warnings
 from pathlib import Path
 
 import pytest
@@ -338,23 +341,54 @@ def test_a_parent_that_may_not_be_read_is_no_obstacle_to_a_table_that_is_there(
         LocalStore(tmp_path / "other.blz").prepare()
 
 
-def test_a_read_only_directory_is_read_and_locked_but_not_written(root, store):
-    for directory in (root / "data/col5", root / "meta"):
-        directory.chmod(0o555)
-    try:
-        if os.access(root / "meta", os.W_OK):
-            pytest.skip("this user may write anywhere")
-        copy = LocalStore(root)
-        assert copy.get(KEY) == b"content"
-        copy.lock("meta/lock", shared=True, timeout=0).close()
-        copy.prepare()
-        with pytest.raises(ReadOnlyError):
-            copy.put_new("data/col5/__2__.bin", [b""])
-        with pytest.raises(ReadOnlyError):
-            copy.put("meta/sizes", b"")
-    finally:
-        for directory in (root / "data/col5", root / "meta"):
-            directory.chmod(0o755)
+def test_a_read_only_directory_is_read_and_locked_but_not_written():
+    # Not below pytest's own folder, which nobody but its owner may enter.
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder) / "t.blz"
+        store = LocalStore(root)
+        store.prepare()
+        store.put_new(KEY, [b"content"])
+        directories = [Path(folder), root, *(path for path in root.rglob("*") if path.is_dir())]
+        for directory in directories:
+            directory.chmod(0o555)
+
+        def check():
+            copy = LocalStore(root)
+            assert copy.get(KEY) == b"content"
+            copy.lock("meta/lock", shared=True, timeout=0).close()
+            copy.lock("meta/manifest", shared=True, timeout=0).close()
+            with pytest.raises(ReadOnlyError):
+                copy.put_new("data/col5/__2__.bin", [b""])
+            with pytest.raises(ReadOnlyError):
+                copy.put("meta/sizes", b"")
+
+        try:
+            as_ordinary_user(check)
+        finally:
+            for directory in directories:
+                directory.chmod(0o755)
+
+
+def as_ordinary_user(check):
+    """Run `check` without the right of root to write anywhere, in a child where we are root."""
+    if os.geteuid() != 0:
+        check()
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Of forking beside threads.
+        child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            os.setgid(65534)
+            os.setuid(65534)
+            check()
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_a_directory_that_another_made_first_is_used(root, store):
