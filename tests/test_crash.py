@@ -87,7 +87,7 @@ def recorded(tmp_path, commit: Commit, *, drop=None) -> Log:
     parent = tmp_path / "parent"
     parent.mkdir()
     for number in range(1, commit.before + 1):
-        blz.to_blz(content(number), parent / NAME, durability="process")
+        blz.to_blz(content(number), parent / NAME)
         if commit.is_old:
             make_old(parent / NAME / layout.manifest(number))
     disk = RecordingDisk(parent, drop=drop)
@@ -294,6 +294,32 @@ def test_the_flushes_that_alone_could_be_left_out_are_known(tmp_path, name, flus
 )
 def test_leaving_out_a_flush_that_is_done_twice_breaks_the_promise(tmp_path, name, flush):
     assert broken_without(tmp_path, name, flush, None) is not None
+
+
+def hasty_then_attribute(store: LocalStore) -> None:
+    blz.to_blz(content(1), store, durability="process")
+    set_attribute(store)
+
+
+HASTY = Commit(0, hasty_then_attribute, 2, holds=content(1), attrs=(("checked", 1),))
+INHERITED = [
+    "sync_directory ",
+    "sync_directory t.blz",
+    "sync_directory t.blz/meta",
+    "sync_file t.blz/data/col0/__1__.bin",
+    "sync_directory t.blz/data/col1",
+    "sync_directory t.blz/data",
+]
+
+
+@pytest.mark.parametrize("left_out", [None, *INHERITED])
+def test_a_commit_that_is_to_last_flushes_what_it_inherits_from_one_that_was_not(
+    tmp_path, left_out
+):
+    drop = leaving_out(left_out, None) if left_out else None
+    log = recorded(tmp_path, HASTY, drop=drop)
+    broken = next(broken_promises(tmp_path, log, HASTY, [len(log)]), None)
+    assert (broken is None) is (left_out is None)
 
 
 @pytest.mark.parametrize("is_flushed", [True, False])

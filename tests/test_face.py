@@ -24,6 +24,7 @@ from hypothesis import HealthCheck, given, reject, settings
 import blztable as blz
 import blztable.api
 from blztable.engine import versions
+from blztable.engine.files import OpenFiles
 from blztable.engine.parts import OpenedPart
 from blztable.format import layout
 from blztable.format.chunk import ChunkHeader
@@ -135,7 +136,7 @@ def codecs(path) -> dict[str, set[str]]:
     with pinned:
         for index, name in enumerate(version.schema.names):
             parts = version.column(index)
-            part = OpenedPart(version, index, parts, 0)
+            part = OpenedPart(version, index, parts, 0, OpenFiles(version.store))
             data = Path(path, layout.part(parts.path, parts.k[0])).read_bytes()
             headers = [ChunkHeader.decode(data[offset:]) for offset in part.offsets[:-1]]
             found[name] = {header.codec for header in headers}

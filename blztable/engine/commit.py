@@ -29,6 +29,7 @@ from blztable.errors import (
     CorruptError,
 )
 from blztable.format import layout, manifest
+from blztable.format.manifest import NO_FILE
 from blztable.storage.store import KeyNotFound, KeyTaken, Lock, Store
 
 WRITER = "blztable 0.1.0"
@@ -61,7 +62,7 @@ class Transaction:
         store = self._store
         if versions.newest_number(store) is None:
             versions.check_ours(store)
-            store.prepare()
+            store.prepare(durable=self._is_durable)
             _clear_unfinished(store)
         try:
             self._held.enter_context(
@@ -145,6 +146,8 @@ class Transaction:
                 with self._damage_allowed():
                     newest = versions.load(store, newest_number)
             made = draft(newest)
+            if self._is_durable and newest is not None and not newest.head.durable:
+                _flush_whole(newest)
             number = (newest_number or 0) + 1
             commit = secrets.token_hex(16)
             head = replace(
@@ -156,6 +159,7 @@ class Transaction:
                 time=datetime.now(UTC).isoformat(timespec="microseconds"),
                 operation=operation,
                 history=_history(store, newest),
+                durable=self._is_durable,
             )
             data = manifest.encode(head, made.lines)
             self._attempt = (number, commit)
@@ -191,6 +195,18 @@ class Transaction:
             return False
         except BlzError:
             return True
+
+
+def _flush_whole(version: Version) -> None:
+    """Flush what a version names and the way to it, for the next one to build on.
+
+    It was committed without a flush; a durable version that names its files must not depend on it.
+    """
+    store = version.store
+    store.prepare()
+    columns = [version.column(index) for index in range(len(version.schema))]
+    files = [layout.part(parts.path, k) for parts in columns for k in parts.k if k != NO_FILE]
+    store.flush([*files, version.key])
 
 
 def _history(store: Store, newest: Version | None) -> tuple[tuple[str, int], ...]:

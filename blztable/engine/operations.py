@@ -85,6 +85,7 @@ def create(
                 schema=encoded,
                 fields=schemas.readable(table.schema),
                 next_column=_next_column(newest, index.paths),
+                durable=False,
                 properties=_kept_properties(newest) | options.to_json(),
                 attributes=dict(contents.attributes or {}),
                 pandas=contents.frame,

@@ -39,6 +39,7 @@ HEAD_FIELDS: dict[str, type | tuple[type, ...]] = {
     "row_groups": list,
     "fields": list,
     "next_column": int,
+    "durable": bool,
     "properties": dict,
     "attributes": dict,
     "pandas": (dict, type(None)),
@@ -150,6 +151,8 @@ class Head:
     schema: bytes
     fields: tuple[tuple[str, str], ...]
     next_column: int
+    # Whether this version and all it names were flushed.
+    durable: bool
     properties: Mapping[str, Json]
     attributes: Mapping[str, Json]
     pandas: Mapping[str, Json] | None = None
@@ -220,10 +223,10 @@ def decode_head(data: bytes) -> Head:
         )
     for name, kind in HEAD_FIELDS.items():
         value = text.get(name)
-        if name not in text or not isinstance(value, kind) or isinstance(value, bool):
+        if name not in text or not isinstance(value, kind):
             raise CorruptError(f"the head of a manifest: {name!r} is missing or of another type")
-        if isinstance(value, int) and not 0 <= value <= jsontext.MAX_NUMBER:
-            raise CorruptError(f"the head of a manifest: {name} is {value}")
+        if kind is int:
+            jsontext.number(value, f"the head of a manifest: {name}")
     features = text["requires"]
     if not isinstance(features, list) or not KNOWN_FEATURES.issuperset(map(str, features)):
         raise FormatError(f"a table that needs {features!r:.200}: a newer blztable wrote it")

@@ -175,17 +175,18 @@ class LocalStore:
         with self._directory(parts[:-1]) as directory:
             return lock_at(name, directory.fd, self._where(key), shared=shared, timeout=timeout)
 
-    def prepare(self) -> None:
-        """Make the root, `data`, `meta/manifest` and `meta/lock`, durably; harmless if there.
+    def prepare(self, *, durable: bool = True) -> None:
+        """Make the root, `data`, `meta/manifest` and `meta/lock`; harmless if there.
 
         Flushed even if nothing was missing: whoever made them may have been killed before that.
         """
-        self._prepare_root()
+        self._prepare_root(durable)
         for prefix in (["data"], ["meta", "manifest"]):
             self._directory(prefix, make=True).close()
         with suppress(KeyTaken):
             self.put_new("meta/lock", [])
-        self.flush(["meta/lock"])
+        if durable:
+            self.flush(["meta/lock"])
 
     def close(self) -> None:
         """Give back the descriptors; a later call opens them again."""
@@ -243,7 +244,7 @@ class LocalStore:
             self._disk.mkdir(parts[-1], dir_fd)
         return open_directory(parts[-1], dir_fd, self._where(key))
 
-    def _prepare_root(self) -> None:
+    def _prepare_root(self, durable: bool) -> None:
         above, name = os.path.split(self._path)
         try:
             fd = os.open(above, DIRECTORY)
@@ -258,8 +259,9 @@ class LocalStore:
         try:
             with suppress(KeyTaken), self._failures("creating", ""):
                 self._disk.mkdir(name or ".", fd)
-            with self._failures("flushing", ""):
-                self._disk.sync_directory(fd)
+            if durable:
+                with self._failures("flushing", ""):
+                    self._disk.sync_directory(fd)
         finally:
             os.close(fd)
 

@@ -129,8 +129,9 @@ class MemoryStore:
                 entry.exclusive = True
             return MemoryLock(entry, shared, self._changed)
 
-    def prepare(self) -> None:
-        """Make what the first write needs."""
+    def prepare(self, *, durable: bool = True) -> None:
+        """Make what the first write needs; nothing here is durable."""
+        del durable
         with self._changed:
             self._entries.setdefault("data", _Entry(None))
             self._entries.setdefault("meta", _Entry(None))

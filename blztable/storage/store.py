@@ -120,8 +120,11 @@ class Store(Protocol):
         medium cannot lock at all, a shared lock is granted and holds nothing.
         """
 
-    def prepare(self) -> None:
-        """Make the place ready for its first write, durably; harmless where it is."""
+    def prepare(self, *, durable: bool = True) -> None:
+        """Make the place ready for its first write; harmless where it is.
+
+        With `durable` its own names are flushed, whoever made them.
+        """
 
     def close(self) -> None:
         """Give back what the store holds open."""

@@ -36,7 +36,7 @@ def column_parts(draw, path, groups):
         each(SIZES),
         each(st.builds(PartFacts, SIZES, PAGE_ROWS, *[SIZES] * 4)),
         {name: each(SIZES) for name in draw(st.lists(TEXT, max_size=3, unique=True))},
-        Statistics(each(SIZES), each(SIZES), each(bounds), each(bounds)),
+        Statistics(each(SIZES), each(SIZES), each(bounds), each(bounds)).to_json(),
     )
 
 
@@ -61,6 +61,7 @@ def heads(draw):
         schema=draw(st.binary()),
         fields=tuple(draw(st.lists(st.tuples(TEXT, TEXT), max_size=2))),
         next_column=draw(SIZES),
+        durable=draw(st.booleans()),
         properties=draw(JSON),
         attributes=draw(JSON),
         pandas=draw(st.none() | JSON),
@@ -99,7 +100,7 @@ PARTS = ColumnParts(
     (1, 4),
     (PartFacts(10, 8, 500, 40, 60, 99), PartFacts(5, 8, 300, 40, 60, 98)),
     {"valid": (2, 0), "values": (80, 40)},
-    Statistics((1, 0), (0, 0), (b"\0", None), (b"\1", None)),
+    Statistics((1, 0), (0, 0), (b"\0", None), (b"\1", None)).to_json(),
 )
 HEAD = Head(
     version=3,
@@ -113,6 +114,7 @@ HEAD = Head(
     schema=b"schema",
     fields=(("a", "int64"),),
     next_column=8,
+    durable=True,
     properties={},
     attributes={"k": 1},
     pandas=None,
@@ -335,11 +337,20 @@ def test_the_good_line_is_what_the_lies_are_made_from():
     assert (PARTS.nbytes, PARTS.cbytes) == (122, 800)
 
 
-@pytest.mark.parametrize("key", [*LISTS, "path", "streams", "nulls", "nans", "min", "max"])
+@pytest.mark.parametrize("key", [*LISTS, "path", "streams"])
 def test_a_line_lacks_nothing(key):
     value = good_line()
     del value[key]
     line_refused(value)
+
+
+@pytest.mark.parametrize("key", Statistics.KEYS)
+def test_statistics_of_a_line_are_checked_when_they_are_asked_for(key):
+    value = good_line()
+    del value[key]
+    parts = ColumnParts.decode(json.dumps(value).encode(), (7,), 2)
+    with pytest.raises(CorruptError, match="nulls|nans|statistics"):
+        _ = parts.statistics
 
 
 NO_LISTS = [None, 1, [], [1], [1, 2, 3], [1, True], [1, -1], [1, 2.0], [1, None], [1, 10**300]]
