@@ -63,16 +63,18 @@ class Version:
         return parts
 
     def line(self, index: int) -> bytes:
-        """The bytes of a column's line."""
+        """The bytes of a column's line, without its line feed."""
         columns = self.head.columns
         length = columns.lengths[index]
         try:
-            data = self.store.get(self.key, columns.offsets[index], length)
+            data = self.store.get(self.key, columns.offsets[index], length + 1)
         except KeyNotFound:
             raise CorruptError(f"{self._where} is gone") from None
-        if len(data) != length:
-            raise CorruptError(f"{self._where} ends within the line of column {index}")
-        return data
+        if data[length:] != b"\n":
+            raise CorruptError(
+                f"{self._where}: the line of column {index} does not end where it should"
+            )
+        return data[:length]
 
     @property
     def key(self) -> str:

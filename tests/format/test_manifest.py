@@ -349,7 +349,7 @@ def test_statistics_of_a_line_are_checked_when_they_are_asked_for(key):
     value = good_line()
     del value[key]
     parts = ColumnParts.decode(json.dumps(value).encode(), (7,), 2)
-    with pytest.raises(CorruptError, match="nulls|nans|statistics"):
+    with pytest.raises(CorruptError, match=r"nulls|nans|statistics"):
         _ = parts.statistics
 
 
