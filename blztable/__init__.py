@@ -21,8 +21,9 @@ from blztable.errors import (
     TableNotFoundError,
 )
 from blztable.table import Attributes, CTable
+from blztable.version import VERSION
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     "Attributes",

@@ -3,6 +3,7 @@
 Each is a few lines over the other rooms; what a user gets wrong is told before anything happens.
 """
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from inspect import Signature, signature
 from typing import Any
@@ -103,8 +104,14 @@ def create(
     schema: pa.Schema | Mapping[str, Any],
     *,
     mode: str = "x",
+    compression: str | Mapping[str, str] = "lz4",
+    clevel: int | Mapping[str, int] = 5,
+    shuffle: str | Mapping[str, str | None] | None = None,
+    checksum: str = "crc32",
+    row_group_rows: int | None = None,
+    page_rows: int | Mapping[str, int] | None = None,
+    durability: str = "full",
     attrs: Mapping[str, Any] | None = None,
-    **options: Any,
 ) -> CTable:
     """Make a table without rows, and open it for writing.
 
@@ -116,11 +123,10 @@ def create(
         The columns.
     mode : {"x", "w"}
         "x" fails if a table is there; "w" replaces it, as a new version.
+    compression, clevel, shuffle, checksum, row_group_rows, page_rows, durability
+        How it is written, as in `to_blz`.
     attrs : mapping, optional
         Attributes of the table, JSON values.
-    **options
-        How it is written: compression, clevel, shuffle, checksum, row_group_rows, page_rows,
-        durability, as in `to_blz`.
 
     Raises
     ------
@@ -140,8 +146,11 @@ def create(
     _one_of("mode", mode, ("w", "x"))
     table = pa.schema(schema).empty_table()
     contents = operations.Contents(table, 0, None, checked_attrs(dict(attrs or {})))
+    options = WriteOptions(
+        compression, clevel, shuffle, checksum, row_group_rows, page_rows, durability
+    )
     version, pinned = operations.create(
-        store_at(path), contents, WriteOptions(**options), replace_existing=mode == "w"
+        store_at(path), contents, options, replace_existing=mode == "w"
     )
     return CTable(Snapshot(version, pinned), writable=True)
 
@@ -176,7 +185,8 @@ def open(path: Place, mode: str = "r", *, version: int | None = None) -> CTable:
     _one_of("mode", mode, ("r", "a"))
     if mode == "a" and version is not None:
         raise ValueError("only the newest version can be changed: give no version with mode='a'")
-    opened, pinned = versions.pin(store_at(path), version)
+    number = None if version is None else operator.index(version)
+    opened, pinned = versions.pin(store_at(path), number)
     return CTable(Snapshot(opened, pinned), writable=mode == "a")
 
 

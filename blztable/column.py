@@ -1,5 +1,6 @@
 """Column: one column of an open table, by itself."""
 
+import operator
 from typing import Any, overload
 
 import numpy as np
@@ -64,7 +65,7 @@ class Column:
             if step != 1:
                 raise ValueError(f"a slice of rows in their order, not in steps of {step}")
             return self._snapshot.array(self._index, start, max(start, stop))
-        row = key.__index__()
+        row = operator.index(key)
         row += len(self) if row < 0 else 0
         if not 0 <= row < len(self):
             raise IndexError(f"row {key} of a column of {len(self)} rows")

@@ -5,7 +5,7 @@ table is open. After a commit of its own it shows the version it published.
 """
 
 import os
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from types import TracebackType
 from typing import Any, Self, overload
 
@@ -142,13 +142,14 @@ class CTable:
         CorruptError
             A file is damaged or missing.
         """
+        columns = _list_of(columns)
         narrowed = self.column_names if self._columns is not None else None
         names = list(dict.fromkeys(narrowed)) if narrowed and columns is None else columns
         return self._snapshot.pandas(
             self._positions(columns),
             0,
             self.nrows,
-            columns=None if names is None else list(names),
+            columns=names,
             dtype_backend=dtype_backend,
         )
 
@@ -235,8 +236,15 @@ class CTable:
         published = set_attributes(
             base.store, base, checked_attrs(dict(changes)), removed, is_durable=True
         )
-        self._snapshot.close()
+        # The one before is let go, not closed: columns and threads may still read from it.
         self._snapshot = Snapshot(*published)
+
+
+def _list_of(columns: Iterable[str] | None) -> list[str] | None:
+    """The names as a list, for they are gone through twice; a text is no list of names."""
+    if isinstance(columns, str):
+        raise TypeError(f"columns is a list of names; for one column give [{columns!r}]")
+    return None if columns is None else list(columns)
 
 
 class Attributes(MutableMapping[str, Any]):

@@ -149,8 +149,7 @@ def join(chunks: Sequence[pa.DictionaryArray]) -> pa.DictionaryArray | None:
             distinct.append(chunk.dictionary)
         mask = mask_of(chunk)
         codes.append(_codes_of(chunk, mask).astype(np.int64) + bases[at])
-    size = sum(map(len, distinct))
-    if size > np.iinfo(NUMPY_TYPES[type_.index_type.id]).max:
+    if sum(map(len, distinct)) > _room(type_):
         return None
     masks = [mask_of(chunk) for chunk in chunks]
     nulls = None
@@ -169,7 +168,7 @@ def join(chunks: Sequence[pa.DictionaryArray]) -> pa.DictionaryArray | None:
 
 def changes(column: pa.ChunkedArray) -> list[int]:
     """The rows at which more dictionaries would come together than the codes have room for."""
-    room = np.iinfo(NUMPY_TYPES[column.type.index_type.id]).max
+    room = _room(column.type)
     rows, row = [], 0
     distinct: list[pa.Array] = []
     for chunk in column.chunks:
@@ -180,6 +179,11 @@ def changes(column: pa.ChunkedArray) -> list[int]:
                 distinct = [chunk.dictionary]
         row += len(chunk)
     return rows
+
+
+def _room(type_: pa.DataType) -> int:
+    """The values that codes of this type can tell apart."""
+    return int(np.iinfo(NUMPY_TYPES[type_.index_type.id]).max) + 1
 
 
 def _as_type(values: pa.Array, type_: pa.DataType) -> pa.Array:

@@ -36,6 +36,8 @@ NUMPY_TYPES = {
     pa.lib.Type_TIMESTAMP: "<i8",
     pa.lib.Type_DURATION: "<i8",
 }
+# Arrow counts the bits of a value with 32 of them.
+MAX_WIDTH = (1 << 28) - 1
 TYPE_IDS = (
     *NUMPY_TYPES,
     pa.lib.Type_DECIMAL128,
@@ -47,7 +49,7 @@ TYPE_IDS = (
 
 def width_of(type_: pa.DataType) -> int:
     """Bytes of one value."""
-    width: int = type_.bit_width // 8
+    width: int = type_.byte_width
     return width
 
 

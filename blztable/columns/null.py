@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from blztable.columns.paging import MAX_PAGE_ROWS
+from blztable.columns.paging import USUAL_PAGE_ROWS
 from blztable.columns.stream import Piece, Stream, StreamLayout, Target
 
 TYPE_IDS = (pa.lib.Type_NA,)
@@ -22,7 +22,7 @@ def encode(
 ) -> tuple[int, tuple[Stream, ...]]:
     """The rows of a page, and no stream."""
     del array, mask
-    return page_rows or MAX_PAGE_ROWS, ()
+    return page_rows or USUAL_PAGE_ROWS, ()
 
 
 class NullDecoder:

@@ -10,13 +10,13 @@ import numpy as np
 
 CHUNK_BYTES = 1 << 20
 MIN_PAGE_ROWS = 8
-MAX_PAGE_ROWS = 1 << 17
+USUAL_PAGE_ROWS = 1 << 17
 
 
 def page_rows_for(row_bytes: float) -> int:
     """The rows of a page whose typical row takes `row_bytes`: a power of two."""
     fitting = int(CHUNK_BYTES / max(row_bytes, 1))
-    return 1 << (min(max(fitting, MIN_PAGE_ROWS), MAX_PAGE_ROWS).bit_length() - 1)
+    return 1 << (min(max(fitting, MIN_PAGE_ROWS), USUAL_PAGE_ROWS).bit_length() - 1)
 
 
 def cut_even(nbytes: int, page_bytes: int, row_bytes: int, target: int) -> tuple[int, ...]:

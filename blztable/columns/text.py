@@ -27,7 +27,7 @@ NARROW = (pa.lib.Type_STRING, pa.lib.Type_BINARY)
 TEXT = (pa.lib.Type_STRING, pa.lib.Type_LARGE_STRING)
 TYPE_IDS = (*NARROW, pa.lib.Type_LARGE_STRING, pa.lib.Type_LARGE_BINARY)
 
-_MAX_NARROW_BYTES = (1 << 31) - 1
+MAX_NARROW_BYTES = (1 << 31) - 1
 # Larger items do not count when a page is measured: a few of them must not shrink all pages.
 _HUGE_ITEM = 1 << 16
 # Bytes of text that one check of UTF-8 looks at.
@@ -78,13 +78,16 @@ def _usual_length(lengths: np.ndarray) -> float:
 class TextDecoder:
     """Ends decoded into an offsets buffer, bytes into a data buffer, one of each a segment."""
 
-    def __init__(self, type_: pa.DataType, pieces: Sequence[Piece]) -> None:
-        """Make room for all pieces, in as many segments as the type's width asks for."""
+    def __init__(
+        self, type_: pa.DataType, pieces: Sequence[Piece], limit: int | None = None
+    ) -> None:
+        """Make room for all pieces, in segments of at most `limit` bytes, or the type's own."""
         self._type = type_
         self._is_text = type_.id in TEXT
         self._pieces = pieces
         self._validity = Validity(pieces)
-        limit = _MAX_NARROW_BYTES if type_.id in NARROW else None
+        if type_.id in NARROW:
+            limit = MAX_NARROW_BYTES
         sizes = [piece.sizes.get(VALUES, 0) for piece in pieces]
         self._segments = [
             _Segment(type_, pieces[start:stop]) for start, stop in _segment(sizes, limit)

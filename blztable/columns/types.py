@@ -8,7 +8,8 @@ from types import ModuleType
 
 import pyarrow as pa
 
-from blztable.columns import dictionary, nulls
+from blztable.columns import dictionary, nulls, text
+from blztable.columns.fixed import MAX_WIDTH
 from blztable.columns.plain import as_stored, family_of, is_plain, stored_type
 from blztable.columns.stream import (
     DICTIONARY,
@@ -25,15 +26,17 @@ from blztable.errors import SchemaError
 def is_storable(type_: pa.DataType) -> bool:
     """Whether the type is in the closed list."""
     if pa.types.is_dictionary(type_):
-        return is_plain(type_.value_type) and pa.types.is_integer(type_.index_type)
+        return is_storable(type_.value_type) and not pa.types.is_dictionary(type_.value_type)
+    if pa.types.is_fixed_size_binary(type_) and type_.byte_width > MAX_WIDTH:
+        return False
     return is_plain(type_)
 
 
 def layouts(type_: pa.DataType) -> Mapping[str, StreamLayout]:
     """Every stream a part of this type may have, in the order of its chunks in the file."""
-    own = {VALID: VALIDITY} | {
-        stream.name: stream for stream in _family(stored_type(type_)).layout(stored_type(type_))
-    }
+    stored = stored_type(type_)
+    own = {} if pa.types.is_null(stored) else {VALID: VALIDITY}
+    own |= {stream.name: stream for stream in _family(stored).layout(stored)}
     if pa.types.is_dictionary(type_):
         child = layouts(type_.value_type)
         own |= {DICTIONARY + name: stream for name, stream in child.items()}
@@ -89,8 +92,11 @@ class _Cast:
 def decoder(type_: pa.DataType, pieces: Sequence[Piece]) -> Decoder:
     """What decodes these pieces into one column of the type."""
     stored = stored_type(type_)
+    if stored.id != type_.id:
+        # A view counts with 32 bits where its item lies.
+        return _Cast(text.TextDecoder(stored, pieces, text.MAX_NARROW_BYTES), type_)
     result: Decoder = _family(stored).decoder(stored, pieces)
-    return result if stored.id == type_.id else _Cast(result, type_)
+    return result
 
 
 def _family(stored: pa.DataType) -> ModuleType:

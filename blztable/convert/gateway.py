@@ -17,6 +17,7 @@ from blztable.convert.attributes import checked_attrs
 from blztable.convert.descriptor import FIELD_KEY, Descriptor, to_bytes
 from blztable.convert.frame import from_frame
 from blztable.convert.interop import from_metadata
+from blztable.convert.text import check_text
 from blztable.errors import SchemaError
 
 ACCEPTED = (
@@ -51,7 +52,10 @@ def ingest(data: Any, *, index: bool | None = None) -> Ingested:
     if hasattr(data, "__arrow_c_stream__"):
         return _from_stream(data)
     if hasattr(data, "__arrow_c_array__"):
-        batch = pa.record_batch(data)
+        try:
+            batch = pa.record_batch(data)
+        except pa.ArrowInvalid as error:
+            raise SchemaError(f"{type(data).__name__} is no table: {error}") from None
         return _from_arrow(pa.Table.from_batches([batch]), batch.num_rows)
     if isinstance(data, Mapping):
         return _from_mapping(data)
@@ -78,6 +82,7 @@ def _from_mapping(data: Mapping[str, Any]) -> Ingested:
     for name, values in data.items():
         if not isinstance(name, str):
             raise SchemaError(f"column names are text; found {name!r:.60}")
+        check_text(name, f"column {name!r}")
         array, descriptor = _encoded(values, f"column {name!r}")
         metadata = None if descriptor is None else {FIELD_KEY: to_bytes(descriptor)}
         fields.append(pa.field(str(name), array.type, metadata=metadata))
@@ -107,7 +112,7 @@ def _encoded(values: Any, place: str) -> dtypes.Encoded:
         raise SchemaError(f"{place}: expected an array, found {type(values).__name__}")
     try:
         return pa.array(values), None
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+    except (pa.ArrowException, TypeError, ValueError, OverflowError, LookupError) as error:
         raise SchemaError(f"{place}: {error}") from None
 
 

@@ -50,9 +50,9 @@ MASKED: dict[str, Any] = {
 
 def encode_header(columns: Any, fields: Sequence[str]) -> Descriptor | None:
     """The labels, names and dtypes of `columns`; None when plain `str` labels without a name."""
-    if columns.dtype == USUAL and columns.name is None and not isinstance(columns, pd.MultiIndex):
-        return None
     multi = isinstance(columns, pd.MultiIndex)
+    if not multi and columns.dtype == USUAL and columns.name is None and not columns.hasnans:
+        return None
     levels = columns.levels if multi else [columns]
     labels = zip(fields, columns.tolist(), strict=True)
     return {

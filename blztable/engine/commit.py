@@ -27,12 +27,14 @@ from blztable.errors import (
     BusyError,
     CommitUnknownError,
     CorruptError,
+    TableNotFoundError,
 )
 from blztable.format import layout, manifest
 from blztable.format.manifest import NO_FILE
 from blztable.storage.store import KeyNotFound, KeyTaken, Lock, Store
+from blztable.version import VERSION
 
-WRITER = "blztable 0.1.0"
+WRITER = f"blztable {VERSION}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +48,18 @@ class Draft:
 class Transaction:
     """Steps 1 to 6, as a context: what was written in it and not published is removed."""
 
-    def __init__(self, store: Store, *, is_durable: bool, is_replacement: bool = False) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        is_durable: bool,
+        may_create: bool = False,
+        is_replacement: bool = False,
+    ) -> None:
         """Begin nothing yet. A replacement relies on nothing, not even on a readable base."""
         self._store = store
         self._is_durable = is_durable
+        self._may_create = may_create
         self._is_replacement = is_replacement
         self._held = ExitStack()
         self._written: list[str] = []
@@ -60,7 +70,9 @@ class Transaction:
     def __enter__(self) -> Self:
         """Make the place ready, announce files in flight, pin the base."""
         store = self._store
-        if versions.newest_number(store) is None:
+        if not versions.is_place(store) or versions.newest_number(store) is None:
+            if not self._may_create:
+                raise TableNotFoundError(f"no table at {store.name} any more")
             versions.check_ours(store)
             store.prepare(durable=self._is_durable)
             _clear_unfinished(store)
@@ -119,22 +131,30 @@ class Transaction:
         store = self._store
         if self._is_durable:
             store.flush([*self._written])
-        with store.lock(layout.LOCK, shared=False, timeout=LOCK_SECONDS):
+        with self._writers_lock():
             number = self._publish(operation, draft)
-            try:
-                if self._is_durable:
-                    store.flush_names(layout.MANIFESTS)
-                version, pinned = versions.pin(store, number)
-            except BlzError as error:
-                raise self._unknown(number, error) from error
-            for step in (mirrors.refresh, retention.retire):
+            if self._is_durable:
                 try:
-                    step(version, is_durable=self._is_durable)
-                except (BlzError, KeyNotFound) as error:
-                    warnings.warn(
-                        f"{store.name}: version {number} is committed, but {error}", stacklevel=4
-                    )
+                    store.flush_names(layout.MANIFESTS)
+                except BlzError as error:
+                    raise self._unknown(number, error) from error
+            version, pinned = versions.pin(store, number)
+            try:
+                mirrors.refresh(version)
+                retention.retire(version, is_durable=self._is_durable)
+            except (BlzError, KeyNotFound) as error:
+                warnings.warn(
+                    f"{store.name}: version {number} is committed, but {error}", stacklevel=4
+                )
         return version, pinned
+
+    def _writers_lock(self) -> Lock:
+        try:
+            return self._store.lock(layout.LOCK, shared=False, timeout=LOCK_SECONDS)
+        except KeyNotFound:
+            # An empty file, which some tools leave out of a copy.
+            self._store.prepare(durable=self._is_durable)
+            return self._store.lock(layout.LOCK, shared=False, timeout=LOCK_SECONDS)
 
     def _publish(self, operation: str, draft: Callable[[Version | None], Draft]) -> int:
         """Publish under the next number; again where another store's writer was faster."""
@@ -147,7 +167,9 @@ class Transaction:
                     newest = versions.load(store, newest_number)
             made = draft(newest)
             if self._is_durable and newest is not None and not newest.head.durable:
-                _flush_whole(newest)
+                store.prepare()
+                if not self._is_replacement:
+                    _flush_whole(newest)
             number = (newest_number or 0) + 1
             commit = secrets.token_hex(16)
             head = replace(
@@ -192,21 +214,24 @@ class Transaction:
         try:
             return versions.load(self._store, number).head.commit == commit
         except KeyNotFound:
-            return False
+            # Never there; or there, built upon and retired.
+            return (versions.newest_number(self._store) or 0) >= number
         except BlzError:
             return True
 
 
 def _flush_whole(version: Version) -> None:
-    """Flush what a version names and the way to it, for the next one to build on.
+    """Flush what a version names, for the next one to build on.
 
     It was committed without a flush; a durable version that names its files must not depend on it.
     """
     store = version.store
-    store.prepare()
     columns = [version.column(index) for index in range(len(version.schema))]
     files = [layout.part(parts.path, k) for parts in columns for k in parts.k if k != NO_FILE]
-    store.flush([*files, version.key])
+    try:
+        store.flush([*files, version.key])
+    except KeyNotFound as error:
+        raise CorruptError(f"a file of the table is missing: {error}") from None
 
 
 def _history(store: Store, newest: Version | None) -> tuple[tuple[str, int], ...]:

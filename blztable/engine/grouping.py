@@ -7,10 +7,11 @@ files are read in long runs, and small enough that one fits memory several times
 from collections.abc import Iterator
 from itertools import pairwise
 
+import numpy as np
 import pyarrow as pa
 
 from blztable.columns import dictionary
-from blztable.columns.paging import MAX_PAGE_ROWS
+from blztable.columns.paging import USUAL_PAGE_ROWS
 
 GROUP_BYTES = 256_000_000
 COLUMN_BYTES = 64_000_000
@@ -31,7 +32,7 @@ def row_ranges(table: pa.Table, rows: int, wanted: int | None) -> Iterator[tuple
 
 
 def _rows_per_group(table: pa.Table, rows: int) -> int:
-    widths = [column.nbytes / max(rows, 1) for column in table.columns]
+    widths = [_bytes_of(column) / max(rows, 1) for column in table.columns]
     total, widest = sum(widths), max(widths, default=0)
     if total == 0:
         return max(rows, 1)
@@ -39,7 +40,7 @@ def _rows_per_group(table: pa.Table, rows: int) -> int:
     if fitting < LEAST_ROWS:
         fitting = min(LEAST_ROWS, int(MOST_BYTES / total))
     # Whole pages, so that no group but the last ends with a short one.
-    return fitting // MAX_PAGE_ROWS * MAX_PAGE_ROWS or max(fitting // 8 * 8, 8)
+    return fitting // USUAL_PAGE_ROWS * USUAL_PAGE_ROWS or max(fitting // 8 * 8, 8)
 
 
 def _within_limits(table: pa.Table, start: int, stop: int) -> Iterator[tuple[int, int]]:
@@ -48,7 +49,7 @@ def _within_limits(table: pa.Table, start: int, stop: int) -> Iterator[tuple[int
     if rows <= 0:
         return
     if rows > 1 and any(
-        _item_bytes(column.slice(start, rows)) > MOST_BYTES
+        _bytes_of(column.slice(start, rows)) > MOST_BYTES
         for column in table.columns
         if not _is_fixed(column.type)
     ):
@@ -63,5 +64,20 @@ def _is_fixed(type_: pa.DataType) -> bool:
     return pa.types.is_primitive(type_) or pa.types.is_fixed_size_binary(type_)
 
 
-def _item_bytes(column: pa.ChunkedArray) -> int:
+def _bytes_of(column: pa.ChunkedArray) -> int:
+    """About what the rows take, without what they share with others: dictionaries, view buffers."""
+    if pa.types.is_dictionary(column.type):
+        return sum(chunk.indices.nbytes for chunk in column.chunks)
+    if pa.types.is_string_view(column.type) or pa.types.is_binary_view(column.type):
+        return sum(map(_view_bytes, column.chunks)) + 8 * len(column)
     return sum(chunk.nbytes for chunk in column.chunks)
+
+
+def _view_bytes(chunk: pa.Array) -> int:
+    """The lengths of all views; each is the first of a view's four words."""
+    views = chunk.buffers()[1]
+    if views is None or len(chunk) == 0:
+        return 0
+    words = np.frombuffer(views, "<i4").reshape(-1, 4)
+    lengths = words[chunk.offset : chunk.offset + len(chunk), 0]
+    return int(np.maximum(lengths, 0).sum(dtype=np.int64))

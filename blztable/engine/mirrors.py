@@ -8,9 +8,11 @@ from blztable.engine.versions import Version
 from blztable.format import jsontext, layout
 
 
-def refresh(version: Version, *, is_durable: bool) -> None:
-    """Write sizes, storage and attributes of this version."""
-    del is_durable  # They are made again by the next commit; nothing depends on them.
+def refresh(version: Version) -> None:
+    """Write sizes, storage and attributes of this version.
+
+    Not flushed: the next commit makes them again, and nothing depends on them.
+    """
     head = version.head
     sizes = {
         "shape": [head.rows],

@@ -48,7 +48,7 @@ def create(
     schemas.check(table.schema)
     options.check_names(table.schema.names)
     with Transaction(
-        store, is_durable=options.is_durable, is_replacement=replace_existing
+        store, is_durable=options.is_durable, may_create=True, is_replacement=replace_existing
     ) as transaction:
         _check_absent(store, transaction.base, replace_existing)
         columns = _reserve(transaction, table.schema)
@@ -120,7 +120,7 @@ def set_attributes(
                 )
         kept = {key: value for key, value in there.items() if key not in gone}
         head = replace(newest.head, attributes=kept | dict(changes))
-        return Draft(head, [newest.line(index) for index in range(len(newest.schema))])
+        return Draft(head, newest.lines())
 
     with Transaction(store, is_durable=is_durable) as transaction:
         return transaction.publish("attributes", draft)

@@ -7,19 +7,26 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from blztable.columns.stream import DICTIONARY, VALID, StreamLayout
 from blztable.columns.types import layouts
 from blztable.engine.files import OpenFiles
 from blztable.engine.versions import DAMAGED, Version
-from blztable.errors import CorruptError
+from blztable.errors import CorruptError, LimitError
 from blztable.format import layout
+from blztable.format.chunk import CHUNK_HEADER
+from blztable.format.header import FILE_HEADER, MAX_CHUNKS, MAX_METADATA_BYTES
 from blztable.format.manifest import NO_FILE, ColumnParts
 from blztable.format.metadata import BlockInfo, StreamInfo
 from blztable.format.superchunk import Superchunk, unpack
+from blztable.format.trailer import MAX_LAYER_BYTES, MAX_LAYERS
 from blztable.storage.store import KeyNotFound, Reader
 
+# What the limits of their parts add up to.
+MAX_FRONT_BYTES = FILE_HEADER.size + MAX_METADATA_BYTES + 8 * MAX_CHUNKS
+MAX_TRAILER_BYTES = (MAX_LAYERS + 1) * MAX_LAYER_BYTES + 64 * MAX_CHUNKS
 # A file up to this size is read at once and kept until it is decoded.
 SMALL_FILE = 64 << 10
 
@@ -76,6 +83,10 @@ class OpenedPart:
         except KeyNotFound:
             raise CorruptError("the file is missing") from None
 
+    def forget(self) -> None:
+        """Let go of the bytes of a small file; they can be read again."""
+        self._kept = None
+
     @contextmanager
     def blame(self, stream: str = "", chunk: int | None = None) -> Iterator[None]:
         """Say which file, column, stream and chunk an error is about."""
@@ -89,6 +100,8 @@ class OpenedPart:
 
     def _open(self, front: int, trailer: int, parts: ColumnParts, group: int) -> Superchunk:
         facts = parts.facts[group]
+        if front > MAX_FRONT_BYTES or trailer > MAX_TRAILER_BYTES:
+            raise LimitError(f"a front of {front} bytes, a trailer of {trailer}")
         if front + trailer > facts.cbytes:
             raise CorruptError(f"a front of {front} and a trailer of {trailer} in {facts.cbytes}")
         reader = self.reader()
@@ -106,6 +119,11 @@ class OpenedPart:
         self.checksum = superchunk.checksum
         dictionary = superchunk.info.dictionary
         self.dictionary_rows = dictionary.rows if dictionary else None
+        raw = [size for stream in superchunk.info.all_streams for size in stream.chunks]
+        room = np.diff(self.offsets) - self.checksum.size
+        # Read together before their headers are looked at, so a lie would cost memory.
+        if (room > np.array(raw, np.int64) + CHUNK_HEADER.size).any():
+            raise CorruptError("a chunk with more room in the file than it can fill")
         first = 0
         for name, info in _named(superchunk.info):
             self.streams[name] = StreamPlace(expected[name], info, first)

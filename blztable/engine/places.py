@@ -11,6 +11,8 @@ Place = str | os.PathLike[str] | Store
 def store_at(place: Place) -> Store:
     """The store at a path, `~` expanded; a store is itself."""
     if isinstance(place, str | os.PathLike):
+        if not os.fspath(place):
+            raise ValueError("an empty path; the directory of the table is expected")
         return LocalStore(os.path.expanduser(place))
     if not hasattr(place, "put_new"):
         raise TypeError(f"a path is expected, not {type(place).__name__}")

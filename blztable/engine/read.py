@@ -179,7 +179,8 @@ class _Column:
             stop = min(-(-span.stop // part.page_rows) * part.page_rows, part.rows)
             self._ranges.append((start, stop))
             pieces.append(_piece(part, start, stop))
-        self._decoder: Decoder = decoder(self._type, pieces)
+        with self._blame():
+            self._decoder: Decoder = decoder(self._type, pieces)
 
     def runs(self) -> Iterator[_Run]:
         """What there is to decode, in the order it lies in the files."""
@@ -272,3 +273,5 @@ def _joined(runs: Iterable[_Run]) -> Iterator[Task]:
 def _decode_all(runs: list[_Run]) -> None:
     for one in runs:
         one.decode()
+    for one in runs:
+        one.part.forget()

@@ -16,6 +16,8 @@ from blztable.storage.store import KeyNotFound, Store
 
 KEEP_VERSIONS = 10
 KEEP_SECONDS = 3600
+# Thirty years: more seconds than that overflow a date.
+_MOST = 10**9
 
 
 def retire(newest: Version, *, is_durable: bool) -> None:
@@ -100,4 +102,4 @@ def _remove_emptied(store: Store, files: set[str]) -> None:
 
 
 def _number(value: object, default: int) -> int:
-    return value if type(value) is int and value >= 0 else default
+    return min(value, _MOST) if type(value) is int and value >= 0 else default

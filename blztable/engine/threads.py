@@ -6,11 +6,13 @@ and memory stays bounded. Since the caller works too, a run never waits for a bu
 """
 
 import os
+import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from types import FrameType
 
 import blosc
 import numpy as np
@@ -27,9 +29,10 @@ _local = threading.local()
 def run(tasks: Iterable[Task]) -> None:
     """Run all tasks and those they return; the first exception ends the run and is raised."""
     work = _Run(iter(tasks))
-    with _blosc_settings():
-        helpers = _start_helpers(work)
+    helpers: list[Future[None]] = []
+    with _interrupts_put_off(work), _blosc_settings():
         try:
+            _start_helpers(work, helpers)
             work.join()
         finally:
             work.stop()
@@ -55,6 +58,8 @@ class _Run:
         self._source: Iterator[Task] | None = source
         self._waiting: deque[Task] = deque()
         self._running = 0
+        # Set without the lock by an interrupt: everyone ends with the task he is at.
+        self.is_stopped = False
         self._changed = threading.Condition()
         self.error: BaseException | None = None
 
@@ -76,6 +81,7 @@ class _Run:
     def stop(self) -> None:
         """Let workers end with the task they are at."""
         with self._changed:
+            self.is_stopped = True
             self._source = None
             self._waiting.clear()
             self._changed.notify_all()
@@ -87,17 +93,18 @@ class _Run:
                 self._running -= 1
             if more:
                 self._waiting.extend(more)
-            while True:
+            while not self.is_stopped and self.error is None:
                 task = self._waiting.popleft() if self._waiting else self._pull()
                 if task is not None:
                     self._running += 1
                     if self._waiting:
                         self._changed.notify()
                     return task
-                if self._running == 0 or self.error is not None:
-                    self._changed.notify_all()
-                    return None
+                if self._running == 0:
+                    break
                 self._changed.wait()
+            self._changed.notify_all()
+            return None
 
     def _pull(self) -> Task | None:
         if self._source is None:
@@ -127,18 +134,43 @@ def _processors() -> int:
         return os.cpu_count() or 1
 
 
-def _start_helpers(work: _Run) -> list[Future[None]]:
+def _start_helpers(work: _Run, helpers: list[Future[None]]) -> None:
     global _pool
     count = _processors() - 1
     if count < 1:
-        return []
+        return
     with _lock:
         if _pool is None:
             _pool = ThreadPoolExecutor(count, "blztable")
-        try:
-            return [_pool.submit(work.join) for _ in range(count)]
-        except RuntimeError:  # The interpreter is shutting down; the caller works alone.
-            return []
+        # When the interpreter shuts down the caller works alone.
+        with suppress(RuntimeError):
+            helpers.extend(_pool.submit(work.join) for _ in range(count))
+
+
+@contextmanager
+def _interrupts_put_off(work: _Run) -> Iterator[None]:
+    """Let Ctrl-C end the run between two tasks, and be raised when its threads have ended.
+
+    Raised in the middle it could leave a lock of ours, or of the pool, held for ever, or threads
+    that still write behind the caller's back.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+    received: list[tuple[int, FrameType | None]] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        received.append((number, frame))
+        work.is_stopped = True
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if received:
+            before(*received[-1])
 
 
 @contextmanager
@@ -167,7 +199,10 @@ def _forget_pool() -> None:
     global _pool, _lock, _blosc_users
     _pool = None
     _lock = threading.Lock()
-    _blosc_users = 0
+    if _blosc_users:
+        _blosc_users = 0
+        blosc.set_nthreads(_blosc_before[0])
+        blosc.set_releasegil(_blosc_before[1])
 
 
 if hasattr(os, "register_at_fork"):

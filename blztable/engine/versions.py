@@ -52,7 +52,7 @@ class Version:
         """The parts of the column at this position."""
         parts = self._lines.get(index)
         if parts is None:
-            line = self.line(index)
+            line = self._line(index)
             try:
                 parts = manifest.decode_column(line, self.head, index)
             except DAMAGED as error:
@@ -62,19 +62,37 @@ class Version:
             self._lines[index] = parts
         return parts
 
-    def line(self, index: int) -> bytes:
+    def lines(self) -> list[bytes]:
+        """The lines of all columns as they are, each with its sha256: for the next manifest."""
+        columns = self.head.columns
+        if not columns.offsets:
+            return []
+        first, end = columns.offsets[0], columns.offsets[-1] + columns.lengths[-1] + 1
+        data = self._range(first, end - first)
+        lines = data.split(b"\n")[:-1]
+        if [len(line) for line in lines] != list(columns.lengths):
+            raise CorruptError(f"{self._where}: lines of other lengths than the head says")
+        for index, line in enumerate(lines):
+            try:
+                manifest.check_line(line, self.head, index)
+            except CorruptError as error:
+                raise CorruptError(f"{self._where}: {error}") from None
+        return lines
+
+    def _line(self, index: int) -> bytes:
         """The bytes of a column's line, without its line feed."""
         columns = self.head.columns
         length = columns.lengths[index]
+        data = self._range(columns.offsets[index], length + 1)
+        if data[length:] != b"\n":
+            raise CorruptError(f"{self._where}: the line of column {index} is cut")
+        return data[:length]
+
+    def _range(self, start: int, length: int) -> bytes:
         try:
-            data = self.store.get(self.key, columns.offsets[index], length + 1)
+            return self.store.get(self.key, start, length)
         except KeyNotFound:
             raise CorruptError(f"{self._where} is gone") from None
-        if data[length:] != b"\n":
-            raise CorruptError(
-                f"{self._where}: the line of column {index} does not end where it should"
-            )
-        return data[:length]
 
     @property
     def key(self) -> str:
@@ -87,8 +105,13 @@ class Version:
 
 
 def numbers(store: Store) -> list[int]:
-    """The versions there are, ascending."""
-    names = store.list_names(layout.MANIFESTS)
+    """The versions there are, ascending; FormatError where the place is no directory at all."""
+    try:
+        names = store.list_names(layout.MANIFESTS)
+    except CorruptError:
+        if is_place(store):
+            raise
+        raise FormatError(f"{store.name} is a file; a table is a directory") from None
     return sorted(filter(None, map(layout.manifest_version, names)))
 
 
@@ -156,8 +179,19 @@ def pin(store: Store, number: int | None = None) -> tuple[Version, Lock]:
             raise
 
 
+def is_place(store: Store) -> bool:
+    """Whether a table could be there: nothing yet, or a directory."""
+    try:
+        store.list_names("")
+    except CorruptError:
+        return False
+    return True
+
+
 def check_ours(store: Store) -> None:
-    """TableExistsError where the root holds anything that we did not put there."""
+    """TableExistsError where there is anything that we did not put there."""
+    if not is_place(store):
+        raise TableExistsError(f"{store.name} is a file; it is left as it is")
     for prefix, known in (("", _ROOT_NAMES), (layout.META, _META_NAMES)):
         foreign = sorted(set(store.list_names(prefix)) - known)
         if foreign:

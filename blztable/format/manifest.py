@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Self
 
-from blztable.errors import CorruptError, FormatError
+from blztable.errors import CorruptError, FormatError, LimitError
 from blztable.format import jsontext
 from blztable.format.jsontext import Json
 from blztable.format.layout import Path
@@ -247,11 +247,17 @@ def decode_head(data: bytes) -> Head:
     return Head(**values)  # type: ignore[arg-type]
 
 
+def check_line(line: bytes, head: Head, index: int) -> None:
+    """CorruptError unless the line of column `index` has the sha256 that the head gives it."""
+    if hashlib.sha256(line).digest() != head.columns.digest(index):
+        path = head.columns.paths[index]
+        raise CorruptError(f"the manifest's line of column {path} does not have its sha256")
+
+
 def decode_column(line: bytes, head: Head, index: int) -> ColumnParts:
     """Read the line of column `index`, its sha256 compared first."""
     path = head.columns.paths[index]
-    if hashlib.sha256(line).digest() != head.columns.digest(index):
-        raise CorruptError(f"the manifest's line of column {path} does not have its sha256")
+    check_line(line, head, index)
     return ColumnParts.decode(line, path, len(head.row_groups))
 
 
@@ -272,6 +278,8 @@ def _columns(value: Json, head_end: int) -> ColumnIndex:
         for name in ("next_k", "nbytes", "cbytes", "offset", "length")
     )
     digests = _base64(value.get("sha256"))
+    if max(lengths, default=0) > jsontext.MAX_BYTES:
+        raise LimitError(f"a manifest line of {max(lengths)} bytes; {jsontext.MAX_BYTES} are read")
     if len(digests) != 32 * count or list(places) != _places(lengths):
         raise CorruptError("the head of a manifest: columns whose lines do not follow each other")
     paths = tuple(map(_path, listed))

@@ -19,7 +19,8 @@ if sys.platform == "darwin":
     import fcntl
 
 # What one writev takes, on Linux and macOS alike.
-BUFFERS_PER_WRITE = 1024
+# Of 8 MiB each at most, so that a call stays below 2 GiB, which macOS refuses.
+BUFFERS_PER_WRITE = 128
 
 # How a kernel, a sandbox or a file system (FUSE, SMB) says that it does not know the call at all.
 NOT_SUPPORTED = {errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.ENOTTY}

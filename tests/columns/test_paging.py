@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from blztable.columns.paging import (
     CHUNK_BYTES,
-    MAX_PAGE_ROWS,
     MIN_PAGE_ROWS,
+    USUAL_PAGE_ROWS,
     cut_even,
     cut_pages,
     page_bytes,
@@ -30,9 +30,9 @@ def ends(sizes):
 def test_a_page_has_a_power_of_two_of_rows_and_about_the_bytes_of_a_chunk(row_bytes):
     rows = page_rows_for(row_bytes)
     assert rows & (rows - 1) == 0
-    assert MIN_PAGE_ROWS <= rows <= MAX_PAGE_ROWS
+    assert MIN_PAGE_ROWS <= rows <= USUAL_PAGE_ROWS
     assert rows == MIN_PAGE_ROWS or rows * row_bytes <= CHUNK_BYTES
-    assert rows == MAX_PAGE_ROWS or 2 * rows * row_bytes > CHUNK_BYTES
+    assert rows == USUAL_PAGE_ROWS or 2 * rows * row_bytes > CHUNK_BYTES
 
 
 def test_eight_byte_values_have_pages_of_one_chunk():

@@ -99,7 +99,7 @@ def set_properties(store, **properties) -> int:
     def draft(newest: Version | None) -> Draft:
         assert newest is not None
         head = replace(newest.head, properties={**newest.head.properties, **properties})
-        return Draft(head, [newest.line(index) for index in range(len(newest.schema))])
+        return Draft(head, newest.lines())
 
     with Transaction(store, is_durable=False) as transaction:
         version, pinned = transaction.publish("properties", draft)
