@@ -44,16 +44,20 @@ def rebuilt(table: pa.Table) -> pa.Table:
 @st.composite
 def frames(draw: st.DrawFn, rows_max: int = 12) -> pd.DataFrame:
     """A DataFrame of any kept dtypes, index and labels; possibly without rows or columns."""
-    rows = draw(st.integers(0, rows_max))
-    values = draw(st.lists(columns(rows), max_size=5))
-    data = {i: pd.Series(v, dtype=object) if v.dtype == object else v for i, v in enumerate(values)}
-    frame = pd.DataFrame(data, index=pd.RangeIndex(rows))
-    frame.index = draw(indexes(rows))
-    frame.columns = draw(headers(len(values)))
-    frame.attrs = draw(st.dictionaries(TEXT, st.integers() | TEXT | st.lists(TEXT), max_size=2))
-    if frame.columns.is_unique and frame.index.is_unique and draw(st.booleans()):
-        frame.flags.allows_duplicate_labels = False
-    return frame
+    # Casts within pandas may overflow on the way; what comes out is a frame all the same.
+    with np.errstate(all="ignore"):
+        rows = draw(st.integers(0, rows_max))
+        values = draw(st.lists(columns(rows), max_size=5))
+        data = {
+            i: pd.Series(v, dtype=object) if v.dtype == object else v for i, v in enumerate(values)
+        }
+        frame = pd.DataFrame(data, index=pd.RangeIndex(rows))
+        frame.index = draw(indexes(rows))
+        frame.columns = draw(headers(len(values)))
+        frame.attrs = draw(st.dictionaries(TEXT, st.integers() | TEXT | st.lists(TEXT), max_size=2))
+        if frame.columns.is_unique and frame.index.is_unique and draw(st.booleans()):
+            frame.flags.allows_duplicate_labels = False
+        return frame
 
 
 @st.composite
