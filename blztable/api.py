@@ -200,7 +200,9 @@ def read_blz(
     """Read a table, or some columns of it, into a DataFrame.
 
     The frame shares its memory with what was decoded, and is writable. One that was written by
-    `to_blz` comes back as it was: index, labels, dtypes, `attrs`.
+    `to_blz` comes back as it was: index, labels, dtypes, `attrs`. A few things do not: where an
+    object column mixes None, NaN and NA they all become None, decimals take one scale, foreign
+    byte order becomes native, and tuples in `attrs` become lists.
 
     Parameters
     ----------

@@ -29,6 +29,9 @@ SIZE_MAX = 64 << 20
 TUPLE_TEXT_MAX = 1000
 GENERATED = re.compile(r"__index_level_\d+__")
 
+# pandas' words for labels that are `str`.
+USUAL_LABELS: tuple[str, str, Any] = ("unicode", "str", {"encoding": "UTF-8"})
+
 
 def from_metadata(schema: pa.Schema, rows: int) -> tuple[Descriptor | None, dict[str, Any]]:
     """The frame descriptor and attrs in a schema's pandas metadata, if we understand them."""
@@ -54,10 +57,10 @@ def arrow_metadata(
     facts = Facts.decode(frame)
     hidden = [name for name in facts.index_fields() if schema.names.count(name) == 1]
     fields = [field for field in schema if field.name not in hidden]
-    header = decode_header(facts.header, [field.name for field in fields])
+    labels, column_indexes = _labels(facts.header, [field.name for field in fields])
     described = [
-        _column_entry(field, descriptor_of(field, facts), _label_text(label))
-        for field, label in zip(fields, header.tolist(), strict=True)
+        _column_entry(field, descriptor_of(field, facts), label)
+        for field, label in zip(fields, labels, strict=True)
     ]
     index_columns: list[Any] = list(hidden)
     for level in facts.levels:
@@ -69,12 +72,9 @@ def arrow_metadata(
         elif level["field"] in hidden:
             field = schema.field(level["field"])
             described.append(_column_entry(field, descriptor_of(field, facts), name))
-    levels = header.levels if isinstance(header, pd.MultiIndex) else [header]
     metadata = {
         "index_columns": index_columns,
-        "column_indexes": [
-            _header_entry(level, name) for level, name in zip(levels, header.names, strict=True)
-        ],
+        "column_indexes": column_indexes,
         "columns": described,
         "attributes": attrs,
         "creator": {"library": "pyarrow", "version": pa.__version__},
@@ -228,11 +228,24 @@ def _types_of(type_: pa.DataType) -> tuple[str, str, Any]:
     return "object", "object", None
 
 
+def _labels(facts: Any, names: list[str]) -> tuple[list[str | None], list[dict[str, Any]]]:
+    """The labels of the columns as text, and an entry for each level of them.
+
+    Usual labels are the names; no Index is made of them, for the first one costs milliseconds.
+    """
+    if facts is None:
+        return list(names), [_entry(None, None, USUAL_LABELS)]
+    header = decode_header(facts, names)
+    levels = header.levels if isinstance(header, pd.MultiIndex) else [header]
+    entries = [_header_entry(level, name) for level, name in zip(levels, header.names, strict=True)]
+    return [_label_text(label) for label in header.tolist()], entries
+
+
 def _header_entry(level: pd.Index, name: Hashable) -> dict[str, Any]:
     label = _label_text(name)
     dtype = level.dtype
     if isinstance(dtype, pd.StringDtype):
-        types: tuple[str, str, Any] = ("unicode", "str", {"encoding": "UTF-8"})
+        types = USUAL_LABELS
     elif isinstance(dtype, pd.DatetimeTZDtype):
         timezone = zone_name(dtype.tz, "column labels")[0]
         types = ("datetimetz", f"datetime64[{dtype.unit}]", {"timezone": timezone})
