@@ -227,3 +227,46 @@ def test_no_rows_have_no_pages(type_):
     pages, whole, *_ = of(pa.array([], type_))
     assert pages.nulls == pages.lowest == ()
     assert (whole.nulls, whole.lowest, whole.highest) == ((0,), (None,), (None,))
+
+
+DICTIONARY_VALUES = {
+    pa.int16(): st.integers(-100, 100),
+    pa.float64(): st.sampled_from([-2.5, -0.0, 0.0, 1.5, float("inf"), float("nan")]),
+    pa.string(): st.text("ab\0é\U0010ffff", max_size=40),
+    pa.string_view(): st.text("abé", max_size=40),
+    pa.binary(): st.binary(max_size=40),
+    pa.bool_(): st.booleans(),
+}
+
+
+@pytest.mark.parametrize("type_", DICTIONARY_VALUES, ids=str)
+@quick
+@given(data=st.data())
+def test_a_dictionary_column_is_bounded_by_the_values_its_rows_stand_for(type_, data):
+    values = data.draw(st.lists(st.none() | DICTIONARY_VALUES[type_], max_size=6))
+    codes = st.none() | st.integers(0, len(values) - 1) if values else st.none()
+    rows = data.draw(st.lists(codes, min_size=1, max_size=30))
+    array = pa.DictionaryArray.from_arrays(pa.array(rows, pa.int8()), pa.array(values, type_))
+    pages, whole = statistics(array.type, encode(array, 8), array.dictionary)
+    groups = [rows[start : start + 8] for start in range(0, len(rows), 8)]
+    runs = [*zip(groups, pages.nulls, pages.nans, pages.lowest, pages.highest, strict=True)]
+    runs.append((rows, whole.nulls[0], whole.nans[0], whole.lowest[0], whole.highest[0]))
+    for group, nulls, nans, low, high in runs:
+        found = [None if code is None else values[code] for code in group]
+        assert nulls == found.count(None)
+        known = [value for value in found if value is not None]
+        assert nans == sum(value != value for value in known)
+        known = [value for value in known if value == value]
+        if not known:
+            assert (low, high) == (None, None)
+            continue
+        if isinstance(known[0], bytes | str):
+            items = [value.encode() if isinstance(value, str) else value for value in known]
+            assert low <= min(items)
+            assert high is None or high >= max(items)
+            if max(map(len, items)) <= PREFIX_BYTES:
+                assert (low, high) == (min(items), max(items))
+        else:
+            dtype = {"int16": "<i2", "double": "<f8", "bool": "<u1"}[str(type_)]
+            assert np.frombuffer(low, dtype)[0] == min(known)
+            assert np.frombuffer(high, dtype)[0] == max(known)
