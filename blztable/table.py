@@ -149,7 +149,7 @@ class CTable:
             self._positions(columns),
             0,
             self.nrows,
-            columns=names,
+            columns=None if names is None else list(names),
             dtype_backend=dtype_backend,
         )
 
@@ -240,11 +240,9 @@ class CTable:
         self._snapshot = Snapshot(*published)
 
 
-def _list_of(columns: Iterable[str] | None) -> list[str] | None:
-    """The names as a list, for they are gone through twice; a text is no list of names."""
-    if isinstance(columns, str):
-        raise TypeError(f"columns is a list of names; for one column give [{columns!r}]")
-    return None if columns is None else list(columns)
+def _list_of(columns: Iterable[str] | None) -> Sequence[str] | None:
+    """The names as a list, for they are gone through twice; one text stays, to be refused."""
+    return columns if columns is None or isinstance(columns, str) else list(columns)
 
 
 class Attributes(MutableMapping[str, Any]):

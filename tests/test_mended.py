@@ -9,12 +9,15 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from crash import RecordingDisk, crash_states, write_state
 
 import blztable as blz
 from blztable.columns import text
 from blztable.columns.stream import ENDS, VALUES, Piece
 from blztable.columns.types import layouts
 from blztable.engine import grouping, versions
+from blztable.engine.files import OpenFiles
+from blztable.engine.parts import OpenedPart
 from blztable.format import layout
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore
@@ -46,6 +49,30 @@ def test_a_damaged_table_that_was_never_flushed_can_be_replaced(tmp_path, what):
         flip(path / layout.manifest(1), -20)
     blz.to_blz({"a": [4]}, path)
     assert blz.read_table(path).to_pydict() == {"a": [4]}
+
+
+def test_a_lasting_replacement_of_a_damaged_hasty_table_flushes_the_way_to_it(tmp_path):
+    parent = tmp_path / "parent"
+    parent.mkdir()
+    path = parent / "t.blz"
+    disk = RecordingDisk(parent)
+    store = LocalStore(path, disk=disk)
+    blz.to_blz({"a": [1, 2, 3]}, store, durability="process")
+    (path / layout.manifest(1)).write_bytes(b"")
+    blz.to_blz({"a": [4]}, store)
+    for number, state in enumerate(crash_states(disk.log, len(disk.log))):
+        found = write_state(state, tmp_path / str(number)) / "t.blz"
+        assert blz.read_table(found).to_pydict() == {"a": [4]}, state
+
+
+def test_a_small_part_that_was_forgotten_is_read_again(tmp_path):
+    blz.to_blz({"a": [1, 2, 3]}, tmp_path / "t.blz")
+    version, pinned = versions.pin(LocalStore(tmp_path / "t.blz"))
+    with pinned:
+        part = OpenedPart(version, 0, version.column(0), 0, OpenFiles(version.store))
+        whole = part.reader().read(0, part.reader().size)
+        part.forget()
+        assert part.reader().read(0, part.reader().size) == whole
 
 
 def test_a_commit_on_a_table_that_lost_an_unflushed_file_is_told(tmp_path):

@@ -166,10 +166,8 @@ class Transaction:
                 with self._damage_allowed():
                     newest = versions.load(store, newest_number)
             made = draft(newest)
-            if self._is_durable and newest is not None and not newest.head.durable:
-                store.prepare()
-                if not self._is_replacement:
-                    _flush_whole(newest)
+            if self._is_durable and newest_number is not None:
+                self._make_base_durable(newest)
             number = (newest_number or 0) + 1
             commit = secrets.token_hex(16)
             head = replace(
@@ -201,6 +199,14 @@ class Transaction:
             f"{self._store.name}: version {number} was published but may not survive a loss of "
             f"power; reopen and look at the version: {error}"
         )
+
+    def _make_base_durable(self, newest: Version | None) -> None:
+        """Flush what a lasting version builds on, if nobody did; None is a damaged base."""
+        if newest is not None and newest.head.durable:
+            return
+        self._store.prepare()
+        if newest is not None and not self._is_replacement:
+            _flush_whole(newest)
 
     def _damage_allowed(self) -> AbstractContextManager[None]:
         """A table whose newest manifest is damaged can be replaced, and nothing else."""

@@ -76,8 +76,10 @@ class OpenedPart:
 
     def reader(self) -> Reader:
         """The file, for reading chunks; not to be closed."""
-        if self._kept is not None:
-            return self._kept
+        # Looked at once: another thread may be done with the part and forget it.
+        kept = self._kept
+        if kept is not None:
+            return kept
         try:
             return self._files.open(self._key)
         except KeyNotFound:

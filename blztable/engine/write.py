@@ -51,13 +51,12 @@ class ColumnWriter:
     path: layout.Path
     name: str
     type: pa.DataType
-    first_k: int = 1
     parts: dict[int, Part] = field(default_factory=dict)
     numbers: Iterator[int] = field(init=False)
 
     def __post_init__(self) -> None:
         """Begin to count."""
-        self.numbers = count(self.first_k)
+        self.numbers = count(1)
 
     @property
     def keys(self) -> list[str]:
@@ -67,7 +66,7 @@ class ColumnWriter:
     @property
     def next_k(self) -> int:
         """The number after the last one used."""
-        return max([self.first_k, *(part.k + 1 for part in self.parts.values())])
+        return max((part.k for part in self.parts.values()), default=0) + 1
 
     def finish(self) -> ColumnParts:
         """The parts as the manifest lists them."""
