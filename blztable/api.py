@@ -13,10 +13,11 @@ import pyarrow as pa
 from pandas.api.extensions import no_default
 
 from blztable.convert.attributes import checked_attrs
-from blztable.convert.gateway import ingest
+from blztable.convert.stream import stream
 from blztable.engine import operations, versions
 from blztable.engine.options import WriteOptions
 from blztable.engine.places import Place, store_at
+from blztable.progress import ProgressOption, reporting
 from blztable.snapshot import Snapshot
 from blztable.table import CTable
 
@@ -35,14 +36,21 @@ def to_blz(
     page_rows: int | Mapping[str, int] | None = None,
     durability: str = "full",
     attrs: Mapping[str, Any] | None = None,
+    progress: ProgressOption = None,
 ) -> None:
     """Write a table, in one commit: readers see the old one or the new one, whole.
 
+    Data larger than memory come as a stream: a RecordBatchReader, a pyarrow Dataset, or an iterator
+    of DataFrames, tables, batches or mappings, fetched while what came before is written. About two
+    row groups are held at a time. The first item decides on columns, types and index; the others
+    may have their columns in another order and types whose values fit. What the iterator raises
+    passes unchanged, and nothing is committed then.
+
     Parameters
     ----------
-    data : DataFrame, Arrow data or mapping
+    data : DataFrame, Arrow data, mapping, or an iterable of these
         A pandas DataFrame, a pyarrow Table or RecordBatch, anything with the Arrow PyCapsule
-        interface (polars, duckdb), or a mapping of names to arrays of one length.
+        interface (polars, duckdb), a mapping of names to arrays of one length; or a stream.
     path : path-like
         The table's directory.
     mode : {"w", "x"}
@@ -67,11 +75,15 @@ def to_blz(
         process only, and costs no flush.
     attrs : mapping, optional
         Attributes of the table, JSON values; added to those of a DataFrame.
+    progress : bool or callable, optional
+        True shows a bar (with tqdm: the extra `progress`); a callable is called in this thread with
+        the rows done and the rows in all, None where the end of a stream is not known.
 
     Raises
     ------
     SchemaError
-        A column or value that cannot be stored; nothing is written then.
+        A column or value that cannot be stored, an item of a stream that does not fit the first;
+        nothing is committed then.
     TableExistsError
         With "x" a table is there; or something that is not a table is, which is never touched.
     ConflictError, BusyError, StorageError, ReadOnlyError
@@ -87,15 +99,26 @@ def to_blz(
     >>> df.to_blz("cities.blz")
     >>> blz.read_blz("cities.blz").equals(df)
     True
+
+    An iterator, of which only a part is in memory at a time:
+
+    >>> days = (pd.DataFrame({"day": [day] * 24, "hour": range(24)}) for day in range(365))
+    >>> blz.to_blz(days, "hours.blz")
+    >>> blz.open("hours.blz").nrows
+    8760
     """
     _one_of("mode", mode, ("w", "x"))
     options = WriteOptions(
         compression, clevel, shuffle, checksum, row_group_rows, page_rows, durability
     )
-    given = ingest(data, index=index)
+    store = store_at(path)
+    given = stream(data, index=index)
     attributes = given.attrs | checked_attrs(dict(attrs or {}))
-    contents = operations.Contents(given.table, given.rows, given.frame, attributes)
-    _, pinned = operations.create(store_at(path), contents, options, replace_existing=mode == "w")
+    contents = operations.Contents(given.schema, given.parts, given.frame, attributes, given.rows)
+    with reporting(progress, "writing") as callback:
+        _, pinned = operations.create(
+            store, contents, options, replace_existing=mode == "w", progress=callback
+        )
     pinned.close()
 
 
@@ -144,8 +167,8 @@ def create(
     0 ['at', 'what']
     """
     _one_of("mode", mode, ("w", "x"))
-    table = pa.schema(schema).empty_table()
-    contents = operations.Contents(table, 0, None, checked_attrs(dict(attrs or {})))
+    attributes = checked_attrs(dict(attrs or {}))
+    contents = operations.Contents(pa.schema(schema), (), attributes=attributes)
     options = WriteOptions(
         compression, clevel, shuffle, checksum, row_group_rows, page_rows, durability
     )
@@ -196,6 +219,8 @@ def read_blz(
     columns: Sequence[str] | None = None,
     version: int | None = None,
     dtype_backend: Any = no_default,
+    on_corrupt: str = "raise",
+    progress: ProgressOption = None,
 ) -> pd.DataFrame:
     """Read a table, or some columns of it, into a DataFrame.
 
@@ -215,6 +240,11 @@ def read_blz(
     dtype_backend : {"numpy_nullable", "pyarrow"}, optional
         As in pandas. By default dates and decimals become one Python object each, as in pandas;
         with "pyarrow" they stay Arrow values, which is many times faster.
+    on_corrupt : {"raise", "skip"}
+        "skip" leaves out the row groups that are damaged in one of these columns, warns, and says
+        in `attrs["blz:missing_rows"]` which rows they are; the others keep their labels.
+    progress : bool or callable, optional
+        As in `to_blz`.
 
     Raises
     ------
@@ -223,7 +253,10 @@ def read_blz(
     ColumnNotFoundError
         No column has one of these names.
     CorruptError
-        A file is damaged or missing; the message names it, the column and the chunk.
+        A file is damaged or missing; the message names it, the column and the chunk. With
+        `on_corrupt="skip"` only where a manifest is damaged.
+    LimitError
+        The result would be larger than this machine's memory.
 
     Examples
     --------
@@ -236,11 +269,17 @@ def read_blz(
     2  z
     """
     with open(path, version=version) as table:
-        return table.to_pandas(columns, dtype_backend=dtype_backend)
+        return table.to_pandas(
+            columns, dtype_backend=dtype_backend, on_corrupt=on_corrupt, progress=progress
+        )
 
 
 def read_table(
-    path: Place, *, columns: Sequence[str] | None = None, version: int | None = None
+    path: Place,
+    *,
+    columns: Sequence[str] | None = None,
+    version: int | None = None,
+    on_corrupt: str = "raise",
 ) -> pa.Table:
     """Read a table, or some columns of it, into an Arrow table.
 
@@ -252,10 +291,13 @@ def read_table(
         The columns to read, in this order; all by default.
     version : int, optional
         The version to read; the newest by default.
+    on_corrupt : {"raise", "skip"}
+        "skip" leaves out the row groups that are damaged in one of these columns, warns, and says
+        in the schema's metadata, as "blz:missing_rows", which rows they are.
 
     Raises
     ------
-    TableNotFoundError, ColumnNotFoundError, CorruptError
+    TableNotFoundError, ColumnNotFoundError, CorruptError, LimitError
         As in `read_blz`.
 
     Examples
@@ -266,7 +308,7 @@ def read_table(
     {'a': [1, 2, 3]}
     """
     with open(path, version=version) as table:
-        return table.to_arrow(columns)
+        return table.to_arrow(columns, on_corrupt=on_corrupt)
 
 
 def _without_data(function: Callable[..., None]) -> Signature:

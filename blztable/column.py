@@ -73,13 +73,11 @@ class Column:
 
     def to_arrow(self) -> pa.ChunkedArray:
         """The column as Arrow has it."""
-        return self._snapshot.read([self._index], 0, len(self))[0]
+        return self._snapshot.column(self._index)
 
     def to_pandas(self, *, dtype_backend: Any = no_default) -> pd.Series:
         """The column as a Series, with the table's index."""
-        frame = self._snapshot.pandas(
-            [self._index], 0, len(self), columns=None, dtype_backend=dtype_backend
-        )
+        frame = self._snapshot.pandas([self._index], columns=None, dtype_backend=dtype_backend)
         if frame.shape[1] == 0:  # It is the index.
             return frame.index.to_series().reset_index(drop=True)
         return frame.iloc[:, 0]

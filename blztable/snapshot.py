@@ -1,24 +1,59 @@
-"""A version held open, and what it is read into: Arrow tables, frames, batches.
+"""A version held open, and what it is read into: Arrow tables and frames.
 
 The one room that knows both a DataFrame and a disk: the engine gives columns, `convert` makes
 frames of them. Knows nothing of what users may do with a table.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
 from blztable.convert.descriptor import FIELD_KEY
 from blztable.convert.frame import index_fields, to_frame
 from blztable.convert.interop import arrow_metadata
+from blztable.convert.rows import RowNumbers
+from blztable.engine.progress import Callback, Progress
 from blztable.engine.read import read_array, read_columns, spans
+from blztable.engine.salvage import Loss, read_intact
 from blztable.engine.versions import Version, pin
 from blztable.errors import BlzError, ColumnNotFoundError
 from blztable.storage.store import Lock, Store
 
 PANDAS_KEY = b"pandas"
+# Where a result says which rows it lacks: pairs of the first one and the one after the last.
+MISSING_ROWS = "blz:missing_rows"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a read goes: what it does about damage, and whom it tells how far it is."""
+
+    on_corrupt: str = "raise"
+    progress: Callback | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a word that is not one of the choices."""
+        if self.on_corrupt not in ("raise", "skip"):
+            raise ValueError(f"on_corrupt is 'raise' or 'skip', not {self.on_corrupt!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """What was read: columns, the numbers of their rows in the table, and the rows that lack."""
+
+    arrays: list[pa.ChunkedArray]
+    numbers: RowNumbers
+    lost: list[Loss]
+
+    @property
+    def missing(self) -> list[tuple[int, int]]:
+        return [(loss.start, loss.stop) for loss in self.lost]
 
 
 class Snapshot:
@@ -83,11 +118,9 @@ class Snapshot:
                 metadata[PANDAS_KEY] = text
         return pa.schema(map(_without_ours, fields), metadata or None)
 
-    def read(self, positions: Sequence[int], start: int, stop: int) -> list[pa.ChunkedArray]:
-        """Rows of some columns; only their pages are decoded."""
-        self.check_open()
-        wanted = spans(self.version.head.row_groups, start, stop)
-        return read_columns(self.version, positions, wanted)
+    def column(self, position: int) -> pa.ChunkedArray:
+        """All rows of one column."""
+        return self._read([position], 0, self.rows, Reading()).arrays[0]
 
     def array(self, position: int, start: int, stop: int) -> pa.Array:
         """Rows of one column as one array."""
@@ -95,28 +128,26 @@ class Snapshot:
         wanted = spans(self.version.head.row_groups, start, stop)
         return read_array(self.version, position, wanted)
 
-    def arrow(self, positions: Sequence[int], start: int, stop: int) -> pa.Table:
-        """Rows of some columns as a table."""
-        arrays = self.read(positions, start, stop)
-        return _table(arrays, self.schema(positions), stop - start)
-
-    def batches(self, positions: Sequence[int]) -> Iterator[pa.RecordBatch]:
-        """All rows of some columns, a row group decoded at a time."""
-        first = 0
-        for rows in self.version.head.row_groups:
-            yield from self.arrow(positions, first, first + rows).to_batches()
-            first += rows
+    def arrow(
+        self, positions: Sequence[int], start: int, stop: int, how: Reading | None = None
+    ) -> pa.Table:
+        """Rows of some columns as a table; only their pages are decoded."""
+        rows = self._read(positions, start, stop, how or Reading())
+        schema = self.schema(positions)
+        if rows.lost:
+            key, text = MISSING_ROWS.encode(), json.dumps(rows.missing).encode()
+            schema = schema.with_metadata({**(schema.metadata or {}), key: text})
+        return _table(rows.arrays, schema, len(rows.numbers))
 
     def pandas(
         self,
         positions: Sequence[int],
-        start: int,
-        stop: int,
         *,
         columns: list[str] | None,
         dtype_backend: Any,
+        how: Reading | None = None,
     ) -> pd.DataFrame:
-        """Rows of some columns as a frame with its index; `columns` orders and repeats them."""
+        """Some columns as a frame with its index; `columns` orders and repeats them."""
         head, schema = self.version.head, self.version.schema
         frame = _plain(head.pandas)
         levels = set(index_fields(frame))
@@ -124,17 +155,47 @@ class Snapshot:
         needed = dict.fromkeys(positions) | dict.fromkeys(
             index for index, name in enumerate(schema.names) if name in levels
         )
-        arrays = self.read(list(needed), start, stop)
+        rows = self._read(list(needed), 0, self.rows, how or Reading())
         fields = pa.schema([schema.field(index) for index in needed], schema.metadata)
+        attributes = dict(head.attributes)
+        if rows.lost:
+            attributes[MISSING_ROWS] = [list(pair) for pair in rows.missing]
         return to_frame(
-            _table(arrays, fields, stop - start),
-            stop - start,
+            _table(rows.arrays, fields, len(rows.numbers)),
+            len(rows.numbers),
             frame,
-            dict(head.attributes),
+            attributes,
             columns=columns,
             dtype_backend=dtype_backend,
-            row_numbers=range(start, stop),
+            row_numbers=rows.numbers,
         )
+
+    def _read(self, positions: Sequence[int], start: int, stop: int, how: Reading) -> _Rows:
+        self.check_open()
+        version = self.version
+        wanted = spans(version.head.row_groups, start, stop)
+        progress = None
+        if how.progress is not None:
+            progress = Progress(how.progress, stop - start, len(positions))
+        try:
+            if how.on_corrupt == "raise":
+                rows = _Rows(
+                    read_columns(version, positions, wanted, progress), range(start, stop), []
+                )
+            else:
+                arrays, lost = read_intact(version, positions, wanted, progress)
+                rows = _Rows(arrays, _numbers(start, stop, lost), lost)
+        except BlzError:
+            # Closed by another thread in the middle: what it held may be gone, not damaged.
+            self.check_open()
+            raise
+        if progress is not None:
+            progress.finish(stop - start)
+        for loss in rows.lost:
+            warnings.warn(
+                f"rows {loss.start:,} to {loss.stop:,} are left out: {loss.reason}", stacklevel=4
+            )
+        return rows
 
 
 def _reopened(store: Store, number: int) -> Snapshot:
@@ -147,6 +208,16 @@ def _table(arrays: list[pa.ChunkedArray], schema: pa.Schema, rows: int) -> pa.Ta
         return pa.Table.from_arrays(arrays, schema=schema)
     counted = pa.table({"rows": pa.nulls(rows)}).replace_schema_metadata(schema.metadata)
     return counted.select([])  # Last: without columns, a change of metadata forgets the rows.
+
+
+def _numbers(start: int, stop: int, lost: Sequence[Loss]) -> RowNumbers:
+    """The numbers of the rows from `start` to `stop` that are left."""
+    if not lost:
+        return range(start, stop)
+    kept = np.ones(stop - start, np.bool_)
+    for loss in lost:
+        kept[loss.start - start : loss.stop - start] = False
+    return np.flatnonzero(kept) + start
 
 
 def _without_ours(field: pa.Field) -> pa.Field:

@@ -4,6 +4,7 @@ A table shows one snapshot for its life: it pins its version, so nothing of it i
 table is open. After a commit of its own it shows the version it published.
 """
 
+import operator
 import os
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from types import TracebackType
@@ -13,11 +14,13 @@ import pandas as pd
 import pyarrow as pa
 from pandas.api.extensions import no_default
 
+from blztable.batches import Batches
 from blztable.column import Column
 from blztable.convert.attributes import checked_attrs
 from blztable.engine.operations import set_attributes
 from blztable.errors import ColumnNotFoundError, ReadOnlyError
-from blztable.snapshot import Snapshot
+from blztable.progress import ProgressOption, reporting
+from blztable.snapshot import Reading, Snapshot
 from blztable.text import short_text, size_text
 
 # Columns a repr shows before it says how many more there are.
@@ -104,7 +107,13 @@ class CTable:
         """
         return Attributes(self)
 
-    def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
+    def to_arrow(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        on_corrupt: str = "raise",
+        progress: ProgressOption = None,
+    ) -> pa.Table:
         """Read into an Arrow table.
 
         Parameters
@@ -112,6 +121,11 @@ class CTable:
         columns : sequence of str, optional
             The columns to read, in this order; all by default. Of columns that share a name, all
             are read.
+        on_corrupt : {"raise", "skip"}
+            "skip" leaves out the row groups that are damaged in one of these columns, warns, and
+            says in the schema's metadata, as "blz:missing_rows", which rows they are.
+        progress : bool or callable, optional
+            As in `to_blz`.
 
         Raises
         ------
@@ -119,11 +133,61 @@ class CTable:
             No column has one of these names.
         CorruptError
             A file is damaged or missing.
+        LimitError
+            The result would be larger than this machine's memory.
         """
-        return self._snapshot.arrow(self._positions(columns), 0, self.nrows)
+        with reporting(progress, "reading") as callback:
+            how = Reading(on_corrupt, callback)
+            return self._snapshot.arrow(self._positions(columns), 0, self.nrows, how)
+
+    def to_batches(
+        self, columns: Sequence[str] | None = None, *, batch_rows: int | None = None
+    ) -> Batches:
+        """Read as a stream of record batches, for tables larger than memory.
+
+        A few row groups are in memory at a time: the batches given out last, and the rows after
+        them, which are decoded while the caller works.
+
+        Parameters
+        ----------
+        columns : sequence of str, optional
+            The columns to read, in this order; all by default.
+        batch_rows : int, optional
+            The most rows of a batch; by default a row group's. A batch has fewer where row groups
+            end.
+
+        Returns
+        -------
+        Batches
+            An iterator of pyarrow.RecordBatch with a `schema` and a method `close`; also a context
+            manager. It can be left at any time, and read or closed by another thread.
+
+        Raises
+        ------
+        ColumnNotFoundError
+            No column has one of these names.
+        CorruptError
+            A file is damaged or missing, told by the batch that would need it.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": range(10)}, "t.blz", row_group_rows=6)
+        >>> with blz.open("t.blz") as t:
+        ...     print([batch.num_rows for batch in t.to_batches(batch_rows=4)])
+        [4, 4, 2]
+        """
+        if batch_rows is not None and operator.index(batch_rows) < 1:
+            raise ValueError(f"a batch has at least 1 row, not {batch_rows}")
+        return Batches(self._snapshot, self._positions(columns), batch_rows)
 
     def to_pandas(
-        self, columns: Sequence[str] | None = None, *, dtype_backend: Any = no_default
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        dtype_backend: Any = no_default,
+        on_corrupt: str = "raise",
+        progress: ProgressOption = None,
     ) -> pd.DataFrame:
         """Read into a DataFrame that shares its memory with what was decoded, and is writable.
 
@@ -134,6 +198,11 @@ class CTable:
         dtype_backend : {"numpy_nullable", "pyarrow"}, optional
             As in pandas. With "pyarrow" dates and decimals stay Arrow values instead of one Python
             object each, which is many times faster.
+        on_corrupt : {"raise", "skip"}
+            "skip" leaves out the row groups that are damaged in one of these columns, warns, and
+            says in `attrs["blz:missing_rows"]` which rows they are; the others keep their labels.
+        progress : bool or callable, optional
+            As in `to_blz`.
 
         Raises
         ------
@@ -141,17 +210,19 @@ class CTable:
             No column has one of these names.
         CorruptError
             A file is damaged or missing.
+        LimitError
+            The result would be larger than this machine's memory.
         """
         columns = _list_of(columns)
         narrowed = self.column_names if self._columns is not None else None
         names = list(dict.fromkeys(narrowed)) if narrowed and columns is None else columns
-        return self._snapshot.pandas(
-            self._positions(columns),
-            0,
-            self.nrows,
-            columns=None if names is None else list(names),
-            dtype_backend=dtype_backend,
-        )
+        with reporting(progress, "reading") as callback:
+            return self._snapshot.pandas(
+                self._positions(columns),
+                columns=None if names is None else list(names),
+                dtype_backend=dtype_backend,
+                how=Reading(on_corrupt, callback),
+            )
 
     def head(self, n: int = 5) -> pa.Table:
         """The first `n` rows as an Arrow table; only the pages that hold them are decoded."""
@@ -182,9 +253,9 @@ class CTable:
         return self.schema.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The table as an Arrow PyCapsule stream, read row group by row group."""
-        self._snapshot.check_open()
-        reader = pa.RecordBatchReader.from_batches(self.schema, self._snapshot.batches(self._shown))
+        """The table as an Arrow PyCapsule stream: a few row groups in memory, as `to_batches`."""
+        batches = Batches(self._snapshot, self._shown)
+        reader = pa.RecordBatchReader.from_batches(batches.schema, batches)
         return reader.__arrow_c_stream__(requested_schema)
 
     def close(self) -> None:

@@ -314,7 +314,7 @@ def test_a_table_is_a_stream_for_others(path):
         assert pa.schema(table) == DATA.schema
         assert polars.DataFrame(table).to_dict(as_series=False) == DATA.to_pydict()
         reader = pa.RecordBatchReader.from_stream(table)
-        assert [batch.num_rows for batch in reader] == [3, 2]
+        assert sum(batch.num_rows for batch in reader) == 5
         narrowed = table[["x", "n"]]
         assert pa.table(narrowed) == DATA.select(["x", "n"])
         with duckdb.connect() as connection:

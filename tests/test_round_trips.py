@@ -38,7 +38,7 @@ SMALL = {"row_group_rows": 40, "page_rows": 8, "chunk_bytes": 64}
 def stored(table, rows=None, **options):
     """A store that holds the table."""
     store = MemoryStore()
-    contents = Contents(table, table.num_rows if rows is None else rows)
+    contents = Contents(table.schema, [(table, table.num_rows if rows is None else rows)])
     _, pinned = create(store, contents, WriteOptions(**options), replace_existing=True)
     pinned.close()
     return store
@@ -325,7 +325,7 @@ def test_a_type_that_cannot_be_stored_is_named_and_nothing_is_written(type_):
     table = pa.table({"good": pa.array([], pa.int8()), "bad one": no_rows})
     store = MemoryStore()
     with pytest.raises(SchemaError, match="'bad one'"):
-        create(store, Contents(table, 0), WriteOptions(), replace_existing=True)
+        create(store, Contents(table.schema, [(table, 0)]), WriteOptions(), replace_existing=True)
     assert store.list_names("") == []
     with pytest.raises(TableNotFoundError):
         blz.read_table(store)
@@ -365,7 +365,7 @@ def test_a_value_that_cannot_be_stored_is_named_and_nothing_is_committed(make):
     table = pa.table({"good": [1, 2], "bad one": make()})
     store = MemoryStore()
     with pytest.raises(SchemaError, match="'bad one'"):
-        create(store, Contents(table, 2), WriteOptions(), replace_existing=True)
+        create(store, Contents(table.schema, [(table, 2)]), WriteOptions(), replace_existing=True)
     assert store.list_names("meta/manifest") == []
 
 

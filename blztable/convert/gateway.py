@@ -67,11 +67,19 @@ def _from_arrow(table: pa.Table, rows: int) -> Ingested:
     return Ingested(table, rows, frame, attrs)
 
 
-def _from_stream(data: Any) -> Ingested:
+def reader_of(data: Any) -> pa.RecordBatchReader:
+    """The reader of anything with `__arrow_c_stream__`; a reader is its own."""
+    if isinstance(data, pa.RecordBatchReader):
+        # By way of a capsule the exceptions of a Python iterator below would be lost.
+        return data
     try:
-        reader = pa.RecordBatchReader.from_stream(data)
+        return pa.RecordBatchReader.from_stream(data)
     except pa.ArrowInvalid as error:
         raise SchemaError(f"{type(data).__name__} is no stream of tables: {error}") from None
+
+
+def _from_stream(data: Any) -> Ingested:
+    reader = reader_of(data)
     batches = list(reader)
     table = pa.Table.from_batches(batches, schema=reader.schema)
     return _from_arrow(table, sum(batch.num_rows for batch in batches))

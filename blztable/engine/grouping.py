@@ -1,10 +1,11 @@
-"""Where a table is cut into row groups: the same rows in all columns.
+"""Where a table is cut into row groups: the same rows in all columns; how many are read at once.
 
 A row group is what is appended, sharded and rewritten at once. It should be large enough that its
 files are read in long runs, and small enough that one fits memory several times over.
 """
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -17,11 +18,62 @@ GROUP_BYTES = 256_000_000
 COLUMN_BYTES = 64_000_000
 LEAST_ROWS = 65_536
 MOST_BYTES = 1_000_000_000
+# What a reader of a stream takes at a time, where row groups are smaller than that.
+WINDOW_BYTES = 16_000_000
+
+# A table and its number of rows, which one without columns does not know.
+Part = tuple[pa.Table, int]
+
+
+def row_groups(parts: Iterable[Part], wanted: int | None) -> Iterator[Part]:
+    """Parts of any size as row groups; of `wanted` rows where they were asked for.
+
+    No more is held than the rows of a group and the part that filled it.
+    """
+    pending: list[pa.Table] = []
+    rows, nbytes = 0, [0]
+    for table, count in parts:
+        if count == 0:
+            continue
+        more = list(map(_bytes_of, table.columns))
+        nbytes = [sum(pair) for pair in zip(nbytes, more, strict=True)] if pending else more
+        pending.append(table)
+        rows += count
+        del table
+        if rows > _rows_per_group(nbytes, rows, wanted):
+            ready = _cut(pending, rows, wanted)
+            pending, rows = [ready[-1][0]], ready.pop()[1]
+            while ready:
+                yield ready.popleft()
+            nbytes = list(map(_bytes_of, pending[0].columns))
+    if rows:
+        ready = _cut(pending, rows, wanted)
+        pending.clear()
+        while ready:
+            yield ready.popleft()
+
+
+def row_windows(row_groups: Sequence[int], row_bytes: float) -> Iterator[tuple[int, int]]:
+    """Rows to be read at a time: a row group, or as many small ones as are worth a read."""
+    start = stop = 0
+    for rows in row_groups:
+        if stop > start and (stop + rows - start) * row_bytes > WINDOW_BYTES:
+            yield start, stop
+            start = stop
+        stop += rows
+    if stop > start:
+        yield start, stop
+
+
+def _cut(pending: list[pa.Table], rows: int, wanted: int | None) -> deque[Part]:
+    table = pa.concat_tables(pending) if len(pending) > 1 else pending[0]
+    ranges = row_ranges(table, rows, wanted)
+    return deque((table.slice(start, stop - start), stop - start) for start, stop in ranges)
 
 
 def row_ranges(table: pa.Table, rows: int, wanted: int | None) -> Iterator[tuple[int, int]]:
-    """The rows of each group; `wanted` rows where they were asked for."""
-    size = wanted or _rows_per_group(table, rows)
+    """The rows of each group of a table."""
+    size = _rows_per_group(list(map(_bytes_of, table.columns)), rows, wanted)
     cuts = set(range(0, rows, size)) | {rows}
     for column in table.columns:
         if pa.types.is_dictionary(column.type):
@@ -31,8 +83,11 @@ def row_ranges(table: pa.Table, rows: int, wanted: int | None) -> Iterator[tuple
         yield from _within_limits(table, start, stop)
 
 
-def _rows_per_group(table: pa.Table, rows: int) -> int:
-    widths = [_bytes_of(column) / max(rows, 1) for column in table.columns]
+def _rows_per_group(nbytes: Sequence[int], rows: int, wanted: int | None) -> int:
+    """The rows that a group should have, of columns that take so many bytes for these rows."""
+    if wanted:
+        return wanted
+    widths = [column / max(rows, 1) for column in nbytes]
     total, widest = sum(widths), max(widths, default=0)
     if total == 0:
         return max(rows, 1)

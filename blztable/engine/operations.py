@@ -4,15 +4,16 @@ Each says what it relies on: a replacement on nothing, attributes on the keys th
 """
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from blztable.engine import schema as schemas
 from blztable.engine.commit import Draft, Transaction
-from blztable.engine.grouping import row_ranges
+from blztable.engine.grouping import Part, row_groups
 from blztable.engine.options import WriteOptions
+from blztable.engine.progress import Callback, Progress
 from blztable.engine.versions import Version
 from blztable.engine.write import ColumnWriter, write_groups
 from blztable.errors import ConflictError, TableExistsError
@@ -24,16 +25,23 @@ from blztable.storage.store import Lock, Store
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a table is to hold: rows are told apart, for a table without columns has some too."""
+    """What a table is to hold, its rows in parts as they come."""
 
-    table: pa.Table
-    rows: int
-    frame: Mapping[str, Json] | None = None
+    schema: pa.Schema
+    parts: Iterable[Part]
+    # The frame descriptor of so many rows, for they are known at the end only.
+    frame: Callable[[int], Mapping[str, Json] | None] = lambda rows: None
     attributes: Mapping[str, Json] | None = None
+    rows: int | None = None
 
 
 def create(
-    store: Store, contents: Contents, options: WriteOptions, *, replace_existing: bool
+    store: Store,
+    contents: Contents,
+    options: WriteOptions,
+    *,
+    replace_existing: bool,
+    progress: Callback | None = None,
 ) -> tuple[Version, Lock]:
     """Write a table as version 1, or as the next version in place of the one that is there.
 
@@ -44,21 +52,18 @@ def create(
     TableExistsError
         A table is there and is not to be replaced, or the directory is not ours.
     """
-    table = contents.table
-    schemas.check(table.schema)
-    options.check_names(table.schema.names)
+    schema = contents.schema
+    schemas.check(schema)
+    options.check_names(schema.names)
     with Transaction(
         store, is_durable=options.is_durable, may_create=True, is_replacement=replace_existing
     ) as transaction:
         _check_absent(store, transaction.base, replace_existing)
-        columns = _reserve(transaction, table.schema)
-        ranges = list(row_ranges(table, contents.rows, options.row_group_rows))
+        columns = _reserve(transaction, schema)
+        groups = row_groups(contents.parts, options.row_group_rows)
+        told = Progress(progress, contents.rows, len(columns))
         try:
-            groups = (
-                [column.slice(start, stop - start) for column in table.columns]
-                for start, stop in ranges
-            )
-            write_groups(store, columns, groups, options)
+            rows = write_groups(store, columns, groups, options, told)
         finally:
             transaction.note([key for column in columns for key in column.keys])
         parts = [column.finish() for column in columns]
@@ -69,7 +74,8 @@ def create(
             cbytes=tuple(part.cbytes for part in parts),
         )
         lines = [part.encode() for part in parts]
-        encoded = schemas.encode(table.schema)
+        encoded = schemas.encode(schema)
+        frame = contents.frame(sum(rows))
 
         def draft(newest: Version | None) -> Draft:
             _check_absent(store, newest, replace_existing)
@@ -81,14 +87,14 @@ def create(
                 writer="",
                 time="",
                 operation="",
-                row_groups=tuple(stop - start for start, stop in ranges),
+                row_groups=tuple(rows),
                 schema=encoded,
-                fields=schemas.readable(table.schema),
+                fields=schemas.readable(schema),
                 next_column=_next_column(newest, index.paths),
                 durable=False,
                 properties=_kept_properties(newest) | options.to_json(),
                 attributes=dict(contents.attributes or {}),
-                pandas=contents.frame,
+                pandas=frame,
                 commit_ids=newest.head.commit_ids if newest else (),
                 columns=index,
             )

@@ -65,6 +65,8 @@ class OpenedPart:
         self._kept: _Kept | None = None
         self._key = layout.part(parts.path, parts.k[group] or 1)
         self._where = f"{version.store.name}/{self._key}, column {field.name!r}"
+        # Uncompressed.
+        self.nbytes = sum(sizes[group] for sizes in parts.streams.values())
         with self.blame():
             if parts.k[group] == NO_FILE:
                 _check_streams(field.type, None, {})

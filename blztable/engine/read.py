@@ -18,6 +18,7 @@ from blztable.columns.stream import DICTIONARY, VALUES, Decoder, Piece, Target
 from blztable.columns.types import decoder, one_array
 from blztable.engine.files import OpenFiles
 from blztable.engine.parts import OpenedPart, StreamPlace
+from blztable.engine.progress import Progress
 from blztable.engine.threads import Task, run, scratch
 from blztable.engine.versions import Version
 from blztable.errors import BlzError, CorruptError
@@ -52,7 +53,10 @@ def spans(row_groups: Sequence[int], start: int, stop: int) -> list[Span]:
 
 
 def read_columns(
-    version: Version, indices: Sequence[int], wanted: Sequence[Span]
+    version: Version,
+    indices: Sequence[int],
+    wanted: Sequence[Span],
+    progress: Progress | None = None,
 ) -> list[pa.ChunkedArray]:
     """The columns at these positions, of the rows wanted.
 
@@ -66,7 +70,8 @@ def read_columns(
     run(task for column in columns for task in column.opening())
     for column in columns:
         column.make_room()
-    run(_joined(one for column in columns for one in column.runs()))
+    runs = (one for column in columns for one in column.runs())
+    run(_joined(runs, progress), progress.tell if progress else None)
     run(task for column in columns for task in column.checks())
     return [column.finish() for column in columns]
 
@@ -96,6 +101,11 @@ class _Run:
     @property
     def nbytes(self) -> int:
         return sum(self.place.info.chunks[self.first : self.last])
+
+    @property
+    def cells(self) -> float:
+        """The share that these bytes are of the part's rows."""
+        return self.part.rows * self.nbytes / max(self.part.nbytes, 1)
 
     def decode(self) -> None:
         """Read the chunks, check and decompress each to its place, check what they hold."""
@@ -256,7 +266,7 @@ def _runs(
                 return
 
 
-def _joined(runs: Iterable[_Run]) -> Iterator[Task]:
+def _joined(runs: Iterable[_Run], progress: Progress | None) -> Iterator[Task]:
     """Tasks of one run, or of several small ones."""
     waiting: list[_Run] = []
     nbytes = 0
@@ -264,14 +274,16 @@ def _joined(runs: Iterable[_Run]) -> Iterator[Task]:
         waiting.append(one)
         nbytes += one.nbytes
         if nbytes >= TASK_BYTES:
-            yield partial(_decode_all, waiting)
+            yield partial(_decode_all, waiting, progress)
             waiting, nbytes = [], 0
     if waiting:
-        yield partial(_decode_all, waiting)
+        yield partial(_decode_all, waiting, progress)
 
 
-def _decode_all(runs: list[_Run]) -> None:
+def _decode_all(runs: list[_Run], progress: Progress | None) -> None:
     for one in runs:
         one.decode()
+        if progress is not None:
+            progress.add(one.cells)
     for one in runs:
         one.part.forget()

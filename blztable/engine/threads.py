@@ -3,6 +3,9 @@
 A run is a stream of tasks, of which every worker, the caller among them, takes the next. A task may
 return more tasks; they go before what the stream still has, so that what was begun gets finished
 and memory stays bounded. Since the caller works too, a run never waits for a busy pool.
+
+Two more ways to overlap: `run_groups` works at one group of tasks while the caller fetches the
+next, and `Ahead` makes the next result while the caller works with the last.
 """
 
 import os
@@ -13,11 +16,15 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from types import FrameType
+from typing import Generic, TypeVar
 
 import blosc
 import numpy as np
 
+from blztable.errors import BlzError
+
 Task = Callable[[], "Iterable[Task] | None"]
+T = TypeVar("T")
 
 _lock = threading.Lock()
 _pool: ThreadPoolExecutor | None = None
@@ -26,20 +33,115 @@ _blosc_before: tuple[int, bool] = (1, False)
 _local = threading.local()
 
 
-def run(tasks: Iterable[Task]) -> None:
-    """Run all tasks and those they return; the first exception ends the run and is raised."""
-    work = _Run(iter(tasks))
-    helpers: list[Future[None]] = []
-    with _interrupts_put_off(work), _blosc_settings():
-        try:
-            _start_helpers(work, helpers)
-            work.join()
-        finally:
-            work.stop()
-            # One that never began is not waited for: the pool may be busy with this very thread.
-            wait([helper for helper in helpers if not helper.cancel()])
-    if work.error is not None:
-        raise work.error
+def run(tasks: Iterable[Task], between: Callable[[], None] | None = None) -> None:
+    """Run all tasks and those they return; the first exception ends the run and is raised.
+
+    `between` is called by the caller's thread after each task that it ran itself.
+    """
+    with _interrupts_put_off() as interrupt, _working(interrupt) as work:
+        work.add(tasks)
+        work.end()
+        work.join(between)
+
+
+def run_groups(groups: Iterable[Iterable[Task]], between: Callable[[], None] | None = None) -> None:
+    """Run the tasks of group after group, while the caller's thread fetches the next group.
+
+    Only the caller walks through `groups`, outside of any lock, and there Ctrl-C is raised at once.
+    A group is fetched when all tasks of those before the last have begun: so at most two groups
+    are held, the one that is worked at and the one that is fetched.
+    """
+    interrupt = _Interrupt()
+    with _working(interrupt) as work:
+        for tasks in groups:
+            with _interrupts_put_off(interrupt):
+                work.add(tasks)
+                del tasks
+                work.join(between, groups_left=1)
+            if work.is_over:
+                break
+        with _interrupts_put_off(interrupt):
+            work.end()
+            work.join(between)
+
+
+class Ahead(Generic[T]):
+    """The results of jobs in their order, each made while the caller works with the one before.
+
+    One result and the one being made are all there is at a time. Usable from several threads, and
+    from a forked child, which makes the result that was under way again.
+    """
+
+    def __init__(self, jobs: Iterable[Callable[[], T]]) -> None:
+        """Begin nothing yet."""
+        self._thread: ThreadPoolExecutor | None = None
+        self._jobs = iter(jobs)
+        # The next one, and what it comes to if it was begun.
+        self._job: Callable[[], T] | None = None
+        self._result: Future[T] | None = None
+        self._turn = threading.Lock()
+        self._pid = os.getpid()
+        self._is_closed = False
+
+    def __iter__(self) -> "Ahead[T]":
+        return self
+
+    def __next__(self) -> T:
+        """The next result; BlzError after `close`, whatever the job raised if it did."""
+        if self._pid != os.getpid():
+            self._forget_parent()
+        with self._turn:
+            self._check_open()
+            if self._job is None:
+                self._job = next(self._jobs)
+            try:
+                result = self._job() if self._result is None else self._result.result()
+            except KeyboardInterrupt:
+                raise  # The next call goes on with the same job.
+            except BaseException:
+                self._check_open()
+                self._jobs, self._job, self._result = iter(()), None, None
+                raise
+            self._begin_next()
+            self._check_open()
+            return result
+
+    def close(self) -> None:
+        """Make no more; a result under way is waited for, then nothing of it is left."""
+        self._is_closed = True
+        self._let_go(wait=self._pid == os.getpid())
+
+    def __del__(self) -> None:
+        # Not waited for: this may be the very thread that would be waited for.
+        self._let_go(wait=False)
+
+    def _begin_next(self) -> None:
+        self._result = None
+        self._job = next(self._jobs, None)
+        if self._job is None:
+            self._let_go(wait=False)
+            return
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, "blztable-ahead")
+        # Refused when the interpreter shuts down: then the caller makes it himself.
+        with suppress(RuntimeError):
+            self._result = self._thread.submit(self._job)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            self._let_go(wait=False)
+            raise BlzError("reading from a stream that was closed")
+
+    def _let_go(self, *, wait: bool) -> None:
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.shutdown(wait=wait, cancel_futures=True)
+
+    def _forget_parent(self) -> None:
+        """In a forked child the thread is gone, and its lock may be held for ever."""
+        self._pid = os.getpid()
+        self._turn = threading.Lock()
+        self._thread = self._result = None
 
 
 def scratch(nbytes: int) -> memoryview:
@@ -51,29 +153,58 @@ def scratch(nbytes: int) -> memoryview:
     return buffer.data[:nbytes]
 
 
-class _Run:
-    """Tasks waiting, tasks running, and the exception that ended it all."""
+class _Interrupt:
+    """Whether Ctrl-C came while it was put off."""
 
-    def __init__(self, source: Iterator[Task]) -> None:
-        self._source: Iterator[Task] | None = source
+    def __init__(self) -> None:
+        self.received = False
+
+
+class _Run:
+    """Groups of tasks, tasks waiting, tasks running, and the exception that ended it all."""
+
+    def __init__(self, interrupt: _Interrupt) -> None:
+        self._interrupt = interrupt
+        self._groups: deque[Iterator[Task]] = deque()
+        # What tasks returned: taken before the groups.
         self._waiting: deque[Task] = deque()
         self._running = 0
-        # Set without the lock by an interrupt: everyone ends with the task he is at.
-        self.is_stopped = False
+        self._is_ended = False
+        self._is_stopped = False
         self._changed = threading.Condition()
         self.error: BaseException | None = None
 
-    def join(self) -> None:
-        """Work until nothing is left."""
+    @property
+    def is_over(self) -> bool:
+        """Whether everyone ends with the task he is at."""
+        return self._is_stopped or self._interrupt.received or self.error is not None
+
+    def add(self, tasks: Iterable[Task]) -> None:
+        """One more group; its tasks are taken one by one, as those before have been begun."""
+        with self._changed:
+            self._groups.append(iter(tasks))
+            self._changed.notify_all()
+
+    def end(self) -> None:
+        """No more groups will come."""
+        with self._changed:
+            self._is_ended = True
+            self._changed.notify_all()
+
+    def join(self, between: Callable[[], None] | None = None, groups_left: int = 0) -> None:
+        """Work until no more than `groups_left` groups are left, for none until all is done."""
         more: Iterable[Task] | None = None
         first = True
         while True:
-            task = self._next(more, first)
+            task = self._next(more, first, groups_left)
             if task is None:
                 return
             first = False
             try:
                 more = task()
+                del task
+                if between is not None:
+                    between()
             except BaseException as error:
                 self._fail(error)
                 return
@@ -81,50 +212,54 @@ class _Run:
     def stop(self) -> None:
         """Let workers end with the task they are at."""
         with self._changed:
-            self.is_stopped = True
-            self._source = None
-            self._waiting.clear()
-            self._changed.notify_all()
+            self._is_stopped = True
+            self._drop()
 
-    def _next(self, more: Iterable[Task] | None, first: bool) -> Task | None:
+    def _next(self, more: Iterable[Task] | None, first: bool, groups_left: int) -> Task | None:
         """Take back what a task returned and hand out the next; wait while others may add some."""
         with self._changed:
             if not first:
                 self._running -= 1
             if more:
                 self._waiting.extend(more)
-            while not self.is_stopped and self.error is None:
+            while not self.is_over:
+                if groups_left and len(self._groups) <= groups_left and not self._waiting:
+                    return None
                 task = self._waiting.popleft() if self._waiting else self._pull()
                 if task is not None:
                     self._running += 1
                     if self._waiting:
                         self._changed.notify()
                     return task
-                if self._running == 0:
+                if self._running == 0 and self._is_ended:
                     break
                 self._changed.wait()
             self._changed.notify_all()
             return None
 
     def _pull(self) -> Task | None:
-        if self._source is None:
-            return None
-        try:
-            task = next(self._source, None)
-        except BaseException as error:
-            self.error = self.error or error
-            task = None
-        if task is None:
-            self._source = None
-        return task
+        while self._groups and self.error is None:
+            try:
+                task = next(self._groups[0], None)
+            except BaseException as error:
+                self.error = error
+                self._drop()
+                return None
+            if task is not None:
+                return task
+            self._groups.popleft()
+        return None
 
     def _fail(self, error: BaseException) -> None:
         with self._changed:
             self._running -= 1
             self.error = self.error or error
-            self._source = None
-            self._waiting.clear()
-            self._changed.notify_all()
+            self._drop()
+
+    def _drop(self) -> None:
+        self._groups.clear()
+        self._waiting.clear()
+        self._changed.notify_all()
 
 
 def _processors() -> int:
@@ -132,6 +267,24 @@ def _processors() -> int:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # macOS does not tell.
         return os.cpu_count() or 1
+
+
+@contextmanager
+def _working(interrupt: _Interrupt) -> Iterator[_Run]:
+    """A run that the pool helps with; when it is left, nobody works any more."""
+    work = _Run(interrupt)
+    helpers: list[Future[None]] = []
+    with _blosc_settings():
+        try:
+            _start_helpers(work, helpers)
+            yield work
+        finally:
+            with _interrupts_put_off():
+                work.stop()
+                # One that never began is not waited for: the pool may be busy with this thread.
+                wait([helper for helper in helpers if not helper.cancel()])
+    if work.error is not None:
+        raise work.error
 
 
 def _start_helpers(work: _Run, helpers: list[Future[None]]) -> None:
@@ -148,25 +301,27 @@ def _start_helpers(work: _Run, helpers: list[Future[None]]) -> None:
 
 
 @contextmanager
-def _interrupts_put_off(work: _Run) -> Iterator[None]:
+def _interrupts_put_off(interrupt: _Interrupt | None = None) -> Iterator[_Interrupt]:
     """Let Ctrl-C end the run between two tasks, and be raised when its threads have ended.
 
     Raised in the middle it could leave a lock of ours, or of the pool, held for ever, or threads
-    that still write behind the caller's back.
+    that still write behind the caller's back. A handler of the user's, which may not raise at all,
+    is called when the run is done.
     """
+    interrupt = interrupt or _Interrupt()
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
-        yield
+        yield interrupt
         return
     received: list[tuple[int, FrameType | None]] = []
 
     def note(number: int, frame: FrameType | None) -> None:
         received.append((number, frame))
-        work.is_stopped = True
+        interrupt.received = before is signal.default_int_handler
 
     signal.signal(signal.SIGINT, note)
     try:
-        yield
+        yield interrupt
     finally:
         signal.signal(signal.SIGINT, before)
         if received:

@@ -6,6 +6,7 @@ numbers no manifest names yet.
 """
 
 import threading
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -17,8 +18,10 @@ from blztable.columns import paging
 from blztable.columns.statistics import RunStatistics, statistics
 from blztable.columns.stream import DICTIONARY, Block, Stream
 from blztable.columns.types import encode, layouts, one_array
+from blztable.engine.grouping import Part as Group
 from blztable.engine.options import WriteOptions
-from blztable.engine.threads import Task, run
+from blztable.engine.progress import Progress
+from blztable.engine.threads import Task, run_groups
 from blztable.errors import SchemaError
 from blztable.format import layout
 from blztable.format.chunk import Compression
@@ -90,17 +93,39 @@ class ColumnWriter:
 def write_groups(
     store: Store,
     columns: Sequence[ColumnWriter],
-    groups: Iterable[Sequence[pa.ChunkedArray]],
+    groups: Iterable[Group],
     options: WriteOptions,
-) -> None:
-    """Write every row group: an array for each column, all of the same length and not empty."""
+    progress: Progress,
+) -> list[int]:
+    """Write row groups as they come, none of them empty; the rows of each.
 
-    def tasks() -> Iterator[Task]:
-        for group, arrays in enumerate(groups):
-            for column, array in zip(columns, arrays, strict=True):
-                yield _PartWriter(store, column, group, array, options).encode
+    While one is written the next is fetched; what was written of a group is let go at once.
+    """
+    rows: list[int] = []
 
-    run(tasks())
+    def tasks() -> Iterator[Iterator[Task]]:
+        for table, nrows in groups:
+            waiting = deque(table.columns)
+            del table
+            rows.append(nrows)
+            yield _writing(store, columns, len(rows) - 1, waiting, options, progress)
+
+    run_groups(tasks(), progress.tell)
+    progress.finish(sum(rows))
+    return rows
+
+
+def _writing(
+    store: Store,
+    columns: Sequence[ColumnWriter],
+    group: int,
+    arrays: deque[pa.ChunkedArray],
+    options: WriteOptions,
+    progress: Progress,
+) -> Iterator[Task]:
+    """The tasks of one row group, which hold the arrays not begun yet."""
+    for column in columns:
+        yield _PartWriter(store, column, group, arrays.popleft(), options, progress).encode
 
 
 class _PartWriter:
@@ -113,8 +138,10 @@ class _PartWriter:
         group: int,
         array: pa.ChunkedArray,
         options: WriteOptions,
+        progress: Progress,
     ) -> None:
         self._store = store
+        self._progress = progress
         self._column = column
         # Taken in the order of the rows: readers that sort the files by number find them so.
         self._k = next(column.numbers)
@@ -188,6 +215,7 @@ class _PartWriter:
             for stream in self._info.dictionary.streams:
                 sizes[DICTIONARY + stream.name] = stream.nbytes
         self._column.parts[self._group] = Part(k, facts, sizes, self._whole)
+        self._progress.add(facts.rows)
 
 
 def _block_info(block: Block, target: int) -> BlockInfo:

@@ -81,7 +81,7 @@ def tree(store) -> set[str]:
 
 def write(store, table: pa.Table, *, mode: str = "w", attrs=None, **options) -> int:
     """Commit a table; the version it became."""
-    contents = Contents(table, table.num_rows, None, attrs)
+    contents = Contents(table.schema, [(table, table.num_rows)], attributes=attrs)
     version, pinned = create(store, contents, WriteOptions(**options), replace_existing=mode == "w")
     pinned.close()
     return version.head.version

@@ -1,0 +1,70 @@
+"""Batches: a table read a few row groups at a time, the next ones decoded while the caller works."""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import pyarrow as pa
+
+from blztable.engine.grouping import row_windows
+from blztable.engine.threads import Ahead
+from blztable.snapshot import Snapshot
+
+
+class Batches:
+    """The rows of a table as record batches, a few row groups in memory at a time.
+
+    An iterator: while the caller works with one batch, the rows that come next are decoded. Closing
+    it early, at the end of a `with` or when nobody holds it any more, ends that too.
+    """
+
+    def __init__(
+        self, snapshot: Snapshot, positions: Sequence[int], batch_rows: int | None = None
+    ) -> None:
+        snapshot.check_open()
+        head = snapshot.version.head
+        row_bytes = sum(head.columns.nbytes[index] for index in positions) / max(head.rows, 1)
+        self._snapshot = snapshot
+        self._batch_rows = batch_rows
+        self._schema = snapshot.schema(positions)
+        self._tables = Ahead(
+            partial(snapshot.arrow, positions, start, stop)
+            for start, stop in row_windows(head.row_groups, row_bytes)
+        )
+        self._ready: Iterator[pa.RecordBatch] = iter(())
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the batches."""
+        return self._schema
+
+    def __iter__(self) -> "Batches":
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        """The next batch.
+
+        Raises
+        ------
+        CorruptError
+            A file is damaged or missing.
+        BlzError
+            This iterator, or its table, was closed.
+        """
+        while True:
+            for batch in self._ready:
+                return batch
+            # Let go first: the rows to come take their place in memory.
+            self._ready = iter(())
+            table = next(self._tables)
+            self._ready = iter(table.to_batches(max_chunksize=self._batch_rows))
+
+    def close(self) -> None:
+        """Decode no more; closing twice is harmless."""
+        self._tables.close()
+        self._ready = iter(())
+
+    def __enter__(self) -> "Batches":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,184 @@
+"""Fit: data that come after others, as more rows of the same table.
+
+Columns go by name, in any order; a type changes only where no value does. Knows nothing of where
+the table is.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+
+from blztable.convert.descriptor import Descriptor
+from blztable.convert.frame import Facts, descriptor_of
+from blztable.convert.gateway import Ingested
+from blztable.convert.labels import decode_label
+from blztable.convert.rows import DEFAULT
+from blztable.errors import SchemaError
+
+# Dtypes of pandas that are told apart, but not by a value.
+_ALIKE = {None, "arrow", "masked", "object", "string"}
+
+
+def fitted(
+    data: Ingested, schema: pa.Schema, frame: Descriptor | None, rows: int, what: str
+) -> pa.Table:
+    """`data` with the columns and types of a table that has so many rows before them.
+
+    Raises
+    ------
+    SchemaError
+        Columns, a type, a dtype or an index that do not go on what is there; `what` begins the
+        message.
+    """
+    if data.frame is None and data.table.schema.equals(schema, check_metadata=True):
+        return data.table
+    mine, theirs = Facts.decode(frame), Facts.decode(data.frame)
+    table = data.table
+    if data.frame is not None and data.rows:
+        table = _indexed(data, mine, theirs, rows, what)
+    table = _in_order(table, schema.names, what)
+    columns = []
+    for place, field in enumerate(schema):
+        where = f"{what}, column {field.name!r}"
+        other = table.schema.field(place)
+        try:
+            column = _cast(table.column(place), field.type)
+            _check_dtype(
+                column, descriptor_of(field, mine), descriptor_of(other, theirs), field.type
+            )
+        except (SchemaError, pa.ArrowException) as error:
+            raise SchemaError(f"{where}: {error}") from None
+        columns.append(column)
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _indexed(data: Ingested, mine: Facts, theirs: Facts, rows: int, what: str) -> pa.Table:
+    """The table of a frame whose index goes on where the index that is there ends."""
+    here, there = mine.levels, theirs.levels
+    if here[0]["kind"] == "field":
+        if there[0]["kind"] == "range" and len(here) == 1 and _name(here[0]) == _name(there[0]):
+            # Of an index with gaps, a piece without any is a range to pandas.
+            start, step = there[0]["start"], there[0]["step"]
+            values = pa.array(start + step * np.arange(data.rows))
+            return data.table.append_column(here[0]["field"], values)
+        same = [(level.get("field"), _name(level)) for level in here]
+        if [(level.get("field"), _name(level)) for level in there] == same:
+            return data.table
+    elif there[0]["kind"] == "range":
+        start, step = here[0]["start"], here[0]["step"]
+        counts_on = {**here[0], "start": start + step * rows}
+        if there[0] == counts_on or here[0] == there[0] == DEFAULT:
+            return data.table
+    raise SchemaError(
+        f"{what}: its index is {_shown(there)}; the one before is {_shown(here)} and has {rows} "
+        "rows. Reset it, or give index=False"
+    )
+
+
+def _name(level: Descriptor) -> object:
+    return decode_label(level.get("name"))
+
+
+def _shown(levels: list[Descriptor]) -> str:
+    """An index in words."""
+    if levels[0]["kind"] == "range":
+        name = f" named {_name(levels[0])!r}" if "name" in levels[0] else ""
+        return f"a range from {levels[0]['start']} by {levels[0]['step']}{name}"
+    return f"columns {[level['field'] for level in levels]!r:.200}"
+
+
+def _in_order(table: pa.Table, names: list[str], what: str) -> pa.Table:
+    found = table.schema.names
+    if found == names:
+        return table
+    if len(set(names)) == len(names) and sorted(found) == sorted(names):
+        return table.select(names)
+    missing = [name for name in names if name not in found]
+    strange = [name for name in found if name not in names]
+    raise SchemaError(
+        f"{what}: columns {found!r:.300}; the table has {names!r:.300}"
+        + (f"; missing: {missing!r:.200}" if missing else "")
+        + (f"; unknown: {strange!r:.200}" if strange else "")
+    )
+
+
+def _cast(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
+    """The column as this type, where that changes no value."""
+    found = column.type
+    if found.equals(type_):
+        return column
+    if pa.types.is_null(found):
+        return pa.chunked_array([pa.nulls(len(column), type_)])
+    if pa.types.is_dictionary(found) and pa.types.is_dictionary(type_):
+        if (found.value_type, found.ordered) == (type_.value_type, type_.ordered):
+            return pa.chunked_array([_recoded(chunk, type_) for chunk in column.chunks], type_)
+    elif any(_is_widening(found, type_, kinds) for kinds in _WIDENINGS):
+        return column.cast(type_)
+    raise SchemaError(f"its type is {found}; the table has {type_}")
+
+
+def _recoded(chunk: pa.DictionaryArray, type_: pa.DataType) -> pa.DictionaryArray:
+    """The same values by codes of another width."""
+    # A code counts from 0, so the last has to fit.
+    pa.scalar(max(len(chunk.dictionary) - 1, 0), type_.index_type)
+    indices = chunk.indices.cast(type_.index_type, safe=False)
+    return pa.DictionaryArray.from_arrays(
+        indices, chunk.dictionary, ordered=type_.ordered, safe=False
+    )
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    return (
+        pa.types.is_string(type_)
+        or pa.types.is_large_string(type_)
+        or pa.types.is_string_view(type_)
+    )
+
+
+def _is_binary(type_: pa.DataType) -> bool:
+    return (
+        pa.types.is_binary(type_)
+        or pa.types.is_large_binary(type_)
+        or pa.types.is_binary_view(type_)
+    )
+
+
+_Kind = Callable[[pa.DataType], bool]
+# From one kind to another; Arrow refuses the values that would change.
+_WIDENINGS: tuple[tuple[_Kind, _Kind], ...] = (
+    (pa.types.is_integer, pa.types.is_integer),
+    (pa.types.is_integer, pa.types.is_floating),
+    (_is_text, _is_text),
+    (_is_binary, _is_binary),
+)
+
+
+def _is_widening(found: pa.DataType, type_: pa.DataType, kinds: tuple[_Kind, _Kind]) -> bool:
+    return kinds[0](found) and kinds[1](type_)
+
+
+def _check_dtype(
+    column: pa.ChunkedArray,
+    mine: Descriptor | None,
+    theirs: Descriptor | None,
+    type_: pa.DataType,
+) -> None:
+    """SchemaError where values would come back as something else than they were."""
+    word, other = _word(mine), _word(theirs)
+    if word == other or column.null_count == len(column):
+        return
+    # As plain numbers of numpy, missing values would turn the others into floats.
+    plain = word is None and (pa.types.is_integer(type_) or pa.types.is_boolean(type_))
+    if word in _ALIKE and other in _ALIKE and not (plain and column.null_count):
+        return
+    raise SchemaError(f"its dtype is {other or 'plain'}; the table has {word or 'plain'}")
+
+
+def _word(descriptor: Descriptor | None) -> str | None:
+    """The dtype a descriptor speaks of, without what depends on the values."""
+    if descriptor is None or descriptor["dtype"] == "category":
+        return None  # The Arrow type says it.
+    words = [str(descriptor["dtype"])]
+    words += [str(descriptor[key]) for key in ("freq", "library") if key in descriptor]
+    return " ".join(words)

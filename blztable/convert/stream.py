@@ -1,0 +1,117 @@
+"""Stream: data that come in parts, none of which knows how many there will be.
+
+A reader, a dataset or an iterator is a table whose parts are made as they are asked for. The first
+part decides on columns, types and index; the others are fitted to it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from blztable.convert.descriptor import Descriptor
+from blztable.convert.fit import fitted
+from blztable.convert.gateway import ACCEPTED, Ingested, ingest, reader_of
+from blztable.convert.interop import from_metadata
+from blztable.errors import SchemaError
+
+# Rows, told apart, for a table without columns has some too.
+Part = tuple[pa.Table, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Data on their way into a table, part after part."""
+
+    schema: pa.Schema
+    parts: Iterator[Part]
+    # None where the end is not known.
+    rows: int | None
+    # The frame descriptor of so many rows.
+    frame: Callable[[int], Descriptor | None]
+    attrs: dict[str, Any]
+
+
+def stream(data: Any, *, index: bool | None = None) -> Stream:
+    """Whatever tabular `data` is, or an iterable of such, as parts of one table."""
+    if isinstance(data, pd.DataFrame | pa.Table | pa.RecordBatch):
+        return _of_one(ingest(data, index=index))
+    if hasattr(data, "scanner"):  # A dataset.
+        # It would read far ahead of us.
+        data = data.scanner(batch_readahead=1, fragment_readahead=1)
+    if hasattr(data, "to_reader"):  # A scanner.
+        data = data.to_reader()
+    if hasattr(data, "__arrow_c_stream__"):
+        return _of_reader(reader_of(data))
+    if hasattr(data, "__arrow_c_array__") or isinstance(data, Mapping):
+        return _of_one(ingest(data, index=index))
+    if isinstance(data, Iterable) and not isinstance(data, str | bytes | bytearray | memoryview):
+        return _of_items(data, index)
+    raise TypeError(f"expected {ACCEPTED}, or an iterable of these; found {type(data).__name__}")
+
+
+def _of_one(data: Ingested) -> Stream:
+    parts = iter([(data.table, data.rows)])
+    return Stream(data.table.schema, parts, data.rows, lambda rows: data.frame, data.attrs)
+
+
+def _of_reader(reader: pa.RecordBatchReader) -> Stream:
+    schema = reader.schema
+
+    def parts() -> Iterator[Part]:
+        for batch in reader:
+            yield pa.Table.from_batches([batch], schema), batch.num_rows
+
+    attrs = from_metadata(schema, 0)[1]
+    return Stream(schema, parts(), None, lambda rows: from_metadata(schema, rows)[0], attrs)
+
+
+def _of_items(items: Iterable[Any], index: bool | None) -> Stream:
+    """The first item is taken at once: it says what the table is."""
+    remaining = enumerate(items)
+    number, item = next(remaining, (0, None))
+    if item is None:
+        raise SchemaError(
+            f"a {type(items).__name__} without an item has no columns; "
+            "for a table without rows give a DataFrame, or a RecordBatchReader with a schema"
+        )
+    first = _ingested(item, index, number)
+    del item
+    schema, frame = first.table.schema, first.frame
+
+    def parts(first: Ingested | None) -> Iterator[Part]:
+        assert first is not None
+        rows = first.rows
+        yield first.table, first.rows
+        first = None  # Not held while the others come.
+        for number, item in remaining:
+            data = _ingested(item, index, number)
+            del item
+            table = fitted(data, schema, frame, rows, f"item {number}")
+            rows += data.rows
+            yield table, data.rows
+
+    return Stream(schema, parts(first), None, lambda rows: frame, first.attrs)
+
+
+def _ingested(item: Any, index: bool | None, number: int) -> Ingested:
+    """One item. Its memory is copied where it could be written to before we are done with it."""
+    if isinstance(item, pd.DataFrame):
+        item = item.copy()
+    elif isinstance(item, Mapping):
+        item = {name: _kept(values) for name, values in item.items()}
+    try:
+        return ingest(item, index=index)
+    except (SchemaError, TypeError) as error:
+        raise type(error)(f"item {number}: {error}") from None
+
+
+def _kept(values: Any) -> Any:
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values
+    if hasattr(values, "copy"):
+        return values.copy()
+    return np.array(values) if hasattr(values, "__array__") else values
