@@ -1,4 +1,4 @@
-"""Batches: a table read a few row groups at a time, the next ones decoded while the caller works."""
+"""Batches: a table read a few row groups at a time, the next decoded while the caller works."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial

@@ -223,7 +223,7 @@ class _Run:
             if more:
                 self._waiting.extend(more)
             while not self.is_over:
-                if groups_left and len(self._groups) <= groups_left and not self._waiting:
+                if 0 < len(self._groups) <= groups_left and not self._waiting:
                     return None
                 task = self._waiting.popleft() if self._waiting else self._pull()
                 if task is not None:
@@ -231,7 +231,7 @@ class _Run:
                     if self._waiting:
                         self._changed.notify()
                     return task
-                if self._running == 0 and self._is_ended:
+                if groups_left or (self._running == 0 and self._is_ended):
                     break
                 self._changed.wait()
             self._changed.notify_all()
