@@ -199,7 +199,8 @@ class _Run:
             task = self._next(more, first, groups_left)
             if task is None:
                 return
-            first = False
+            # What was handed back is not held here while another task runs.
+            first, more = False, None
             try:
                 more = task()
                 del task

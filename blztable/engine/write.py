@@ -157,10 +157,11 @@ class _PartWriter:
         """Make streams and statistics; what is returned compresses the chunks."""
         try:
             array = one_array(self._array)
+            # What the caller gave is let go as soon as there is a copy of it.
+            del self._array
             block = encode(array, self._options.page_rows_of(self._column.name))
         except SchemaError as error:
             raise SchemaError(f"column {self._column.name!r}: {error}") from None
-        del self._array
         dictionary = array.dictionary if isinstance(array, pa.DictionaryArray) else None
         self._pages, self._whole = statistics(self._column.type, block, dictionary)
         target = self._options.chunk_bytes
