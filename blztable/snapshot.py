@@ -206,7 +206,9 @@ def _table(arrays: list[pa.ChunkedArray], schema: pa.Schema, rows: int) -> pa.Ta
     """A table of these columns; one without columns keeps its number of rows."""
     if arrays:
         return pa.Table.from_arrays(arrays, schema=schema)
-    counted = pa.table({"rows": pa.nulls(rows)}).replace_schema_metadata(schema.metadata)
+    # Not `pa.nulls`, which takes a bit a row.
+    nulls = pa.Array.from_buffers(pa.null(), rows, [None])
+    counted = pa.table({"rows": nulls}).replace_schema_metadata(schema.metadata)
     return counted.select([])  # Last: without columns, a change of metadata forgets the rows.
 
 

@@ -104,12 +104,14 @@ def timed() -> pd.DataFrame:
     return pd.DataFrame(np.arange(18).reshape(9, 2), days, pd.period_range("2026", periods=2))
 
 
-def _table(kinds: list[pa.DataType], **options: Any) -> Callable[[Any], None]:
+def table(kinds: list[pa.DataType], **options: Any) -> Callable[[Any], None]:
+    """What writes a table of these types, in several pages and row groups, to a place."""
+
     def write(place: Any) -> None:
-        table = of(kinds)
+        contents = of(kinds)
         settings = WriteOptions(**{"page_rows": 8, "row_group_rows": 24, **options})
         _, pinned = create(
-            store_at(place), Contents(table, table.num_rows), settings, replace_existing=True
+            store_at(place), Contents(contents, contents.num_rows), settings, replace_existing=True
         )
         pinned.close()
 
@@ -131,16 +133,16 @@ def _versions(place: Any) -> None:
 
 # Each writes its table to a directory or a store.
 SAMPLES: dict[str, Callable[[Any], None]] = {
-    "integers": _table([*types.INTEGERS, *types.FLOATS]),
-    "decimals": _table([*types.DECIMALS, pa.bool_()], compression="zstd", checksum="sha256"),
-    "times": _table(types.TIMES, compression="zlib", clevel=1, checksum="adler32"),
-    "binaries": _table(
+    "integers": table([*types.INTEGERS, *types.FLOATS]),
+    "decimals": table([*types.DECIMALS, pa.bool_()], compression="zstd", checksum="sha256"),
+    "times": table(types.TIMES, compression="zlib", clevel=1, checksum="adler32"),
+    "binaries": table(
         [*types.FIXED_BINARIES, pa.month_day_nano_interval(), pa.null()], shuffle="bit"
     ),
-    "texts": _table(types.TEXTS, clevel=9),
-    "pieces": _table([pa.string(), pa.int64(), DICTIONARIES[0]], chunk_bytes=64, clevel=9),
-    "dictionaries": _table(DICTIONARIES, compression="lz4hc", checksum="sha1"),
-    "stored": _table([pa.int64(), pa.string(), pa.bool_()], clevel=0, shuffle="none"),
+    "texts": table(types.TEXTS, clevel=9),
+    "pieces": table([pa.string(), pa.int64(), DICTIONARIES[0]], chunk_bytes=64, clevel=9),
+    "dictionaries": table(DICTIONARIES, compression="lz4hc", checksum="sha1"),
+    "stored": table([pa.int64(), pa.string(), pa.bool_()], clevel=0, shuffle="none"),
     "frame": _frame(frame),
     "labelled": _frame(labelled, compression="zstd"),
     "timed": _frame(timed),

@@ -286,6 +286,7 @@ DESCRIBED: dict[str, Callable[[pa.ChunkedArray, Descriptor], Values]] = {
 
 DEFAULTS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.ChunkedArray], Values]], ...] = (
     (pa.types.is_boolean, numbers.decode_booleans),
+    (pa.types.is_null, objects.decode_nulls),
     (pa.types.is_integer, numbers.decode_integers),
     (pa.types.is_floating, numbers.decode_floats),
     (pa.types.is_timestamp, times.decode_timestamps),

@@ -29,7 +29,7 @@ from blztable.convert.descriptor import (
 from blztable.convert.header import decode_header, encode_header
 from blztable.convert.labels import field_name
 from blztable.convert.rows import DEFAULT, RowNumbers, checked_levels, decode_rows, encode_rows
-from blztable.errors import ColumnNotFoundError, FormatError, SchemaError
+from blztable.errors import ColumnNotFoundError, FormatError, LimitError, SchemaError
 
 VERSION = 1
 
@@ -201,7 +201,7 @@ def _column(table: pa.Table, facts: Facts, place: int) -> tuple[pa.ChunkedArray,
 def _decoded(table: pa.Table, facts: Facts, place: int, backend: str | None) -> dtypes.Values:
     try:
         return dtypes.decode(*_column(table, facts, place), backend)
-    except (FormatError, SchemaError) as error:
+    except (FormatError, LimitError, SchemaError) as error:
         raise type(error)(f"column {table.schema.names[place]!r}: {error}") from None
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from blztable.convert.arrays import missing_of, whole
 from blztable.convert.descriptor import Descriptor, expect_keys, expect_text
 from blztable.convert.text import is_text, text_array
-from blztable.errors import FormatError, SchemaError
+from blztable.errors import FormatError, LimitError, SchemaError
 
 # What stands for a missing value; a column with several kinds comes back with None in all.
 MARKERS = {"none": None, "nan": np.nan, "NA": pd.NA, "NaT": pd.NaT}
@@ -79,6 +79,16 @@ def decode_objects(column: pa.ChunkedArray, descriptor: Descriptor) -> np.ndarra
         values = values if values.flags.writeable else values.copy()
         values[missing] = marker
     return values
+
+
+def decode_nulls(column: pa.ChunkedArray) -> np.ndarray:
+    """None in each row; the table has any number of them for nothing, a frame has not."""
+    try:
+        return np.full(len(column), None, dtype=object)
+    except (MemoryError, ValueError):
+        raise LimitError(
+            f"pandas has no memory for {len(column)} rows without values; read it as a table"
+        ) from None
 
 
 def foreign_objects(column: pa.ChunkedArray) -> np.ndarray:

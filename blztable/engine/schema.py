@@ -41,8 +41,9 @@ def decode(data: bytes) -> pa.Schema:
     try:
         schema = pa.ipc.read_schema(pa.py_buffer(data))
         for field in schema:
-            # Both are text that Arrow did not look at yet.
-            _ = field.name, getattr(field.type, "tz", None)
+            # All are text that Arrow did not look at yet.
+            for type_ in (field.type, getattr(field.type, "value_type", None)):
+                _ = field.name, getattr(type_, "tz", None)
     except Exception as error:
         # Of any kind: an extension type that somebody registered may read its own bytes here.
         raise CorruptError(f"the schema of a manifest cannot be read: {error}") from None

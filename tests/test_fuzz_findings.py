@@ -1,0 +1,61 @@
+"""What the fuzzer found (`fuzz.py`), each as small as it became, behind valid checksums."""
+
+import base64
+import tracemalloc
+
+import pyarrow as pa
+import pytest
+import reseal
+
+import blztable as blz
+from blztable.storage.memory import MemoryStore
+
+
+def claiming(rows, table) -> MemoryStore:
+    """The table, with another number of rows in its manifest."""
+    store = MemoryStore()
+    blz.to_blz(table, store)
+    with reseal.editing(store) as edited:
+        edited.head |= {"row_groups": [rows], "rows": rows}
+        for line in edited.lines:
+            line["rows"] = [rows]
+    return store
+
+
+def test_rows_of_nothing_take_no_memory():
+    store = claiming(1 << 61, pa.table({"a": pa.nulls(3)}))
+    before = pa.total_allocated_bytes()
+    assert blz.read_table(store).num_rows == 1 << 61
+    with blz.open(store) as table:
+        assert table.to_arrow([]).num_rows == 1 << 61
+        assert pa.total_allocated_bytes() == before
+
+
+@pytest.mark.parametrize("rows", [1 << 50, 1 << 61])
+def test_rows_of_nothing_that_pandas_has_no_memory_for_are_refused(rows):
+    store = claiming(rows, pa.table({"a": pa.nulls(3)}))
+    with pytest.raises(blz.LimitError, match=r"'a'.*\d{16,} rows"):
+        blz.read_blz(store)
+
+
+def test_rows_of_nothing_become_frames_at_one_pointer_each():
+    store = claiming(1 << 20, pa.table({"a": pa.nulls(3)}))
+    tracemalloc.start()
+    assert blz.read_blz(store)["a"].iloc[-1] is None
+    assert tracemalloc.get_traced_memory()[1] < 9 << 20
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "type_",
+    [pa.timestamp("ms", "Europe/Rome"), pa.dictionary(pa.int8(), pa.timestamp("s", "Europe/Rome"))],
+    ids=str,
+)
+def test_a_zone_that_is_not_utf8_is_refused_in_dictionaries_too(type_):
+    store = MemoryStore()
+    blz.to_blz(pa.schema({"a": type_}).empty_table(), store)
+    with reseal.editing(store) as table:
+        data = base64.b64decode(table.head["schema"])
+        table.head["schema"] = base64.b64encode(data.replace(b"Rome", b"Rom\xc4")).decode()
+    with pytest.raises(blz.CorruptError, match="schema"):
+        blz.read_blz(store)
