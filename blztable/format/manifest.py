@@ -107,12 +107,16 @@ class ColumnParts:
         arrays = [jsontext.numbers(line.get(name), what, groups) for name in names]
         for page_rows in set(arrays[1]):
             check_page_rows(page_rows)
+        k = jsontext.numbers(line.get("k"), what, groups)
+        files = [number for number in k if number != NO_FILE]
+        if len(set(files)) != len(files):
+            raise CorruptError(f"{what}: one file in two row groups")
         streams = line.get("streams")
         if not isinstance(streams, dict):
             raise CorruptError(f"{what}: no streams")
         return cls(
             path,
-            jsontext.numbers(line.get("k"), what, groups),
+            k,
             tuple(map(PartFacts, *arrays)),
             {name: jsontext.numbers(sizes, what, groups) for name, sizes in streams.items()},
             {name: line.get(name) for name in Statistics.KEYS},
