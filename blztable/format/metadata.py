@@ -4,7 +4,7 @@ A block is a number of rows and the streams that hold them; a dictionary is a bl
 inside the block of its codes. Knows nothing of the types a stream may carry.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -123,7 +123,7 @@ class BlockInfo:
         check_page_rows(page_rows)
         if not isinstance(entry["streams"], list):
             raise CorruptError("streams that are no list")
-        streams = tuple(StreamInfo.from_json(stream) for stream in entry["streams"])
+        streams = tuple(_streams(entry["streams"]))
         if len({stream.name for stream in streams}) != len(streams):
             raise CorruptError("two streams of one name")
         dictionary = None
@@ -141,6 +141,18 @@ class BlockInfo:
     def all_streams(self) -> tuple[StreamInfo, ...]:
         """The streams in the order of their chunks in the file, the dictionary's last."""
         return self.streams + (self.dictionary.streams if self.dictionary else ())
+
+
+def _streams(entries: list[Json]) -> Iterator[StreamInfo]:
+    """Read streams; LimitError as soon as they have more chunks than a file."""
+    nchunks = 0
+    for entry in entries:
+        stream = StreamInfo.from_json(entry)
+        # A few bytes of text may speak of as many chunks as a file can have.
+        nchunks += len(stream.chunks)
+        if nchunks > MAX_CHUNKS:
+            raise LimitError(f"{nchunks} chunks and more; at most {MAX_CHUNKS} are kept")
+        yield stream
 
 
 def check_page_rows(rows: int) -> None:
