@@ -12,23 +12,23 @@ Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 MAX_BYTES = 64 << 20
 MAX_DEPTH = 64
+# Lists and objects take most memory for their bytes: 64 MiB of empty lists are more than 1 GB.
+MAX_BRACKETS = 1 << 20
 # The largest whole number any document of the format holds.
 MAX_NUMBER = 1 << 62
 
 
 def dumps(value: object) -> bytes:
-    """The shortest UTF-8 text of `value`; LimitError past `MAX_BYTES`, ValueError for NaN."""
+    """The shortest UTF-8 text of `value`; LimitError past a limit, ValueError for NaN."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     data = text.encode("utf-8")
-    if len(data) > MAX_BYTES:
-        raise LimitError(f"a JSON text of {len(data)} bytes; at most {MAX_BYTES} are written")
+    _check_size(data, "a JSON text")
     return data
 
 
 def loads(data: bytes, what: str) -> Json:
     """Parse `data`; CorruptError naming `what` for anything the format does not allow."""
-    if len(data) > MAX_BYTES:
-        raise LimitError(f"{what}: {len(data)} bytes of JSON; at most {MAX_BYTES} are read")
+    _check_size(data, what)
     try:
         value: Json = json.loads(
             data.decode("utf-8"),
@@ -65,6 +65,16 @@ def text(value: Json, what: str) -> str:
     if not isinstance(value, str):
         raise CorruptError(f"{what}: a text is expected")
     return value
+
+
+def _check_size(data: bytes, what: str) -> None:
+    """LimitError for a text that would take too much memory, told from its bytes alone."""
+    if len(data) > MAX_BYTES:
+        raise LimitError(f"{what}: {len(data)} bytes of JSON; at most {MAX_BYTES} are kept")
+    # Those inside of texts count as well: to tell them apart is to parse.
+    brackets = data.count(b"[") + data.count(b"{")
+    if brackets > MAX_BRACKETS:
+        raise LimitError(f"{what}: {brackets} brackets in JSON; at most {MAX_BRACKETS} are kept")
 
 
 def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
