@@ -16,7 +16,7 @@ from blztable.engine.files import OpenFiles
 from blztable.engine.versions import DAMAGED, Version
 from blztable.errors import CorruptError, LimitError
 from blztable.format import layout
-from blztable.format.chunk import CHUNK_HEADER
+from blztable.format.chunk import CHUNK_HEADER, MAX_RATIO
 from blztable.format.header import FILE_HEADER, MAX_CHUNKS, MAX_METADATA_BYTES
 from blztable.format.manifest import NO_FILE, ColumnParts
 from blztable.format.metadata import BlockInfo, StreamInfo
@@ -58,6 +58,7 @@ class OpenedPart:
         field = version.schema.field(index)
         facts = parts.facts[group]
         self.rows = facts.rows
+        self.cbytes = facts.cbytes
         self.page_rows = max(facts.page_rows, 1)
         self.streams: dict[str, StreamPlace] = {}
         self.dictionary_rows: int | None = None
@@ -123,11 +124,14 @@ class OpenedPart:
         self.checksum = superchunk.checksum
         dictionary = superchunk.info.dictionary
         self.dictionary_rows = dictionary.rows if dictionary else None
-        raw = [size for stream in superchunk.info.all_streams for size in stream.chunks]
+        streams = superchunk.info.all_streams
+        raw = np.array([size for stream in streams for size in stream.chunks], np.int64)
         room = np.diff(self.offsets) - self.checksum.size
         # Read together before their headers are looked at, so a lie would cost memory.
-        if (room > np.array(raw, np.int64) + CHUNK_HEADER.size).any():
+        if (room > raw + CHUNK_HEADER.size).any():
             raise CorruptError("a chunk with more room in the file than it can fill")
+        if (raw > room * MAX_RATIO).any():
+            raise LimitError(f"a chunk that claims more than {MAX_RATIO} times its bytes")
         first = 0
         for name, info in _named(superchunk.info):
             self.streams[name] = StreamPlace(expected[name], info, first)

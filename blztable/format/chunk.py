@@ -22,6 +22,9 @@ assert CHUNK_HEADER.size == 16
 
 # Below this, a compressed chunk is too short to overflow C-Blosc's match length (C-Blosc #405).
 MAX_CHUNK_BYTES = 8 << 20
+# What a chunk can give of its bytes. zstd gives most: its largest block, of 128 KiB, takes 4 bytes
+# at least. 8 MiB of zeros are 472 bytes as Blosc makes them, 297 where its block is as large.
+MAX_RATIO = 1 << 15
 
 VERSION = 2
 VERSION_LZ = 1
