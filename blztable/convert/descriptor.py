@@ -32,7 +32,10 @@ def from_bytes(data: bytes) -> Descriptor:
     if len(data) > SIZE_MAX:
         raise FormatError(f"pandas descriptor: {len(data)} bytes, at most {SIZE_MAX} are read")
     try:
-        value = json.loads(data, object_pairs_hook=_unique, parse_constant=_refused)
+        # Left alone, Python would read UTF-16 as well, and write infinity for 1e999.
+        text = data.decode("utf-8")
+        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_refused)
+        to_bytes(value)
     except (ValueError, RecursionError) as error:
         raise FormatError(f"pandas descriptor is not JSON: {error}") from None
     check_depth(value)
