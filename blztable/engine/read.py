@@ -323,7 +323,7 @@ def _runs(
                 return
 
 
-def _joined(runs: Iterable[_Run], progress: Progress | None) -> Iterator[Task]:
+def _joined(runs: Iterable[_Run], progress: Progress | None = None) -> Iterator[Task]:
     """Tasks of one run, or of several small ones."""
     waiting: list[_Run] = []
     nbytes = 0
