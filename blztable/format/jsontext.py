@@ -4,6 +4,7 @@ A document of a stranger may be anything; what passes here is plain data that ca
 """
 
 import json
+from itertools import chain
 from typing import NoReturn
 
 from blztable.errors import CorruptError, LimitError
@@ -16,6 +17,7 @@ MAX_DEPTH = 64
 MAX_BRACKETS = 1 << 20
 # The largest whole number any document of the format holds.
 MAX_NUMBER = 1 << 62
+_NESTING = {list, dict}
 
 
 def dumps(value: object) -> bytes:
@@ -30,12 +32,12 @@ def loads(data: bytes, what: str) -> Json:
     """Parse `data`; CorruptError naming `what` for anything the format does not allow."""
     _check_size(data, what)
     try:
-        value: Json = json.loads(
-            data.decode("utf-8"),
-            object_pairs_hook=_unique,
-            parse_constant=_refuse,
-        )
-        _check(value, MAX_DEPTH)
+        value: Json = _DECODER.decode(data.decode("utf-8"))
+        # Few brackets cannot nest deeply, and only an escape can stand for a lone surrogate.
+        if data.count(b"[") + data.count(b"{") > MAX_DEPTH:
+            _check_depth(value)
+        if b"\\" in data and b"\\u" in data:
+            _check_text(value)
     except RecursionError:
         raise CorruptError(f"{what}: JSON nested too deeply") from None
     except ValueError as error:
@@ -88,25 +90,39 @@ def _refuse(word: str) -> NoReturn:
     raise ValueError(f"{word} is not allowed")
 
 
-def _check(value: Json, depth: int) -> None:
-    """Refuse what the parser lets through: infinity by 1e999, lone surrogates, deep nesting."""
-    if depth == 0:
-        raise ValueError(f"nested more than {MAX_DEPTH} deep")
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if value - value != 0:
+        raise ValueError("a number out of range")
+    return value
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse_constant=_refuse)
+
+
+def _check_text(value: Json) -> None:
+    """ValueError for a lone surrogate, in a key or a text."""
     match value:
         case dict():
             for key, item in value.items():
                 key.encode("utf-8")
-                _check(item, depth - 1)
+                _check_text(item)
         case list():
-            # Long arrays are all numbers, or all text; telling so at once keeps opening fast.
-            kinds = set(map(type, value))
-            if kinds <= {int, bool, type(None)}:
-                return
             for item in value:
-                _check(item, depth - 1)
+                _check_text(item)
         case str():
             value.encode("utf-8")
-        case float() if value - value != 0:
-            raise ValueError("a number out of range")
-        case _:
-            pass
+
+
+def _check_depth(value: Json) -> None:
+    """ValueError for more than `MAX_DEPTH` levels, counted level by level."""
+    level = [value] if type(value) in _NESTING else []
+    for _ in range(MAX_DEPTH):
+        arrays = [item for item in level if isinstance(item, list)]
+        objects = [item.values() for item in level if isinstance(item, dict)]
+        below = list(chain(chain.from_iterable(arrays), *objects))
+        # Of most levels all are numbers or texts: telling so at once keeps opening fast.
+        if _NESTING.isdisjoint(map(type, below)):
+            return
+        level = [item for item in below if type(item) in _NESTING]
+    raise ValueError(f"nested more than {MAX_DEPTH} deep")

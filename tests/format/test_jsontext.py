@@ -83,12 +83,31 @@ def test_deep_nesting_is_refused(start, end, depth):
     refused(start * depth)
 
 
-def test_nesting_up_to_the_limit_is_read():
-    depth = jsontext.MAX_DEPTH - 1
-    value = jsontext.loads(b"[" * depth + b"1.5" + b"]" * depth, "it")
-    for _ in range(depth):
-        [value] = value
-    assert value == 1.5
+@pytest.mark.parametrize(("start", "end"), [("[", "]"), ('{"a":', "}")])
+def test_nesting_up_to_the_limit_is_read(start, end):
+    for depth in (1, jsontext.MAX_DEPTH - 1, jsontext.MAX_DEPTH):
+        text = start * depth + "1.5" + end * depth
+        value = jsontext.loads(text.encode(), "it")
+        for _ in range(depth):
+            [value] = value.values() if isinstance(value, dict) else value
+        assert value == 1.5
+
+
+@pytest.mark.parametrize("beside", ["[]", "{}", '"[["', '{"a":"]"}', "[1,null]"])
+def test_nesting_counts_levels_whatever_stands_beside_them(beside):
+    value = "[]"
+    for level in range(jsontext.MAX_DEPTH - 1):
+        value = f"[{beside},{value}]" if level % 2 else f'{{"x":{beside},"y":{value}}}'
+    jsontext.loads(value.encode(), "it")
+    refused(f"[{beside},{value}]")
+    jsontext.loads(f"[{','.join([beside] * 100)}]".encode(), "it")
+
+
+@pytest.mark.parametrize(
+    "text", ['"\\\\ud800"', '"\\ud83d\\ude00"', '["\\u0001"]', '{"\\u00e9":1}']
+)
+def test_escapes_that_are_no_lone_surrogate_are_read(text):
+    assert jsontext.loads(text.encode(), "it") == json.loads(text)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), "\ud800", {"\udfff": 1}])
