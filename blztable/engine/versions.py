@@ -57,7 +57,7 @@ class Version:
                 parts = manifest.decode_column(line, self.head, index)
             except DAMAGED as error:
                 raise type(error)(f"{self._where}: {error}") from None
-            if tuple(facts.rows for facts in parts.facts) != self.head.row_groups:
+            if parts.facts.rows != self.head.row_groups:
                 raise CorruptError(f"{self._where}: column {index} has other rows than the table")
             self._lines[index] = parts
         return parts

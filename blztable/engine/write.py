@@ -25,7 +25,7 @@ from blztable.engine.threads import Task, run_groups
 from blztable.errors import SchemaError
 from blztable.format import layout
 from blztable.format.chunk import Compression
-from blztable.format.manifest import NO_FILE, ColumnParts
+from blztable.format.manifest import NO_FILE, ColumnParts, FactArrays
 from blztable.format.metadata import BlockInfo, StreamInfo
 from blztable.format.statistics import Statistics
 from blztable.format.superchunk import PartFacts, pack
@@ -79,7 +79,7 @@ class ColumnWriter:
         return ColumnParts(
             self.path,
             tuple(part.k for part in parts),
-            tuple(part.facts for part in parts),
+            FactArrays.of([part.facts for part in parts]),
             {name: tuple(part.sizes.get(name, 0) for part in parts) for name in names},
             Statistics(
                 tuple(entry.nulls[0] for entry in whole),

@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+from operator import add
 from typing import Self
 
 from blztable.errors import CorruptError, FormatError, LimitError
@@ -54,12 +55,40 @@ TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00")
 
 
 @dataclass(frozen=True, slots=True)
+class FactArrays:
+    """The facts of a column's parts, an array of each: an object a part would cost too much."""
+
+    rows: tuple[int, ...]
+    page_rows: tuple[int, ...]
+    cbytes: tuple[int, ...]
+    front_length: tuple[int, ...]
+    trailer_length: tuple[int, ...]
+    crc: tuple[int, ...]
+
+    @classmethod
+    def of(cls, parts: Sequence[PartFacts]) -> Self:
+        """The arrays of these facts."""
+        return cls(*(tuple(getattr(part, name) for part in parts) for name in cls.__slots__))
+
+    def __getitem__(self, group: int) -> PartFacts:
+        """The facts of the part in this row group."""
+        return PartFacts(
+            self.rows[group],
+            self.page_rows[group],
+            self.cbytes[group],
+            self.front_length[group],
+            self.trailer_length[group],
+            self.crc[group],
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class ColumnParts:
     """One column's line: an entry a row group. Without a file, `k` is `NO_FILE`."""
 
     path: Path
     k: tuple[int, ...]
-    facts: tuple[PartFacts, ...]
+    facts: FactArrays
     streams: Mapping[str, tuple[int, ...]]
     # As the line has them: most readers never ask.
     known: Mapping[str, Json]
@@ -77,21 +106,15 @@ class ColumnParts:
     @property
     def cbytes(self) -> int:
         """Bytes of all files."""
-        return sum(facts.cbytes for facts in self.facts)
+        return sum(self.facts.cbytes)
 
     def encode(self) -> bytes:
         """The line, without its line feed."""
-        facts = self.facts
         line = {
-            "path": list(self.path),
-            "k": list(self.k),
-            "rows": [part.rows for part in facts],
-            "page_rows": [part.page_rows for part in facts],
-            "cbytes": [part.cbytes for part in facts],
-            "front_length": [part.front_length for part in facts],
-            "trailer_length": [part.trailer_length for part in facts],
-            "crc": [part.crc for part in facts],
-            "streams": {name: list(sizes) for name, sizes in self.streams.items()},
+            "path": self.path,
+            "k": self.k,
+            **{name: getattr(self.facts, name) for name in FactArrays.__slots__},
+            "streams": self.streams,
             **self.known,
         }
         return jsontext.dumps(line)
@@ -103,9 +126,9 @@ class ColumnParts:
         line = jsontext.loads(data, what)
         if not isinstance(line, dict) or line.get("path") != list(path):
             raise CorruptError(f"{what}: it is not the line of that column")
-        names = ("rows", "page_rows", "cbytes", "front_length", "trailer_length", "crc")
-        arrays = [jsontext.numbers(line.get(name), what, groups) for name in names]
-        for page_rows in set(arrays[1]):
+        arrays = (jsontext.numbers(line.get(name), what, groups) for name in FactArrays.__slots__)
+        facts = FactArrays(*arrays)
+        for page_rows in set(facts.page_rows):
             check_page_rows(page_rows)
         k = jsontext.numbers(line.get("k"), what, groups)
         files = [number for number in k if number != NO_FILE]
@@ -117,7 +140,7 @@ class ColumnParts:
         return cls(
             path,
             k,
-            tuple(map(PartFacts, *arrays)),
+            facts,
             {name: jsontext.numbers(sizes, what, groups) for name, sizes in streams.items()},
             {name: line.get(name) for name in Statistics.KEYS},
         )
@@ -265,9 +288,9 @@ def decode_column(line: bytes, head: Head, index: int) -> ColumnParts:
     return ColumnParts.decode(line, path, len(head.row_groups))
 
 
-def _places(lengths: Sequence[int]) -> list[int]:
-    """Where each line begins, counted from the end of the head's sha256."""
-    return list(accumulate((length + 1 for length in lengths), initial=0))[: len(lengths)]
+def _places(lengths: Sequence[int], first: int = 0) -> tuple[int, ...]:
+    """Where each line begins: right behind the one before and its line feed."""
+    return tuple(map(add, accumulate(lengths, initial=first), range(len(lengths))))
 
 
 def _columns(value: Json, head_end: int) -> ColumnIndex:
@@ -284,12 +307,12 @@ def _columns(value: Json, head_end: int) -> ColumnIndex:
     digests = _base64(value.get("sha256"))
     if max(lengths, default=0) > jsontext.MAX_BYTES:
         raise LimitError(f"a manifest line of {max(lengths)} bytes; {jsontext.MAX_BYTES} are read")
-    if len(digests) != 32 * count or list(places) != _places(lengths):
+    if len(digests) != 32 * count or places != _places(lengths):
         raise CorruptError("the head of a manifest: columns whose lines do not follow each other")
     paths = tuple(map(_path, listed))
     if len(set(paths)) != count:
         raise CorruptError("the head of a manifest: one column twice")
-    offsets = tuple(head_end + place for place in places)
+    offsets = _places(lengths, head_end)
     return ColumnIndex(paths, next_k, nbytes, cbytes, offsets, lengths, digests)
 
 
