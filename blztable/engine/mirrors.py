@@ -21,7 +21,7 @@ def refresh(version: Version) -> None:
     }
     properties = head.properties
     storage = {
-        "dtype": [list(field) for field in head.fields],
+        "dtype": list(zip(head.fields["name"], head.fields["type"], strict=True)),
         "cparams": {
             "cname": properties.get("compression"),
             "clevel": properties.get("clevel"),

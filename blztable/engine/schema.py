@@ -33,9 +33,9 @@ def encode(schema: pa.Schema) -> bytes:
     return data
 
 
-def readable(schema: pa.Schema) -> tuple[tuple[str, str], ...]:
+def readable(schema: pa.Schema) -> dict[str, tuple[str, ...]]:
     """Names and types as text, for people who open the manifest."""
-    return tuple((field.name, str(field.type)) for field in schema)
+    return {"name": tuple(schema.names), "type": tuple(map(str, schema.types))}
 
 
 def decode(data: bytes) -> pa.Schema:

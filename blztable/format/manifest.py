@@ -38,7 +38,7 @@ HEAD_FIELDS: dict[str, type | tuple[type, ...]] = {
     "time": str,
     "operation": str,
     "row_groups": list,
-    "fields": list,
+    "fields": dict,
     "next_column": int,
     "durable": bool,
     "properties": dict,
@@ -111,7 +111,7 @@ class ColumnParts:
     def encode(self) -> bytes:
         """The line, without its line feed."""
         line = {
-            "path": self.path,
+            "path": _spelled(self.path),
             "k": self.k,
             **{name: getattr(self.facts, name) for name in FactArrays.__slots__},
             "streams": self.streams,
@@ -124,7 +124,7 @@ class ColumnParts:
         """Read the line of the column with this path, in a table of so many row groups."""
         what = f"the manifest's line of column {path}"
         line = jsontext.loads(data, what)
-        if not isinstance(line, dict) or line.get("path") != list(path):
+        if not isinstance(line, dict) or line.get("path") != _spelled(path):
             raise CorruptError(f"{what}: it is not the line of that column")
         arrays = (jsontext.numbers(line.get(name), what, groups) for name in FactArrays.__slots__)
         facts = FactArrays(*arrays)
@@ -176,7 +176,7 @@ class Head:
     operation: str
     row_groups: tuple[int, ...]
     schema: bytes
-    fields: tuple[tuple[str, str], ...]
+    fields: Mapping[str, tuple[str, ...]]
     next_column: int
     # Whether this version and all it names were flushed.
     durable: bool
@@ -208,7 +208,7 @@ def encode(head: Head, lines: Sequence[bytes]) -> bytes:
         "rows": head.rows,
         "schema": base64.b64encode(head.schema).decode("ascii"),
         "columns": {
-            "path": [list(path) for path in columns.paths],
+            "path": list(map(_spelled, columns.paths)),
             "next_k": list(columns.next_k),
             "nbytes": list(columns.nbytes),
             "cbytes": list(columns.cbytes),
@@ -262,9 +262,9 @@ def decode_head(data: bytes) -> Head:
     rows = jsontext.number(text.get("rows"), "rows")
     if 0 in groups or sum(groups) != rows:
         raise CorruptError("the head of a manifest: row groups that do not add up to its rows")
-    values["fields"] = _pairs(text["fields"], str)
-    values["commit_ids"] = _pairs(text["commit_ids"], int)
-    values["history"] = history = _pairs(text["history"], int)
+    values["fields"] = _fields(text["fields"])
+    values["commit_ids"] = _pairs(text["commit_ids"])
+    values["history"] = history = _pairs(text["history"])
     values["requires"] = ()
     times = [text["time"], *(pair[0] for pair in history)]
     if not all(TIME.fullmatch(str(time)) for time in times):
@@ -309,25 +309,50 @@ def _columns(value: Json, head_end: int) -> ColumnIndex:
         raise LimitError(f"a manifest line of {max(lengths)} bytes; {jsontext.MAX_BYTES} are read")
     if len(digests) != 32 * count or places != _places(lengths):
         raise CorruptError("the head of a manifest: columns whose lines do not follow each other")
-    paths = tuple(map(_path, listed))
+    paths = _paths(listed)
     if len(set(paths)) != count:
         raise CorruptError("the head of a manifest: one column twice")
     offsets = _places(lengths, head_end)
     return ColumnIndex(paths, next_k, nbytes, cbytes, offsets, lengths, digests)
 
 
+def _spelled(path: Path) -> Json:
+    """A path as JSON has it: that of one id is the number, for a wide table has very many."""
+    return path[0] if len(path) == 1 else list(path)
+
+
+def _paths(values: list[Json]) -> tuple[Path, ...]:
+    if set(map(type, values)) == {int}:
+        return tuple(zip(jsontext.numbers(values, "a column's path"), strict=True))
+    return tuple(map(_path, values))
+
+
 def _path(value: Json) -> Path:
-    if not isinstance(value, list) or not 0 < len(value) <= jsontext.MAX_DEPTH:
+    if not isinstance(value, list):
+        return (jsontext.number(value, "a column's path"),)
+    if not 1 < len(value) <= jsontext.MAX_DEPTH:
         raise CorruptError("the head of a manifest: a column without a path")
     return jsontext.numbers(value, "a column's path")
 
 
-def _pairs(value: Json, second: type) -> tuple[tuple[str, object], ...]:
+def _fields(value: Json) -> dict[str, tuple[str, ...]]:
+    names, types = (value.get("name"), value.get("type")) if isinstance(value, dict) else ((), ())
+    if (
+        not isinstance(names, list)
+        or not isinstance(types, list)
+        or len(names) != len(types)
+        or set(map(type, names + types)) - {str}
+    ):
+        raise CorruptError("the head of a manifest: fields without names or types")
+    return {"name": tuple(names), "type": tuple(types)}  # type: ignore[arg-type]
+
+
+def _pairs(value: Json) -> tuple[tuple[str, int], ...]:
     if not isinstance(value, list) or any(
         not isinstance(pair, list)
         or len(pair) != 2
         or not isinstance(pair[0], str)
-        or type(pair[1]) is not second
+        or type(pair[1]) is not int
         for pair in value
     ):
         raise CorruptError("the head of a manifest: a list of pairs holds something else")

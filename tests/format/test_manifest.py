@@ -59,7 +59,7 @@ def heads(draw):
         operation=draw(TEXT),
         row_groups=tuple(draw(st.lists(st.integers(1, 2**50), max_size=4))),
         schema=draw(st.binary()),
-        fields=tuple(draw(st.lists(st.tuples(TEXT, TEXT), max_size=2))),
+        fields={key: tuple(draw(TEXT) for _ in paths) for key in ("name", "type")},
         next_column=draw(SIZES),
         durable=draw(st.booleans()),
         properties=draw(JSON),
@@ -112,7 +112,7 @@ HEAD = Head(
     operation="create",
     row_groups=(10, 5),
     schema=b"schema",
-    fields=(("a", "int64"),),
+    fields={"name": ("a",), "type": ("int64",)},
     next_column=8,
     durable=True,
     properties={},
@@ -243,11 +243,14 @@ def test_row_groups_are_numbers_of_at_least_one_row(groups):
     head_refused(good_head() | {"row_groups": groups, "rows": rows})
 
 
-@pytest.mark.parametrize(
-    "pair", [[], ["a"], ["a", "b", "c"], [1, "b"], ["a", 1], ["a", None], "ab"]
-)
-def test_fields_are_pairs_of_text(pair):
-    head_refused(good_head() | {"fields": [pair]})
+@pytest.mark.parametrize("found", [None, 1, "a", {}, [1], [None], [["a"]], [], ["a", "b"]], ids=str)
+@pytest.mark.parametrize("key", ["name", "type"])
+def test_fields_are_a_name_and_a_type_each(key, found):
+    value = good_head()
+    value["fields"][key] = found
+    head_refused(value)
+    del value["fields"][key]
+    head_refused(value)
 
 
 @pytest.mark.parametrize("key", ["commit_ids", "history"])
@@ -284,12 +287,15 @@ def test_an_index_of_columns_holds_a_number_a_column(key, found):
 
 
 @pytest.mark.parametrize(
-    "path", [[], [-1], [True], ["../x"], [1.0], [MAX_NUMBER + 1], 7, "7", [7] * 65]
+    "path", [[], [7], [7, -1], [7, True], [7, "../x"], [7, [7]], [7] * 65, -1, True, 1.0, "7", None]
 )
-def test_a_path_is_numbers(path):
-    value = good_head()
-    value["columns"]["path"] = [path]
-    head_refused(value)
+def test_a_path_is_a_number_or_some(path):
+    value = two_columns()
+    for listed in ([path, 8], [7, path], [[1, 2], path], [path, MAX_NUMBER + 1]):
+        value["columns"]["path"] = listed
+        head_refused(value)
+    value["columns"]["path"] = [[1, 2], 8]
+    assert manifest.decode_head(sealed(value)).columns.paths == ((1, 2), (8,))
 
 
 def two_columns():
@@ -301,8 +307,9 @@ def two_columns():
 def test_no_column_stands_twice():
     value = two_columns()
     assert len(manifest.decode_head(sealed(value)).columns.paths) == 2
-    value["columns"]["path"] = [[7], [7]]
-    head_refused(value, match="twice")
+    for path in (7, [7, 8]):
+        value["columns"]["path"] = [path, path]
+        head_refused(value, match="twice")
 
 
 @pytest.mark.parametrize("offsets", [[1, 2], [0, 0], [0, 1], [5, 0]])
@@ -364,7 +371,7 @@ def test_a_line_holds_a_number_a_row_group(key, found):
     line_refused(good_line() | {"streams": {"values": found}})
 
 
-@pytest.mark.parametrize("path", [[8], [7, 0], [], 7, "7", None])
+@pytest.mark.parametrize("path", [8, [7], [7, 0], [], "7", None])
 def test_a_line_is_of_the_column_asked_for(path):
     line_refused(good_line() | {"path": path}, match="not the line")
 
