@@ -9,6 +9,8 @@
 6. Refresh the mirrors and let old versions go; what fails here is a warning.
 
 A flush that failed is never tried again. Only a failure of step 5 leaves the outcome unknown.
+Ctrl-C is put off in steps 1 and 3 to 6 and in the removal of what failed, so that neither a lock
+nor a file is forgotten on the way; step 2 ends by itself between two of its tasks.
 """
 
 import secrets
@@ -31,6 +33,7 @@ from blztable.errors import (
 )
 from blztable.format import layout, manifest
 from blztable.format.manifest import NO_FILE
+from blztable.storage.interrupts import PutOff
 from blztable.storage.store import KeyNotFound, KeyTaken, Lock, Store
 from blztable.version import VERSION
 
@@ -69,6 +72,15 @@ class Transaction:
 
     def __enter__(self) -> Self:
         """Make the place ready, announce files in flight, pin the base."""
+        try:
+            with PutOff():
+                self._begin()
+            return self
+        except BaseException:
+            self._held.close()
+            raise
+
+    def _begin(self) -> None:
         store = self._store
         if not versions.is_place(store) or versions.newest_number(store) is None:
             if not self._may_create:
@@ -76,18 +88,11 @@ class Transaction:
             versions.check_ours(store)
             store.prepare(durable=self._is_durable)
             _clear_unfinished(store)
-        try:
-            self._held.enter_context(
-                store.lock(layout.MANIFESTS, shared=True, timeout=LOCK_SECONDS)
-            )
-            if versions.newest_number(store) is not None:
-                with self._damage_allowed():
-                    self.base, pinned = versions.pin(store)
-                    self._held.enter_context(pinned)
-        except BaseException:
-            self._held.close()
-            raise
-        return self
+        self._held.enter_context(store.lock(layout.MANIFESTS, shared=True, timeout=LOCK_SECONDS))
+        if versions.newest_number(store) is not None:
+            with self._damage_allowed():
+                self.base, pinned = versions.pin(store)
+                self._held.enter_context(pinned)
 
     def __exit__(
         self,
@@ -96,20 +101,24 @@ class Transaction:
         traceback: TracebackType | None,
     ) -> None:
         """Remove what was written if nothing was published, and let go of everything."""
-        with self._held:
+        with PutOff(), self._held:
             if error is not None and not self._may_be_published():
                 # The first error is the news; what cannot be removed is an orphan for vacuum.
                 with suppress(BlzError, OSError):
-                    self._store.delete([*self._written, *reversed(self._reserved)])
+                    self._store.delete(self._written)
+                    # Nobody else writes there, so what nobody noted is ours as well.
+                    for prefix in reversed(self._reserved):
+                        _remove(self._store, prefix)
 
     def reserve_column(self, lowest: int) -> int:
         """An id from `lowest` on that no column has or had, claimed for this transaction."""
         number = lowest
-        while not self._store.reserve(layout.column((number,))):
-            names = self._store.list_names(layout.DATA)
-            taken = (layout.column_id(name) for name in names)
-            number = max([number, *(other for other in taken if other is not None)]) + 1
-        self._reserved.append(layout.column((number,)))
+        with PutOff():
+            while not self._store.reserve(layout.column((number,))):
+                names = self._store.list_names(layout.DATA)
+                taken = (layout.column_id(name) for name in names)
+                number = max([number, *(other for other in taken if other is not None)]) + 1
+            self._reserved.append(layout.column((number,)))
         return number
 
     def note(self, keys: Sequence[str]) -> None:
@@ -131,7 +140,7 @@ class Transaction:
         store = self._store
         if self._is_durable:
             store.flush([*self._written])
-        with self._writers_lock():
+        with PutOff(), self._writers_lock():
             number = self._publish(operation, draft)
             if self._is_durable:
                 try:

@@ -19,6 +19,7 @@ from typing import Self
 from weakref import WeakSet
 
 from blztable.errors import BusyError, StorageError
+from blztable.storage import interrupts
 from blztable.storage.opening import open_lockable, unreadable
 
 if sys.platform != "win32":
@@ -46,6 +47,7 @@ def lock_at(name: str, dir_fd: int, where: str, *, shared: bool, timeout: float)
         remaining = deadline - time.monotonic()
         if remaining <= 0:
             raise BusyError(f"{where}: still locked by another after {timeout:g} seconds")
+        interrupts.deliver()
         time.sleep(min(sleep, remaining))
         sleep = min(2 * sleep, SLEEP_LONGEST)
 
@@ -54,6 +56,9 @@ class LocalLock:
     """A lock, held from `acquire` until it is closed or collected."""
 
     def __init__(self, fd: int, *, shared: bool) -> None:
+        # To be asked once: a descriptor that is forgotten before it is closed would be locked until
+        # the process ends, and between two calls there is room for an interrupt.
+        self._closing = map(os.close, (fd,))
         self._fd = fd
         self._shared = shared
         if not shared:
@@ -83,9 +88,8 @@ class LocalLock:
 
     def close(self) -> None:
         """Let go; closing twice is harmless."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
+        self._fd = -1
+        next(self._closing, None)
 
     def __enter__(self) -> Self:
         return self
