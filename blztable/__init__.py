@@ -20,6 +20,7 @@ from blztable.errors import (
     TableExistsError,
     TableNotFoundError,
 )
+from blztable.report import Problem, Report
 from blztable.table import Attributes, CTable
 from blztable.version import VERSION
 
@@ -37,7 +38,9 @@ __all__ = [
     "CorruptError",
     "FormatError",
     "LimitError",
+    "Problem",
     "ReadOnlyError",
+    "Report",
     "SchemaError",
     "StorageError",
     "TableExistsError",

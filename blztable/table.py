@@ -18,8 +18,10 @@ from blztable.batches import Batches
 from blztable.column import Column
 from blztable.convert.attributes import checked_attrs
 from blztable.engine.operations import set_attributes
+from blztable.engine.verify import verify
 from blztable.errors import ColumnNotFoundError, ReadOnlyError
 from blztable.progress import ProgressOption, reporting
+from blztable.report import Report
 from blztable.snapshot import Reading, Snapshot
 from blztable.text import short_text, size_text
 
@@ -229,6 +231,29 @@ class CTable:
         if n < 0:
             raise ValueError(f"a number of rows from 0, not {n}")
         return self._snapshot.arrow(self._shown, 0, min(n, self.nrows))
+
+    def verify(self, *, full: bool = True) -> Report:
+        """Check the version, or the columns shown of it, and say what is wrong and what intact.
+
+        Damage is reported, not raised, and does not keep the rest from being checked.
+
+        Parameters
+        ----------
+        full : bool, optional
+            Read all: every checksum, chunk and value, and whether the statistics are true of the
+            values. Without it only the manifest, the sizes of files and their fronts and trailers.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [1, 2, 3]}, "t.blz")
+        >>> with blz.open("t.blz") as t:
+        ...     report = t.verify()
+        >>> report.is_intact, report.problems, report.intact_rows("a")
+        (True, (), ((0, 3),))
+        """
+        self._snapshot.check_open()
+        return verify(self._snapshot.version, self._shown, full=full)
 
     @overload
     def __getitem__(self, key: str) -> "Column": ...

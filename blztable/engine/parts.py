@@ -62,6 +62,7 @@ class OpenedPart:
         self.page_rows = max(facts.page_rows, 1)
         self.streams: dict[str, StreamPlace] = {}
         self.dictionary_rows: int | None = None
+        self.superchunk: Superchunk | None = None
         self._files = files
         self._kept: _Kept | None = None
         self._key = layout.part(parts.path, parts.k[group] or 1)
@@ -119,6 +120,7 @@ class OpenedPart:
         return unpack(reader.read(0, front), reader.read(facts.cbytes - trailer, trailer), facts)
 
     def _place(self, superchunk: Superchunk, expected: Mapping[str, StreamLayout]) -> None:
+        self.superchunk = superchunk
         self.offsets = superchunk.offsets
         self.digests = superchunk.trailer.digests
         self.checksum = superchunk.checksum

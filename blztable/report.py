@@ -1,0 +1,132 @@
+"""What a look at a whole version found: the values that `CTable.verify` gives.
+
+Knows nothing of how it was found. Of one column or file there may be several problems.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+# Problems that the text of a report lists before it says how many more there are.
+SHOWN = 40
+
+Rows = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong, and the rows of the table it concerns, `start` to `stop`."""
+
+    message: str
+    column: str | None
+    # The position of the column in the table, for names may repeat.
+    position: int | None
+    # None where it concerns all of them.
+    row_group: int | None
+    start: int
+    stop: int
+    # The file it was found in, below the table's directory.
+    file: str
+    # Whether the rows can be read all the same: only what is said about them is wrong.
+    is_readable: bool
+
+    def __str__(self) -> str:
+        """One line."""
+        parts = [self.file] if self.file else []
+        if self.column is not None:
+            parts.append(f"column {self.column!r}")
+        parts.append(f"rows {self.start:,} to {self.stop:,}")
+        if self.is_readable:
+            parts.append("which can be read")
+        return f"{', '.join(parts)}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was checked, what is wrong, and which rows are intact. True where nothing is wrong."""
+
+    version: int
+    rows: int
+    columns: tuple[str, ...]
+    # False where only manifest, fronts and trailers were looked at.
+    full: bool
+    files: int
+    chunks: int
+    # Bytes that were compared with a checksum.
+    nbytes: int
+    problems: tuple[Problem, ...]
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+    def __bool__(self) -> bool:
+        """Whether nothing is wrong."""
+        return self.is_intact
+
+    def intact_rows(self, column: str | None = None) -> tuple[Rows, ...]:
+        """Ranges of rows, start and stop, that can be read: in this column, or in all of them."""
+        lost = [
+            (problem.start, problem.stop)
+            for problem in self.problems
+            if not problem.is_readable and (column is None or problem.column in (None, column))
+        ]
+        return _without(self.rows, lost)
+
+    @property
+    def summary(self) -> str:
+        """What was checked and how it stands, in a line."""
+        shape = f"{_count(self.rows, 'row')} x {_count(len(self.columns), 'column')}"
+        chunks = f", {_count(self.chunks, 'chunk')}" if self.full else ", no chunks"
+        verdict = _count(len(self.problems), "problem") if self.problems else "intact"
+        return (
+            f"version {self.version}: {verdict}; {shape}; checked: "
+            f"{_count(self.files, 'file')}{chunks}, {_count(self.nbytes, 'byte')}"
+        )
+
+    def __str__(self) -> str:
+        """A summary, a line for each problem, and the rows that are intact."""
+        lines = [self.summary, *map(str, self.problems[:SHOWN])]
+        if len(self.problems) > SHOWN:
+            lines.append(f"... and {len(self.problems) - SHOWN:,} more problems")
+        if self.problems:
+            ranges = [f"{start:,} to {stop:,}" for start, stop in self.intact_rows()]
+            lines.append(f"intact in all columns: rows {', '.join(ranges) or 'none'}")
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as values that JSON knows."""
+        return {
+            "version": self.version,
+            "rows": self.rows,
+            "full": self.full,
+            "is_intact": self.is_intact,
+            "files": self.files,
+            "chunks": self.chunks,
+            "nbytes": self.nbytes,
+            "problems": [asdict(problem) for problem in self.problems],
+            "intact_rows": _lists(self.intact_rows()),
+            "columns": [
+                {"name": name, "intact_rows": _lists(self.intact_rows(name))}
+                for name in self.columns
+            ],
+        }
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+
+
+def _lists(ranges: Sequence[Rows]) -> list[list[int]]:
+    return [list(rows) for rows in ranges]
+
+
+def _without(rows: int, lost: Sequence[Rows]) -> tuple[Rows, ...]:
+    """What is left of so many rows."""
+    left, begin = [], 0
+    for start, stop in sorted(lost):
+        if begin < start:
+            left.append((begin, start))
+        begin = max(begin, stop)
+    return (*left, (begin, rows)) if begin < rows else tuple(left)
