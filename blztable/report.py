@@ -38,7 +38,7 @@ class Problem:
         parts.append(f"rows {self.start:,} to {self.stop:,}")
         if self.is_readable:
             parts.append("which can be read")
-        return f"{', '.join(parts)}: {self.message}"
+        return f"{', '.join(parts)}: {self.message}".replace("\n", "\\n")
 
 
 @dataclass(frozen=True, slots=True)
