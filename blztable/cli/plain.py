@@ -1,0 +1,119 @@
+"""Arrow values as JSON has them, and any text as a terminal may see it.
+
+What JSON has no word for is text: dates, times and durations in ISO 8601 (instants in UTC, with a
+Z), decimals with all their digits, bytes in hexadecimal, NaN and infinities by name. A time that no
+calendar has is in the words of Arrow.
+"""
+
+import json
+import math
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+Json = Any
+
+_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+
+
+def json_text(value: Json) -> str:
+    """One line of JSON, in ASCII without control characters, so that no terminal minds it."""
+    return json.dumps(value, allow_nan=False).replace("\x7f", "\\u007f")
+
+
+def printable(text: str) -> str:
+    """The text in one line: characters that do something rather than show are escaped."""
+    return "".join(one if one.isprintable() else _escaped(one) for one in text)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def plain_values(column: pa.ChunkedArray) -> list[Json]:
+    """The values of a column as JSON has them, None for a null."""
+    return [value for chunk in column.chunks for value in _plain(chunk)]
+
+
+def _plain(array: pa.Array) -> list[Json]:
+    type_ = array.type
+    if pa.types.is_dictionary(type_):
+        codes = array.indices.to_pylist()
+        return [None if code is None else _plain(array.dictionary[code:][:1])[0] for code in codes]
+    if pa.types.is_timestamp(type_):
+        # Read as without a zone, which gives UTC: the zone may be one that this machine lacks.
+        texts = array.view(pa.timestamp(type_.unit)).cast(pa.string()).to_pylist()
+        return [
+            _mapped(text, lambda text: _iso(text) + ("Z" if type_.tz else "")) for text in texts
+        ]
+    if pa.types.is_date(type_) or pa.types.is_time(type_):
+        return array.cast(pa.string()).to_pylist()
+    if pa.types.is_duration(type_):
+        counts = array.view(pa.int64()).to_pylist()
+        return [
+            _mapped(count, lambda count: f"PT{_seconds(count, type_.unit)}S") for count in counts
+        ]
+    if pa.types.is_floating(type_):
+        return [_mapped(value, _number) for value in _floats(array)]
+    convert = _CONVERSIONS.get(type_.id)
+    values = array.to_pylist()
+    return values if convert is None else [_mapped(value, convert) for value in values]
+
+
+def _mapped(value: Any, convert: Callable[[Any], Json]) -> Json:
+    return None if value is None else convert(value)
+
+
+def _iso(text: str) -> str:
+    return text if text.startswith("<") else text.replace(" ", "T")
+
+
+def _seconds(count: int, unit: str) -> str:
+    return f"{Decimal(count).scaleb(-_DIGITS[unit]):f}"
+
+
+def _floats(array: pa.Array) -> list[float | None]:
+    """Values as the shortest decimal that is the same in their own width."""
+    values = array.to_pylist()
+    if pa.types.is_float64(array.type):
+        return values
+    width = np.float16 if pa.types.is_float16(array.type) else np.float32
+    return [_mapped(value, lambda value: float(str(width(value)))) for value in values]
+
+
+def _number(value: float) -> Json:
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def _interval(value: pa.MonthDayNano) -> str:
+    return f"P{value.months}M{value.days}DT{_seconds(value.nanoseconds, 'ns')}S"
+
+
+_CONVERSIONS: dict[int, Callable[[Any], Json]] = {
+    **dict.fromkeys(
+        (
+            pa.lib.Type_BINARY,
+            pa.lib.Type_LARGE_BINARY,
+            pa.lib.Type_BINARY_VIEW,
+            pa.lib.Type_FIXED_SIZE_BINARY,
+        ),
+        bytes.hex,
+    ),
+    **dict.fromkeys(
+        (
+            pa.lib.Type_DECIMAL32,
+            pa.lib.Type_DECIMAL64,
+            pa.lib.Type_DECIMAL128,
+            pa.lib.Type_DECIMAL256,
+        ),
+        str,
+    ),
+    pa.lib.Type_INTERVAL_MONTH_DAY_NANO: _interval,
+}

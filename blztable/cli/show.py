@@ -1,0 +1,92 @@
+"""What each command shows: as values for JSON, and as lines for people."""
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+
+import pyarrow as pa
+
+import blztable as blz
+from blztable.cli.plain import Json, json_text, plain_values, printable
+
+# Characters of one value that are shown.
+CELL = 32
+GAP = "  "
+
+
+def info(table: blz.CTable) -> Json:
+    """What the table is."""
+    return {
+        "path": table.path,
+        "version": table.version,
+        "rows": table.nrows,
+        "columns": len(table.column_names),
+        "nbytes": table.nbytes,
+        "cbytes": table.cbytes,
+        "ratio": round(table.nbytes / table.cbytes, 3) if table.cbytes else None,
+        "attributes": dict(table.attrs),
+    }
+
+
+def info_lines(found: Json) -> Iterator[str]:
+    """A line for each fact."""
+    sizes = {"nbytes": " bytes uncompressed", "cbytes": " bytes on disk"}
+    for name, value in found.items():
+        if name != "attributes":
+            number = f"{value:,}" if isinstance(value, int) else str(value)
+            yield f"{name + ':':<9} {printable(number)}{sizes.get(name, '')}"
+    for name, value in found["attributes"].items():
+        yield f"attribute {printable(name)}: {json_text(value)}"
+
+
+def schema(table: blz.CTable) -> Json:
+    """The columns: names, types, and whether values may be missing."""
+    return {
+        "columns": [
+            {"name": field.name, "type": str(field.type), "nullable": field.nullable}
+            for field in table.schema
+        ]
+    }
+
+
+def schema_lines(found: Json) -> Iterator[str]:
+    """A line for each column."""
+    rows = [
+        (entry["name"], entry["type"], "" if entry["nullable"] else "not null")
+        for entry in found["columns"]
+    ]
+    return _aligned([[printable(cell) for cell in column] for column in zip(*rows, strict=True)])
+
+
+def head(rows: pa.Table) -> Json:
+    """Names and types of the columns, and the rows: a list each, for names may repeat."""
+    columns = [plain_values(column) for column in rows.columns]
+    return {
+        "columns": rows.column_names,
+        "types": [str(type_) for type_ in rows.schema.types],
+        "rows": [list(row) for row in zip(*columns, strict=True)] or [[]] * rows.num_rows,
+    }
+
+
+def head_lines(found: Json, width: int) -> Iterator[str]:
+    """The rows below the names, as many columns as have room; what was left out is said."""
+    columns = [
+        [_cell(name), *(_cell(row[at]) for row in found["rows"])]
+        for at, name in enumerate(found["columns"])
+    ]
+    ends = accumulate(max(map(len, column)) + len(GAP) for column in columns)
+    fitting = max(sum(end <= width + len(GAP) for end in ends), 1)
+    yield from _aligned(columns[:fitting])
+    if len(columns) > fitting:
+        yield f"... and {len(columns) - fitting:,} more columns"
+
+
+def _cell(value: Json) -> str:
+    text = value if isinstance(value, str) else "" if value is None else str(value)
+    text = printable(text[: CELL + 1])
+    return text if len(text) <= CELL else text[: CELL - 3] + "..."
+
+
+def _aligned(columns: Sequence[Sequence[str]]) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in columns]
+    for row in zip(*columns, strict=True):
+        yield GAP.join(map(str.ljust, row, widths)).rstrip()

@@ -1,0 +1,304 @@
+"""The command line: what it prints, as text and as JSON, and what it says when it cannot."""
+
+import datetime
+import decimal
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from importlib import import_module
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from columns import strategies as own
+from hypothesis import HealthCheck, given, settings
+
+import blztable as blz
+from blztable.cli import main, show
+from blztable.cli.plain import plain_values
+
+ROOT = Path(__file__).parents[1]
+DATA = pa.table(
+    {
+        "city": ["Oslo", "Bern", None],
+        "visits": pa.array([7, 11, 2], "i8"),
+        "rating": [4.5, float("nan"), None],
+    },
+    schema=pa.schema(
+        [
+            pa.field("city", pa.string()),
+            pa.field("visits", pa.int64(), nullable=False),
+            pa.field("rating", pa.float64()),
+        ]
+    ),
+)
+EVIL = "red\x1b[31m\nblz: all is well\r\u202e\x7f"
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "t.blz"
+    blz.to_blz(DATA.slice(0, 1), path)
+    blz.to_blz(DATA, path, attrs={"source": "the  front desk"})
+    return str(path)
+
+
+@pytest.fixture
+def run(capsys):
+    """A command run in this process: exit code, standard output, standard error."""
+
+    def run(*arguments) -> tuple[int, str, str]:
+        code = main([str(one) for one in arguments])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def run_json(run):
+    def run_json(*arguments):
+        code, out, err = run(*arguments, "--json")
+        assert (code, err) == (0, "")
+        return strictly(out)
+
+    return run_json
+
+
+def strictly(text: str):
+    """The value of one JSON document of printable ASCII; NaN is none."""
+
+    def refuse(word):
+        raise ValueError(f"{word} is no JSON")
+
+    assert text.rstrip("\n").isprintable()
+    assert text.isascii()
+    return json.loads(text, parse_constant=refuse)
+
+
+def test_info_says_what_a_table_is(run, run_json, path):
+    code, out, err = run("info", path)
+    assert (code, err) == (0, "")
+    assert f"path:     {path}\nversion:  2\nrows:     3\ncolumns:  3\n" in out
+    assert 'attribute source: "the  front desk"\n' in out
+    with blz.open(path) as table:
+        assert run_json("info", path) == {
+            "path": path,
+            "version": 2,
+            "rows": 3,
+            "columns": 3,
+            "nbytes": table.nbytes,
+            "cbytes": table.cbytes,
+            "ratio": round(table.nbytes / table.cbytes, 3),
+            "attributes": {"source": "the  front desk"},
+        }
+
+
+def test_schema_says_names_and_types(run, run_json, path):
+    assert run("schema", path)[1] == ("city    string\nvisits  int64   not null\nrating  double\n")
+    assert run_json("schema", path)["columns"][1] == {
+        "name": "visits",
+        "type": "int64",
+        "nullable": False,
+    }
+
+
+def test_head_shows_rows_under_their_names(run, run_json, path):
+    assert run("head", path)[1] == (
+        "city  visits  rating\nOslo  7       4.5\nBern  11      NaN\n      2\n"
+    )
+    assert (
+        run("head", path, "-n", 1, "--columns", "visits,city")[1] == "visits  city\n7       Oslo\n"
+    )
+    assert run_json("head", path) == {
+        "columns": ["city", "visits", "rating"],
+        "types": ["string", "int64", "double"],
+        "rows": [["Oslo", 7, 4.5], ["Bern", 11, "NaN"], [None, 2, None]],
+    }
+
+
+def test_another_version_can_be_asked_for(run_json, path):
+    assert run_json("info", path, "--at", 1)["rows"] == 1
+    assert run_json("head", path, "--version-number", 1)["rows"] == [["Oslo", 7, 4.5]]
+
+
+def test_a_column_whose_name_has_a_comma_can_be_asked_for(run, tmp_path):
+    blz.to_blz({"a,b": [1], "a": [2]}, tmp_path / "t.blz")
+    assert run("head", tmp_path / "t.blz", "--columns", "a,b")[1] == "a,b\n1\n"
+
+
+def test_wide_tables_and_long_values_are_elided(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    blz.to_blz({f"column{at}": ["x" * 100] for at in range(30)}, tmp_path / "t.blz")
+    lines = run("head", tmp_path / "t.blz")[1].splitlines()
+    assert lines[1] == "x" * (show.CELL - 3) + "..."
+    assert lines[-1] == "... and 29 more columns"
+    assert max(map(len, lines)) <= 40
+
+
+def test_tables_without_rows_or_columns_are_shown(run, run_json, tmp_path):
+    blz.to_blz(DATA.slice(0, 0), tmp_path / "rows.blz")
+    blz.to_blz(DATA.select([]), tmp_path / "columns.blz")
+    for name in ("rows.blz", "columns.blz"):
+        for command in ("info", "schema", "head", "verify"):
+            assert run(command, tmp_path / name)[0] == 0
+            run_json(command, tmp_path / name)
+    assert run_json("info", tmp_path / "columns.blz")["ratio"] is None
+    assert run_json("head", tmp_path / "columns.blz")["rows"] == [[], [], []]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(own.tables())
+def test_any_value_is_valid_json(table):
+    found = strictly(show.json_text(show.head(table)))
+    assert len(found["rows"]) == table.num_rows
+    for column in table:
+        assert plain_values(column).count(None) == len(column) - sum(
+            scalar.is_valid and _known(scalar) for chunk in column.chunks for scalar in chunk
+        )
+    for line in show.head_lines(show.head(table), 80):
+        assert line.isprintable()
+
+
+def _known(scalar) -> bool:
+    return not isinstance(scalar, pa.DictionaryScalar) or scalar.value.is_valid
+
+
+@pytest.mark.parametrize(
+    ("value", "type_", "expected"),
+    [
+        (float("-inf"), pa.float64(), "-Infinity"),
+        (0.1, pa.float32(), 0.1),
+        (2**64 - 1, pa.uint64(), 2**64 - 1),
+        (decimal.Decimal("1.50"), pa.decimal128(5, 2), "1.50"),
+        (b"\x00\xff", pa.binary(), "00ff"),
+        (datetime.date(2013, 1, 2), pa.date32(), "2013-01-02"),
+        (datetime.time(1, 2, 3, 4), pa.time64("us"), "01:02:03.000004"),
+        (1, pa.timestamp("ns"), "1970-01-01T00:00:00.000000001"),
+        (1, pa.timestamp("ms", "Europe/Oslo"), "1970-01-01T00:00:00.001Z"),
+        (1, pa.timestamp("s", "No/Where"), "1970-01-01T00:00:01Z"),
+        (-1500, pa.duration("ms"), "PT-1.500S"),
+        ((1, -2, 3), pa.month_day_nano_interval(), "P1M-2DT0.000000003S"),
+        (True, pa.bool_(), True),
+    ],
+)
+def test_values_that_json_has_no_word_for_are_text(value, type_, expected):
+    if isinstance(value, int) and pa.types.is_temporal(type_):
+        column = pa.chunked_array([pa.array([value, None], pa.int64()).view(type_)])
+    else:
+        column = pa.chunked_array([pa.array([value, None], type_)])
+    assert plain_values(column) == [expected, None]
+
+
+def test_verify_tells_what_is_wrong_by_its_exit_code_too(run, path):
+    assert run("verify", path)[0] == 0
+    os.unlink(os.path.join(path, "data/col4/__1__.bin"))
+    for options in ([], ["--quick"]):
+        code, out, err = run("verify", path, *options)
+        assert (code, err) == (1, "")
+        assert out.splitlines()[1:] == [
+            "data/col4/__1__.bin, column 'visits', rows 0 to 3: the file is missing",
+            "intact in all columns: rows none",
+        ]
+    code, out, err = run("verify", path, "--json")
+    assert (code, err) == (1, "")
+    report = strictly(out)
+    assert report["path"] == path
+    assert not report["is_intact"]
+    assert report["problems"][0]["file"] == "data/col4/__1__.bin"
+    assert report["columns"][0] == {"name": "city", "intact_rows": [[0, 3]]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["info", "nowhere"], "no table at"),
+        (["info", ""], "an empty path"),
+        (["info", "PATH", "--at", "9"], "no version 9"),
+        (["info", "PATH", "--at", "x"], "invalid int value"),
+        (["head", "PATH", "-n", "-1"], "a number of rows from 0, not '-1'"),
+        (["head", "PATH", "-n", "x"], "a number of rows from 0, not 'x'"),
+        (["head", "PATH", "--columns", "nope"], "no column 'nope'"),
+        (["head", "PATH", "--nope"], "unrecognized arguments"),
+        (["nope"], "invalid choice"),
+        ([], "required"),
+        (["info", "FILE"], "is a file"),
+    ],
+)
+@pytest.mark.parametrize("as_json", [False, True])
+def test_what_cannot_be_done_is_one_line(run, path, arguments, message, as_json):
+    places = {"PATH": path, "FILE": __file__}
+    arguments = [places.get(one, one) for one in arguments] + ["--json"] * as_json
+    code, out, err = run(*arguments)
+    assert (code, out) == (1, "")
+    assert err.startswith("blz: ")
+    assert err.endswith("\n")
+    assert err.count("\n") == 1
+    assert message in err
+
+
+def test_names_from_a_file_cannot_speak_to_the_terminal(run, run_json, tmp_path):
+    path = tmp_path / "t.blz"
+    table = pa.table({EVIL: [EVIL, "b"], "zone": pa.array([1, 2], pa.timestamp("s", "x\x1b[0m"))})
+    blz.to_blz(table, path, attrs={EVIL: EVIL})
+    outs = [run(command, path)[1] for command in ("info", "schema", "head", "verify")]
+    (path / "data/col0/__1__.bin").unlink()
+    outs += [run("verify", path)[1], run("head", path)[2], run("head", path, "--columns", EVIL)[2]]
+    outs += [run("info", tmp_path / EVIL)[2]]
+    for out in outs:
+        assert out.isascii()
+        assert all(
+            line.isprintable() and not line.startswith("blz: all") for line in out.split("\n")
+        )
+    assert run_json("schema", path)["columns"][0]["name"] == EVIL
+
+
+def blz_process(*arguments, **options):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **options.pop("env", {})}
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-m", "blztable", *arguments],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        **options,
+    )
+
+
+def test_it_runs_as_a_module(path):
+    done = blz_process("head", path, "--columns", "city")
+    assert done.communicate(timeout=60) == (b"city\nOslo\nBern\n\n", b"")
+    assert done.returncode == 0
+    done = blz_process("info", "nowhere", cwd=Path(path).parent)
+    out, err = done.communicate(timeout=60)
+    assert (out, err.count(b"\n"), done.returncode) == (b"", 1, 1)
+
+
+def test_it_is_installed_as_a_command():
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    module, _, name = scripts["blz"].partition(":")
+    assert getattr(import_module(module), name) is main
+
+
+def test_an_encoding_that_lacks_a_letter_is_no_error(tmp_path):
+    blz.to_blz({"a": ["中"]}, tmp_path / "t.blz")
+    done = blz_process("head", tmp_path / "t.blz", env={"PYTHONIOENCODING": "ascii"})
+    assert done.communicate(timeout=60) == (b"a\n\\u4e2d\n", b"")
+
+
+def test_a_closed_pipe_ends_it_quietly(tmp_path):
+    blz.to_blz({"a": range(200_000)}, tmp_path / "t.blz")
+    process = blz_process("head", tmp_path / "t.blz", "-n", "200000")
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.wait(timeout=60)
+    process.stderr.close()
+
+
+def test_an_interrupt_ends_it_quietly(run, path, monkeypatch):
+    def interrupted(self, *, full):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(blz.CTable, "verify", interrupted)
+    assert run("verify", path) == (130, "", "")
