@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 import reseal
 from columns import strategies as own
-from engine.stores import Hooked, raising, write
+from engine.stores import Hooked, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sameness import same, same_table
@@ -224,25 +224,47 @@ def test_what_the_storage_refuses_is_a_problem_of_its_file():
 
     def before(name, args):
         if name == "open" and args[0] == "data/col0/__2__.bin":
-            raise blz.StorageError("input or output error")
+            raise blz.StorageError("input or\noutput error")
 
     with blz.open(Hooked(store, before=before)) as table:
         (problem,) = table.verify().problems
     assert rows_of(problem) == SECOND
-    assert problem.message == "input or output error"
+    assert problem.message == "input or\noutput error"
+    assert str(problem) == (
+        r"data/col0/__2__.bin, column 'n', rows 24 to 48: input or\noutput error"
+    )
 
 
-@pytest.mark.parametrize("error", [MemoryError(), KeyboardInterrupt()], ids=repr)
-def test_what_is_no_damage_is_raised(error):
-    store = MemoryStore()
-    write(store, DATA, **CUTS)
-    fail = raising(error)
+def failing_at(store, key, times, error):
+    """A store where opening `key` fails at these times, counted from 0."""
+    opened = 0
 
     def before(name, args):
-        if name == "open" and args[0] == "data/col0/__2__.bin":
-            fail()
+        nonlocal opened
+        if name == "open" and args[0] == key:
+            opened += 1
+            if opened - 1 in times:
+                raise error
 
-    with blz.open(Hooked(store, before=before)) as table, pytest.raises(type(error)):
+    return Hooked(store, before=before)
+
+
+def test_an_error_that_comes_and_goes_is_told():
+    store = MemoryStore()
+    write(store, DATA, **CUTS)
+    # It was opened once to be looked at; then it fails with the others and alone, not in halves.
+    store = failing_at(store, "data/col0/__2__.bin", (1, 2), blz.StorageError("no answer"))
+    problem = only_problem(store)
+    assert (rows_of(problem), problem.is_readable) == (SECOND, False)
+
+
+@pytest.mark.parametrize("time", [0, 1], ids=["opening", "reading"])
+@pytest.mark.parametrize("error", [MemoryError(), KeyboardInterrupt()], ids=repr)
+def test_what_is_no_damage_is_raised(error, time):
+    store = MemoryStore()
+    write(store, DATA, **CUTS)
+    store = failing_at(store, "data/col0/__2__.bin", (time,), error)
+    with blz.open(store) as table, pytest.raises(type(error)):
         table.verify()
 
 
@@ -277,17 +299,30 @@ def test_pages_that_do_not_fit_their_items_are_told(path):
     assert not problem.is_readable
 
 
-def test_pages_of_a_dictionary_are_compared_too(path):
-    with reseal.editing(path) as table:
-        dictionary = table.part(WORD).metadata["dictionary"]
-        stream = dictionary["streams"][-1]
+def test_pages_of_a_dictionary_are_compared_too(tmp_path):
+    words = pa.array([f"word {at}" for at in range(20)]).dictionary_encode()
+    write(LocalStore(tmp_path / "t.blz"), pa.table({"word": words}))
+    with reseal.editing(tmp_path / "t.blz") as table:
+        dictionary = table.part().metadata["dictionary"]
         dictionary["page_rows"] = 8
-        stream["pages"] = [stream["nbytes"]]
-    assert report_on(path)
+        dictionary["streams"][-1]["pages"] = [48, 54, 28]
+    assert report_on(tmp_path / "t.blz")
+    with reseal.editing(tmp_path / "t.blz") as table:
+        dictionary = table.part().metadata["dictionary"]
+        dictionary["streams"][-1]["pages"] = [49, 53, 28]
+    problem = only_problem(tmp_path / "t.blz")
+    assert problem.message == "stream 'values': pages of other sizes than their items"
+
+
+def test_one_file_for_two_row_groups_is_told(path):
     with reseal.editing(path) as table:
-        table.part(WORD).metadata["dictionary"]["rows"] = 3
-        table.part(WORD).metadata["dictionary"]["streams"][-1]["pages"] = [4, 0]
-    assert not report_on(path)
+        line = table.lines[N]
+        lists = [*line["streams"].values(), *(line[name] for name in line if name != "streams")]
+        for values in lists:
+            if len(values) == 3:
+                values[1] = values[0]
+    problems = [one for one in report_on(path).problems if "in one file" in one.message]
+    assert [(one.column, one.is_readable) for one in problems] == [("n", True)]
 
 
 def test_lines_that_contradict_the_head_are_told(path):
@@ -366,6 +401,17 @@ def test_wider_bounds_are_as_true(path, column, changes):
     assert report, str(report)
 
 
+@pytest.mark.parametrize(("size", "is_true"), [(40, True), (41, False), (39, False)])
+def test_bounds_of_items_may_be_closer_than_the_writer_s(tmp_path, size, is_true):
+    store = LocalStore(tmp_path / "t.blz")
+    write(store, pa.table({"a": ["x" * 40] * 24}), page_rows=8)
+    with reseal.editing(store) as table:
+        bound = b"x" * size
+        part = table.part()
+        set_zone_map(part, **{"lowest" if size >= 40 else "highest": (1, bound)})
+    assert bool(report_on(store)) == is_true
+
+
 def test_statistics_of_a_row_group_that_are_not_true_are_told(path):
     with reseal.editing(path) as table:
         table.lines[N]["nulls"] = [0, 1, 0]
@@ -385,6 +431,23 @@ def test_statistics_that_cannot_be_read_are_told(path):
     report = report_on(path, full=False)
     assert [rows_of(problem) for problem in report.problems] == [(0, 64), SECOND]
     assert all(problem.is_readable for problem in report.problems)
+
+
+def test_rows_lost_twice_are_lost_once():
+    lost = [(0, 8), (10, 60), (20, 30), (59, 61)]
+    problems = [blz.Problem("", "a", 0, 0, *rows, "", False) for rows in lost]
+    problems += [blz.Problem("", "a", 0, 0, 62, 63, "", True)]
+    report = blz.Report(1, 64, ("a", "b"), True, 0, 0, 0, tuple(problems))
+    assert report.intact_rows() == report.intact_rows("a") == ((8, 10), (61, 64))
+    assert report.intact_rows("b") == ALL
+
+
+def test_a_damaged_head_costs_all_columns_though_the_table_is_open(path):
+    with blz.open(path) as table:
+        change(path / "meta/manifest/00000000000000000001", 5)
+        report = table.verify()
+    assert len(report.problems) == 1
+    assert report.intact_rows() == report.intact_rows("n") == ()
 
 
 def test_a_narrowed_table_is_checked_in_its_columns_alone(path):

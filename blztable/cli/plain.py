@@ -21,7 +21,7 @@ _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 
 def json_text(value: Json) -> str:
     """One line of JSON, in ASCII without control characters, so that no terminal minds it."""
-    return json.dumps(value, allow_nan=False).replace("\x7f", "\\u007f")
+    return json.dumps(value, allow_nan=False)
 
 
 def printable(text: str) -> str:
