@@ -626,7 +626,8 @@ def statistics(random: Random, store: MemoryStore) -> None:
         for index in range(len(version.schema)):
             parts = version.column(index)
             assert len(parts.statistics) == len(parts.k)
-            for k, facts in zip(parts.k, parts.facts, strict=True):
+            for group, k in enumerate(parts.k):
+                facts = parts.facts[group]
                 key = reseal.layout.part(parts.path, k or 1)
                 entry = store._entries.get(key)
                 if k and entry and 0 < facts.front_length < len(entry.data) >= facts.trailer_length:

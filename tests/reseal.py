@@ -177,7 +177,8 @@ class Table:
     def key(self, column: int = 0, group: int = 0) -> str:
         """Where that superchunk lies."""
         line = self._lines_were[column]
-        return layout.part(tuple(line["path"]), line["k"][group])
+        path = line["path"]
+        return layout.part(tuple(path) if isinstance(path, list) else (path,), line["k"][group])
 
     def seal(self) -> None:
         """Write all that was opened, with every checksum over it."""

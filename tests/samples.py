@@ -108,11 +108,10 @@ def table(kinds: list[pa.DataType], **options: Any) -> Callable[[Any], None]:
     """What writes a table of these types, in several pages and row groups, to a place."""
 
     def write(place: Any) -> None:
-        contents = of(kinds)
+        data = of(kinds)
+        contents = Contents(data.schema, [(data, data.num_rows)])
         settings = WriteOptions(**{"page_rows": 8, "row_group_rows": 24, **options})
-        _, pinned = create(
-            store_at(place), Contents(contents, contents.num_rows), settings, replace_existing=True
-        )
+        _, pinned = create(store_at(place), contents, settings, replace_existing=True)
         pinned.close()
 
     return write

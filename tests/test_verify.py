@@ -194,7 +194,7 @@ def test_all_that_is_damaged_is_told(path):
 
 def test_a_damaged_line_costs_its_column(path):
     file = path / "meta/manifest/00000000000000000001"
-    change(file, file.read_bytes().index(b'{"path":[1]') + 2)
+    change(file, file.read_bytes().index(b'{"path":1,') + 2)
     problem = only_problem(path)
     assert (problem.column, problem.row_group, rows_of(problem)) == ("text", None, (0, 64))
     assert problem.file == "meta/manifest/00000000000000000001"
@@ -319,10 +319,10 @@ def test_one_file_for_two_row_groups_is_told(path):
         line = table.lines[N]
         lists = [*line["streams"].values(), *(line[name] for name in line if name != "streams")]
         for values in lists:
-            if len(values) == 3:
+            if isinstance(values, list) and len(values) == 3:
                 values[1] = values[0]
-    problems = [one for one in report_on(path).problems if "in one file" in one.message]
-    assert [(one.column, one.is_readable) for one in problems] == [("n", True)]
+    problems = [one for one in report_on(path).problems if "one file in two" in one.message]
+    assert [(one.column, one.is_readable) for one in problems] == [("n", False)]
 
 
 def test_lines_that_contradict_the_head_are_told(path):

@@ -218,8 +218,6 @@ def _untrue_facts(version: Version, index: int, parts: ColumnParts) -> Iterator[
         yield f"streams of {parts.nbytes} bytes; the head says {columns.nbytes[index]}"
     if parts.cbytes != columns.cbytes[index]:
         yield f"files of {parts.cbytes} bytes; the head says {columns.cbytes[index]}"
-    if len(set(numbers)) != len(numbers):
-        yield "two row groups in one file"
     if max(numbers, default=0) >= columns.next_k[index]:
         yield f"file {max(numbers)}; the head says that the next one is {columns.next_k[index]}"
     if parts.path[0] >= head.next_column:
