@@ -64,6 +64,9 @@ class Piece:
     sizes: Mapping[str, int]
     # Bytes of the part's items before the first one of these rows.
     first_byte: int = 0
+    # Rows of a page, and the bytes of items that each of these pages has.
+    page_rows: int = 0
+    pages: tuple[int, ...] = ()
     dictionary: "Piece | None" = None
 
 

@@ -172,12 +172,18 @@ class _Segment:
         return Target(ends.view(np.uint8), check)
 
     def check_order(self) -> None:
-        """Ends ascend across the ranges they were decoded in, and fill each piece."""
+        """Ends ascend across the ranges they were decoded in, and fill each piece and page."""
         seams = np.array(self.seams, np.int64)
         if (self.offsets[seams] < self.offsets[seams - 1]).any():
             raise CorruptError("item ends that descend from one chunk to the next")
         if (self.offsets[self.starts] != np.array(self.bases)).any():
             raise CorruptError("item ends that do not reach the end of the bytes")
+        # Else a page read alone would hold other items than in a read of all.
+        for piece, start, base in zip(self.pieces, self.starts, self.bases, strict=False):
+            ends = np.cumsum(piece.pages, dtype=np.int64) + base
+            rows = np.arange(1, len(ends) + 1) * piece.page_rows
+            if (self.offsets[start + np.minimum(rows, piece.rows)] != ends).any():
+                raise CorruptError("item ends that are not those of their pages")
 
     def utf8_checks(self, index: int) -> Iterable[Callable[[], None]]:
         first, last = self.starts[index], self.starts[index + 1]

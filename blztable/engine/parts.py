@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from blztable.columns.stream import DICTIONARY, VALID, StreamLayout
+from blztable.columns.stream import CODES, DICTIONARY, ENDS, VALID, StreamLayout
 from blztable.columns.types import layouts
 from blztable.engine.files import OpenFiles
 from blztable.engine.versions import DAMAGED, Version
@@ -205,3 +205,5 @@ def _check_streams(type_: pa.DataType, info: BlockInfo | None, sizes: Mapping[st
                 f"stream {name!r} has {stream.nbytes} bytes; "
                 f"{block.rows} rows take {own.nbytes(block.rows)}"
             )
+        if own.name in (ENDS, CODES) and any(size % own.typesize for size in stream.chunks):
+            raise CorruptError(f"stream {name!r} in chunks that cut its entries")

@@ -276,6 +276,7 @@ class _Column:
 def _piece(part: OpenedPart, start: int, stop: int) -> Piece:
     """The bytes that each stream of a part has for these pages."""
     sizes, first_byte = {}, 0
+    pages: tuple[int, ...] = ()
     dictionary: dict[str, int] = {}
     for name, place in part.streams.items():
         if name.startswith(DICTIONARY):
@@ -283,12 +284,13 @@ def _piece(part: OpenedPart, start: int, stop: int) -> Piece:
             continue
         low, high = place.range_of(start, stop, part.page_rows)
         sizes[name] = high - low
-        if name == VALUES:
+        if name == VALUES and place.info.pages is not None:
             first_byte = low
+            pages = place.info.pages[start // part.page_rows : -(-stop // part.page_rows)]
     child = None
     if part.dictionary_rows is not None:
         child = Piece(part.dictionary_rows, dictionary)
-    return Piece(stop - start, sizes, first_byte, child)
+    return Piece(stop - start, sizes, first_byte, part.page_rows, pages, child)
 
 
 def _nbytes(piece: Piece) -> int:
