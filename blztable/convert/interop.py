@@ -27,6 +27,11 @@ from blztable.errors import BlzError
 
 SIZE_MAX = 64 << 20
 TUPLE_TEXT_MAX = 1000
+# What anybody's JSON can lead to: no number, a number too large for its dtype, no Python literal.
+NOT_UNDERSTOOD = (
+    *(BlzError, ValueError, TypeError, AttributeError, LookupError),
+    *(ArithmeticError, SyntaxError, RecursionError, MemoryError),
+)
 GENERATED = re.compile(r"__index_level_\d+__")
 
 # pandas' words for labels that are `str`.
@@ -44,7 +49,7 @@ def from_metadata(schema: pa.Schema, rows: int) -> tuple[Descriptor | None, dict
         frame = _facts(known, schema, rows).encode()
         Facts.decode(frame)
         return frame, checked_attrs(known.get("attributes") or {})
-    except (BlzError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except NOT_UNDERSTOOD:
         return None, {}
 
 
