@@ -1,8 +1,10 @@
 """A superchunk from a stranger who knows how to compute a checksum: an error of ours, nothing else.
 
-The thirty threats of the model, those of chunks, streams and values here, those of documents and
-files in `test_hostile_documents.py`. Every table lies behind valid checksums (`reseal.py`) and is
-read in another process (`hostile.py`), which must live.
+The thirty threats of the model: those of chunks and superchunks (11 to 19) here, those of values
+and types (1, 10, 20 to 26) in `test_hostile_values.py`, of documents (3 to 9, 18) in
+`test_hostile_documents.py`, of files and locks (1, 2, 17, 27 to 30) in `test_hostile_files.py`, of
+facts about pandas in `convert/test_hostile_facts.py`. Every table lies behind valid checksums
+(`reseal.py`) and is read in another process (`hostile.py`), which must live.
 """
 
 import numpy as np

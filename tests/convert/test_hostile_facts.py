@@ -5,14 +5,15 @@ import copy
 import json
 
 import pyarrow as pa
+import pytest
 from convert.strategies import frames, rebuilt
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from blztable.convert.descriptor import FIELD_KEY
+from blztable.convert.descriptor import FIELD_KEY, from_bytes
 from blztable.convert.frame import to_frame
 from blztable.convert.gateway import ingest
-from blztable.convert.interop import arrow_metadata
+from blztable.convert.interop import arrow_metadata, from_metadata
 from blztable.errors import FormatError
 
 WORDS = "range field kind numpy M8[us] period M tuple float nan masked category object string zoned"
@@ -48,6 +49,87 @@ def test_changed_facts_are_read_or_refused(frame, spot, value, descriptor):
         assert len(to_frame(table, stored.rows, facts["frame"], {})) == len(frame)
     with contextlib.suppress(FormatError):
         arrow_metadata(facts["frame"], table.schema, stored.rows, {})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b'{"dtype":"object","dtype":"string"}',
+        b'{"dtype":"object","x":NaN}',
+        b'{"dtype":"object","x":-Infinity}',
+        b'{"dtype":"object","x":1e999}',
+        b'{"dtype":"object","x":' + b"9" * 5000 + b"}",
+        b'{"dtype":"object","x":"\\ud800"}',
+        b'{"dtype":"object","x":"\xff"}',
+        b'{"dtype":"object","x":' + b"[" * 17 + b"]" * 17 + b"}",
+        b'{"dtype":"object","x":' + b"[" * 30000 + b"]" * 30000 + b"}",
+        b'{"dtype":"object","x":"' + b"a" * 65536 + b'"}',
+        b'\xef\xbb\xbf{"dtype":"object"}',
+        '{"dtype":"object"}'.encode("utf-16"),
+        '{"dtype":"object"}'.encode("utf-16-le"),
+        '{"dtype":"object"}'.encode("utf-32"),
+        b"cbuiltins\neval\n(V1\ntR.",
+        b"\x80\x04.",
+    ],
+    ids=lambda text: repr(text[:40])[2:-1],
+)
+def test_a_descriptor_that_is_not_plain_json_is_refused(text):
+    with pytest.raises(FormatError, match="pandas"):
+        from_bytes(text)
+    table = pa.table({"x": ["a"]})
+    field = table.schema.field(0).with_metadata({FIELD_KEY: text})
+    with pytest.raises(FormatError, match="pandas"):
+        to_frame(table.cast(pa.schema([field])), 1, None, {})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "eval(1)",
+        "__import__('os').system('true')",
+        "(" * 500,
+        "(" + "-" * 900 + "1,2)",
+        "['a', 'b']",
+        "('a', 'b', 'c')",
+        "('a', " + "9" * 5000 + ")",
+    ],
+    ids=lambda text: text[:16],
+)
+def test_labels_in_anybodys_metadata_are_never_run(text):
+    """The labels of several levels are texts of tuples there; others are left as they are."""
+    level = {"name": None, "pandas_type": "unicode", "numpy_type": "object", "metadata": None}
+    column = {"name": text, "field_name": text, "numpy_type": "int64", "pandas_type": "int64"}
+    known = {"index_columns": [], "column_indexes": [level, level], "columns": [column]}
+    schema = pa.schema([pa.field(text, pa.int64())], {"pandas": json.dumps(known)})
+    assert from_metadata(schema, 1) == (None, {})
+
+
+@pytest.mark.parametrize(
+    ("numpy_type", "label"), [("int8", "300"), ("int64", "9" * 30), ("float64", "?"), ("int8", "x")]
+)
+def test_labels_that_are_not_of_their_dtype_are_left_as_they_are(numpy_type, label):
+    level = {"name": None, "pandas_type": numpy_type, "numpy_type": numpy_type, "metadata": None}
+    known = {"index_columns": [], "column_indexes": [level], "columns": []}
+    schema = pa.schema([pa.field(label, pa.int64())], {"pandas": json.dumps(known)})
+    assert from_metadata(schema, 1) == (None, {})
+
+
+@pytest.mark.parametrize("bound", [10**40, -(10**40), 1.5, None, "0", [], True])
+def test_a_range_that_is_none_is_left_out_or_ignored(bound):
+    counted = {"kind": "range", "name": None, "start": 0, "stop": bound, "step": 1}
+    known = {"index_columns": [counted], "column_indexes": [], "columns": []}
+    schema = pa.schema({"x": pa.int64()}, {"pandas": json.dumps(known)})
+    frame, attrs = from_metadata(schema, 5)
+    assert frame is None or frame["index"] == [{"kind": "range", "start": 0, "step": 1}]
+    assert attrs == {}
+
+
+@pytest.mark.parametrize("text", [b"\xff", b"[" * 100_000, b"{}", b"[]", b"1e999", b"\x80\x04."])
+def test_anybodys_metadata_that_are_not_understood_are_ignored(text):
+    assert from_metadata(pa.schema({"x": pa.int64()}, {"pandas": text}), 1) == (None, {})
 
 
 def change(facts, spot, value, descriptor):
