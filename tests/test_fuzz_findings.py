@@ -59,3 +59,13 @@ def test_a_zone_that_is_not_utf8_is_refused_in_dictionaries_too(type_):
         table.head["schema"] = base64.b64encode(data.replace(b"Rome", b"Rom\xc4")).decode()
     with pytest.raises(blz.CorruptError, match="schema"):
         blz.read_blz(store)
+
+
+def test_decimals_of_a_scale_that_python_does_not_know_are_refused_by_pandas_alone():
+    type_ = pa.decimal128(38, 1 << 30)
+    column = pa.Array.from_buffers(type_, 1, [None, pa.py_buffer(bytes([1] * 16))])
+    store = MemoryStore()
+    blz.to_blz(pa.table({"a": column}), store)
+    assert blz.read_table(store)["a"].type == type_
+    with pytest.raises(blz.SchemaError, match="'a': pandas cannot hold decimal128"):
+        blz.read_blz(store)

@@ -95,7 +95,7 @@ def foreign_objects(column: pa.ChunkedArray) -> np.ndarray:
     """The values as pyarrow itself gives them to pandas; Python objects for most types."""
     try:
         series = column.to_pandas()
-    except (pa.ArrowException, OverflowError, ValueError) as error:
+    except (pa.ArrowException, ArithmeticError, ValueError) as error:
         raise SchemaError(
             f"pandas cannot hold {column.type}: {error}; read it as a table"
         ) from None
