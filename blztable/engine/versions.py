@@ -4,6 +4,7 @@ A version is pinned by a shared lock on its manifest: while anyone holds it, nei
 nor a file it names is removed. Opening is recovery: the newest manifest that is there is the table.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -192,17 +193,31 @@ def check_ours(store: Store) -> None:
     """TableExistsError where there is anything that we did not put there."""
     if not is_place(store):
         raise TableExistsError(f"{store.name} is a file; it is left as it is")
+    try:
+        foreign = next(_foreign(store), None)
+    except CorruptError as error:
+        raise TableExistsError(f"{error}; that is not a table's and left as it is") from None
+    if foreign is not None:
+        where = store.name + (f"/{foreign[0]}" if foreign[0] else "")
+        raise TableExistsError(
+            f"{where} holds {foreign[1]!r} and is not a table's; it is left as it is"
+        )
+
+
+def _foreign(store: Store) -> Iterator[tuple[str, str]]:
+    """Names, each with what it lies under, that no creation would have made."""
     for prefix, known in (("", _ROOT_NAMES), (layout.META, _META_NAMES)):
-        foreign = sorted(set(store.list_names(prefix)) - known)
-        if foreign:
-            raise TableExistsError(
-                f"{store.name} holds {foreign[0]!r} and is not a table; it is left as it is"
-            )
-    for name in store.list_names(layout.DATA):
-        if layout.column_id(name) is None:
-            raise TableExistsError(
-                f"{store.name}/data holds {name!r} and is not a table's; it is left as it is"
-            )
+        yield from ((prefix, name) for name in sorted(set(store.list_names(prefix)) - known))
+    for name in store.list_names(layout.MANIFESTS):
+        if layout.manifest_version(name) is None:
+            yield layout.MANIFESTS, name
+    above = [layout.DATA]
+    for prefix in above:
+        for name in store.list_names(prefix):
+            if layout.column_id(name) is not None:
+                above.append(f"{prefix}/{name}")
+            elif prefix == layout.DATA or layout.part_number(name) is None:
+                yield prefix, name
 
 
 def _nothing(store: Store) -> str:
