@@ -183,3 +183,12 @@ def test_an_interrupt_while_waiting_for_a_lock_ends_the_wait(tmp_path):
     assert blz.read_blz(path).equals(OLD)
     assert temporary_names(path) == []
     NEW.to_blz(path)
+
+
+def test_an_interrupt_while_a_lock_is_let_go_does_not_keep_it_for_ever(tmp_path, destructors):
+    store = LocalStore(tmp_path)
+    for line in range(8):
+        held = store.lock("", shared=False, timeout=0)
+        interrupted(line, held.close)
+        del held
+        store.lock("", shared=False, timeout=0).close()

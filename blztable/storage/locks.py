@@ -103,7 +103,9 @@ class LocalLock:
         self.close()
 
     def __del__(self) -> None:
-        self.close()
+        # Not there if an interrupt came first.
+        if hasattr(self, "_closing"):
+            self.close()
 
 
 _exclusive_locks: WeakSet[LocalLock] = WeakSet()

@@ -145,7 +145,9 @@ class LocalReader:
         self.close()
 
     def __del__(self) -> None:
-        self.close()
+        # Not there if an interrupt came first.
+        if hasattr(self, "_fd"):
+            self.close()
 
 
 def unreadable(error: OSError, where: str) -> Exception:
