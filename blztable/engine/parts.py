@@ -6,8 +6,8 @@ Every error leaves here with the file, the column and the chunk in its message.
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import sub
 
-import numpy as np
 import pyarrow as pa
 
 from blztable.columns.stream import CODES, DICTIONARY, ENDS, VALID, StreamLayout
@@ -126,13 +126,13 @@ class OpenedPart:
         self.checksum = superchunk.checksum
         dictionary = superchunk.info.dictionary
         self.dictionary_rows = dictionary.rows if dictionary else None
-        streams = superchunk.info.all_streams
-        raw = np.array([size for stream in streams for size in stream.chunks], np.int64)
-        room = np.diff(self.offsets) - self.checksum.size
+        raw = [size for stream in superchunk.info.all_streams for size in stream.chunks]
+        head = CHUNK_HEADER.size
+        room = [there - self.checksum.size for there in map(sub, self.offsets[1:], self.offsets)]
         # Read together before their headers are looked at, so a lie would cost memory.
-        if (room > raw + CHUNK_HEADER.size).any():
+        if any(there > size + head for there, size in zip(room, raw, strict=True)):
             raise CorruptError("a chunk with more room in the file than it can fill")
-        if (raw > room * MAX_RATIO).any():
+        if any(size > there * MAX_RATIO for there, size in zip(room, raw, strict=True)):
             raise LimitError(f"a chunk that claims more than {MAX_RATIO} times its bytes")
         first = 0
         for name, info in _named(superchunk.info):
