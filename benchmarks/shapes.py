@@ -1,0 +1,114 @@
+"""The asv suites of uncommon shapes: very many columns, very many row groups.
+
+What they measure grows with the number of columns or row groups there are, not with those asked
+for: opening a table, and reading the line of a column, the plan of its parts.
+"""
+
+from pathlib import Path
+
+import formats
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+FORMATS = ["blztable", "parquet"]
+PARAM_NAMES = ["format"]
+COLUMNS, ROWS = 5_000, 1_000
+GROUPS, GROUP_ROWS = 10_000, 10
+TIMEOUT = 600
+
+
+class Wide:
+    """A table of 5,000 columns: opening it, reading one of them."""
+
+    params = FORMATS
+    param_names = PARAM_NAMES
+    timeout = TIMEOUT
+
+    def setup_cache(self):
+        table = pa.table({f"column_{index}": np.arange(ROWS) + index for index in range(COLUMNS)})
+        for name in FORMATS:
+            formats.FORMATS[name].write(table, path_of("wide", name))
+
+    setup_cache.timeout = TIMEOUT
+
+    def setup(self, name):
+        self.path = path_of("wide", name)
+        self.read = formats.FORMATS[name].read
+        self.open = pq.ParquetFile if name == "parquet" else formats.blz().open
+
+    def time_open(self, name):
+        self.open(self.path).close()
+
+    def time_open_and_read_one_column(self, name):
+        self.read(self.path, [f"column_{COLUMNS // 2}"])
+
+    def track_bytes_on_disk(self, name):
+        return formats.bytes_on_disk(self.path)
+
+    track_bytes_on_disk.unit = "bytes"
+
+
+class ManyGroups:
+    """A table of 10,000 row groups of 16 columns: opening it, the plan of a column."""
+
+    timeout = TIMEOUT
+
+    def setup_cache(self):
+        table = pa.table({f"column_{index}": np.arange(GROUP_ROWS) for index in range(16)})
+        path = path_of("groups", "blztable")
+        formats.blz().to_blz(table, path, durability="process")
+        repeat_group(path, GROUPS)
+
+    setup_cache.timeout = TIMEOUT
+
+    def setup(self):
+        self.path = path_of("groups", "blztable")
+        self.table = formats.blz().open(self.path)
+        self.version = self.table._snapshot.version
+
+    def teardown(self):
+        self.table.close()
+
+    def time_open(self):
+        formats.blz().open(self.path).close()
+
+    def time_plan_of_one_column(self):
+        self.version._lines.clear()
+        self.version.column(3)
+
+    def peakmem_plan_of_all_columns(self):
+        for index in range(16):
+            self.version.column(index)
+
+
+def path_of(shape: str, name: str) -> Path:
+    """A file in the working directory, which asv keeps from setup_cache to the last benchmark."""
+    return Path(f"{shape}{formats.FORMATS[name].suffix}").absolute()
+
+
+def repeat_group(path: Path, groups: int) -> None:
+    """Have the manifest name the one row group many times: writing 160,000 files takes minutes."""
+    from dataclasses import replace
+
+    from blztable.format import manifest
+    from blztable.format.manifest import FactArrays
+
+    (file,) = (path / "meta" / "manifest").iterdir()
+    data = file.read_bytes()
+    head = manifest.decode_head(data[: manifest.head_length(data)])
+    lines = []
+    for index, (offset, length) in enumerate(
+        zip(head.columns.offsets, head.columns.lengths, strict=True)
+    ):
+        parts = manifest.decode_column(data[offset : offset + length], head, index)
+        many = replace(
+            parts,
+            k=parts.k * groups,
+            facts=FactArrays.of([parts.facts[0]] * groups),
+            streams={name: sizes * groups for name, sizes in parts.streams.items()},
+            known={name: known * groups for name, known in parts.known.items()},
+        )
+        lines.append(many.encode())
+    head = replace(head, row_groups=head.row_groups * groups)
+    file.write_bytes(manifest.encode(head, lines))
