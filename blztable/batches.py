@@ -1,13 +1,19 @@
 """Batches: a table read a few row groups at a time, the next decoded while the caller works."""
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Sequence
 from functools import partial
 
 import pyarrow as pa
 
 from blztable.engine.grouping import row_windows
+from blztable.engine.parts import OpenParts
 from blztable.engine.threads import Ahead
 from blztable.snapshot import Snapshot
+
+
+# The most rows of a batch by default, as other readers have it.
+BATCH_ROWS = 1 << 17
 
 
 class Batches:
@@ -23,14 +29,14 @@ class Batches:
         snapshot.check_open()
         head = snapshot.version.head
         row_bytes = sum(head.columns.nbytes[index] for index in positions) / max(head.rows, 1)
-        self._snapshot = snapshot
-        self._batch_rows = batch_rows
+        self._batch_rows = batch_rows or BATCH_ROWS
         self._schema = snapshot.schema(positions)
+        parts = OpenParts(snapshot.version)
         self._tables = Ahead(
-            partial(snapshot.arrow, positions, start, stop)
+            partial(snapshot.window, positions, start, stop, parts)
             for start, stop in row_windows(head.row_groups, row_bytes)
         )
-        self._ready: Iterator[pa.RecordBatch] = iter(())
+        self._ready: deque[pa.RecordBatch] = deque()
 
     @property
     def schema(self) -> pa.Schema:
@@ -50,18 +56,20 @@ class Batches:
         BlzError
             This iterator, or its table, was closed.
         """
-        while True:
-            for batch in self._ready:
-                return batch
-            # Let go first: the rows to come take their place in memory.
-            self._ready = iter(())
+        if self._ready:
+            # Only now, for at the first of them the caller may still hold those before.
+            self._tables.begin()
+        while not self._ready:
             table = next(self._tables)
-            self._ready = iter(table.to_batches(max_chunksize=self._batch_rows))
+            self._ready.extend(table.to_batches(max_chunksize=self._batch_rows))
+            if len(self._ready) == 1:
+                self._tables.begin()
+        return self._ready.popleft()
 
     def close(self) -> None:
         """Decode no more; closing twice is harmless."""
         self._tables.close()
-        self._ready = iter(())
+        self._ready.clear()
 
     def __enter__(self) -> "Batches":
         return self

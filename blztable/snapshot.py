@@ -18,6 +18,7 @@ from blztable.convert.descriptor import FIELD_KEY
 from blztable.convert.frame import index_fields, to_frame
 from blztable.convert.interop import arrow_metadata
 from blztable.convert.rows import RowNumbers
+from blztable.engine.parts import OpenParts
 from blztable.engine.progress import Callback, Progress
 from blztable.engine.read import read_array, read_columns, spans
 from blztable.engine.salvage import Loss, read_intact
@@ -138,6 +139,18 @@ class Snapshot:
             key, text = MISSING_ROWS.encode(), json.dumps(rows.missing).encode()
             schema = schema.with_metadata({**(schema.metadata or {}), key: text})
         return _table(rows.arrays, schema, len(rows.numbers))
+
+    def window(self, positions: Sequence[int], start: int, stop: int, parts: OpenParts) -> pa.Table:
+        """Rows of some columns out of `parts`, which keeps open what the rows after them need."""
+        wanted = spans(self.version.head.row_groups, start, stop)
+        parts.forget_before(wanted[0].group)
+        self.check_open()
+        try:
+            arrays = read_columns(self.version, positions, wanted, parts=parts)
+        except BlzError:
+            self.check_open()
+            raise
+        return _table(arrays, self.schema(positions), stop - start)
 
     def pandas(
         self,

@@ -155,8 +155,7 @@ class CTable:
         columns : sequence of str, optional
             The columns to read, in this order; all by default.
         batch_rows : int, optional
-            The most rows of a batch; by default a row group's. A batch has fewer where row groups
-            end.
+            The most rows of a batch, 131,072 by default. Some have fewer, as where a row group ends.
 
         Returns
         -------

@@ -18,8 +18,8 @@ GROUP_BYTES = 256_000_000
 COLUMN_BYTES = 64_000_000
 LEAST_ROWS = 65_536
 MOST_BYTES = 1_000_000_000
-# What a reader of a stream takes at a time, where row groups are smaller than that.
-WINDOW_BYTES = 16_000_000
+# What a reader of a stream takes at a time.
+WINDOW_BYTES = 64_000_000
 
 # A table and its number of rows, which one without columns does not know.
 Part = tuple[pa.Table, int]
@@ -54,13 +54,19 @@ def row_groups(parts: Iterable[Part], wanted: int | None) -> Iterator[Part]:
 
 
 def row_windows(row_groups: Sequence[int], row_bytes: float) -> Iterator[tuple[int, int]]:
-    """Rows to be read at a time: a row group, or as many small ones as are worth a read."""
+    """Rows to be read at a time, from one to another: some pages of a row group, or some groups."""
+    size = max(int(WINDOW_BYTES / max(row_bytes, 1)) // USUAL_PAGE_ROWS, 1) * USUAL_PAGE_ROWS
     start = stop = 0
     for rows in row_groups:
-        if stop > start and (stop + rows - start) * row_bytes > WINDOW_BYTES:
+        if stop > start and stop + rows - start > size:
             yield start, stop
             start = stop
         stop += rows
+        if stop - start > size:
+            # Whole pages, as far as they are usual.
+            for first in range(start, stop, size):
+                yield first, min(first + size, stop)
+            start = stop
     if stop > start:
         yield start, stop
 

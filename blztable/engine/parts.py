@@ -140,6 +140,30 @@ class OpenedPart:
             first += len(info.chunks)
 
 
+class OpenParts:
+    """The parts of a read, each opened once; of several reads that follow each other, too."""
+
+    def __init__(self, version: Version) -> None:
+        """Open nothing yet."""
+        self.version = version
+        self._files = OpenFiles(version.store)
+        self._parts: dict[tuple[int, int], OpenedPart] = {}
+
+    def open(self, index: int, group: int) -> OpenedPart:
+        """The part of the column at this position in this row group."""
+        part = self._parts.get((index, group))
+        if part is None:
+            parts = self.version.column(index)
+            part = OpenedPart(self.version, index, parts, group, self._files)
+            self._parts[index, group] = part
+        return part
+
+    def forget_before(self, group: int) -> None:
+        """Let go of the parts of earlier row groups."""
+        for key in [key for key in self._parts if key[1] < group]:
+            del self._parts[key]
+
+
 class _Kept:
     """The bytes of a small file, read before."""
 

@@ -20,14 +20,12 @@ import pyarrow as pa
 
 from blztable.columns.stream import DICTIONARY, VALID, VALUES, Decoder, Piece, Target
 from blztable.columns.types import decoder, one_array
-from blztable.engine.files import OpenFiles
-from blztable.engine.parts import OpenedPart, StreamPlace
+from blztable.engine.parts import OpenedPart, OpenParts, StreamPlace
 from blztable.engine.progress import Progress
 from blztable.engine.threads import Task, run, scratch
 from blztable.engine.versions import Version
 from blztable.errors import BlzError, CorruptError, LimitError
 from blztable.format.chunk import decompress_into
-from blztable.format.manifest import ColumnParts
 
 # Uncompressed bytes that are read together, if they lie together.
 RUN_BYTES = 2 << 20
@@ -65,8 +63,9 @@ def read_columns(
     indices: Sequence[int],
     wanted: Sequence[Span],
     progress: Progress | None = None,
+    parts: OpenParts | None = None,
 ) -> list[pa.ChunkedArray]:
-    """The columns at these positions, of the rows wanted.
+    """The columns at these positions, of the rows wanted; `parts` has what was opened before.
 
     Raises
     ------
@@ -75,8 +74,8 @@ def read_columns(
     LimitError
         The machine has not the memory that the result takes.
     """
-    files = OpenFiles(version.store)
-    columns = [_Column(version, index, wanted, files) for index in indices]
+    parts = parts or OpenParts(version)
+    columns = [_Column(parts, index, wanted) for index in indices]
     run(task for column in columns for task in column.opening())
     for column in columns:
         column.plan()
@@ -174,27 +173,22 @@ class _Run:
 class _Column:
     """One column on its way from its parts to the result."""
 
-    def __init__(
-        self, version: Version, index: int, wanted: Sequence[Span], files: OpenFiles
-    ) -> None:
-        self._version = version
+    def __init__(self, parts: OpenParts, index: int, wanted: Sequence[Span]) -> None:
+        self._parts = parts
         self._index = index
-        self._type = version.schema.field(index).type
+        self._type = parts.version.schema.field(index).type
         self._wanted = wanted
-        self._files = files
         self._opened: list[OpenedPart] = [None] * len(wanted)  # type: ignore[list-item]
 
     def opening(self) -> Iterator[Task]:
         """Open the parts, some at a time."""
-        parts = self._version.column(self._index)
+        self._parts.version.column(self._index)  # Its line, before the threads want it.
         for first in range(0, len(self._wanted), OPENED_AT_ONCE):
-            yield partial(self._open, parts, first)
+            yield partial(self._open, first)
 
-    def _open(self, parts: ColumnParts, first: int) -> None:
+    def _open(self, first: int) -> None:
         for at, span in enumerate(self._wanted[first : first + OPENED_AT_ONCE], first):
-            self._opened[at] = OpenedPart(
-                self._version, self._index, parts, span.group, self._files
-            )
+            self._opened[at] = self._parts.open(self._index, span.group)
 
     def plan(self) -> None:
         """Decide on the pages."""

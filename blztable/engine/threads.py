@@ -66,10 +66,10 @@ def run_groups(groups: Iterable[Iterable[Task]], between: Callable[[], None] | N
 
 
 class Ahead(Generic[T]):
-    """The results of jobs in their order, each made while the caller works with the one before.
+    """The results of jobs in their order; `begin` makes the next while the caller works on.
 
-    One result and the one being made are all there is at a time. Usable from several threads, and
-    from a forked child, which makes the result that was under way again.
+    No more than that one is made before it is asked for. Usable from several threads, and from a
+    forked child, which makes the result that was under way again.
     """
 
     def __init__(self, jobs: Iterable[Callable[[], T]]) -> None:
@@ -102,9 +102,23 @@ class Ahead(Generic[T]):
                 self._check_open()
                 self._jobs, self._job, self._result = iter(()), None, None
                 raise
-            self._begin_next()
-            self._check_open()
+            self._job = self._result = None
             return result
+
+    def begin(self) -> None:
+        """Begin with the next result, if there is one and nobody did."""
+        with self._turn:
+            if self._job is not None or self._is_closed or self._pid != os.getpid():
+                return
+            self._job = next(self._jobs, None)
+            if self._job is None:
+                self._let_go(wait=False)
+                return
+            if self._thread is None:
+                self._thread = ThreadPoolExecutor(1, "blztable-ahead")
+            # Refused when the interpreter shuts down: then the caller makes it himself.
+            with suppress(RuntimeError):
+                self._result = self._thread.submit(self._job)
 
     def close(self) -> None:
         """Make no more; a result under way is waited for, then nothing of it is left."""
@@ -114,18 +128,6 @@ class Ahead(Generic[T]):
     def __del__(self) -> None:
         # Not waited for: this may be the very thread that would be waited for.
         self._let_go(wait=False)
-
-    def _begin_next(self) -> None:
-        self._result = None
-        self._job = next(self._jobs, None)
-        if self._job is None:
-            self._let_go(wait=False)
-            return
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, "blztable-ahead")
-        # Refused when the interpreter shuts down: then the caller makes it himself.
-        with suppress(RuntimeError):
-            self._result = self._thread.submit(self._job)
 
     def _check_open(self) -> None:
         if self._is_closed:
