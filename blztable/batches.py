@@ -11,7 +11,6 @@ from blztable.engine.parts import OpenParts
 from blztable.engine.threads import Ahead
 from blztable.snapshot import Snapshot
 
-
 # The most rows of a batch by default, as other readers have it.
 BATCH_ROWS = 1 << 17
 

@@ -95,17 +95,18 @@ class Snapshot:
             return among
         if isinstance(columns, str):
             raise TypeError(f"columns is a list of names; for one column give [{columns!r}]")
-        by_name: dict[str, list[int]] = {}
+        names = self.version.schema.names
+        wanted: dict[str, list[int]] = {name: [] for name in columns}
         for index in among:
-            by_name.setdefault(self.version.schema.field(index).name, []).append(index)
-        positions = []
-        for name in columns:
-            if name not in by_name:
+            if names[index] in wanted:
+                wanted[names[index]].append(index)
+        for name, found in wanted.items():
+            if not found:
+                there = [names[index] for index in among]
                 raise ColumnNotFoundError(
-                    f"no column {name!r} in {self.name}; there are {list(by_name)!r:.1000}"
+                    f"no column {name!r} in {self.name}; there are {there!r:.1000}"
                 )
-            positions += by_name[name]
-        return positions
+        return [index for name in columns for index in wanted[name]]
 
     def schema(self, positions: Sequence[int]) -> pa.Schema:
         """The schema of some columns, with pandas' metadata in place of our own."""

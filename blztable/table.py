@@ -72,7 +72,8 @@ class CTable:
     @property
     def column_names(self) -> list[str]:
         """Names of the columns in their order; a stored index is among them."""
-        return [self._snapshot.version.schema.field(index).name for index in self._shown]
+        names = self._snapshot.version.schema.names
+        return [names[index] for index in self._shown]
 
     @property
     def nbytes(self) -> int:
@@ -155,7 +156,7 @@ class CTable:
         columns : sequence of str, optional
             The columns to read, in this order; all by default.
         batch_rows : int, optional
-            The most rows of a batch, 131,072 by default. Some have fewer, as where a row group ends.
+            The most rows of a batch, 131,072 by default. Some have fewer, where row groups end.
 
         Returns
         -------
