@@ -44,12 +44,15 @@ def run(tasks: Iterable[Task], between: Callable[[], None] | None = None) -> Non
         work.join(between)
 
 
-def run_groups(groups: Iterable[Iterable[Task]], between: Callable[[], None] | None = None) -> None:
+def run_groups(
+    groups: Iterable[Iterable[Task]],
+    may_fetch: Callable[[], bool],
+    between: Callable[[], None] | None = None,
+) -> None:
     """Run the tasks of group after group, while the caller's thread fetches the next group.
 
     Only the caller walks through `groups`, outside of any lock, and there Ctrl-C is raised at once.
-    A group is fetched when all tasks of those before the last have begun: so at most two groups
-    are held, the one that is worked at and the one that is fetched.
+    The caller works too, until `may_fetch` says that enough is done to hold another group.
     """
     interrupt = _Interrupt()
     with _working(interrupt) as work:
@@ -57,7 +60,7 @@ def run_groups(groups: Iterable[Iterable[Task]], between: Callable[[], None] | N
             with _interrupts_put_off(interrupt):
                 work.add(tasks)
                 del tasks
-                work.join(between, groups_left=1)
+                work.join(between, may_fetch)
             if work.is_over:
                 break
         with _interrupts_put_off(interrupt):
@@ -193,12 +196,16 @@ class _Run:
             self._is_ended = True
             self._changed.notify_all()
 
-    def join(self, between: Callable[[], None] | None = None, groups_left: int = 0) -> None:
-        """Work until no more than `groups_left` groups are left, for none until all is done."""
+    def join(
+        self,
+        between: Callable[[], None] | None = None,
+        is_enough: Callable[[], bool] | None = None,
+    ) -> None:
+        """Work until it is enough, or all is done."""
         more: Iterable[Task] | None = None
         first = True
         while True:
-            task = self._next(more, first, groups_left)
+            task = self._next(more, first, is_enough)
             if task is None:
                 return
             # What was handed back is not held here while another task runs.
@@ -218,15 +225,22 @@ class _Run:
             self._is_stopped = True
             self._drop()
 
-    def _next(self, more: Iterable[Task] | None, first: bool, groups_left: int) -> Task | None:
+    def _next(
+        self,
+        more: Iterable[Task] | None,
+        first: bool,
+        is_enough: Callable[[], bool] | None,
+    ) -> Task | None:
         """Take back what a task returned and hand out the next; wait while others may add some."""
         with self._changed:
             if not first:
                 self._running -= 1
+                # Someone may wait for just this one to be done.
+                self._changed.notify_all()
             if more:
                 self._waiting.extend(more)
             while not self.is_over:
-                if 0 < len(self._groups) <= groups_left and not self._waiting:
+                if is_enough is not None and is_enough():
                     return None
                 task = self._waiting.popleft() if self._waiting else self._pull()
                 if task is not None:
@@ -234,7 +248,7 @@ class _Run:
                     if self._waiting:
                         self._changed.notify()
                     return task
-                if groups_left or (self._running == 0 and self._is_ended):
+                if self._running == 0 and (self._is_ended or is_enough is not None):
                     break
                 self._changed.wait()
             self._changed.notify_all()

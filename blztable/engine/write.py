@@ -102,30 +102,70 @@ def write_groups(
     While one is written the next is fetched; what was written of a group is let go at once.
     """
     rows: list[int] = []
+    held = _Held()
 
     def tasks() -> Iterator[Iterator[Task]]:
         for table, nrows in groups:
-            waiting = deque(table.columns)
+            # The largest first: what is left at the end is small, and memory is free early.
+            arrays = sorted(zip(columns, table.columns, strict=True), key=_nbytes, reverse=True)
             del table
             rows.append(nrows)
-            yield _writing(store, columns, len(rows) - 1, waiting, options, progress)
+            held.begin(sum(map(_nbytes, arrays)))
+            yield _writing(store, deque(arrays), len(rows) - 1, options, progress, held)
+            del arrays
 
-    run_groups(tasks(), progress.tell)
+    run_groups(tasks(), held.is_half_gone, progress.tell)
     progress.finish(sum(rows))
     return rows
 
 
+class _Held:
+    """The bytes of row groups that are not encoded yet: while they are many, no more are fetched.
+
+    So about two row groups are in memory at a time, with the copies and chunks made of them.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._nbytes = 0
+        self._enough = 0
+
+    def begin(self, nbytes: int) -> None:
+        """A row group of so many bytes is to be written."""
+        with self._lock:
+            self._nbytes += nbytes
+            self._enough = nbytes // 2
+
+    def let_go(self, nbytes: int) -> None:
+        """An array of so many bytes is encoded."""
+        with self._lock:
+            self._nbytes -= nbytes
+
+    def is_half_gone(self) -> bool:
+        """Whether at most half of a row group is left."""
+        return self._nbytes <= self._enough
+
+
+def _nbytes(entry: tuple[ColumnWriter, pa.ChunkedArray]) -> int:
+    nbytes: int = entry[1].nbytes
+    return nbytes
+
+
 def _writing(
     store: Store,
-    columns: Sequence[ColumnWriter],
+    arrays: deque[tuple[ColumnWriter, pa.ChunkedArray]],
     group: int,
-    arrays: deque[pa.ChunkedArray],
     options: WriteOptions,
     progress: Progress,
+    held: _Held,
 ) -> Iterator[Task]:
     """The tasks of one row group, which hold the arrays not begun yet."""
-    for column in columns:
-        yield _PartWriter(store, column, group, arrays.popleft(), options, progress).encode
+    while arrays:
+        column, array = arrays.popleft()
+        writer = _PartWriter(store, column, group, array, options, progress, held)
+        del array
+        yield writer.encode
+        del writer
 
 
 class _PartWriter:
@@ -139,9 +179,11 @@ class _PartWriter:
         array: pa.ChunkedArray,
         options: WriteOptions,
         progress: Progress,
+        held: _Held,
     ) -> None:
         self._store = store
         self._progress = progress
+        self._held = held
         self._column = column
         # Taken in the order of the rows: readers that sort the files by number find them so.
         self._k = next(column.numbers)
@@ -156,9 +198,11 @@ class _PartWriter:
     def encode(self) -> list[Task]:
         """Make streams and statistics; what is returned compresses the chunks."""
         try:
+            nbytes = self._array.nbytes
             array = one_array(self._array)
             # What the caller gave is let go as soon as there is a copy of it.
             del self._array
+            self._held.let_go(nbytes)
             block = encode(array, self._options.page_rows_of(self._column.name))
         except SchemaError as error:
             raise SchemaError(f"column {self._column.name!r}: {error}") from None
