@@ -254,6 +254,19 @@ def test_a_column_listed_twice_is_refused(tmp_path):
     assert_refused(path, blz.CorruptError, "one column twice")
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("typesize", 8), ("chunk_size", 1), ("last_chunk", 1), ("options", 0x07), ("nchunks", 1)],
+)
+def test_a_header_that_differs_from_its_metadata_is_refused(path, field, value):
+    with reseal.editing(path) as table:
+        assert table.part().header[field] != value
+        table.part().header[field] = value
+    assert_refused(
+        path, blz.CorruptError, "" if field == "nchunks" else "differs from its metadata"
+    )
+
+
 def test_a_metalayer_that_inflates_to_more_than_it_says_is_never_inflated(path):
     bomb = zlib.compress(bytes(64 << 20), 9)
     with reseal.editing(path) as table:

@@ -52,6 +52,8 @@ def stored(nbytes: int, typesize: int = 8) -> bytes:
         {"nbytes": 0xFFFFFFFF},
         {"ctbytes": 0},
         {"ctbytes": 16},
+        {"ctbytes": 17},
+        {"ctbytes": 8208},
         {"ctbytes": 0xFFFFFFFF},
         {"blocksize": 0},
         {"blocksize": 8193},
