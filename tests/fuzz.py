@@ -11,6 +11,7 @@ table as a directory; `--case` runs one case again in this process.
 import argparse
 import base64
 import collections
+import contextlib
 import json
 import os
 import random
@@ -577,7 +578,8 @@ def pandas(random: Random, store: MemoryStore) -> None:
         if not any("values=null" in str(dtype) for dtype in frame.dtypes):
             frame.isna()
         frame.copy(deep=True)
-        assert frame.equals(frame) is not None
+        with contextlib.suppress(NotImplementedError):  # of times outside of Python's years
+            frame.equals(frame)
         assert frame.index.memory_usage() >= 0
         len(frame.index.unique())
 
@@ -679,6 +681,9 @@ def worker(seed: int) -> Callable[[int], tuple[str, str]]:
     stores = seeds()
 
     def answer(case: int) -> tuple[str, str]:
+        # Of pandas, for labels it will no longer take one day.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("ignore", FutureWarning)
         random = Random(f"{seed}/{case}")
         store, _ = mutated(random, stores)
         try:

@@ -1,13 +1,16 @@
 """What the fuzzer found (`fuzz.py`), each as small as it became, behind valid checksums."""
 
 import base64
+import contextlib
 import tracemalloc
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 import reseal
 
 import blztable as blz
+from blztable.format.chunk import Compression
 from blztable.storage.memory import MemoryStore
 
 
@@ -69,3 +72,41 @@ def test_decimals_of_a_scale_that_python_does_not_know_are_refused_by_pandas_alo
     assert blz.read_table(store)["a"].type == type_
     with pytest.raises(blz.SchemaError, match="'a': pandas cannot hold decimal128"):
         blz.read_blz(store)
+
+
+FAR = pd.Timestamp(1 << 40, unit="s")  # in the year 36812
+
+
+def test_a_frequency_is_dropped_where_zoned_times_leave_the_years_of_python():
+    days = pd.date_range("2026", periods=3, tz="Europe/Berlin", unit="s", name="day")
+    store = MemoryStore()
+    blz.to_blz(pd.DataFrame({"a": [1, 2, 3]}, days), store)
+    far = pd.DatetimeIndex([FAR] * 3).as_unit("s").asi8
+    with reseal.editing(store) as table:
+        table.part(column=1).chunks = [Compression().compress(far, 8)]
+    index = blz.read_blz(store).index
+    assert index.freq is None
+    assert index.asi8.tolist() == [1 << 40] * 3
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
+def test_labels_that_are_zoned_times_outside_of_the_years_of_python_are_refused(zone):
+    store = MemoryStore()
+    column = pd.DatetimeIndex([pd.Timestamp("2026")], tz="Europe/Berlin").as_unit("s")
+    blz.to_blz(pd.DataFrame([[1]], columns=column), store)
+    with reseal.editing(store) as table:
+        label = ["timestamp", "s", 1 << 40, [zone, None]]
+        table.head["pandas"]["columns"]["labels"][0][1] = label
+    with contextlib.suppress(blz.FormatError):
+        assert blz.read_blz(store).columns[0] == FAR.tz_localize("UTC")
+
+
+def test_a_label_of_business_days_is_read_without_a_warning():
+    store = MemoryStore()
+    blz.to_blz(pd.DataFrame({"a": [1]}), store)
+    with reseal.editing(store) as table:
+        labels = [["a", ["period", "B", 14_600]]]
+        level = {"dtype": ["numpy", "object"]}
+        header = {"multi": False, "names": [None], "levels": [level], "labels": labels}
+        table.head["pandas"]["columns"] = header
+    assert str(blz.read_blz(store).columns[0]) == "2025-12-18"

@@ -22,6 +22,7 @@ from blztable.convert.descriptor import (
 from blztable.convert.labels import decode_label, encode_label
 from blztable.convert.text import USUAL, string_dtype
 from blztable.convert.times import (
+    REFUSALS,
     UNITS,
     decode_freq,
     encode_freq,
@@ -80,7 +81,7 @@ def decode_header(header: Json, fields: Sequence[str]) -> pd.Index:
         return pd.MultiIndex([part[0] for part in parts], [part[1] for part in parts], names=names)
     except FormatError:
         raise
-    except (ValueError, TypeError, OverflowError) as error:
+    except REFUSALS as error:
         raise FormatError(f"column labels do not fit their dtypes: {error}") from None
 
 
@@ -133,7 +134,7 @@ def _decode_level(facts: Json, labels: list[Any]) -> pd.Index:
         return objects
     try:
         index = pd.Index(labels, dtype=dtype, tupleize_cols=False)
-    except (ValueError, TypeError, OverflowError):
+    except REFUSALS:
         return objects
     return decode_freq(index, facts["freq"]) if "freq" in facts else index
 

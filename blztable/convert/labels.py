@@ -6,6 +6,7 @@ kind is a list whose first item is its word.
 
 import datetime
 import re
+import warnings
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -14,7 +15,7 @@ import pandas as pd
 
 from blztable.convert.descriptor import Json, expect_int64, expect_list, expect_text
 from blztable.convert.text import check_text
-from blztable.convert.times import UNITS, period_dtype, zone, zone_name
+from blztable.convert.times import REFUSALS, UNITS, period_dtype, zone, zone_name
 from blztable.errors import FormatError, SchemaError
 
 DEPTH_MAX = 8
@@ -81,7 +82,7 @@ def decode_label(facts: Json, depth: int = DEPTH_MAX) -> Any:
         return decode(*expect_list(items, count))
     except FormatError:
         raise
-    except (ValueError, TypeError, OverflowError) as error:
+    except REFUSALS as error:
         raise FormatError(f"no label is {facts!r:.60}: {error}") from None
 
 
@@ -143,7 +144,10 @@ def _timedelta(unit: Json, ticks: Json) -> pd.Timedelta:
 
 
 def _period(freq: Json, ordinal: Json) -> pd.Period:
-    return pd.Period(ordinal=expect_int64(ordinal), freq=period_dtype(freq).freq)
+    with warnings.catch_warnings():
+        # Business days are deprecated as a period, but the label is there.
+        warnings.simplefilter("ignore", FutureWarning)
+        return pd.Period(ordinal=expect_int64(ordinal), freq=period_dtype(freq).freq)
 
 
 def _integer_of(dtype: str) -> Callable[[Json], np.generic]:

@@ -24,6 +24,9 @@ UNITS: tuple[Any, ...] = ("s", "ms", "us", "ns")
 DATETIMES = tuple(np.dtype(f"M8[{unit}]") for unit in UNITS)
 TIMEDELTAS = tuple(np.dtype(f"m8[{unit}]") for unit in UNITS)
 NAT = np.iinfo(np.int64).min
+# What pandas raises for a value that it cannot hold; the last, for a zoned time outside of the
+# years that Python counts.
+REFUSALS = (ValueError, TypeError, OverflowError, NotImplementedError)
 
 ZONE = re.compile(r"[A-Za-z0-9_+\-]{1,40}(/[A-Za-z0-9_+\-]{1,40}){0,3}")
 OFFSET = re.compile(r"([+-])(\d\d):([0-5]\d)")
@@ -124,7 +127,7 @@ def decode_freq(index: Any, freq: object) -> Any:
         offset = pd.tseries.frequencies.to_offset(freq)
     except ValueError:
         raise FormatError(f"no index has the frequency {freq!r:.60}") from None
-    with contextlib.suppress(ValueError, TypeError, OverflowError):
+    with contextlib.suppress(*REFUSALS):
         if _follows(index, offset):
             index.freq = offset
     return index
