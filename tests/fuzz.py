@@ -68,9 +68,9 @@ def seeds() -> dict[str, MemoryStore]:
     writers = {name: samples.SAMPLES[name] for name in FRAMES}
     for kind in [*types.PLAIN, *samples.DICTIONARIES]:
         writers[f"type {kind}"] = samples.table([kind], checksum="adler32")
-    nulls = [pa.null(), pa.binary(0), pa.dictionary(pa.int8(), pa.null())]
-    writers["nothing in files"] = samples.table(nulls[:2])
-    writers["dictionary of nulls"] = samples.table(nulls[2:])
+    writers["nothing in files"] = samples.table([pa.null(), pa.binary(0)])
+    for kind in (pa.null(), pa.binary(0)):
+        writers[f"dictionary of {kind}"] = samples.table([pa.dictionary(pa.int64(), kind)])
     stores = {}
     for name, write in writers.items():
         stores[name] = store = MemoryStore(name.replace("/", "-"))
@@ -701,7 +701,7 @@ def run(seed: int, first: int, seconds: float, out: Path) -> collections.Counter
     begin = told = time.monotonic()
     case = first
     while time.monotonic() < begin + seconds:
-        with Captive(worker, seed, growth=256 << 20) as captive:
+        with Captive(worker, seed, growth=600 << 20) as captive:
             for _ in range(RENEWED_AFTER):
                 try:
                     result, reason = captive.ask(case)

@@ -110,3 +110,31 @@ def test_a_label_of_business_days_is_read_without_a_warning():
         header = {"multi": False, "names": [None], "levels": [level], "labels": labels}
         table.head["pandas"]["columns"] = header
     assert str(blz.read_blz(store).columns[0]) == "2025-12-18"
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("value_type", [pa.null(), pa.binary(0)], ids=str)
+def test_a_dictionary_of_values_without_bytes_may_claim_any_number_of_them(value_type):
+    values = pa.array([b"", b""]).cast(value_type) if value_type != pa.null() else pa.nulls(2)
+    codes = pa.array([0, 1, None, 1] * 5)
+    column = pa.DictionaryArray.from_arrays(codes, values)
+    store = MemoryStore()
+    blz.to_blz(pa.table({"a": column}), store, row_group_rows=10)
+    expected = blz.read_blz(store)
+    for rows in (1 << 40, 1 << 62):
+        with reseal.editing(store) as table:
+            for group in (0, 1):
+                block = table.part(group=group).metadata["dictionary"]
+                block |= {"rows": rows, "page_rows": 1 << 30}
+        assert blz.read_table(store)["a"].to_pylist() == column.to_pylist()
+        pd.testing.assert_frame_equal(blz.read_blz(store), expected)
+        with blz.open(store) as table:
+            assert table["a"][5:15].to_pylist() == column[5:15].to_pylist()
+
+
+@pytest.mark.parametrize("rows", [1 << 40, 1 << 61])
+def test_empty_bytes_that_pandas_has_no_memory_for_are_refused(rows):
+    store = claiming(rows, pa.table({"a": pa.array([b"", b""], pa.binary(0))}))
+    assert blz.read_table(store).num_rows == rows
+    with pytest.raises(blz.BlzError, match=r"'a'.*read it as a table"):
+        blz.read_blz(store)

@@ -182,8 +182,8 @@ def changes(column: pa.ChunkedArray) -> list[int]:
 
 
 def _room(type_: pa.DataType) -> int:
-    """The values that codes of this type can tell apart."""
-    return int(np.iinfo(NUMPY_TYPES[type_.index_type.id]).max) + 1
+    """The values that codes of this type can tell apart, and an array can hold."""
+    return min(int(np.iinfo(NUMPY_TYPES[type_.index_type.id]).max) + 1, np.iinfo(np.int64).max)
 
 
 def _as_type(values: pa.Array, type_: pa.DataType) -> pa.Array:

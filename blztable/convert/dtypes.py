@@ -199,6 +199,10 @@ def _united(chunks: list[pa.DictionaryArray], nan_is_missing: bool) -> tuple[pa.
     if pa.types.is_string_view(dictionaries[0].type):
         dictionaries = [values.cast(pa.large_string()) for values in dictionaries]
     first = dictionaries[0]
+    if all(map(_is_one_value, dictionaries)):
+        kept = 0 if pa.types.is_null(first.type) else 1
+        some = max(dictionaries, key=len).slice(0, kept)
+        return some, np.full(sum(map(len, chunks)), len(some) - 1, np.int32)
     try:
         same = all(values is first or values.equals(first) for values in dictionaries[1:])
         every = first if same else pa.concat_arrays(dictionaries)
@@ -214,6 +218,13 @@ def _united(chunks: list[pa.DictionaryArray], nan_is_missing: bool) -> tuple[pa.
     except pa.ArrowNotImplementedError:
         raise SchemaError(f"pandas has no categories of {first.type}; read it as a table") from None
     return distinct, np.concatenate(codes)
+
+
+def _is_one_value(values: pa.Array) -> bool:
+    """True where values take no bytes at all, so that a file can claim any number of them."""
+    type_ = values.type
+    is_empty = pa.types.is_fixed_size_binary(type_) and type_.byte_width == 0
+    return pa.types.is_null(type_) or (is_empty and values.null_count == 0)
 
 
 def _real(values: pa.Array, nan_is_missing: bool) -> pa.Array:

@@ -86,9 +86,7 @@ def decode_nulls(column: pa.ChunkedArray) -> np.ndarray:
     try:
         return np.full(len(column), None, dtype=object)
     except (MemoryError, ValueError):
-        raise LimitError(
-            f"pandas has no memory for {len(column)} rows without values; read it as a table"
-        ) from None
+        raise _too_many(column) from None
 
 
 def foreign_objects(column: pa.ChunkedArray) -> np.ndarray:
@@ -99,11 +97,18 @@ def foreign_objects(column: pa.ChunkedArray) -> np.ndarray:
         raise SchemaError(
             f"pandas cannot hold {column.type}: {error}; read it as a table"
         ) from None
+    except MemoryError:
+        raise _too_many(column) from None
     values = series.array
     if type(values) is pd.arrays.NumpyExtensionArray:
         values = values.to_numpy()
         return values if values.flags.writeable else values.copy()
     return values
+
+
+def _too_many(column: pa.ChunkedArray) -> LimitError:
+    rows, type_ = len(column), column.type
+    return LimitError(f"pandas has no memory for {rows} rows of {type_}; read it as a table")
 
 
 def _check_each(values: np.ndarray, place: str) -> None:
