@@ -250,7 +250,7 @@ def test_a_column_listed_twice_is_refused(tmp_path):
     path = make(tmp_path / "t.blz", pa.table({"x": range(8), "y": range(8)}))
     with reseal.editing(path) as table:
         table.lines[1] = copy.deepcopy(table.lines[0])
-        table.head["columns"]["path"] = [[0], [0]]
+        table.head["columns"]["path"] = [0, 0]
     assert_refused(path, blz.CorruptError, "one column twice")
 
 

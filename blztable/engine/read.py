@@ -202,8 +202,9 @@ class _Column:
 
     @property
     def nbytes(self) -> int:
-        """What the planned pages decode to, a bitmap of nulls counted for every row."""
-        rows = sum(piece.rows for piece in self._pieces)
+        """What the planned pages decode to, the bitmap for every row if there is one."""
+        has_nulls = any(VALID in piece.sizes for piece in self._pieces)
+        rows = sum(piece.rows for piece in self._pieces) if has_nulls else 0
         return rows // 8 + sum(map(_nbytes, self._pieces))
 
     def doubted(self) -> Iterator[_Run]:
