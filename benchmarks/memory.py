@@ -1,0 +1,221 @@
+"""How much memory a stream and a full read take, and what validation costs: figures and asv suite.
+
+    python benchmarks/memory.py
+
+Each figure comes from a process that did nothing before: the growth of its peak resident memory
+(Linux: VmHWM, reset after the imports) from before the call to its end. The stream is one that
+costs no time to make: copies of one batch in memory of their own, 16 columns like lineitem's.
+"""
+
+import importlib
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import data_sets
+import formats
+import numpy as np
+import pyarrow as pa
+
+BATCH_ROWS = 1 << 16
+# Row groups of a stream: two of them are what it may hold.
+GROUPS = 40
+GROUP_BYTES = 256_000_000
+TIMEOUT = 1800
+
+
+def batch() -> pa.RecordBatch:
+    """A batch of about lineitem's columns."""
+    draw = np.random.default_rng(0)
+    words = np.array([f"carefully bold package number {index}" for index in range(5000)])
+    columns = {f"key{index}": draw.integers(0, 1 << 20, BATCH_ROWS) for index in range(4)}
+    columns |= {f"price{index}": draw.random(BATCH_ROWS).round(2) for index in range(4)}
+    columns |= {
+        f"day{index}": pa.array(draw.integers(8000, 10000, BATCH_ROWS, "i4"), pa.date32())
+        for index in range(3)
+    }
+    for index, kinds in enumerate([3, 2, 7, 4, 5000]):
+        text = pa.array(words[draw.integers(0, kinds, BATCH_ROWS)], pa.large_string())
+        columns[f"text{index}"] = text
+    return pa.record_batch(columns)
+
+
+def copies(one: pa.RecordBatch, count: int) -> Iterator[pa.RecordBatch]:
+    """The batch over and over, each time in new memory."""
+    nothing = one.slice(0, 0)
+    for _ in range(count):
+        columns = zip(one.columns, nothing.columns, strict=True)
+        arrays = [pa.concat_arrays(pair) for pair in columns]
+        yield pa.RecordBatch.from_arrays(arrays, schema=one.schema)
+
+
+def write_stream(path: Path) -> dict[str, float]:
+    """Write some `GROUPS` row groups of the default size out of an iterator."""
+    one = batch()
+    formats.blz()
+    count = GROUPS * GROUP_BYTES // one.nbytes
+    growth = Growth()
+    formats.blz().to_blz(copies(one, count), path, durability="process")
+    with formats.blz().open(path) as table:
+        return growth.against(2 * group_bytes(table), table.nbytes)
+
+
+def read_stream(path: Path) -> dict[str, float]:
+    """Read what `write_stream` left, batch by batch."""
+    with formats.blz().open(path) as table:
+        growth, rows = Growth(), 0
+        for part in table.to_batches():
+            rows += part.num_rows
+        assert rows == table.nrows
+        return growth.against(2 * group_bytes(table), table.nbytes)
+
+
+def read_all(path: Path) -> dict[str, float]:
+    """Read lineitem into Arrow."""
+    formats.blz()
+    growth = Growth()
+    result = formats.blz().read_table(path)
+    formats.touch(result)
+    return growth.against(result.get_total_buffer_size(), result.nbytes)
+
+
+def validate(path: Path) -> dict[str, float]:
+    """Read lineitem with all checks and without: the share of the whole that they take.
+
+    Turn by turn in one process, the median of each; without the digests, the checks of item ends,
+    codes and booleans, and UTF-8. The words of a chunk's header are compared by both.
+    """
+    blz = formats.blz()
+    read, text = (importlib.import_module(f"blztable.{name}") for name in UNCHECKED)
+    known = read._Run.decode, text.TextDecoder.checks
+
+    def decode(run: object) -> None:
+        unchecked(run, read)
+
+    seconds: dict[bool, list[float]] = {True: [], False: []}
+    for turn in range(24):
+        checks = turn % 2 == 0
+        read._Run.decode = known[0] if checks else decode
+        text.TextDecoder.checks = known[1] if checks else lambda self: ()
+        start = time.perf_counter()
+        formats.touch(blz.read_table(path))
+        if turn > 3:
+            seconds[checks].append(time.perf_counter() - start)
+    whole, bare = np.median(seconds[True]), np.median(seconds[False])
+    return {"seconds": whole, "without": bare, "share": 1 - bare / whole}
+
+
+UNCHECKED = ("engine.read", "columns.text")
+
+
+def unchecked(run: object, read: object) -> None:
+    """What `decode` of a run of chunks does, without a look at what it decodes."""
+    import blosc
+
+    part, place = run.part, run.place
+    number = place.first_chunk + run.first
+    offsets = part.offsets[number : place.first_chunk + run.last + 1]
+    raw = read.scratch(offsets[-1] - offsets[0])
+    part.reader().read_into(offsets[0], raw)
+    address = run.target.buffer.ctypes.data - run.low
+    begin = run.begin
+    for index, nbytes in enumerate(place.info.chunks[run.first : run.last]):
+        end = offsets[index + 1] - offsets[0] - part.checksum.size
+        blosc.decompress_ptr(raw[offsets[index] - offsets[0] : end], address + begin)
+        begin += nbytes
+    if run.target.check is not None and run.stream == "ends":
+        # This one also moves the ends to their place, which is no check.
+        run.target.check(max(run.begin, run.low) - run.low, min(begin, run.high) - run.low)
+
+
+class Growth:
+    """The peak of resident memory from now on, above what there is now."""
+
+    def __init__(self) -> None:
+        Path("/proc/self/clear_refs").write_text("5")
+        self.before = self.status("VmRSS")
+
+    @staticmethod
+    def status(name: str) -> int:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith(name))
+
+    def against(self, nbytes: int, whole: int) -> dict[str, float]:
+        grown = self.status("VmHWM") - self.before
+        return {"grown": grown, "measure": nbytes, "ratio": grown / nbytes, "whole": whole}
+
+
+def group_bytes(table: object) -> int:
+    return table.nbytes * max(table._snapshot.version.head.row_groups) // table.nrows
+
+
+def figure(name: str, path: Path) -> dict[str, float]:
+    """One figure, from a process of its own."""
+    command = [sys.executable, __file__, name, str(path)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
+    return json.loads(done.stdout)
+
+
+def figures(folder: Path) -> dict[str, dict[str, float]]:
+    """All of them; about 11 GB of data pass through the folder as 3 GB."""
+    lineitem, stream = folder / "lineitem.blz", folder / "stream.blz"
+    formats.BLZTABLE.write(data_sets.load("lineitem"), lineitem)
+    try:
+        return {
+            "write_stream": figure("write_stream", stream),
+            "read_stream": figure("read_stream", stream),
+            "read_all": figure("read_all", lineitem),
+            "validate": figure("validate", lineitem),
+        }
+    finally:
+        formats.remove(stream)
+        formats.remove(lineitem)
+
+
+class Memory:
+    """Peak memory over what may be held, and the share of a full read that goes to checking."""
+
+    timeout = TIMEOUT
+
+    def setup_cache(self):
+        with TemporaryDirectory(dir=".") as folder:
+            return figures(Path(folder).absolute())
+
+    setup_cache.timeout = TIMEOUT
+
+    def track_writing_a_stream(self, found):
+        return found["write_stream"]["ratio"]
+
+    def track_reading_a_stream(self, found):
+        return found["read_stream"]["ratio"]
+
+    def track_reading_all(self, found):
+        return found["read_all"]["ratio"]
+
+    def track_validation(self, found):
+        return found["validate"]["share"]
+
+
+for _method in (
+    *(Memory.track_writing_a_stream, Memory.track_reading_a_stream),
+    *(Memory.track_reading_all, Memory.track_validation),
+):
+    _method.unit = "ratio"
+
+
+def main() -> None:
+    if len(sys.argv) == 3:
+        name, path = sys.argv[1:]
+        print(json.dumps(globals()[name](Path(path))))
+        return
+    with TemporaryDirectory() as folder:
+        for name, found in figures(Path(folder)).items():
+            print(name, {key: round(value, 3) for key, value in found.items()})
+
+
+if __name__ == "__main__":
+    main()
