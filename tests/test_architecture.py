@@ -20,10 +20,13 @@ TREES = {name: ast.parse(path.read_bytes(), str(path)) for name, path in FILES.i
 MAY_IMPORT = {
     "errors": set(),
     "format": {"errors"},
-    "storage": {"errors"},
+    "interrupts": set(),
+    "storage": {"errors", "interrupts"},
     "columns": {"errors"},
     "convert": {"errors"},
-    "engine": {"errors", "format", "storage", "columns", "report", "version"},
+    "engine": {
+        *("errors", "interrupts", "format", "storage", "columns", "report", "version"),
+    },
     "report": set(),
     "text": set(),
     "version": set(),

@@ -33,7 +33,7 @@ from blztable.errors import (
 )
 from blztable.format import layout, manifest
 from blztable.format.manifest import NO_FILE
-from blztable.storage.interrupts import PutOff
+from blztable.interrupts import PutOff
 from blztable.storage.store import KeyNotFound, KeyTaken, Lock, Store
 from blztable.version import VERSION
 

@@ -9,19 +9,18 @@ next, and `Ahead` makes the next result while the caller works with the last.
 """
 
 import os
-import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from types import FrameType
 from typing import Generic, TypeVar
 
 import blosc
 import numpy as np
 
 from blztable.errors import BlzError
+from blztable.interrupts import PutOff
 
 Task = Callable[[], "Iterable[Task] | None"]
 T = TypeVar("T")
@@ -36,9 +35,13 @@ _local = threading.local()
 def run(tasks: Iterable[Task], between: Callable[[], None] | None = None) -> None:
     """Run all tasks and those they return; the first exception ends the run and is raised.
 
+    Ctrl-C ends it between two tasks and is raised when all threads are done: in the middle it could
+    leave a lock held for ever, or threads that write behind the caller's back.
+
     `between` is called by the caller's thread after each task that it ran itself.
     """
-    with _interrupts_put_off() as interrupt, _working(interrupt) as work:
+    interrupt = _Interrupt()
+    with PutOff(interrupt.come), _working(interrupt) as work:
         work.add(tasks)
         work.end()
         work.join(between)
@@ -57,13 +60,13 @@ def run_groups(
     interrupt = _Interrupt()
     with _working(interrupt) as work:
         for tasks in groups:
-            with _interrupts_put_off(interrupt):
+            with PutOff(interrupt.come):
                 work.add(tasks)
                 del tasks
                 work.join(between, may_fetch)
             if work.is_over:
                 break
-        with _interrupts_put_off(interrupt):
+        with PutOff(interrupt.come):
             work.end()
             work.join(between)
 
@@ -159,10 +162,14 @@ def scratch(nbytes: int) -> memoryview:
 
 
 class _Interrupt:
-    """Whether Ctrl-C came while it was put off."""
+    """Whether Ctrl-C came while it was put off: then a run ends between two tasks."""
 
     def __init__(self) -> None:
         self.received = False
+
+    def come(self) -> None:
+        """It came."""
+        self.received = True
 
 
 class _Run:
@@ -296,7 +303,7 @@ def _working(interrupt: _Interrupt) -> Iterator[_Run]:
             _start_helpers(work, helpers)
             yield work
         finally:
-            with _interrupts_put_off():
+            with PutOff():
                 work.stop()
                 # One that never began is not waited for: the pool may be busy with this thread.
                 wait([helper for helper in helpers if not helper.cancel()])
@@ -315,34 +322,6 @@ def _start_helpers(work: _Run, helpers: list[Future[None]]) -> None:
         # When the interpreter shuts down the caller works alone.
         with suppress(RuntimeError):
             helpers.extend(_pool.submit(work.join) for _ in range(count))
-
-
-@contextmanager
-def _interrupts_put_off(interrupt: _Interrupt | None = None) -> Iterator[_Interrupt]:
-    """Let Ctrl-C end the run between two tasks, and be raised when its threads have ended.
-
-    Raised in the middle it could leave a lock of ours, or of the pool, held for ever, or threads
-    that still write behind the caller's back. A handler of the user's, which may not raise at all,
-    is called when the run is done.
-    """
-    interrupt = interrupt or _Interrupt()
-    before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(before):
-        yield interrupt
-        return
-    received: list[tuple[int, FrameType | None]] = []
-
-    def note(number: int, frame: FrameType | None) -> None:
-        received.append((number, frame))
-        interrupt.received = before is signal.default_int_handler
-
-    signal.signal(signal.SIGINT, note)
-    try:
-        yield interrupt
-    finally:
-        signal.signal(signal.SIGINT, before)
-        if received:
-            before(*received[-1])
 
 
 @contextmanager

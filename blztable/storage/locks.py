@@ -18,8 +18,8 @@ from types import TracebackType
 from typing import Self
 from weakref import WeakSet
 
+from blztable import interrupts
 from blztable.errors import BusyError, StorageError
-from blztable.storage import interrupts
 from blztable.storage.opening import open_lockable, unreadable
 
 if sys.platform != "win32":

@@ -19,7 +19,9 @@ class PutOff:
     No generator: the lines of contextlib would be steps, too, in which an interrupt can come.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, stop: Callable[[], None] | None = None) -> None:
+        """Call `stop` when Ctrl-C comes, if it will be raised at the end: to be there soon."""
+        self._stop = stop
         self._before: Handler | None = None
         self._received: tuple[int, FrameType | None] | None = None
 
@@ -43,6 +45,9 @@ class PutOff:
     def note(self, number: int, frame: FrameType | None) -> None:
         """The handler of the signal meanwhile."""
         self._received = number, frame
+        # A handler of the user's may not raise at all, and then the work is to be done.
+        if self._stop is not None and self._before is signal.default_int_handler:
+            self._stop()
 
     def deliver(self) -> None:
         """Hand what was noted to the handler there was before, which may raise."""
