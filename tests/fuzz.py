@@ -593,6 +593,11 @@ def rows_of(random: Random, store: MemoryStore) -> None:
                 start, stop = sorted(random.randrange(max(table.nrows, 1)) for _ in range(2))
                 if stop - start <= SMALL_ROWS:
                     sound(pa.table({"x": column[start:stop]}))
+                if 0 < table.nrows <= SMALL_ROWS:
+                    with contextlib.suppress(ValueError, ArithmeticError):
+                        column[random.randrange(table.nrows)]
+                    outcome(column.to_numpy)
+                    column.to_pandas()
 
 
 def columns_of(random: Random, store: MemoryStore) -> None:
@@ -645,12 +650,22 @@ def statistics(random: Random, store: MemoryStore) -> None:
 def written(random: Random, store: MemoryStore) -> None:
     """Write on what a stranger wrote."""
     store = copied(store)
-    with warnings.catch_warnings(), blz.open(store, "a") as table:
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # what came after the commit may fail
-        table.attrs["written"] = True
+        with blz.open(store, "a") as table:
+            table.attrs["written"] = True
+        committed(lambda: blz.open(store).attrs["written"])
         if random.random() < 0.3:
             blz.to_blz({"a": [1]}, store, durability="process")
-            assert blz.read_table(store).num_rows == 1
+            committed(lambda: blz.read_table(store).num_rows == 1)
+
+
+def committed(read: Callable[[], bool]) -> None:
+    """A commit that succeeded is read, whatever was there before."""
+    try:
+        assert read()
+    except blz.BlzError as error:
+        raise AssertionError("what was committed cannot be read") from error
 
 
 def sound(table: pa.Table) -> None:

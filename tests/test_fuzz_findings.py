@@ -10,6 +10,7 @@ import pytest
 import reseal
 
 import blztable as blz
+from blztable.format import layout
 from blztable.format.chunk import Compression
 from blztable.storage.memory import MemoryStore
 
@@ -138,3 +139,33 @@ def test_empty_bytes_that_pandas_has_no_memory_for_are_refused(rows):
     assert blz.read_table(store).num_rows == rows
     with pytest.raises(blz.BlzError, match=r"'a'.*read it as a table"):
         blz.read_blz(store)
+
+
+def test_a_column_after_the_last_id_is_refused_before_anything_is_committed():
+    store = MemoryStore()
+    blz.to_blz({"a": [1]}, store)
+    for last in (10**18 - 1, 1 << 62):
+        with reseal.editing(store) as table:
+            table.head["next_column"] = last
+        before = set(store._entries)
+        with pytest.raises(blz.LimitError, match="ids of columns"):
+            blz.to_blz({"a": [1], "b": [2]}, store)
+        assert set(store._entries) == before
+    assert blz.read_table(store).num_rows == 1
+
+
+def test_a_version_after_the_last_is_refused_before_anything_is_committed():
+    store = MemoryStore()
+    blz.to_blz({"a": [1]}, store)
+    last = 1 << 62
+    with reseal.editing(store) as table:
+        table.head["version"] = last
+    store.put_new(layout.manifest(last), [store.get(layout.manifest(1))])
+    store.delete([layout.manifest(1)])
+    before = set(store._entries)
+    with pytest.raises(blz.LimitError, match=f"no version after {last}"):
+        blz.to_blz({"a": [1]}, store)
+    with blz.open(store, "a") as table, pytest.raises(blz.LimitError):
+        table.attrs["a"] = 1
+    assert set(store._entries) == before
+    assert blz.read_table(store).num_rows == 1

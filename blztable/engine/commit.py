@@ -29,6 +29,7 @@ from blztable.errors import (
     BusyError,
     CommitUnknownError,
     CorruptError,
+    LimitError,
     TableNotFoundError,
 )
 from blztable.format import layout, manifest
@@ -114,10 +115,12 @@ class Transaction:
         """An id from `lowest` on that no column has or had, claimed for this transaction."""
         number = lowest
         with PutOff():
-            while not self._store.reserve(layout.column((number,))):
+            while number <= layout.MAX_ID and not self._store.reserve(layout.column((number,))):
                 names = self._store.list_names(layout.DATA)
                 taken = (layout.column_id(name) for name in names)
                 number = max([number, *(other for other in taken if other is not None)]) + 1
+            if number > layout.MAX_ID:
+                raise LimitError(f"{self._store.name}: no ids of columns are left from {lowest}")
             self._reserved.append(layout.column((number,)))
         return number
 
@@ -178,6 +181,8 @@ class Transaction:
             if self._is_durable and newest_number is not None:
                 self._make_base_durable(newest)
             number = (newest_number or 0) + 1
+            if number > layout.MAX_VERSION:
+                raise LimitError(f"{store.name}: there is no version after {newest_number}")
             commit = secrets.token_hex(16)
             head = replace(
                 made.head,

@@ -14,6 +14,8 @@ STORAGE = "meta/storage"
 ATTRIBUTES = "meta/attributes"
 
 MAX_VERSION = 1 << 62
+# The largest id of a column, and number of a part: 18 digits.
+MAX_ID = 10**18 - 1
 _VERSION = re.compile(r"[0-9]{20}")
 _COLUMN = re.compile(r"col(0|[1-9][0-9]{0,17})")
 _PART = re.compile(r"__([1-9][0-9]{0,17})__\.bin")
