@@ -169,3 +169,19 @@ def test_a_version_after_the_last_is_refused_before_anything_is_committed():
         table.attrs["a"] = 1
     assert set(store._entries) == before
     assert blz.read_table(store).num_rows == 1
+
+
+@pytest.mark.parametrize("where", ["block", "dictionary"])
+def test_streams_of_more_chunks_than_the_file_has_take_no_memory(where):
+    store = MemoryStore()
+    blz.to_blz(pa.table({"a": pa.array(["x", "y"]).dictionary_encode()}), store)
+    with reseal.editing(store) as table:
+        block = table.part().metadata
+        block = block if where == "block" else block["dictionary"]
+        many = {"dtype": "|u1", "typesize": 1, "nbytes": 1 << 21, "chunk_size": 1}
+        block["streams"] = [{"name": str(number), **many} for number in range(100)]
+    tracemalloc.start()
+    with pytest.raises(blz.CorruptError, match="2097152 bytes in chunks of 1"):
+        blz.read_table(store)
+    assert tracemalloc.get_traced_memory()[1] < 2 << 20
+    tracemalloc.stop()

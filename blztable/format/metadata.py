@@ -4,7 +4,7 @@ A block is a number of rows and the streams that hold them; a dictionary is a bl
 inside the block of its codes. Knows nothing of the types a stream may carry.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -55,7 +55,7 @@ class StreamInfo:
         return result
 
     @classmethod
-    def from_json(cls, value: Json) -> Self:
+    def from_json(cls, value: Json, most_chunks: int = MAX_CHUNKS) -> Self:
         """Read a stream, its sizes checked against each other and the limits."""
         entry = _object(value, {"name", "dtype", "typesize", "nbytes"}, "a stream")
         name = jsontext.text(entry["name"], "a stream's name")
@@ -63,7 +63,8 @@ class StreamInfo:
         if ("chunk_size" in entry) == ("chunks" in entry):
             raise CorruptError(f"stream {name!r}: chunk_size or chunks is expected, one of the two")
         if "chunk_size" in entry:
-            chunks = split_evenly(nbytes, jsontext.number(entry["chunk_size"], "chunk_size"))
+            size = jsontext.number(entry["chunk_size"], "chunk_size")
+            chunks = split_evenly(nbytes, size, most_chunks)
         else:
             chunks = jsontext.numbers(entry["chunks"], "a stream's chunks")
         if sum(chunks) != nbytes or any(not 0 < size <= MAX_CHUNK_BYTES for size in chunks):
@@ -97,9 +98,10 @@ class BlockInfo:
         return data
 
     @classmethod
-    def decode(cls, data: bytes) -> Self:
-        """Read the metadata section."""
-        return cls.from_json(jsontext.loads(data, "the metadata of a superchunk"))
+    def decode(cls, data: bytes, most_chunks: int = MAX_CHUNKS) -> Self:
+        """Read the metadata section of a superchunk with so many chunks."""
+        value = jsontext.loads(data, "the metadata of a superchunk")
+        return cls.from_json(value, most_chunks)
 
     def to_json(self) -> dict[str, object]:
         """The block as the metadata spells it."""
@@ -114,7 +116,7 @@ class BlockInfo:
         return result
 
     @classmethod
-    def from_json(cls, value: Json, nested: bool = False) -> Self:
+    def from_json(cls, value: Json, most_chunks: int = MAX_CHUNKS, *, nested: bool = False) -> Self:
         """Read a block; a dictionary has none of its own."""
         entry = _object(value, {"rows", "page_rows", "packing", "streams"}, "a block")
         if entry["packing"] != PACKED:
@@ -123,36 +125,29 @@ class BlockInfo:
         check_page_rows(page_rows)
         if not isinstance(entry["streams"], list):
             raise CorruptError("streams that are no list")
-        streams = tuple(_streams(entry["streams"]))
+        streams = []
+        for listed in entry["streams"]:
+            stream = StreamInfo.from_json(listed, most_chunks)
+            # A stream says in two numbers that it has millions of chunks, and there may be many.
+            most_chunks -= len(stream.chunks)
+            streams.append(stream)
         if len({stream.name for stream in streams}) != len(streams):
             raise CorruptError("two streams of one name")
         dictionary = None
         if "dictionary" in entry:
             if nested:
                 raise CorruptError("a dictionary inside a dictionary")
-            dictionary = cls.from_json(entry["dictionary"], nested=True)
+            dictionary = cls.from_json(entry["dictionary"], most_chunks, nested=True)
         rows = jsontext.number(entry["rows"], "rows")
         npages = -(-rows // page_rows)
         if any(stream.pages is not None and len(stream.pages) != npages for stream in streams):
             raise CorruptError(f"a stream whose pages are not the {npages} of its block")
-        return cls(rows, page_rows, streams, dictionary)
+        return cls(rows, page_rows, tuple(streams), dictionary)
 
     @property
     def all_streams(self) -> tuple[StreamInfo, ...]:
         """The streams in the order of their chunks in the file, the dictionary's last."""
         return self.streams + (self.dictionary.streams if self.dictionary else ())
-
-
-def _streams(entries: list[Json]) -> Iterator[StreamInfo]:
-    """Read streams; LimitError as soon as they have more chunks than a file."""
-    nchunks = 0
-    for entry in entries:
-        stream = StreamInfo.from_json(entry)
-        # A few bytes of text may speak of as many chunks as a file can have.
-        nchunks += len(stream.chunks)
-        if nchunks > MAX_CHUNKS:
-            raise LimitError(f"{nchunks} chunks and more; at most {MAX_CHUNKS} are kept")
-        yield stream
 
 
 def check_page_rows(rows: int) -> None:
@@ -161,11 +156,11 @@ def check_page_rows(rows: int) -> None:
         raise CorruptError(f"pages of {rows} rows; a power of two from 8 is expected")
 
 
-def split_evenly(nbytes: int, size: int) -> tuple[int, ...]:
+def split_evenly(nbytes: int, size: int, most: int = MAX_CHUNKS) -> tuple[int, ...]:
     """Chunks of `size` bytes, the last one smaller where `nbytes` is no multiple."""
     if nbytes == 0:
         return ()
-    if not 0 < size <= MAX_CHUNK_BYTES or nbytes // size > MAX_CHUNKS:
+    if not 0 < size <= MAX_CHUNK_BYTES or nbytes > most * size:
         raise CorruptError(f"{nbytes} bytes in chunks of {size}")
     full, rest = divmod(nbytes, size)
     return (size,) * full + ((rest,) if rest else ())

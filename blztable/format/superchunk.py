@@ -100,7 +100,7 @@ def unpack(front: bytes, trailer: bytes, facts: PartFacts) -> Superchunk:
     if header.nchunks and (offsets[0] != len(front) or min(map(sub, offsets[1:], offsets)) < least):
         raise CorruptError("chunk offsets that do not ascend from the front to the trailer")
     if header.meta_size:
-        info = BlockInfo.decode(front[FILE_HEADER.size : meta_end])
+        info = BlockInfo.decode(front[FILE_HEADER.size : meta_end], header.nchunks)
     else:
         info = _genuine(header, facts)
     if (info.rows, info.page_rows) != (facts.rows, facts.page_rows):
