@@ -8,8 +8,12 @@ import pandas as pd
 import pyarrow as pa
 from pandas.api.extensions import no_default
 
+from blztable.errors import SchemaError
 from blztable.snapshot import Snapshot
 from blztable.text import size_text
+
+# Arrow has no kernel that takes views out of a dictionary.
+LARGE = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 
 
 class Column:
@@ -90,7 +94,15 @@ class Column:
         if is_number and array.null_count == 0 and len(array):
             buffer, dtype = array.buffers()[1], np.dtype(type_.to_pandas_dtype())
             return np.frombuffer(buffer, dtype, len(array), array.offset * dtype.itemsize)
-        return array.to_numpy(zero_copy_only=False)
+        if pa.types.is_dictionary(type_) and type_.value_type in LARGE:
+            values = array.dictionary.cast(LARGE[type_.value_type])
+            array = pa.DictionaryArray.from_arrays(array.indices, values)
+        try:
+            return array.to_numpy(zero_copy_only=False)
+        except (pa.ArrowException, ArithmeticError, ValueError) as error:
+            raise SchemaError(
+                f"column {self.name!r}: numpy cannot hold {type_}: {error}; take to_arrow()"
+            ) from None
 
     def __repr__(self) -> str:
         return (

@@ -185,3 +185,24 @@ def test_streams_of_more_chunks_than_the_file_has_take_no_memory(where):
         blz.read_table(store)
     assert tracemalloc.get_traced_memory()[1] < 2 << 20
     tracemalloc.stop()
+
+
+@pytest.mark.parametrize("value_type", [pa.string_view(), pa.binary_view()], ids=str)
+def test_a_column_of_a_dictionary_of_views_becomes_a_numpy_array(value_type):
+    values = pa.array([b"a", b"b"]).cast(value_type)
+    store = MemoryStore()
+    column = pa.DictionaryArray.from_arrays(pa.array([1, 0, None]), values)
+    blz.to_blz(pa.table({"a": column}), store)
+    with blz.open(store) as table:
+        assert table["a"].to_numpy().tolist() == column.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("type_", "width"), [(pa.time32("s"), 4), (pa.time64("ns"), 8), (pa.decimal128(38, 500), 16)]
+)
+def test_values_that_python_does_not_know_are_refused_by_numpy_with_their_column(type_, width):
+    column = pa.Array.from_buffers(type_, 1, [None, pa.py_buffer(b"\x7f" * width)])
+    store = MemoryStore()
+    blz.to_blz(pa.table({"a": column}), store)
+    with blz.open(store) as table, pytest.raises(blz.SchemaError, match="column 'a': numpy"):
+        table["a"].to_numpy()
