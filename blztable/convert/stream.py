@@ -44,6 +44,11 @@ def stream(data: Any, *, index: bool | None = None) -> Stream:
         data = data.scanner(batch_readahead=1, fragment_readahead=1)
     if hasattr(data, "to_reader"):  # A scanner.
         data = data.to_reader()
+    elif hasattr(data, "to_batches"):  # A table of ours, for one.
+        data = data.to_batches()
+    if isinstance(data, Iterator) and isinstance(getattr(data, "schema", None), pa.Schema):
+        # Not by way of a capsule: what its batches raise would be lost.
+        return _of_reader(data)
     if hasattr(data, "__arrow_c_stream__"):
         return _of_reader(reader_of(data))
     if hasattr(data, "__arrow_c_array__") or isinstance(data, Mapping):
@@ -58,7 +63,8 @@ def _of_one(data: Ingested) -> Stream:
     return Stream(data.table.schema, parts, data.rows, lambda rows: data.frame, data.attrs)
 
 
-def _of_reader(reader: pa.RecordBatchReader) -> Stream:
+def _of_reader(reader: Any) -> Stream:
+    """A reader of Arrow's, or any iterator of batches with a schema."""
     schema = reader.schema
 
     def parts() -> Iterator[Part]:
