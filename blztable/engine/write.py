@@ -102,19 +102,20 @@ def write_groups(
     While one is written the next is fetched; what was written of a group is let go at once.
     """
     rows: list[int] = []
-    held = _Held()
+    shared = _Shared(store, options, progress, _Held())
 
     def tasks() -> Iterator[Iterator[Task]]:
         for table, nrows in groups:
-            # The largest first: what is left at the end is small, and memory is free early.
-            arrays = sorted(zip(columns, table.columns, strict=True), key=_nbytes, reverse=True)
+            pairs = zip(columns, table.columns, strict=True)
             del table
+            # The largest first: what is left at the end is small, and memory is free early.
+            arrays = deque(sorted(pairs, key=_nbytes, reverse=True))
+            del pairs
             rows.append(nrows)
-            held.begin(sum(map(_nbytes, arrays)))
-            yield _writing(store, deque(arrays), len(rows) - 1, options, progress, held)
-            del arrays
+            shared.held.begin(sum(map(_nbytes, arrays)))
+            yield _writing(shared, arrays, len(rows) - 1)
 
-    run_groups(tasks(), held.is_half_gone, progress.tell)
+    run_groups(tasks(), shared.held.is_half_gone, progress.tell)
     progress.finish(sum(rows))
     return rows
 
@@ -146,52 +147,44 @@ class _Held:
         return self._nbytes <= self._enough
 
 
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """What all parts of a write have in common."""
+
+    store: Store
+    options: WriteOptions
+    progress: Progress
+    held: _Held
+
+
 def _nbytes(entry: tuple[ColumnWriter, pa.ChunkedArray]) -> int:
     nbytes: int = entry[1].nbytes
     return nbytes
 
 
 def _writing(
-    store: Store,
-    arrays: deque[tuple[ColumnWriter, pa.ChunkedArray]],
-    group: int,
-    options: WriteOptions,
-    progress: Progress,
-    held: _Held,
+    shared: _Shared, arrays: deque[tuple[ColumnWriter, pa.ChunkedArray]], group: int
 ) -> Iterator[Task]:
-    """The tasks of one row group, which hold the arrays not begun yet."""
+    """The tasks of one row group; `arrays` has those not begun yet."""
     while arrays:
-        column, array = arrays.popleft()
-        writer = _PartWriter(store, column, group, array, options, progress, held)
-        del array
-        yield writer.encode
-        del writer
+        yield _PartWriter(shared, *arrays.popleft(), group).encode
 
 
 class _PartWriter:
     """One part on its way to its file."""
 
     def __init__(
-        self,
-        store: Store,
-        column: ColumnWriter,
-        group: int,
-        array: pa.ChunkedArray,
-        options: WriteOptions,
-        progress: Progress,
-        held: _Held,
+        self, shared: _Shared, column: ColumnWriter, array: pa.ChunkedArray, group: int
     ) -> None:
-        self._store = store
-        self._progress = progress
-        self._held = held
+        self._shared = shared
+        self._options = shared.options
         self._column = column
         # Taken in the order of the rows: readers that sort the files by number find them so.
         self._k = next(column.numbers)
         self._group = group
         self._array = array
-        self._options = options
-        self._compression = options.compression_of(column.name)
-        self._checksum = options.checksum_of_chunks
+        self._compression = shared.options.compression_of(column.name)
+        self._checksum = shared.options.checksum_of_chunks
         self._lock = threading.Lock()
         self._left = 0
 
@@ -202,7 +195,7 @@ class _PartWriter:
             array = one_array(self._array)
             # What the caller gave is let go as soon as there is a copy of it.
             del self._array
-            self._held.let_go(nbytes)
+            self._shared.held.let_go(nbytes)
             block = encode(array, self._options.page_rows_of(self._column.name))
         except SchemaError as error:
             raise SchemaError(f"column {self._column.name!r}: {error}") from None
@@ -247,7 +240,7 @@ class _PartWriter:
         pieces, facts = pack(self._info, self._chunks, self._digests, self._checksum, layers)
         while True:
             try:
-                self._store.put_new(layout.part(self._column.path, self._k), pieces)
+                self._shared.store.put_new(layout.part(self._column.path, self._k), pieces)
             except KeyTaken:
                 self._k = next(self._column.numbers)  # That one is another writer's.
             else:
@@ -260,7 +253,7 @@ class _PartWriter:
             for stream in self._info.dictionary.streams:
                 sizes[DICTIONARY + stream.name] = stream.nbytes
         self._column.parts[self._group] = Part(k, facts, sizes, self._whole)
-        self._progress.add(facts.rows)
+        self._shared.progress.add(facts.rows)
 
 
 def _block_info(block: Block, target: int) -> BlockInfo:
