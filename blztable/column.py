@@ -82,8 +82,11 @@ class Column:
     def to_pandas(self, *, dtype_backend: Any = no_default) -> pd.Series:
         """The column as a Series, with the table's index."""
         frame = self._snapshot.pandas([self._index], columns=None, dtype_backend=dtype_backend)
-        if frame.shape[1] == 0:  # It is the index.
-            return frame.index.to_series().reset_index(drop=True)
+        if frame.shape[1] == 0:  # It is the index, or a level of it.
+            index = frame.index
+            if isinstance(index, pd.MultiIndex):
+                index = index.get_level_values(self._snapshot.levels.index(self.name))
+            return index.to_series().reset_index(drop=True)
         return frame.iloc[:, 0]
 
     def to_numpy(self) -> np.ndarray:

@@ -79,6 +79,13 @@ class Snapshot:
         """Number of rows."""
         return self.version.head.rows
 
+    @property
+    def levels(self) -> list[str]:
+        """The columns that are the index of a frame, outermost first."""
+        names = self.version.schema.names
+        levels = index_fields(_plain(self.version.head.pandas))
+        return [name for name in levels if names.count(name) == 1]
+
     def close(self) -> None:
         """Let go of the version."""
         self._is_closed = True

@@ -76,6 +76,8 @@ def seeds() -> dict[str, MemoryStore]:
     writers["nothing in files"] = samples.table([pa.null(), pa.binary(0)])
     for kind in (pa.null(), pa.binary(0)):
         writers[f"dictionary of {kind}"] = samples.table([pa.dictionary(pa.int64(), kind)])
+    empty = samples.frame().reset_index(drop=True).iloc[:0]
+    writers["frame without rows"] = lambda place: blz.to_blz(empty, place)
     stores = {}
     for name, write in writers.items():
         stores[name] = store = MemoryStore(name.replace("/", "-"))

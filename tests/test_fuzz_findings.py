@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import json
 import tracemalloc
 
 import pandas as pd
@@ -10,6 +11,7 @@ import pytest
 import reseal
 
 import blztable as blz
+from blztable.convert.descriptor import FIELD_KEY
 from blztable.format import layout
 from blztable.format.chunk import Compression
 from blztable.storage.memory import MemoryStore
@@ -206,3 +208,29 @@ def test_values_that_python_does_not_know_are_refused_by_numpy_with_their_column
     blz.to_blz(pa.table({"a": column}), store)
     with blz.open(store) as table, pytest.raises(blz.SchemaError, match="column 'a': numpy"):
         table["a"].to_numpy()
+
+
+def test_a_column_that_is_a_level_of_an_index_is_that_level_alone():
+    days = pd.date_range("2026", periods=4, tz="Europe/Berlin", name="day")
+    index = pd.MultiIndex.from_arrays([days, list("aabb")], names=["day", None])
+    store = MemoryStore()
+    blz.to_blz(pd.DataFrame({"x": range(4)}, index), store)
+    with blz.open(store) as table:
+        pd.testing.assert_series_equal(table["day"].to_pandas(), pd.Series(days))
+        assert table["__index_level_1__"].to_pandas().tolist() == list("aabb")
+
+
+def test_held_categories_with_a_name_that_is_not_utf8_are_refused():
+    empty = pd.DataFrame({"a": pd.Categorical([], categories=["x", "y"])})
+    store = MemoryStore()
+    blz.to_blz(empty, store)
+    with reseal.editing(store) as table:
+        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(table.head["schema"])))
+        descriptor = json.loads(schema.field(0).metadata[FIELD_KEY])
+        held = base64.b64decode(descriptor["held"]).replace(b"categories", b"categorie\xff")
+        descriptor["held"] = base64.b64encode(held).decode()
+        field = schema.field(0).with_metadata({FIELD_KEY: json.dumps(descriptor)})
+        data = pa.schema([field]).serialize().to_pybytes()
+        table.head["schema"] = base64.b64encode(data).decode()
+    with pytest.raises(blz.FormatError, match="categories that cannot be read"):
+        blz.read_blz(store)

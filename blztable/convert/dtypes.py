@@ -172,13 +172,14 @@ def _read_held(text: object, type_: pa.DataType) -> pa.Array | None:
         return None
     try:
         data = base64.b64decode(expect_text(text), validate=True)
-        batch = pa.ipc.open_stream(data).read_next_batch()
-        batch.validate(full=True)
+        stream = pa.ipc.open_stream(data)
+        if stream.schema.types == [getattr(type_, "value_type", None)]:
+            batch = stream.read_next_batch()
+            batch.validate(full=True)
+            return batch.columns[0]
     except (binascii.Error, pa.ArrowException, OSError, StopIteration, ValueError) as error:
         raise FormatError(f"categories that cannot be read: {error}") from None
-    if batch.num_columns != 1 or batch.schema.types[0] != getattr(type_, "value_type", None):
-        raise FormatError(f"categories of another type than {type_}")
-    return batch.column(0)
+    raise FormatError(f"categories of another type than {type_}")
 
 
 def encode_arrow(values: pd.arrays.ArrowExtensionArray, place: str) -> Encoded:
