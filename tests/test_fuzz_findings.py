@@ -5,10 +5,12 @@ import contextlib
 import json
 import tracemalloc
 
+import fuzz
 import pandas as pd
 import pyarrow as pa
 import pytest
 import reseal
+from captive import Captive
 
 import blztable as blz
 from blztable.convert.descriptor import FIELD_KEY
@@ -234,3 +236,9 @@ def test_held_categories_with_a_name_that_is_not_utf8_are_refused():
         table.head["schema"] = base64.b64encode(data).decode()
     with pytest.raises(blz.FormatError, match="categories that cannot be read"):
         blz.read_blz(store)
+
+
+def test_the_fuzzer_finds_nothing_in_its_first_cases():
+    with Captive(fuzz.worker, 0, growth=600 << 20) as worker:
+        for case in range(300):
+            assert worker.ask(case)[1] == "", f"seed 0, case {case}"
