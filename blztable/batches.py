@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 
@@ -28,8 +29,11 @@ class Batches:
         snapshot.check_open()
         head = snapshot.version.head
         row_bytes = sum(head.columns.nbytes[index] for index in positions) / max(head.rows, 1)
-        self._batch_rows = batch_rows or BATCH_ROWS
+        # pyarrow takes no number of more than 64 bits.
+        self._batch_rows = min(batch_rows or BATCH_ROWS, max(head.rows, 1))
         self._schema = snapshot.schema(positions)
+        # Until it is closed: a stream closed keeps no version.
+        self._snapshot: Snapshot | None = snapshot
         parts = OpenParts(snapshot.version)
         self._tables = Ahead(
             partial(snapshot.window, positions, start, stop, parts)
@@ -55,20 +59,30 @@ class Batches:
         BlzError
             This iterator, or its table, was closed.
         """
-        if self._ready:
-            # Only now, for at the first of them the caller may still hold those before.
-            self._tables.begin()
-        while not self._ready:
-            table = next(self._tables)
-            self._ready.extend(table.to_batches(max_chunksize=self._batch_rows))
-            if len(self._ready) == 1:
+        with self._tables.turn():
+            self._tables.check_open()
+            if self._snapshot is not None:
+                self._snapshot.check_open()
+            ready = self._ready  # Another one takes its place when someone closes.
+            if ready:
+                # Only now, for at the first of them the caller may still hold those before.
                 self._tables.begin()
-        return self._ready.popleft()
+            while not ready:
+                table = next(self._tables)
+                batches = table.to_batches(max_chunksize=self._batch_rows)
+                ready.extend(batch for batch in batches if batch.num_rows)
+                if len(ready) == 1:
+                    self._tables.begin()
+            return ready.popleft()
 
     def close(self) -> None:
         """Decode no more; closing twice is harmless."""
         self._tables.close()
-        self._ready.clear()
+        self._ready = deque()
+        self._snapshot = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("a stream goes on only where it was begun; pickle the table instead")
 
     def __enter__(self) -> "Batches":
         return self

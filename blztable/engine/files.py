@@ -1,6 +1,5 @@
 """The files of a read: opened once, shared by its threads, a bounded number of them at a time."""
 
-import threading
 from collections import OrderedDict
 
 from blztable.storage.store import Reader, Store
@@ -19,14 +18,14 @@ class OpenFiles:
         """Open nothing yet."""
         self._store = store
         self._readers: OrderedDict[str, Reader] = OrderedDict()
-        self._lock = threading.Lock()
 
     def open(self, key: str) -> Reader:
         """The reader of `key`; KeyNotFound as from the store."""
-        with self._lock:
-            reader = self._readers.get(key)
-            if reader is None:
-                reader = self._readers[key] = self._store.open(key)
-                if len(self._readers) > MOST_OPEN:
-                    self._readers.popitem(last=False)
-            return reader
+        reader = self._readers.get(key)
+        if reader is None:
+            # No lock: one that is held when another thread forks stays locked in the child. Each
+            # call here is whole; of two threads that open one file, the second lets go of its own.
+            reader = self._readers.setdefault(key, self._store.open(key))
+            if len(self._readers) > MOST_OPEN:
+                self._readers.popitem(last=False)
+        return reader

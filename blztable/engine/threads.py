@@ -79,25 +79,18 @@ class Ahead(Generic[T]):
     """
 
     def __init__(self, jobs: Iterable[Callable[[], T]]) -> None:
-        """Begin nothing yet."""
         self._thread: ThreadPoolExecutor | None = None
-        self._jobs = iter(jobs)
-        # The next one, and what it comes to if it was begun.
-        self._job: Callable[[], T] | None = None
         self._result: Future[T] | None = None
-        self._turn = threading.Lock()
-        self._pid = os.getpid()
+        self._forget_parent()
+        self._jobs = iter(jobs)
+        # The next one; its result is there if it was begun.
+        self._job: Callable[[], T] | None = None
         self._is_closed = False
-
-    def __iter__(self) -> "Ahead[T]":
-        return self
 
     def __next__(self) -> T:
         """The next result; BlzError after `close`, whatever the job raised if it did."""
-        if self._pid != os.getpid():
-            self._forget_parent()
-        with self._turn:
-            self._check_open()
+        with self.turn():
+            self.check_open()
             if self._job is None:
                 self._job = next(self._jobs)
             try:
@@ -105,20 +98,21 @@ class Ahead(Generic[T]):
             except KeyboardInterrupt:
                 raise  # The next call goes on with the same job.
             except BaseException:
-                self._check_open()
-                self._jobs, self._job, self._result = iter(()), None, None
+                self.check_open()
+                self._let_go()
+                self._drop()
                 raise
             self._job = self._result = None
             return result
 
     def begin(self) -> None:
         """Begin with the next result, if there is one and nobody did."""
-        with self._turn:
-            if self._job is not None or self._is_closed or self._pid != os.getpid():
+        with self.turn(), self._starting:
+            if self._job is not None or self._is_closed:
                 return
             self._job = next(self._jobs, None)
             if self._job is None:
-                self._let_go(wait=False)
+                self._let_go()
                 return
             if self._thread is None:
                 self._thread = ThreadPoolExecutor(1, "blztable-ahead")
@@ -126,29 +120,54 @@ class Ahead(Generic[T]):
             with suppress(RuntimeError):
                 self._result = self._thread.submit(self._job)
 
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Let one thread at a time go on; the last one lets go of what was closed meanwhile."""
+        if self._pid != os.getpid():
+            self._forget_parent()
+        try:
+            with self._turn:
+                yield
+        finally:
+            if self._is_closed:
+                self._drop()
+
+    def check_open(self) -> None:
+        """BlzError after `close`."""
+        if self._is_closed:
+            raise BlzError("reading from a stream that was closed")
+
     def close(self) -> None:
         """Make no more; a result under way is waited for, then nothing of it is left."""
-        self._is_closed = True
-        self._let_go(wait=self._pid == os.getpid())
+        if self._pid != os.getpid():
+            self._forget_parent()
+        with self._starting:
+            self._is_closed = True
+        self._let_go()
+        self._drop()
 
     def __del__(self) -> None:
         # Not waited for: this may be the very thread that would be waited for.
         self._let_go(wait=False)
 
-    def _check_open(self) -> None:
-        if self._is_closed:
-            self._let_go(wait=False)
-            raise BlzError("reading from a stream that was closed")
-
-    def _let_go(self, *, wait: bool) -> None:
+    def _let_go(self, *, wait: bool = True) -> None:
         thread, self._thread = self._thread, None
-        if thread is not None:
-            thread.shutdown(wait=wait, cancel_futures=True)
+        if thread is not None and self._pid == os.getpid():
+            # Closed by the very thread, which cannot wait for itself: a generator collected there.
+            with suppress(RuntimeError):
+                thread.shutdown(wait=wait, cancel_futures=True)
+
+    def _drop(self) -> None:
+        """Forget the jobs and what they hold; who has the turn does it when he is done."""
+        if self._turn.acquire(blocking=False):
+            self._jobs, self._job, self._result = iter(()), None, None
+            self._turn.release()
 
     def _forget_parent(self) -> None:
-        """In a forked child the thread is gone, and its lock may be held for ever."""
+        """In a forked child the thread is gone, and its locks may be held for ever."""
         self._pid = os.getpid()
-        self._turn = threading.Lock()
+        # Entered again by a handler of a signal, which may close what it interrupts.
+        self._turn, self._starting = threading.RLock(), threading.RLock()
         self._thread = self._result = None
 
 
