@@ -179,9 +179,12 @@ class CTable:
         ...     print([batch.num_rows for batch in t.to_batches(batch_rows=4)])
         [4, 4, 2]
         """
-        if batch_rows is not None and operator.index(batch_rows) < 1:
-            raise ValueError(f"a batch has at least 1 row, not {batch_rows}")
-        return Batches(self._snapshot, self._positions(columns), batch_rows)
+        if isinstance(batch_rows, bool):
+            raise TypeError(f"batch_rows is a number of rows, not {batch_rows}")
+        most = None if batch_rows is None else operator.index(batch_rows)
+        if most is not None and most < 1:
+            raise ValueError(f"a batch has at least 1 row, not {most}")
+        return Batches(self._snapshot, self._positions(columns), most)
 
     def to_pandas(
         self,
