@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from blztable.engine.progress import Progress
-from blztable.engine.read import Span, read_columns
+from blztable.engine.read import NoRoomError, Span, read_columns
 from blztable.engine.versions import DAMAGED, Version
 from blztable.errors import BlzError, StorageError
 
@@ -59,4 +59,4 @@ def _is_damage(error: BlzError) -> bool:
     """Bytes that are wrong, or that the medium cannot read any more."""
     if isinstance(error, StorageError):
         return error.errno == errno.EIO
-    return isinstance(error, DAMAGED)
+    return isinstance(error, DAMAGED) and not isinstance(error, NoRoomError)
