@@ -268,6 +268,7 @@ def read_blz(
     1  y
     2  z
     """
+    _one_of("on_corrupt", on_corrupt, ("raise", "skip"))
     with open(path, version=version) as table:
         return table.to_pandas(
             columns, dtype_backend=dtype_backend, on_corrupt=on_corrupt, progress=progress
@@ -307,6 +308,7 @@ def read_table(
     >>> blz.read_table("t.blz", columns=["a"]).to_pydict()
     {'a': [1, 2, 3]}
     """
+    _one_of("on_corrupt", on_corrupt, ("raise", "skip"))
     with open(path, version=version) as table:
         return table.to_arrow(columns, on_corrupt=on_corrupt)
 

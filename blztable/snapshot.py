@@ -4,6 +4,7 @@ The one room that knows both a DataFrame and a disk: the engine gives columns, `
 frames of them. Knows nothing of what users may do with a table.
 """
 
+import inspect
 import json
 import warnings
 from collections.abc import Mapping, Sequence
@@ -214,9 +215,18 @@ class Snapshot:
             progress.finish(stop - start)
         for loss in rows.lost:
             warnings.warn(
-                f"rows {loss.start:,} to {loss.stop:,} are left out: {loss.reason}", stacklevel=4
+                f"rows {loss.start:,} to {loss.stop:,} are left out: {loss.reason}",
+                stacklevel=_level_of_caller(),
             )
         return rows
+
+
+def _level_of_caller() -> int:
+    """How far above the function that asks the first line is that is not of this package."""
+    frame, level = inspect.currentframe(), 0
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("blztable."):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def _reopened(store: Store, number: int) -> Snapshot:
