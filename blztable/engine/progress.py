@@ -19,7 +19,7 @@ class Progress:
         self._rows = rows
         self._columns = max(columns, 1)
         self._cells = 0.0
-        self._told = -1
+        self._told: tuple[int, int | None] | None = None
         self._lock = threading.Lock()
 
     def add(self, cells: float) -> None:
@@ -30,8 +30,8 @@ class Progress:
     def tell(self) -> None:
         """Call the callback, if there is news."""
         done = int(self._cells / self._columns)
-        if self._callback is not None and done != self._told:
-            self._told = done
+        if self._callback is not None and (done, self._rows) != self._told:
+            self._told = done, self._rows
             self._callback(done, self._rows)
 
     def finish(self, rows: int) -> None:
