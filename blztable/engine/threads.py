@@ -45,6 +45,7 @@ def run(tasks: Iterable[Task], between: Callable[[], None] | None = None) -> Non
         work.add(tasks)
         work.end()
         work.join(between)
+    work.check()
 
 
 def run_groups(
@@ -69,6 +70,7 @@ def run_groups(
         with PutOff(interrupt.come):
             work.end()
             work.join(between)
+    work.check()
 
 
 class Ahead(Generic[T]):
@@ -245,6 +247,11 @@ class _Run:
                 self._fail(error)
                 return
 
+    def check(self) -> None:
+        """Raise the exception that ended it; of its context's own, a StopIteration would be lost."""
+        if self.error is not None:
+            raise self.error
+
     def stop(self) -> None:
         """Let workers end with the task they are at."""
         with self._changed:
@@ -326,8 +333,6 @@ def _working(interrupt: _Interrupt) -> Iterator[_Run]:
                 work.stop()
                 # One that never began is not waited for: the pool may be busy with this thread.
                 wait([helper for helper in helpers if not helper.cancel()])
-    if work.error is not None:
-        raise work.error
 
 
 def _start_helpers(work: _Run, helpers: list[Future[None]]) -> None:
