@@ -38,6 +38,15 @@ class Ingested:
     attrs: dict[str, Any]
 
 
+def is_tabular(data: Any) -> bool:
+    """Whether it is something that `ingest` takes."""
+    return (
+        isinstance(data, pd.DataFrame | pa.Table | pa.RecordBatch | Mapping)
+        or hasattr(data, "__arrow_c_stream__")
+        or hasattr(data, "__arrow_c_array__")
+    )
+
+
 def ingest(data: Any, *, index: bool | None = None) -> Ingested:
     """Whatever tabular `data` is, as an Arrow table and the facts pandas needs beside it."""
     if isinstance(data, pd.DataFrame):

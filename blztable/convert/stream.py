@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from blztable.convert.descriptor import Descriptor
 from blztable.convert.fit import fitted
-from blztable.convert.gateway import ACCEPTED, Ingested, ingest, reader_of
+from blztable.convert.gateway import ACCEPTED, Ingested, ingest, is_tabular, reader_of
 from blztable.convert.interop import from_metadata
 from blztable.errors import SchemaError
 
@@ -78,14 +78,14 @@ def _of_reader(reader: Any) -> Stream:
 def _of_items(items: Iterable[Any], index: bool | None) -> Stream:
     """The first item is taken at once: it says what the table is."""
     remaining = enumerate(items)
-    number, item = next(remaining, (0, None))
-    if item is None:
+    first_item = next(remaining, None)
+    if first_item is None:
         raise SchemaError(
             f"a {type(items).__name__} without an item has no columns; "
             "for a table without rows give a DataFrame, or a RecordBatchReader with a schema"
         )
-    first = _ingested(item, index, number)
-    del item
+    first = _ingested(first_item[1], index, 0)
+    del first_item
     schema, frame = first.table.schema, first.frame
 
     def parts(first: Ingested | None) -> Iterator[Part]:
@@ -105,18 +105,22 @@ def _of_items(items: Iterable[Any], index: bool | None) -> Stream:
 
 def _ingested(item: Any, index: bool | None, number: int) -> Ingested:
     """One item. Its memory is copied where it could be written to before we are done with it."""
+    if not is_tabular(item):
+        raise TypeError(f"item {number}: expected {ACCEPTED}; found {type(item).__name__}")
     if isinstance(item, pd.DataFrame):
         item = item.copy()
     elif isinstance(item, Mapping):
         item = {name: _kept(values) for name, values in item.items()}
     try:
         return ingest(item, index=index)
-    except (SchemaError, TypeError) as error:
-        raise type(error)(f"item {number}: {error}") from None
+    except SchemaError as error:
+        raise SchemaError(f"item {number}: {error}") from None
 
 
 def _kept(values: Any) -> Any:
-    if isinstance(values, pa.Array | pa.ChunkedArray):
+    # What speaks Arrow is not written to once it was handed out.
+    is_arrow = hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__")
+    if is_arrow and not isinstance(values, pd.Series):
         return values
     if hasattr(values, "copy"):
         return values.copy()
