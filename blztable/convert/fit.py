@@ -37,6 +37,8 @@ def fitted(
     table = data.table
     if data.frame is not None and data.rows:
         table = _indexed(data, mine, theirs, rows, what)
+    elif data.frame is not None:
+        table = _indexed_empty(table, mine, theirs)
     table = _in_order(table, schema.names, what)
     columns = []
     for place, field in enumerate(schema):
@@ -76,6 +78,15 @@ def _indexed(data: Ingested, mine: Facts, theirs: Facts, rows: int, what: str) -
     )
 
 
+def _indexed_empty(table: pa.Table, mine: Facts, theirs: Facts) -> pa.Table:
+    """The table of a frame without rows: an index without labels goes on any other."""
+    for name in set(theirs.index_fields()) & set(table.schema.names):
+        table = table.drop_columns(name)
+    for name in mine.index_fields():
+        table = table.append_column(name, pa.nulls(0))
+    return table
+
+
 def _name(level: Descriptor) -> object:
     return decode_label(level.get("name"))
 
@@ -108,7 +119,7 @@ def _cast(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
     found = column.type
     if found.equals(type_):
         return column
-    if pa.types.is_null(found):
+    if column.null_count == len(column):
         return pa.chunked_array([pa.nulls(len(column), type_)])
     if pa.types.is_dictionary(found) and pa.types.is_dictionary(type_):
         if (found.value_type, found.ordered) == (type_.value_type, type_.ordered):
