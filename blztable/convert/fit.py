@@ -124,6 +124,9 @@ def _cast(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
     if pa.types.is_dictionary(found) and pa.types.is_dictionary(type_):
         if (found.value_type, found.ordered) == (type_.value_type, type_.ordered):
             return pa.chunked_array([_recoded(chunk, type_) for chunk in column.chunks], type_)
+    elif pa.types.is_floating(found) and pa.types.is_floating(type_):
+        if found.bit_width < type_.bit_width:
+            return column.cast(type_)
     elif any(_is_widening(found, type_, kinds) for kinds in _WIDENINGS):
         cast = column.cast(type_)
         # The one cast of which Arrow does not check the values.
