@@ -248,7 +248,7 @@ class _Run:
                 return
 
     def check(self) -> None:
-        """Raise the exception that ended it; of its context's own, a StopIteration would be lost."""
+        """Raise the exception that ended it; out of a context, a StopIteration would be lost."""
         if self.error is not None:
             raise self.error
 

@@ -274,7 +274,7 @@ def test_a_dictionary_takes_the_codes_that_are_there_while_they_have_room():
     assert found.type.index_type == pa.int8()
     assert found.to_pylist() == ["w0", "w127", None, "w0"]
     assert column(wide, narrow).to_pylist() == ["w127", None, "w0", "w0"]
-    with pytest.raises(SchemaError, match="item 1, column 'a': .*128"):
+    with pytest.raises(SchemaError, match=r"item 1, column 'a': .*128"):
         column(narrow, codes(129, pa.int16(), [0]))
     other = pa.array([1]).dictionary_encode()
     with pytest.raises(SchemaError, match="item 1, column 'a': its type is dictionary<values=int6"):
@@ -391,7 +391,9 @@ def test_what_is_no_table_is_told_with_its_place(item):
             streamed(items)
 
 
-@pytest.mark.parametrize("items", [[], (), iter(()), (item for item in ())], ids=str)
+@pytest.mark.parametrize(
+    "items", [[], (), iter(()), (item for item in ())], ids=lambda items: type(items).__name__
+)
 def test_no_items_are_no_table(items):
     with pytest.raises(SchemaError, match="without an item has no columns; for a table without"):
         streamed(items)
