@@ -37,6 +37,7 @@ from columns import strategies as types
 from sameness import same_table
 
 import blztable as blz
+from blztable.batches import Batches
 from blztable.engine.versions import pin
 from blztable.format.checksum import CHECKSUMS
 from blztable.format.chunk import Compression, decompress_into
@@ -623,7 +624,7 @@ def streamed(random: Random, store: MemoryStore) -> None:
     """By batches; whoever is on the other side of the interface only has the message."""
     with blz.open(store) as table:
         positions = range(len(table.column_names))
-        for batch in table._snapshot.batches(positions):
+        for batch in Batches(table._snapshot, positions):
             sound(pa.table(batch))
         sound(pa.table(table))
 

@@ -38,10 +38,6 @@ DOUBTED_RATIO = 1 << 10
 DOUBTED_BYTES = 64 << 20
 
 
-class NoRoomError(LimitError):
-    """Nothing is wrong with what was asked for, but this machine has not the memory for it."""
-
-
 @dataclass(frozen=True, slots=True)
 class Span:
     """Rows of one row group that are asked for."""
@@ -75,7 +71,7 @@ def read_columns(
     ------
     CorruptError
         A file is missing or damaged; the message names it, the column and the chunk.
-    NoRoomError
+    LimitError
         The machine has not the memory that the result takes.
     """
     parts = parts or OpenParts(version)
@@ -299,10 +295,10 @@ def _nbytes(piece: Piece) -> int:
 
 
 def _check_memory(nbytes: int, table: str) -> None:
-    """NoRoomError where the machine could not hold so many bytes, whatever else it does."""
+    """LimitError where the machine could not hold so many bytes, whatever else it does."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if nbytes > memory:
-        raise NoRoomError(
+        raise LimitError(
             f"{table}: to be read at once it takes {nbytes} bytes of memory, of which there are "
             f"{memory}; read fewer columns or rows, or use to_batches"
         )

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from blztable.engine.progress import Progress
-from blztable.engine.read import NoRoomError, Span, read_columns
-from blztable.engine.versions import DAMAGED, Version
-from blztable.errors import BlzError, StorageError
+from blztable.engine.read import Span, read_columns
+from blztable.engine.versions import Version
+from blztable.errors import BlzError, CorruptError, FormatError, StorageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,4 +59,5 @@ def _is_damage(error: BlzError) -> bool:
     """Bytes that are wrong, or that the medium cannot read any more."""
     if isinstance(error, StorageError):
         return error.errno == errno.EIO
-    return isinstance(error, DAMAGED) and not isinstance(error, NoRoomError)
+    # A LimitError says that there is too much of it, not that it is wrong.
+    return isinstance(error, CorruptError | FormatError)

@@ -31,9 +31,10 @@ def column_parts(draw, path, groups):
         return draw(st.lists(value, min_size=groups, max_size=groups).map(tuple))
 
     bounds = st.none() | st.binary(max_size=9)
+    numbers = st.lists(SIZES, min_size=groups, max_size=groups, unique=True)
     return ColumnParts(
         path,
-        each(SIZES),
+        draw(numbers.map(tuple)),
         FactArrays.of(each(st.builds(PartFacts, SIZES, PAGE_ROWS, *[SIZES] * 4))),
         {name: each(SIZES) for name in draw(st.lists(TEXT, max_size=3, unique=True))},
         Statistics(each(SIZES), each(SIZES), each(bounds), each(bounds)).to_json(),
