@@ -108,7 +108,7 @@ def _ingested(item: Any, index: bool | None, number: int) -> Ingested:
     if not is_tabular(item):
         raise TypeError(f"item {number}: expected {ACCEPTED}; found {type(item).__name__}")
     if isinstance(item, pd.DataFrame):
-        item = item.copy()
+        item = item.copy().set_axis(item.index.copy(deep=True))
     elif isinstance(item, Mapping):
         item = {name: _kept(values) for name, values in item.items()}
     try:
