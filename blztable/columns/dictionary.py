@@ -162,7 +162,9 @@ def join(chunks: Sequence[pa.DictionaryArray]) -> pa.DictionaryArray | None:
         )
     whole = np.concatenate(codes).astype(NUMPY_TYPES[type_.index_type.id])
     indices = pa.array(whole, type_.index_type, mask=nulls)
-    values = pa.concat_arrays(distinct)
+    # Not the empty ones: of a slice that was imported, Arrow looks for the bytes before it.
+    valued = [dictionary for dictionary in distinct if len(dictionary)]
+    values = pa.concat_arrays(valued) if valued else distinct[0]
     return pa.DictionaryArray.from_arrays(indices, values, ordered=type_.ordered, safe=False)
 
 

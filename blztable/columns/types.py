@@ -70,7 +70,9 @@ def one_array(column: pa.ChunkedArray) -> pa.Array:
     if pa.types.is_dictionary(column.type):
         joined = dictionary.join(column.chunks)
     else:
-        joined = column.combine_chunks()
+        # Not the empty ones: of a slice that was imported, Arrow looks for the bytes before it.
+        chunks = [chunk for chunk in column.chunks if len(chunk)]
+        joined = pa.chunked_array(chunks, column.type).combine_chunks()
     if not isinstance(joined, pa.Array):
         raise SchemaError(f"{len(column)} rows have no room in one array of {column.type}")
     return joined
