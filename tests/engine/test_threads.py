@@ -1,9 +1,13 @@
 """The pool: every task runs, the first exception is the one raised, and nothing ever hangs."""
 
+import gc
+import itertools
 import os
+import signal
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 
 import blosc
@@ -12,7 +16,7 @@ import pytest
 
 import blztable as blz
 from blztable.engine import threads
-from blztable.engine.threads import run, scratch
+from blztable.engine.threads import Ahead, run, run_groups, scratch
 
 SECONDS = 10
 pytestmark = pytest.mark.timeout(60)
@@ -329,3 +333,307 @@ def test_an_interrupt_while_a_table_is_written_leaves_the_old_one(tmp_path, monk
 
 def interrupt():
     raise KeyboardInterrupt
+
+
+# Groups, fetched while those before are worked at
+
+
+@pytest.fixture(params=[1, 2, 4])
+def processors(request, monkeypatch):
+    monkeypatch.setattr(threads, "_processors", lambda: request.param)
+    monkeypatch.setattr(threads, "_pool", None)
+    yield
+    if threads._pool is not None:
+        threads._pool.shutdown()
+
+
+MAY_FETCH = {
+    "always": lambda: True,
+    "never": lambda: False,
+    "seldom": itertools.cycle([0, 0, 1]).__next__,
+}
+
+
+@pytest.mark.parametrize("may_fetch", MAY_FETCH.values(), ids=MAY_FETCH)
+@pytest.mark.parametrize("size", [0, 1, 5])
+def test_every_task_of_every_group_runs_once(processors, may_fetch, size):
+    done, caller, fetching = [], threading.get_ident(), set()
+
+    def begin(group, i):
+        done.append((group, i))
+        return [lambda: done.append((group, i, "more"))] if i % 2 else None
+
+    def groups():
+        for group in range(30):
+            fetching.add(threading.get_ident())
+            yield [partial(begin, group, i) for i in range(size)]
+
+    run_groups(groups(), may_fetch)
+    expected = [(group, i) for group in range(30) for i in range(size)]
+    expected += [(group, i, "more") for group in range(30) for i in range(1, size, 2)]
+    assert sorted(done) == sorted(expected)
+    assert fetching == {caller}
+    run_groups([], may_fetch)
+
+
+def test_no_group_is_fetched_while_there_is_enough_to_do(processors):
+    fetched, done = [], []
+
+    def groups():
+        for group in range(10):
+            assert len(done) >= 2 * group - 1
+            fetched.append(group)
+            yield [lambda: done.append(1)] * 2
+
+    run_groups(groups(), lambda: 2 * len(fetched) - len(done) <= 1)
+    assert len(done) == 20
+
+
+def test_an_exception_of_a_task_ends_the_fetching(processors):
+    error, fetched = ValueError("x"), []
+
+    def fail():
+        raise error
+
+    def groups():
+        for group in itertools.count():
+            fetched.append(group)
+            yield [fail if group == 3 else lambda: None]
+
+    with pytest.raises(ValueError, match="x") as caught:
+        run_groups(groups(), lambda: False)
+    assert caught.value is error
+    assert fetched == [0, 1, 2, 3]
+    test_every_task_runs_once()
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), KeyboardInterrupt(), GeneratorExit()], ids=repr)
+def test_an_exception_of_the_fetch_ends_the_tasks(processors, error):
+    running, done = [], []
+
+    def task():
+        running.append(1)
+        done.append(1)
+        running.pop()
+
+    def groups():
+        yield (task for _ in range(3))
+        # So that not all is done when the fetch fails.
+        yield itertools.chain([task] * 2, (task for _ in range(10**9)))
+        raise error
+
+    with pytest.raises(type(error)) as caught:
+        run_groups(groups(), lambda: True)
+    assert caught.value is error
+    assert running == []
+    count = len(done)
+    test_every_task_runs_once()
+    assert len(done) == count
+
+
+def test_an_interrupt_in_the_fetch_is_raised_there_and_one_in_a_task_between_two(processors):
+    where = []
+
+    def groups(fetch, task):
+        for _ in range(3):
+            yield [task] * 3
+            if fetch:
+                signal.raise_signal(signal.SIGINT)
+                where.append("after")
+
+    with pytest.raises(KeyboardInterrupt):
+        run_groups(groups(True, lambda: None), lambda: True)
+    assert where == []
+    main = threading.main_thread()
+
+    def task():
+        if threading.current_thread() is main:
+            signal.raise_signal(signal.SIGINT)
+            where.append("task")
+
+    with pytest.raises(KeyboardInterrupt):
+        run([task] * 3 + [lambda: task()])
+    # It is not raised inside of a task.
+    assert where in (["task"], [])
+    test_every_task_runs_once()
+
+
+def test_a_handler_that_raises_nothing_lets_a_run_and_a_read_end(tmp_path, processors):
+    calls, done = [], []
+    before = signal.signal(signal.SIGINT, lambda *_: calls.append(len(done)))
+
+    def interrupted():
+        if threading.current_thread() is threading.main_thread():
+            signal.raise_signal(signal.SIGINT)
+        done.append(1)
+
+    try:
+        run([interrupted] * 50)
+        assert len(done) == 50
+        assert calls in ([50], [])
+        run_groups([[interrupted] * 10] * 5, lambda: False)
+        assert len(done) == 100
+        table = pa.table({name: range(5000) for name in "abcd"})
+        blz.to_blz(table, tmp_path / "t.blz", row_group_rows=100, page_rows=8)
+        told = []
+
+        def interrupting(rows, total):
+            told.append(rows)
+            signal.raise_signal(signal.SIGINT)
+
+        with blz.open(tmp_path / "t.blz") as held:
+            assert held.to_arrow(progress=interrupting) == table
+        assert told[-1] == 5000
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+# The next result, made while the caller works with the last
+
+
+def made_ahead():
+    return {thread for thread in threading.enumerate() if thread.name.startswith("blztable-ahead")}
+
+
+def check_ended(started):
+    for thread in started:
+        thread.join(SECONDS)
+        assert not thread.is_alive()
+
+
+def test_results_come_in_their_order_whether_begun_or_not():
+    ahead = Ahead(partial(int, i) for i in range(20))
+    found, started = [], set()
+    for number in ahead:
+        found.append(number)
+        started |= made_ahead()
+        if number % 3:
+            ahead.begin()
+            ahead.begin()
+    assert found == list(range(20))
+    assert list(ahead) == []
+    assert started
+    # At the end it needs no close.
+    check_ended(started)
+    ahead.close()
+
+
+def test_no_more_than_one_is_made_ahead():
+    made, one = [], threading.Event()
+
+    def job(i):
+        made.append(i)
+        one.set()
+        return i
+
+    ahead = Ahead(partial(job, i) for i in range(9))
+    ahead.begin()
+    assert one.wait(SECONDS)
+    ahead.begin()
+    assert made == [0]
+    assert next(ahead) == 0
+    assert made == [0]
+    ahead.close()
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_an_error_comes_in_its_turn_and_ends_the_results(is_begun):
+    error = ZeroDivisionError()
+
+    def fail():
+        raise error
+
+    ahead = Ahead(iter([lambda: 1, fail, lambda: 3]))
+    assert next(ahead) == 1
+    if is_begun:
+        ahead.begin()
+    with pytest.raises(ZeroDivisionError) as caught:
+        next(ahead)
+    assert caught.value is error
+    assert list(ahead) == []
+    ahead.close()
+
+
+def test_closing_ends_a_wait_in_another_thread():
+    begun, gate, found, before = threading.Event(), threading.Event(), [], made_ahead()
+
+    def slow():
+        begun.set()
+        assert gate.wait(SECONDS)
+        return "made"
+
+    ahead = Ahead(iter([slow, slow]))
+    ahead.begin()
+    assert begun.wait(SECONDS)
+
+    def work(i):
+        if i == 0:
+            found.append(next(ahead))
+        elif i == 1:
+            ahead.close()
+        else:
+            gate.set()
+
+    errors = in_threads(3, work)
+    assert found == ["made"] or [type(error) for error in errors] == [blz.BlzError]
+    check_ended(made_ahead() - before)
+    with pytest.raises(blz.BlzError, match="a stream that was closed"):
+        next(ahead)
+
+
+def test_an_interrupt_while_waiting_loses_no_result():
+    begun, gate = threading.Event(), threading.Event()
+
+    def slow():
+        begun.set()
+        assert gate.wait(SECONDS)
+        return 1
+
+    ahead = Ahead(iter([slow, lambda: 2]))
+    ahead.begin()
+    assert begun.wait(SECONDS)
+    main = threading.main_thread().ident
+    timer = threading.Timer(0.05, signal.pthread_kill, [main, signal.SIGINT])
+    with pytest.raises(KeyboardInterrupt):
+        timer.start()
+        next(ahead)
+    timer.join()
+    gate.set()
+    assert list(ahead) == [1, 2]
+    ahead.close()
+
+
+def test_dropped_without_a_close_it_leaves_no_thread():
+    before = made_ahead()
+    ahead = Ahead(partial(int, i) for i in range(9))
+    ahead.begin()
+    assert next(ahead) == 0
+    ahead.begin()
+    started = made_ahead() - before
+    assert len(started) == 1
+    del ahead
+    gc.collect()
+    check_ended(started)
+
+
+FORK_AHEAD = """
+import os, signal, threading
+from blztable.engine.threads import Ahead
+gate = threading.Event()
+ahead = Ahead(iter([lambda: gate.wait(9) and 1, lambda: 2]))
+ahead.begin()
+child = os.fork()
+gate.set()
+if child == 0:
+    signal.alarm(20)
+    os._exit(list(ahead) != [1, 2])
+_, status = os.waitpid(child, 0)
+assert status == 0, status
+assert list(ahead) == [1, 2]
+"""
+
+
+def test_after_a_fork_both_have_all_results():
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-W", "ignore", "-c", FORK_AHEAD]
+    subprocess.run(command, env=environment, check=True, timeout=50)
