@@ -594,7 +594,7 @@ def test_an_interrupt_while_waiting_loses_no_result():
     assert begun.wait(SECONDS)
     main = threading.main_thread().ident
     timer = threading.Timer(0.05, signal.pthread_kill, [main, signal.SIGINT])
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt):  # noqa: PT012
         timer.start()
         next(ahead)
     timer.join()
