@@ -206,6 +206,8 @@ class Snapshot:
                 )
             else:
                 arrays, lost = read_intact(version, positions, wanted, progress)
+                if lost:
+                    self.check_open()
                 rows = _Rows(arrays, _numbers(start, stop, lost), lost)
         except BlzError:
             # Closed by another thread in the middle: what it held may be gone, not damaged.
