@@ -200,16 +200,23 @@ def test_other_libraries_read_the_stream_to_its_end(mixed, watch):
 
 
 def test_other_libraries_let_go_of_a_stream_they_do_not_need_to_its_end(path, watch):
-    def read_some():
-        # duckdb keeps the locals of the function it found the table in.
+    def by_duckdb():
         opened = blz.open(path)
+        assert opened.nrows == ROWS
         with duckdb.connect() as connection:
             assert connection.execute("SELECT n FROM opened LIMIT 1").fetchall() == [(0,)]
-        reader = pa.RecordBatchReader.from_stream(opened)
+
+    def by_pyarrow():
+        reader = pa.RecordBatchReader.from_stream(blz.open(path))
         assert numbers([reader.read_next_batch()]) == NUMBERS[:WINDOW]
         reader.close()
 
-    read_some()
+    def by_a_capsule():
+        blz.open(path).__arrow_c_stream__()
+
+    by_duckdb()
+    by_pyarrow()
+    by_a_capsule()
     assert_over()
     assert_let_go(path)
 
