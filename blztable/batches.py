@@ -69,8 +69,7 @@ class Batches:
                 self._tables.begin()
             while not ready:
                 table = next(self._tables)
-                batches = table.to_batches(max_chunksize=self._batch_rows)
-                ready.extend(batch for batch in batches if batch.num_rows)
+                ready.extend(table.to_batches(max_chunksize=self._batch_rows))
                 if len(ready) == 1:
                     self._tables.begin()
             return ready.popleft()
