@@ -15,7 +15,6 @@ from hostile import assert_read, assert_refused, make
 
 import blztable as blz
 from blztable.engine import grouping
-from blztable.engine.read import NoRoomError
 from blztable.format.chunk import CHUNK_HEADER, MAX_CHUNK_BYTES, ChunkHeader, Compression
 
 NUMBERS = np.arange(1024, dtype="i8")
@@ -355,7 +354,7 @@ def test_rows_without_a_file_are_counted_before_they_are_allocated(tmp_path, row
     with reseal.editing(path) as table:
         table.lines[0]["rows"] = table.head["row_groups"] = [8, rows]
         table.head["rows"] = rows + 8
-    assert_refused(path, NoRoomError, "bytes of memory", ways=("table", "frame"))
+    assert_refused(path, blz.LimitError, "bytes of memory", ways=("table", "frame"))
 
 
 def test_a_read_that_the_memory_cannot_hold_is_refused_and_a_part_of_it_is_not(
