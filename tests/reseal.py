@@ -28,7 +28,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, zip_longest
 from typing import Any
 
 from blztable.engine.versions import newest_number
@@ -105,14 +105,16 @@ class Part:
 
     def encode(self) -> tuple[bytes, dict[str, int]]:
         """The file, and what a line of the manifest says of it."""
-        metadata = _text(self.metadata)
+        metadata = as_text(self.metadata)
         counts = {"nchunks": len(self.chunks), "meta_size": len(metadata)}
         header = _followed(self.header, self._was["header"], counts)
         front_length = FILE_HEADER.size + len(metadata) + 8 * len(self.chunks)
         digests = self.digests
         if digests == self._was["digests"]:
             digests = [self._digest(chunk) for chunk in self.chunks]
-        pieces = [chunk + digest for chunk, digest in zip(self.chunks, digests, strict=True)]
+        pieces = [
+            chunk + digest for chunk, digest in zip_longest(self.chunks, digests, fillvalue=b"")
+        ]
         offsets = self.offsets
         if offsets == self._was["offsets"]:
             offsets = list(accumulate(map(len, pieces), initial=front_length))[:-1]
@@ -190,16 +192,20 @@ class Table:
                 entry = truth[column]["streams"].setdefault(name, [0] * len(truth[column]["k"]))
                 entry[group] = size
         lines = [
-            _text(_followed(line, was, true))
+            as_text(_followed(line, was, true))
             for line, was, true in zip(self.lines, self._lines_were, truth, strict=True)
         ]
-        head = self.head
-        if isinstance(head, dict) and isinstance(head.get("columns"), dict):
-            columns = _followed(head["columns"], self._head_was["columns"], _places(lines, truth))
-            head = {**head, "columns": columns}
-        first = _text(head)
+        first = as_text(self._head_of(lines, truth))
         sha = hashlib.sha256(first).hexdigest().encode("ascii")
         self._store.put(self._key, b"\n".join([first, sha, *lines, b""]))
+
+    def _head_of(self, lines: list[bytes], truth: list[dict[str, Any]]) -> Any:
+        """The head, with the places of these lines."""
+        if not isinstance(self.head, dict):
+            return self.head
+        places = _places(lines, truth)
+        columns = _followed(self.head.get("columns"), self._head_was["columns"], places)
+        return {**self.head, "columns": columns} if "columns" in self.head else self.head
 
 
 def _places(lines: list[bytes], truth: list[dict[str, Any]]) -> dict[str, Any]:
@@ -226,7 +232,7 @@ def _named(names: tuple[str, ...], kind: struct.Struct, data: bytes, at: int) ->
     return dict(zip(names, kind.unpack_from(data, at), strict=True))
 
 
-def _text(value: Any) -> bytes:
+def as_text(value: Any) -> bytes:
     """JSON as the writer writes it, but with whatever stands in it; bytes as they are."""
     if isinstance(value, bytes):
         return value

@@ -46,9 +46,10 @@ def fitted(
         other = table.schema.field(place)
         try:
             column = _cast(table.column(place), field.type)
-            _check_dtype(
-                column, descriptor_of(field, mine), descriptor_of(other, theirs), field.type
-            )
+            words = _word(descriptor_of(field, mine)), _word(descriptor_of(other, theirs))
+            if frame is not None and words[0] is None:
+                _check_plain(column)
+            _check_words(column, *words)
         except (SchemaError, pa.ArrowException) as error:
             raise SchemaError(f"{where}: {error}") from None
         columns.append(column)
@@ -167,30 +168,31 @@ _Kind = Callable[[pa.DataType], bool]
 _WIDENINGS: tuple[tuple[_Kind, _Kind], ...] = (
     (pa.types.is_integer, pa.types.is_integer),
     (pa.types.is_integer, pa.types.is_floating),
+    (pa.types.is_timestamp, pa.types.is_timestamp),
+    (pa.types.is_duration, pa.types.is_duration),
     (_is_text, _is_text),
     (_is_binary, _is_binary),
 )
 
 
 def _is_widening(found: pa.DataType, type_: pa.DataType, kinds: tuple[_Kind, _Kind]) -> bool:
-    return kinds[0](found) and kinds[1](type_)
+    same_zone = getattr(found, "tz", None) == getattr(type_, "tz", None)
+    return kinds[0](found) and kinds[1](type_) and same_zone
 
 
-def _check_dtype(
-    column: pa.ChunkedArray,
-    mine: Descriptor | None,
-    theirs: Descriptor | None,
-    type_: pa.DataType,
-) -> None:
+def _check_plain(column: pa.ChunkedArray) -> None:
+    """SchemaError where missing values would turn the others into floats: numpy has none."""
+    type_ = column.type
+    if column.null_count and (pa.types.is_integer(type_) or pa.types.is_boolean(type_)):
+        raise SchemaError(f"it has missing values; the table has plain {type_}, without any")
+
+
+def _check_words(column: pa.ChunkedArray, mine: str | None, theirs: str | None) -> None:
     """SchemaError where values would come back as something else than they were."""
-    word, other = _word(mine), _word(theirs)
-    if word == other or column.null_count == len(column):
+    if mine == theirs or column.null_count == len(column):
         return
-    # As plain numbers of numpy, missing values would turn the others into floats.
-    plain = word is None and (pa.types.is_integer(type_) or pa.types.is_boolean(type_))
-    if word in _ALIKE and other in _ALIKE and not (plain and column.null_count):
-        return
-    raise SchemaError(f"its dtype is {other or 'plain'}; the table has {word or 'plain'}")
+    if not _ALIKE.issuperset((mine, theirs)):
+        raise SchemaError(f"its dtype is {theirs or 'plain'}; the table has {mine or 'plain'}")
 
 
 def _word(descriptor: Descriptor | None) -> str | None:

@@ -89,6 +89,9 @@ class Ahead(Generic[T]):
         self._job: Callable[[], T] | None = None
         self._is_closed = False
 
+    def __iter__(self) -> "Ahead[T]":
+        return self
+
     def __next__(self) -> T:
         """The next result; BlzError after `close`, whatever the job raised if it did."""
         with self.turn():

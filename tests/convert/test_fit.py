@@ -331,8 +331,12 @@ def masked(*values):
     [
         (pd.Categorical(["x"]), np.array(["x"], object), "its type is large_string; the table has"),
         (np.array(["x"], object), pd.Categorical(["x"]), "its type is dictionary"),
-        ([1], masked(1, None), "its dtype is masked; the table has plain"),
-        ([True], pd.array([True, None], "boolean"), "its dtype is masked; the table has plain"),
+        ([1], masked(1, None), "it has missing values; the table has plain int64"),
+        (
+            [True],
+            pd.array([True, None], "boolean"),
+            "it has missing values; the table has plain",
+        ),
         (
             pd.PeriodIndex(["2020-01"], freq="M"),
             pd.PeriodIndex(["2020-01"], freq="D"),
