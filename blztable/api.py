@@ -42,9 +42,10 @@ def to_blz(
 
     Data larger than memory come as a stream: a RecordBatchReader, a pyarrow Dataset, or an iterator
     of DataFrames, tables, batches or mappings, fetched while what came before is written. About two
-    row groups are held at a time. The first item decides on columns, types and index; the others
-    may have their columns in another order and types whose values fit. What the iterator raises
-    passes unchanged, and nothing is committed then.
+    row groups are held at a time, and the items that their rows came in. The first item decides on
+    columns, types and index; the others may have their columns in another order and types whose
+    values fit. Frames and arrays may be changed once they were given; Arrow data may not. What the
+    iterator raises passes unchanged, and nothing is committed then.
 
     Parameters
     ----------
@@ -67,7 +68,8 @@ def to_blz(
     checksum : {"crc32", "adler32", "md5", "sha1", "sha224", "sha256", "sha384", "sha512"}
         What guards every chunk.
     row_group_rows : int, optional
-        Rows written together in all columns; by default at most 256 MB of them.
+        Rows written together in all columns; by default some 256 MB of them, at most 64 MB of a
+        column, and more where 65,536 rows take more.
     page_rows : int or mapping of column names to int, optional
         Rows of a page, a power of two from 8; by default about 1 MiB of a column.
     durability : {"full", "process"}
@@ -89,7 +91,7 @@ def to_blz(
     ConflictError, BusyError, StorageError, ReadOnlyError
         The commit did not happen; the table is as it was.
     CommitUnknownError
-        The commit was published, but may not survive a loss of power.
+        The commit was published, but may not survive a loss of power, or cannot be opened.
 
     Examples
     --------

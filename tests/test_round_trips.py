@@ -1,11 +1,13 @@
 """What goes in comes out: every type, to the bit, in tiny pages, row groups and chunks."""
 
+import base64
 import subprocess
 import sys
 
 import pyarrow as pa
 import pyarrow.tests.strategies as arrow_strategies
 import pytest
+import reseal
 from columns import strategies as own
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
@@ -15,7 +17,7 @@ import blztable as blz
 from blztable.engine.operations import Contents, create
 from blztable.engine.options import WriteOptions
 from blztable.engine.versions import pin
-from blztable.errors import SchemaError, TableNotFoundError
+from blztable.errors import CorruptError, SchemaError, TableNotFoundError
 from blztable.format.checksum import BY_NAME
 from blztable.format.chunk import SHUFFLES, WRITABLE_CODECS
 from blztable.storage.memory import MemoryStore
@@ -81,6 +83,10 @@ def test_the_tables_arrow_tests_itself_with_come_back(data, cuts):
         patch.setattr(arrow_strategies.pytest, "skip", lambda _: reject())
         flat = arrow_strategies.primitive_types | arrow_strategies.dictionary_types()
         table = data.draw(arrow_strategies.tables(flat))
+    # Its schemas promise what its columns do not keep.
+    columns = zip(table.schema, table.columns, strict=True)
+    fields = [field.with_nullable(column.null_count > 0) for field, column in columns]
+    table = pa.Table.from_arrays(table.columns, schema=pa.schema(fields, table.schema.metadata))
     assert same_table(blz.read_table(stored(table, **cuts)), table)
 
 
@@ -367,6 +373,24 @@ def test_a_value_that_cannot_be_stored_is_named_and_nothing_is_committed(make):
     with pytest.raises(SchemaError, match="'bad one'"):
         create(store, Contents(table.schema, [(table, 2)]), WriteOptions(), replace_existing=True)
     assert store.list_names("meta/manifest") == []
+
+
+@pytest.mark.parametrize("type_", [pa.int64(), pa.string()], ids=named)
+def test_nulls_in_a_column_declared_without_are_refused(type_):
+    schema = pa.schema([pa.field("a", type_, nullable=False)])
+    store = MemoryStore()
+    with pytest.raises(SchemaError, match="'a': nulls, where"):
+        blz.to_blz(pa.table([pa.nulls(3, type_)], schema=schema), store)
+    assert store.list_names("meta/manifest") == []
+
+
+def test_nulls_in_a_file_of_a_column_declared_without_are_damage():
+    store = stored(pa.table({"a": pa.array([1, None, 3])}))
+    with reseal.editing(store) as table:
+        honest = pa.schema([pa.field("a", pa.int64(), nullable=False)])
+        table.head["schema"] = base64.b64encode(honest.serialize().to_pybytes()).decode()
+    with pytest.raises(CorruptError, match="'a': nulls, where"):
+        blz.read_table(store)
 
 
 def test_a_refused_replacement_leaves_the_table():

@@ -195,10 +195,14 @@ def _check_words(column: pa.ChunkedArray, mine: str | None, theirs: str | None) 
         raise SchemaError(f"its dtype is {theirs or 'plain'}; the table has {mine or 'plain'}")
 
 
-def _word(descriptor: Descriptor | None) -> str | None:
+def _word(descriptor: object) -> str | None:
     """The dtype a descriptor speaks of, without what depends on the values."""
-    if descriptor is None or descriptor["dtype"] == "category":
-        return None  # The Arrow type says it.
-    words = [str(descriptor["dtype"])]
-    words += [str(descriptor[key]) for key in ("freq", "library") if key in descriptor]
+    if not isinstance(descriptor, dict):
+        return None
+    if descriptor.get("dtype") == "category":
+        facts = descriptor.get("categories")
+        inner = _word(facts.get("values")) if isinstance(facts, dict) else None
+        # Of most categories the Arrow type says all.
+        return None if inner is None else f"categories of {inner}"
+    words = [str(descriptor[key]) for key in ("dtype", "freq", "library") if key in descriptor]
     return " ".join(words)

@@ -6,6 +6,7 @@ part decides on columns, types and index; the others are fitted to it.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from blztable.convert.interop import from_metadata
 from blztable.errors import SchemaError
 
 # Rows, told apart, for a table without columns has some too.
-Part = tuple[pa.Table, int]
+Portion = tuple[pa.Table, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class Stream:
     """Data on their way into a table, part after part."""
 
     schema: pa.Schema
-    parts: Iterator[Part]
+    parts: Iterator[Portion]
     # None where the end is not known.
     rows: int | None
     # The frame descriptor of so many rows.
@@ -67,7 +68,7 @@ def _of_reader(reader: Any) -> Stream:
     """A reader of Arrow's, or any iterator of batches with a schema."""
     schema = reader.schema
 
-    def parts() -> Iterator[Part]:
+    def parts() -> Iterator[Portion]:
         for batch in reader:
             yield pa.Table.from_batches([batch], schema), batch.num_rows
 
@@ -87,20 +88,55 @@ def _of_items(items: Iterable[Any], index: bool | None) -> Stream:
     first = _ingested(first_item[1], index, 0)
     del first_item
     schema, frame = first.table.schema, first.frame
+    if frame is not None:
+        schema = _with_room(schema)
+    orders = _orders(first.table)
 
-    def parts(first: Ingested | None) -> Iterator[Part]:
-        assert first is not None
-        rows = first.rows
-        yield first.table, first.rows
-        first = None  # Not held while the others come.
-        for number, item in remaining:
-            data = _ingested(item, index, number)
+    def parts(data: Ingested) -> Iterator[Portion]:
+        rows = 0
+        for number, item in chain([(0, None)], remaining):
+            if number:
+                data = _ingested(item, index, number)
             del item
-            table = fitted(data, schema, frame, rows, f"item {number}")
-            rows += data.rows
-            yield table, data.rows
+            table, count = fitted(data, schema, frame, rows, f"item {number}"), data.rows
+            del data  # Not held while the next one comes.
+            _check_orders(table, orders, number)
+            rows += count
+            yield table, count
+            del table
 
     return Stream(schema, parts(first), None, lambda rows: frame, first.attrs)
+
+
+def _with_room(schema: pa.Schema) -> pa.Schema:
+    """The schema with codes that have room for the categories of later frames, too."""
+    for place, field in enumerate(schema):
+        type_ = field.type
+        if pa.types.is_dictionary(type_) and type_.index_type.bit_width < 32:
+            wide = pa.dictionary(pa.int32(), type_.value_type, type_.ordered)
+            schema = schema.set(place, field.with_type(wide))
+    return schema
+
+
+def _orders(table: pa.Table) -> dict[int, pa.Array]:
+    """The categories of the ordered columns, by their place."""
+    return {
+        place: column.chunk(0).dictionary
+        for place, column in enumerate(table.columns)
+        if pa.types.is_dictionary(column.type) and column.type.ordered and column.num_chunks
+    }
+
+
+def _check_orders(table: pa.Table, orders: Mapping[int, pa.Array], number: int) -> None:
+    """SchemaError where ordered categories are others than those of the first item."""
+    for place, order in orders.items():
+        for chunk in table.column(place).chunks:
+            found = chunk.dictionary
+            if len(found) and not found.equals(order):
+                raise SchemaError(
+                    f"item {number}, column {table.schema.names[place]!r}: ordered categories "
+                    f"{found.to_pylist()!r:.200}; the first item has {order.to_pylist()!r:.200}"
+                )
 
 
 def _ingested(item: Any, index: bool | None, number: int) -> Ingested:
@@ -122,6 +158,9 @@ def _kept(values: Any) -> Any:
     is_arrow = hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__")
     if is_arrow and not isinstance(values, pd.Series):
         return values
+    if isinstance(values, pd.Series | pd.Index):
+        return values.copy(deep=True)
     if hasattr(values, "copy"):
         return values.copy()
-    return np.array(values) if hasattr(values, "__array__") else values
+    is_buffer = isinstance(values, memoryview) or hasattr(values, "__array__")
+    return np.array(values) if is_buffer else values

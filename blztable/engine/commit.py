@@ -150,7 +150,12 @@ class Transaction:
                     store.flush_names(layout.MANIFESTS)
                 except BlzError as error:
                     raise self._unknown(number, error) from error
-            version, pinned = versions.pin(store, number)
+            try:
+                version, pinned = versions.pin(store, number)
+            except BlzError as error:
+                raise CommitUnknownError(
+                    f"{store.name}: version {number} is committed, but cannot be opened: {error}"
+                ) from error
             try:
                 mirrors.refresh(version)
                 retention.retire(version, is_durable=self._is_durable)

@@ -6,51 +6,101 @@ files are read in long runs, and small enough that one fits memory several times
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from contextlib import suppress
+from itertools import pairwise, zip_longest
 
 import numpy as np
 import pyarrow as pa
 
 from blztable.columns import dictionary
 from blztable.columns.paging import USUAL_PAGE_ROWS
+from blztable.columns.types import one_array
+from blztable.errors import SchemaError
 
 GROUP_BYTES = 256_000_000
 COLUMN_BYTES = 64_000_000
 LEAST_ROWS = 65_536
 MOST_BYTES = 1_000_000_000
+# An Arrow array costs some 1,000 bytes: smaller tables are joined, so many at a time.
+SMALL_BYTES = 1 << 18
+MOST_SMALL = 256
 # What a reader of a stream takes at a time.
 WINDOW_BYTES = 64_000_000
 
 # A table and its number of rows, which one without columns does not know.
-Part = tuple[pa.Table, int]
+Portion = tuple[pa.Table, int]
 
 
-def row_groups(parts: Iterable[Part], wanted: int | None) -> Iterator[Part]:
+def row_groups(parts: Iterable[Portion], wanted: int | None) -> Iterator[Portion]:
     """Parts of any size as row groups; of `wanted` rows where they were asked for.
 
     No more is held than the rows of a group and the part that filled it.
     """
-    pending: list[pa.Table] = []
-    rows, nbytes = 0, [0]
-    for table, count in parts:
-        if count == 0:
+    pending = _Pending()
+    for table, rows in parts:
+        if rows == 0:
             continue
-        more = list(map(_bytes_of, table.columns))
-        nbytes = [sum(pair) for pair in zip(nbytes, more, strict=True)] if pending else more
-        pending.append(table)
-        rows += count
+        pending.add(table, rows)
         del table
-        if rows > _rows_per_group(nbytes, rows, wanted):
-            ready = _cut(pending, rows, wanted)
-            pending, rows = [ready[-1][0]], ready.pop()[1]
+        if pending.rows > _rows_per_group(pending.nbytes, pending.rows, wanted):
+            ready = pending.cut(wanted)
+            pending.add(*ready.pop())
             while ready:
                 yield ready.popleft()
-            nbytes = list(map(_bytes_of, pending[0].columns))
-    if rows:
-        ready = _cut(pending, rows, wanted)
-        pending.clear()
-        while ready:
-            yield ready.popleft()
+    ready = pending.cut(wanted)
+    while ready:
+        yield ready.popleft()
+
+
+class _Pending:
+    """Rows that wait for their row group to be full, in tables one after another."""
+
+    def __init__(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
+        self._tables: list[pa.Table] = []
+        # The last ones, while they are small: thousands of arrays would take more memory than rows.
+        self._small: list[pa.Table] = []
+        self.rows = 0
+        # By column.
+        self.nbytes: list[int] = []
+
+    def add(self, table: pa.Table, rows: int) -> None:
+        """Some more rows."""
+        more = list(map(_bytes_of, table.columns))
+        self.nbytes = [sum(pair) for pair in zip_longest(self.nbytes, more, fillvalue=0)]
+        self.rows += rows
+        if sum(more) < SMALL_BYTES:
+            self._small.append(table)
+        if sum(more) >= SMALL_BYTES or len(self._small) == MOST_SMALL:
+            self._tables += _joined(self._small)
+            self._small = []
+        if sum(more) >= SMALL_BYTES:
+            self._tables.append(table)
+
+    def cut(self, wanted: int | None) -> "deque[Portion]":
+        """All of them as row groups, the last one maybe not full."""
+        tables, rows = [*self._tables, *_joined(self._small)], self.rows
+        self._clear()
+        if not rows:
+            return deque()
+        table = pa.concat_tables(tables) if len(tables) > 1 else tables[0]
+        ranges = row_ranges(table, rows, wanted)
+        return deque((table.slice(start, stop - start), stop - start) for start, stop in ranges)
+
+
+def _joined(tables: list[pa.Table]) -> list[pa.Table]:
+    """Small tables as one, its columns of one array each where they have room."""
+    if len(tables) < 2:
+        return tables
+    whole = pa.concat_tables(tables)
+    columns = []
+    for column in whole.columns:
+        with suppress(SchemaError):
+            column = one_array(column)
+        columns.append(column)
+    return [pa.Table.from_arrays(columns, schema=whole.schema)]
 
 
 def row_windows(row_groups: Sequence[int], row_bytes: float) -> Iterator[tuple[int, int]]:
@@ -69,12 +119,6 @@ def row_windows(row_groups: Sequence[int], row_bytes: float) -> Iterator[tuple[i
             start = stop
     if stop > start:
         yield start, stop
-
-
-def _cut(pending: list[pa.Table], rows: int, wanted: int | None) -> deque[Part]:
-    table = pa.concat_tables(pending) if len(pending) > 1 else pending[0]
-    ranges = row_ranges(table, rows, wanted)
-    return deque((table.slice(start, stop - start), stop - start) for start, stop in ranges)
 
 
 def row_ranges(table: pa.Table, rows: int, wanted: int | None) -> Iterator[tuple[int, int]]:

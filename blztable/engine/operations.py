@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from blztable.engine import schema as schemas
 from blztable.engine.commit import Draft, Transaction
-from blztable.engine.grouping import Part, row_groups
+from blztable.engine.grouping import Portion, row_groups
 from blztable.engine.options import WriteOptions
 from blztable.engine.progress import Callback, Progress
 from blztable.engine.versions import Version
@@ -28,7 +28,7 @@ class Contents:
     """What a table is to hold, its rows in parts as they come."""
 
     schema: pa.Schema
-    parts: Iterable[Part]
+    parts: Iterable[Portion]
     # The frame descriptor of so many rows, for they are known at the end only.
     frame: Callable[[int], Mapping[str, Json] | None] = lambda rows: None
     attributes: Mapping[str, Json] | None = None
@@ -144,7 +144,7 @@ def _reserve(transaction: Transaction, schema: pa.Schema) -> list[ColumnWriter]:
     lowest = transaction.base.head.next_column if transaction.base else 0
     for field in schema:
         number = transaction.reserve_column(lowest)
-        columns.append(ColumnWriter((number,), field.name, field.type))
+        columns.append(ColumnWriter((number,), field.name, field.type, field.nullable))
         lowest = number + 1
     return columns
 

@@ -176,7 +176,9 @@ class _Column:
     def __init__(self, parts: OpenParts, index: int, wanted: Sequence[Span]) -> None:
         self._parts = parts
         self._index = index
-        self._type = parts.version.schema.field(index).type
+        field = parts.version.schema.field(index)
+        self._type: pa.DataType = field.type
+        self._nullable: bool = field.nullable
         self._wanted = wanted
         self._opened: list[OpenedPart] = [None] * len(wanted)  # type: ignore[list-item]
 
@@ -253,6 +255,8 @@ class _Column:
         """The rows asked for, out of the pages decoded."""
         with self._blame():
             column = self._decoder.finish()
+            if not self._nullable and column.null_count:
+                raise CorruptError("nulls, where the schema says that there are none")
         if not self._ranges:
             return column
         # Only the first span can begin, and the last can end, inside a page.

@@ -252,8 +252,13 @@ class _Run:
 
     def check(self) -> None:
         """Raise the exception that ended it; out of a context, a StopIteration would be lost."""
-        if self.error is not None:
-            raise self.error
+        error, self.error = self.error, None
+        try:
+            if error is not None:
+                raise error
+        finally:
+            # Else its traceback, this frame and all that was read would hold each other.
+            del error
 
     def stop(self) -> None:
         """Let workers end with the task they are at."""

@@ -18,7 +18,7 @@ from blztable.columns import paging
 from blztable.columns.statistics import RunStatistics, statistics
 from blztable.columns.stream import DICTIONARY, Block, Stream
 from blztable.columns.types import encode, layouts, one_array
-from blztable.engine.grouping import Part as Group
+from blztable.engine.grouping import Portion
 from blztable.engine.options import WriteOptions
 from blztable.engine.progress import Progress
 from blztable.engine.threads import Task, run_groups
@@ -54,6 +54,7 @@ class ColumnWriter:
     path: layout.Path
     name: str
     type: pa.DataType
+    nullable: bool = True
     parts: dict[int, Part] = field(default_factory=dict)
     numbers: Iterator[int] = field(init=False)
 
@@ -93,7 +94,7 @@ class ColumnWriter:
 def write_groups(
     store: Store,
     columns: Sequence[ColumnWriter],
-    groups: Iterable[Group],
+    groups: Iterable[Portion],
     options: WriteOptions,
     progress: Progress,
 ) -> list[int]:
@@ -191,6 +192,8 @@ class _PartWriter:
     def encode(self) -> list[Task]:
         """Make streams and statistics; what is returned compresses the chunks."""
         try:
+            if self._array.null_count and not self._column.nullable:
+                raise SchemaError("nulls, where the schema says that there are none")
             nbytes = self._array.nbytes
             array = one_array(self._array)
             # What the caller gave is let go as soon as there is a copy of it.
