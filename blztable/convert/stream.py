@@ -88,9 +88,9 @@ def _of_items(items: Iterable[Any], index: bool | None) -> Stream:
     first = _ingested(first_item[1], index, 0)
     del first_item
     schema, frame = first.table.schema, first.frame
+    orders: dict[int, pa.Array] = {}
     if frame is not None:
-        schema = _with_room(schema)
-    orders = _orders(first.table)
+        schema, orders = _with_room(schema), _orders(first.table)
 
     def parts(data: Ingested) -> Iterator[Portion]:
         rows = 0
