@@ -164,7 +164,7 @@ def join(chunks: Sequence[pa.DictionaryArray]) -> pa.DictionaryArray | None:
     indices = pa.array(whole, type_.index_type, mask=nulls)
     # Not the empty ones: of a slice that was imported, Arrow looks for the bytes before it.
     valued = [dictionary for dictionary in distinct if len(dictionary)]
-    values = pa.concat_arrays(valued) if valued else distinct[0]
+    values = pa.concat_arrays(valued) if valued else pa.nulls(0, type_.value_type)
     return pa.DictionaryArray.from_arrays(indices, values, ordered=type_.ordered, safe=False)
 
 

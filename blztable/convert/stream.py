@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from blztable.convert.descriptor import Descriptor
 from blztable.convert.fit import fitted
+from blztable.convert.frame import Facts, descriptor_of
 from blztable.convert.gateway import ACCEPTED, Ingested, ingest, is_tabular, reader_of
 from blztable.convert.interop import from_metadata
 from blztable.errors import SchemaError
@@ -90,7 +91,7 @@ def _of_items(items: Iterable[Any], index: bool | None) -> Stream:
     schema, frame = first.table.schema, first.frame
     orders: dict[int, pa.Array] = {}
     if frame is not None:
-        schema, orders = _with_room(schema), _orders(first.table)
+        schema, orders = _with_room(schema, Facts.decode(frame)), _orders(first.table)
 
     def parts(data: Ingested) -> Iterator[Portion]:
         rows = 0
@@ -108,11 +109,15 @@ def _of_items(items: Iterable[Any], index: bool | None) -> Stream:
     return Stream(schema, parts(first), None, lambda rows: frame, first.attrs)
 
 
-def _with_room(schema: pa.Schema) -> pa.Schema:
+def _with_room(schema: pa.Schema, facts: Facts) -> pa.Schema:
     """The schema with codes that have room for the categories of later frames, too."""
     for place, field in enumerate(schema):
         type_ = field.type
-        if pa.types.is_dictionary(type_) and type_.index_type.bit_width < 32:
+        if not pa.types.is_dictionary(type_) or type_.index_type.bit_width >= 32:
+            continue
+        descriptor = descriptor_of(field, facts)
+        # pandas chooses codes by itself, but for what is Arrow's already.
+        if descriptor is None or descriptor["dtype"] == "category":
             wide = pa.dictionary(pa.int32(), type_.value_type, type_.ordered)
             schema = schema.set(place, field.with_type(wide))
     return schema
