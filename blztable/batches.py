@@ -80,6 +80,15 @@ class Batches:
         self._ready = deque()
         self._snapshot = None
 
+    def __arrow_c_schema__(self) -> object:
+        """The schema as an Arrow PyCapsule."""
+        return self._schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The batches left, as an Arrow PyCapsule stream."""
+        reader = pa.RecordBatchReader.from_batches(self._schema, self)
+        return reader.__arrow_c_stream__(requested_schema)
+
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("a stream goes on only where it was begun; pickle the table instead")
 

@@ -103,6 +103,7 @@ class Snapshot:
             return among
         if isinstance(columns, str):
             raise TypeError(f"columns is a list of names; for one column give [{columns!r}]")
+        columns = list(columns)
         names = self.version.schema.names
         wanted: dict[str, list[int]] = {name: [] for name in columns}
         for index in among:

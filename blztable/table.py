@@ -282,9 +282,7 @@ class CTable:
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """The table as an Arrow PyCapsule stream: a few row groups in memory, as `to_batches`."""
-        batches = Batches(self._snapshot, self._shown)
-        reader = pa.RecordBatchReader.from_batches(batches.schema, batches)
-        return reader.__arrow_c_stream__(requested_schema)
+        return Batches(self._snapshot, self._shown).__arrow_c_stream__(requested_schema)
 
     def close(self) -> None:
         """Let go of the version; reading afterwards is an error."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import blztable as blz
-from blztable.engine import grouping, versions
+from blztable.engine import examine, grouping, versions
 from blztable.engine.threads import run
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore
@@ -166,3 +166,111 @@ def test_a_table_of_ours_is_copied_with_its_errors_and_without_rows(tmp_path):
         part.write_bytes(b"damaged")
     with pytest.raises(blz.CorruptError, match="__1__"):
         blz.to_blz(blz.open(path), copy)
+
+
+def test_an_empty_frame_among_others_is_passed_over():
+    frame, store = pd.DataFrame({"a": [1, 2]}, index=["x", "y"]), MemoryStore()
+    blz.to_blz([frame, pd.DataFrame(), frame], store)
+    assert blz.read_blz(store).equals(pd.concat([frame, frame]))
+
+
+@pytest.mark.parametrize("columns", [iter, tuple, lambda names: (name for name in names)])
+def test_columns_may_come_from_an_iterator(columns):
+    store = MemoryStore()
+    blz.to_blz({"a": [1], "b": [2], "c": [3]}, store)
+    assert blz.read_table(store, columns=columns(["c", "a"])).column_names == ["c", "a"]
+    with blz.open(store) as table:
+        assert table.to_arrow(columns(["b"])).column_names == ["b"]
+        assert next(table.to_batches(columns(["b"]))).schema.names == ["b"]
+        with pytest.raises(blz.ColumnNotFoundError, match="'d'"):
+            table.to_arrow(columns(["a", "d"]))
+
+
+def test_batches_are_a_stream_for_others():
+    store = MemoryStore()
+    blz.to_blz({"a": range(100), "b": range(100)}, store, row_group_rows=30)
+    with blz.open(store) as table:
+        assert pa.table(table.to_batches(["a"])).to_pydict() == {"a": list(range(100))}
+        assert pa.schema(table.to_batches(["b"])).names == ["b"]
+        rest = table.to_batches(batch_rows=60)
+        next(rest)
+        assert pa.table(rest).num_rows == 40
+
+
+@pytest.mark.parametrize("place", [4, 5])
+def test_a_flipped_version_or_option_is_damage_and_no_other_format(tmp_path, place):
+    path = tmp_path / "t.blz"
+    blz.to_blz({"a": range(100)}, path)
+    file = path / "data/col0/__1__.bin"
+    data = bytearray(file.read_bytes())
+    data[place] ^= 0x10
+    file.write_bytes(data)
+    with pytest.raises(blz.CorruptError, match="crc32"):
+        blz.read_table(path)
+
+
+def limited(code: str, *arguments: object) -> str:
+    """What a child prints that may open 64 files."""
+    code = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n" + code
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_too_few_descriptors_are_no_damage(tmp_path):
+    path = tmp_path / "t.blz"
+    blz.to_blz({f"c{i}": [i] for i in range(200)}, path, durability="process")
+    code = """
+import sys
+import blztable as blz
+try:
+    print(blz.open(sys.argv[1]).verify().is_intact)
+except blz.StorageError as error:
+    print(error.strerror)
+"""
+    assert limited(code, path).strip() in ("True", "Too many open files")
+
+
+def test_a_verification_keeps_few_files_open(tmp_path, monkeypatch):
+    path = tmp_path / "t.blz"
+    blz.to_blz({f"c{i}": range(20_000) for i in range(200)}, path, durability="process")
+    with blz.open(path) as table:
+        most = []
+        compare = examine.Part.compare
+
+        def counting(part):
+            most.append(len(os.listdir("/dev/fd")))
+            compare(part)
+
+        monkeypatch.setattr(examine.Part, "compare", counting)
+        assert table.verify()
+    assert max(most) < 180
+
+
+def test_failed_reads_leave_no_descriptors(tmp_path):
+    path = tmp_path / "t.blz"
+    blz.to_blz({f"c{i}": range(20_000) for i in range(20)}, path, row_group_rows=10_000)
+    (path / "data/col3/__2__.bin").unlink()
+    gc.collect()
+    gc.disable()
+    try:
+        before = len(os.listdir("/dev/fd"))
+        for _ in range(5):
+            with pytest.raises(blz.CorruptError, match="missing"):
+                blz.read_blz(path)
+        assert len(os.listdir("/dev/fd")) <= before + 5
+    finally:
+        gc.enable()
+
+
+def test_a_closed_standard_output_is_one_line(tmp_path):
+    path = tmp_path / "t.blz"
+    blz.to_blz({"a": [1]}, path)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = f"exec '{sys.executable}' -m blztable info '{path}' >&-"
+    done = subprocess.run(
+        ["sh", "-c", command], env=environment, capture_output=True, text=True, timeout=100
+    )
+    assert (done.returncode, done.stderr) == (1, "blz: standard output is closed\n")

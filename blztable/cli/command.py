@@ -101,6 +101,8 @@ def _narrowed(table: blz.CTable, columns: str | None) -> blz.CTable:
 
 
 def _print(options: argparse.Namespace, found: Json, lines: Iterable[str]) -> None:
+    if sys.stdout is None:
+        raise OSError("standard output is closed")
     for line in [json_text(found)] if options.json else lines:
         text = line if options.json else printable(line)
         print(_encodable(text, sys.stdout.encoding))

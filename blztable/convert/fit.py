@@ -134,7 +134,9 @@ def _cast(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
         if pa.types.is_float16(type_) and not cast.cast(found).equals(column):
             raise SchemaError(f"it has {found} values that do not fit {type_}")
         return cast
-    raise SchemaError(f"its type is {found}; the table has {type_}")
+    raise SchemaError(
+        f"its type is {found}; the table has {type_}, by its first rows: give all of them that type"
+    )
 
 
 def _recoded(chunk: pa.DictionaryArray, type_: pa.DataType) -> pa.DictionaryArray:

@@ -99,6 +99,8 @@ def _of_items(items: Iterable[Any], index: bool | None) -> Stream:
             if number:
                 data = _ingested(item, index, number)
             del item
+            if number and data.frame is not None and not (data.rows or data.table.num_columns):
+                continue  # An empty frame, for a day without data.
             table, count = fitted(data, schema, frame, rows, f"item {number}"), data.rows
             del data  # Not held while the next one comes.
             _check_orders(table, orders, number)

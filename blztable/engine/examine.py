@@ -4,6 +4,7 @@ What fails is written down as a problem and costs nothing but itself: of a part 
 the halves are tried, and the halves of those, so that the rows that can be are known.
 """
 
+import errno
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -18,12 +19,14 @@ from blztable.engine.parts import OpenedPart
 from blztable.engine.read import Span, read_array
 from blztable.engine.versions import Version
 from blztable.engine.write import PAGES_LAYER
-from blztable.errors import BlzError, CorruptError
+from blztable.errors import BlzError, CorruptError, StorageError
 from blztable.format import layout
 from blztable.format.manifest import NO_FILE, ColumnParts
 from blztable.format.statistics import Statistics
 from blztable.report import Problem
 
+# What the process or the machine has too little of says nothing about a file.
+EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 # Of a damaged part as many pieces are tried at most.
 PIECES = 64
 
@@ -81,10 +84,9 @@ class Part:
         self._pages: Statistics | None = None
         self.chunks = 0
 
-    def open(self, full: bool) -> None:
+    def open(self, full: bool, files: OpenFiles) -> None:
         """Front and trailer with its layers, and the checksums behind the chunks."""
         version = self.column.version
-        files = OpenFiles(version.store)
         try:
             part = OpenedPart(version, self.column.index, self._parts, self.group, files)
         except BlzError as error:
@@ -200,6 +202,8 @@ class Part:
         key: str | None = None,
     ) -> None:
         """Write down what is wrong with these rows of the part, all by default."""
+        if isinstance(what, StorageError) and what.errno in EXHAUSTED:
+            raise what
         column, key = self.column, self._key if key is None else key
         where = f"{column.version.store.name}/{self._key}, column {column.name!r}"
         message = str(what).removeprefix(where).removeprefix(", ").removeprefix(": ")

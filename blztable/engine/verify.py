@@ -10,6 +10,7 @@ from functools import partial
 
 from blztable.columns.types import one_array
 from blztable.engine.examine import Column, Part
+from blztable.engine.files import OpenFiles
 from blztable.engine.read import Span, read_columns
 from blztable.engine.threads import run
 from blztable.engine.versions import Version, load
@@ -28,10 +29,11 @@ def verify(version: Version, indices: Sequence[int], *, full: bool) -> Report:
     version = replace(version, _lines={})
     problems = list(_manifest(version))
     columns = [Column(version, index) for index in indices]
+    open_files = OpenFiles(version.store)
     files = chunks = nbytes = first = 0
     for group, rows in enumerate(head.row_groups):
         parts = [Part(one, one.parts, group, first) for one in columns if one.parts]
-        run(partial(part.open, full) for part in parts)
+        run(partial(part.open, full, open_files) for part in parts)
         if full:
             _read([part for part in parts if part.opened], Span(group, 0, rows))
             run(part.compare for part in parts)

@@ -12,7 +12,7 @@ from operator import sub
 
 import numpy as np
 
-from blztable.errors import CorruptError, LimitError
+from blztable.errors import CorruptError, FormatError, LimitError
 from blztable.format.checksum import CHECKSUMS, Checksum
 from blztable.format.chunk import CHUNK_HEADER
 from blztable.format.header import (
@@ -78,7 +78,12 @@ def pack(
 
 def unpack(front: bytes, trailer: bytes, facts: PartFacts) -> Superchunk:
     """Read front and trailer; CorruptError unless they are the ones the manifest describes."""
-    header = FileHeader.decode(front)
+    try:
+        header = FileHeader.decode(front)
+    except FormatError:
+        # Of damaged bytes it means nothing that they speak of another version.
+        Trailer.check_crc(front, trailer)
+        raise
     if not len(front) == header.front_length == facts.front_length:
         raise CorruptError(
             f"a front of {len(front)} bytes; its header says {header.front_length}, "

@@ -91,14 +91,12 @@ class Trailer:
         least = TRAILER_HEAD.size + TRAILER_FOOT.size + nchunks * digest_size
         if len(data) < least:
             raise CorruptError(f"a trailer of {len(data)} bytes; at least {least} are expected")
-        crc, length, foot = TRAILER_FOOT.unpack_from(data, len(data) - TRAILER_FOOT.size)
+        _, length, foot = TRAILER_FOOT.unpack_from(data, len(data) - TRAILER_FOOT.size)
         magic, version, nlayers, reserved, found = TRAILER_HEAD.unpack_from(data)
         if foot != FOOT_MAGIC or magic != HEAD_MAGIC or length != len(data):
             raise CorruptError(f"no trailer of {len(data)} bytes at the end; it was never finished")
+        cls.check_crc(front, data)
         body = memoryview(data)[: -TRAILER_FOOT.size]
-        computed = crc32(body, crc32(front))
-        if computed != crc:
-            raise CorruptError(f"front and trailer: crc32 is {computed:08x}, expected {crc:08x}")
         if version != VERSION:
             raise FormatError(f"a trailer of version {version}; {VERSION} is read")
         if reserved or found != nchunks or nlayers > MAX_LAYERS:
@@ -114,6 +112,14 @@ class Trailer:
         if position != end:
             raise CorruptError(f"{end - position} bytes too many in a trailer")
         return cls(digest_size, bytes(body[end:]), layers)
+
+    @classmethod
+    def check_crc(cls, front: Buffer, data: Buffer) -> None:
+        """CorruptError unless front and trailer have the crc32 that the trailer claims."""
+        crc = cls.stored_crc(data)
+        computed = crc32(memoryview(data)[: -TRAILER_FOOT.size], crc32(front))
+        if computed != crc:
+            raise CorruptError(f"front and trailer: crc32 is {computed:08x}, expected {crc:08x}")
 
     @staticmethod
     def stored_crc(data: Buffer) -> int:
