@@ -169,5 +169,4 @@ def _kept(values: Any) -> Any:
         return values.copy(deep=True)
     if hasattr(values, "copy"):
         return values.copy()
-    is_buffer = isinstance(values, memoryview) or hasattr(values, "__array__")
-    return np.array(values) if is_buffer else values
+    return np.array(values) if hasattr(values, "__array__") else values
