@@ -6,9 +6,11 @@ Knows nothing of blztable.
 
 import contextlib
 import faulthandler
+import inspect
 import multiprocessing
 import os
 import resource
+import runpy
 import signal
 import tempfile
 import warnings
@@ -30,7 +32,8 @@ class Captive:
 
     def __init__(self, prepare: Callable[..., Callable], *arguments, seconds=10, growth=64 << 20):
         """Let each request take so many seconds, and all together so much resident memory."""
-        self._made_of = (prepare, arguments)
+        # By its file: pytest calls a file of tests by a name that a new process cannot import.
+        self._made_of = (inspect.getfile(prepare), prepare.__name__, arguments)
         self._seconds = seconds
         self._growth = growth
         self._process: Any = None
@@ -93,11 +96,11 @@ class Captive:
         return Lost(f"{how}, exit {code}\n{trace}".rstrip())
 
 
-def _serve(pipe: Connection, trace: str, prepare: Callable, arguments: tuple[Any, ...]) -> None:
+def _serve(pipe: Connection, trace: str, file: str, name: str, arguments: tuple) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with open(trace, "w") as opened:
         faulthandler.enable(opened)
-        answer = prepare(*arguments)
+        answer = runpy.run_path(file)[name](*arguments)
         warnings.simplefilter("error")
         _limit_space()
         before = _peak()
