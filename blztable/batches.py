@@ -30,14 +30,18 @@ class Batches:
         head = snapshot.version.head
         row_bytes = sum(head.columns.nbytes[index] for index in positions) / max(head.rows, 1)
         # pyarrow takes no number of more than 64 bits.
-        self._batch_rows = min(batch_rows or BATCH_ROWS, max(head.rows, 1))
+        self._batch_rows = None if batch_rows is None else min(batch_rows, max(head.rows, 1))
         self._schema = snapshot.schema(positions)
         # Until it is closed: a stream closed keeps no version.
         self._snapshot: Snapshot | None = snapshot
         parts = OpenParts(snapshot.version)
+
+        def has_files(group: int) -> bool:
+            return any(snapshot.version.column(index).k[group] for index in positions)
+
         self._tables = Ahead(
             partial(snapshot.window, positions, start, stop, parts)
-            for start, stop in row_windows(head.row_groups, row_bytes)
+            for start, stop in row_windows(head.row_groups, row_bytes, has_files)
         )
         self._ready: deque[pa.RecordBatch] = deque()
 
@@ -69,7 +73,9 @@ class Batches:
                 self._tables.begin()
             while not ready:
                 table = next(self._tables)
-                ready.extend(table.to_batches(max_chunksize=self._batch_rows))
+                # Rows of nothing are not cut by default: there may be any number of them.
+                most = self._batch_rows or (BATCH_ROWS if table.nbytes else None)
+                ready.extend(table.to_batches(max_chunksize=most))
                 if len(ready) == 1:
                     self._tables.begin()
             return ready.popleft()

@@ -242,3 +242,41 @@ def test_the_fuzzer_finds_nothing_in_its_first_cases():
     with Captive(fuzz.worker, 0, growth=600 << 20) as worker:
         for case in range(300):
             assert worker.ask(case)[1] == "", f"seed 0, case {case}"
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "table", [pa.table({"a": pa.nulls(3)}), pa.table({"a": pa.array([b""] * 3, pa.binary(0))})]
+)
+def test_a_stream_of_rows_of_nothing_has_an_end(table):
+    with blz.open(claiming(1 << 61, table)) as opened:
+        assert sum(batch.num_rows for batch in opened.to_batches()) == 1 << 61
+        assert sum(batch.num_rows for batch in opened.to_batches([])) == 1 << 61
+
+
+def test_a_frequency_of_an_index_that_cannot_have_one_is_refused():
+    store = MemoryStore()
+    days = pd.date_range("2026-01-01", periods=4, freq="D", name="day")
+    blz.to_blz(pd.DataFrame({"a": range(4)}, index=days), store)
+    with reseal.editing(store) as edited:
+        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(edited.head["schema"])))
+        place = schema.get_field_index("day")
+        field = schema.field(place).with_metadata({b"blz:pandas": b'{"dtype":"arrow"}'})
+        changed = schema.set(place, field).serialize().to_pybytes()
+        edited.head["schema"] = base64.b64encode(changed).decode()
+    with pytest.raises(blz.FormatError, match="has no frequency"):
+        blz.read_blz(store)
+
+
+@pytest.mark.parametrize("facts", ["false", "0", "[]", '"values"', '{"other":1}'])
+def test_categories_described_by_anything_else_are_refused(facts):
+    store = MemoryStore()
+    blz.to_blz(pd.DataFrame({"a": pd.Categorical([1, 2])}), store)
+    with reseal.editing(store) as edited:
+        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(edited.head["schema"])))
+        text = f'{{"dtype":"category","categories":{facts}}}'.encode()
+        field = schema.field(0).with_metadata({b"blz:pandas": text})
+        changed = schema.set(0, field).serialize().to_pybytes()
+        edited.head["schema"] = base64.b64encode(changed).decode()
+    with pytest.raises(blz.FormatError):
+        blz.read_blz(store)

@@ -31,6 +31,9 @@ BACKENDS = ("numpy_nullable", "pyarrow")
 # Of a descriptor, so that the rest has room beside it.
 HELD_MAX = 3 << 14
 
+# What is kept of an index beside its values.
+INDEX_FACTS = ("range", "values", "name", "freq")
+
 Values = PandasArray
 Encoded = tuple[pa.Array | pa.ChunkedArray, Descriptor | None]
 
@@ -91,7 +94,7 @@ def encode_index(index: pd.Index, place: str) -> tuple[pa.Array | pa.ChunkedArra
 
 def decode_index(column: pa.ChunkedArray, facts: Descriptor, backend: str | None) -> pd.Index:
     """An index from its values and its facts."""
-    expect_keys(facts, (), ["range", "values", "name", "freq"])
+    expect_keys(facts, (), INDEX_FACTS)
     name = decode_label(facts.get("name"))
     values = decode(column, facts.get("values"), backend)
     if "range" in facts:
@@ -130,7 +133,7 @@ def decode_category(column: pa.ChunkedArray, descriptor: Descriptor | None = Non
     held: pa.Array | None = None
     if descriptor is not None:
         expect_keys(descriptor, ["dtype"], ["categories", "held"])
-        facts = descriptor.get("categories", {})
+        facts = expect_keys(descriptor.get("categories", {}), (), INDEX_FACTS)
         held = _read_held(descriptor.get("held"), column.type)
     if not pa.types.is_dictionary(column.type):
         raise FormatError(f"categories cannot be {column.type}")

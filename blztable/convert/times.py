@@ -121,7 +121,8 @@ def decode_freq(index: Any, freq: object) -> Any:
     """The index with its frequency, where that still describes the rows there are."""
     if not isinstance(freq, str) or not INDEX_FREQ.fullmatch(freq):
         raise FormatError(f"no index has the frequency {freq!r:.60}")
-    if index.dtype.kind not in "mM":
+    may_have_one = isinstance(index, pd.DatetimeIndex | pd.TimedeltaIndex)
+    if not may_have_one:
         raise FormatError(f"an index of {index.dtype} has no frequency")
     try:
         offset = pd.tseries.frequencies.to_offset(freq)

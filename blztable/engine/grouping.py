@@ -5,7 +5,7 @@ files are read in long runs, and small enough that one fits memory several times
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import pairwise, zip_longest
 
@@ -103,16 +103,21 @@ def _joined(tables: list[pa.Table]) -> list[pa.Table]:
     return [pa.Table.from_arrays(columns, schema=whole.schema)]
 
 
-def row_windows(row_groups: Sequence[int], row_bytes: float) -> Iterator[tuple[int, int]]:
-    """Rows to be read at a time, from one to another: some pages of a row group, or some groups."""
+def row_windows(
+    row_groups: Sequence[int], row_bytes: float, has_files: Callable[[int], bool]
+) -> Iterator[tuple[int, int]]:
+    """Rows to be read at a time, from one to another: some pages of a row group, or some groups.
+
+    A row group without a file is one window: it takes no memory, and may claim any number of rows.
+    """
     size = max(int(WINDOW_BYTES / max(row_bytes, 1)) // USUAL_PAGE_ROWS, 1) * USUAL_PAGE_ROWS
     start = stop = 0
-    for rows in row_groups:
+    for group, rows in enumerate(row_groups):
         if stop > start and stop + rows - start > size:
             yield start, stop
             start = stop
         stop += rows
-        if stop - start > size:
+        if stop - start > size and has_files(group):
             # Whole pages, as far as they are usual.
             for first in range(start, stop, size):
                 yield first, min(first + size, stop)
