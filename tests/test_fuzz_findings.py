@@ -280,3 +280,16 @@ def test_categories_described_by_anything_else_are_refused(facts):
         edited.head["schema"] = base64.b64encode(changed).decode()
     with pytest.raises(blz.FormatError):
         blz.read_blz(store)
+
+
+def test_an_index_in_a_zone_that_is_not_known_here_is_read_by_its_backend():
+    type_ = pa.timestamp("ns", "no/zone")
+    index = pd.Index(pd.arrays.ArrowExtensionArray(pa.array([1, 2], type_)), name="when")
+    frame = pd.DataFrame({"a": [1, 2]}, index=index)
+    store = MemoryStore()
+    blz.to_blz(frame, store)
+    with reseal.editing(store) as edited:
+        edited.head["pandas"]["allows_duplicate_labels"] = False
+    found = blz.read_blz(store, dtype_backend="pyarrow")
+    assert found["a"].tolist() == [1, 2]
+    assert found.index.dtype == pd.ArrowDtype(type_)

@@ -72,7 +72,7 @@ def to_frame(
     result.columns = decode_header(facts.header, [names[place] for place in places])
     result.attrs = copy.deepcopy(dict[Any, Any](attrs))
     # A repeated request may have made duplicates, which such a flag would refuse.
-    if not facts.allows_duplicate_labels and result.columns.is_unique and index.is_unique:
+    if not facts.allows_duplicate_labels and _is_unique(result.columns) and _is_unique(index):
         result.flags.allows_duplicate_labels = False
     return result
 
@@ -97,6 +97,14 @@ def from_frame(frame: pd.DataFrame, index: bool | None) -> tuple[pa.Table, Descr
         frame.flags.allows_duplicate_labels,
     )
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields)), facts.encode()
+
+
+def _is_unique(labels: pd.Index) -> bool:
+    try:
+        return labels.is_unique
+    except (LookupError, ValueError, OverflowError, NotImplementedError):
+        # Arrow's times in a zone that is not known here, which pandas would look into.
+        return False
 
 
 def index_fields(frame: Descriptor | None) -> list[str]:
