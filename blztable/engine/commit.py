@@ -15,8 +15,8 @@ nor a file is forgotten on the way; step 2 ends by itself between two of its tas
 
 import secrets
 import warnings
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import TracebackType
@@ -39,6 +39,8 @@ from blztable.storage.store import KeyNotFound, KeyTaken, Lock, Store
 from blztable.version import VERSION
 
 WRITER = f"blztable {VERSION}"
+# Ids of commits that a restarted job is known by.
+KEPT_IDS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,15 @@ class Draft:
     lines: Sequence[bytes]
 
 
+class AlreadyCommitted(Exception):
+    """A version bears the id that the caller gave this commit: it was made before."""
+
+    def __init__(self, version: int) -> None:
+        """Remember which."""
+        super().__init__(f"committed as version {version}")
+        self.version = version
+
+
 class Transaction:
     """Steps 1 to 6, as a context: what was written in it and not published is removed."""
 
@@ -57,14 +68,21 @@ class Transaction:
         store: Store,
         *,
         is_durable: bool,
+        base: Version | None = None,
         may_create: bool = False,
         is_replacement: bool = False,
+        commit_id: str | None = None,
     ) -> None:
-        """Begin nothing yet. A replacement relies on nothing, not even on a readable base."""
+        """Begin nothing yet. The base is the newest version unless another one is given.
+
+        A replacement relies on nothing, not even on a readable base.
+        """
         self._store = store
         self._is_durable = is_durable
+        self._given = base
         self._may_create = may_create
         self._is_replacement = is_replacement
+        self._commit_id = commit_id
         self._held = ExitStack()
         self._written: list[str] = []
         self._reserved: list[str] = []
@@ -90,10 +108,22 @@ class Transaction:
             store.prepare(durable=self._is_durable)
             _clear_unfinished(store)
         self._held.enter_context(store.lock(layout.MANIFESTS, shared=True, timeout=LOCK_SECONDS))
-        if versions.newest_number(store) is not None:
+        newest_number = versions.newest_number(store)
+        if self._given is not None:
+            self.base = self._given
+            try:
+                pinned = store.lock(self.base.key, shared=True, timeout=LOCK_SECONDS)
+            except KeyNotFound:
+                number = self.base.head.version
+                raise TableNotFoundError(f"no version {number} of {store.name} any more") from None
+            self._held.enter_context(pinned)
+        elif newest_number is not None:
             with self._damage_allowed():
                 self.base, pinned = versions.pin(store)
                 self._held.enter_context(pinned)
+        if self._commit_id is not None and newest_number is not None:
+            with self._damage_allowed(), suppress(KeyNotFound):
+                self._check_new(versions.load(store, newest_number))
 
     def __exit__(
         self,
@@ -104,12 +134,15 @@ class Transaction:
         """Remove what was written if nothing was published, and let go of everything."""
         with PutOff(), self._held:
             if error is not None and not self._may_be_published():
-                # The first error is the news; what cannot be removed is an orphan for vacuum.
-                with suppress(BlzError, OSError):
-                    self._store.delete(self._written)
-                    # Nobody else writes there, so what nobody noted is ours as well.
-                    for prefix in reversed(self._reserved):
-                        _remove(self._store, prefix)
+                self._discard(self._written, self._reserved)
+
+    def _discard(self, written: Sequence[str], reserved: Sequence[str]) -> None:
+        # The first error is the news; what cannot be removed is an orphan for vacuum.
+        with suppress(BlzError, OSError):
+            self._store.delete(written)
+            # Nobody else writes there, so what nobody noted is ours as well.
+            for prefix in reversed(reserved):
+                _remove(self._store, prefix)
 
     def reserve_column(self, lowest: int) -> int:
         """An id from `lowest` on that no column has or had, claimed for this transaction."""
@@ -128,6 +161,24 @@ class Transaction:
         """Remember files written, to be flushed or removed."""
         self._written += keys
 
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        """A part of the transaction: what it wrote is removed if it fails, the rest goes on."""
+        written, reserved = len(self._written), len(self._reserved)
+        try:
+            yield
+        except BaseException:
+            with PutOff():
+                self._discard(self._written[written:], self._reserved[reserved:])
+                del self._written[written:], self._reserved[reserved:]
+            raise
+
+    def discard_unnamed(self, named: Collection[str]) -> None:
+        """Remove what was written and then written again, so that the version does not name it."""
+        with PutOff():
+            self._discard([key for key in self._written if key not in named], ())
+            self._written = [key for key in self._written if key in named]
+
     def publish(
         self, operation: str, draft: Callable[[Version | None], Draft]
     ) -> tuple[Version, Lock]:
@@ -135,6 +186,8 @@ class Transaction:
 
         Raises
         ------
+        AlreadyCommitted
+            Another process with the same id of the caller was faster.
         ConflictError
             From `draft`; nothing is committed.
         CommitUnknownError
@@ -182,6 +235,7 @@ class Transaction:
             if newest_number is not None:
                 with self._damage_allowed():
                     newest = versions.load(store, newest_number)
+            self._check_new(newest)
             made = draft(newest)
             if self._is_durable and newest_number is not None:
                 self._make_base_durable(newest)
@@ -197,6 +251,7 @@ class Transaction:
                 writer=WRITER,
                 time=datetime.now(UTC).isoformat(timespec="microseconds"),
                 operation=operation,
+                commit_ids=self._with_id(made.head.commit_ids, number),
                 history=_history(store, newest),
                 durable=self._is_durable,
             )
@@ -212,6 +267,19 @@ class Transaction:
                     raise self._unknown(number, error) from error
                 raise
             return number
+
+    def _check_new(self, newest: Version | None) -> None:
+        """AlreadyCommitted where a version bears the caller's id."""
+        known = dict(newest.head.commit_ids) if newest and self._commit_id is not None else {}
+        if self._commit_id in known:
+            raise AlreadyCommitted(known[self._commit_id])
+
+    def _with_id(
+        self, known: tuple[tuple[str, int], ...], number: int
+    ) -> tuple[tuple[str, int], ...]:
+        """The last of the callers' ids, this one among them."""
+        mine = () if self._commit_id is None else ((self._commit_id, number),)
+        return (*known, *mine)[-KEPT_IDS:]
 
     def _unknown(self, number: int, error: BlzError) -> CommitUnknownError:
         return CommitUnknownError(

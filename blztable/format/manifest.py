@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import add
-from typing import Self
+from typing import Any, Self
 
 from blztable.errors import CorruptError, FormatError, LimitError
 from blztable.format import jsontext
@@ -107,6 +107,31 @@ class ColumnParts:
     def cbytes(self) -> int:
         """Bytes of all files."""
         return sum(self.facts.cbytes)
+
+    def arranged(self, other: "ColumnParts", order: Sequence[int]) -> "ColumnParts":
+        """The parts at these places of a list of these and then those of `other`."""
+        before, after = len(self.k), len(other.k)
+
+        def chosen(mine: Sequence[Any], theirs: Sequence[Any]) -> tuple[Any, ...]:
+            both = (*mine, *theirs)
+            return tuple(both[place] for place in order)
+
+        mine, theirs = self.facts, other.facts
+        known = Statistics.lists(self.known, before), Statistics.lists(other.known, after)
+        return ColumnParts(
+            self.path,
+            chosen(self.k, other.k),
+            FactArrays(
+                *(chosen(getattr(mine, name), getattr(theirs, name)) for name in mine.__slots__)
+            ),
+            {
+                name: chosen(
+                    self.streams.get(name, (0,) * before), other.streams.get(name, (0,) * after)
+                )
+                for name in {**self.streams, **other.streams}
+            },
+            {name: list(chosen(known[0][name], known[1][name])) for name in Statistics.KEYS},
+        )
 
     def encode(self) -> bytes:
         """The line, without its line feed."""

@@ -79,17 +79,24 @@ class Statistics:
     @classmethod
     def from_json(cls, value: Mapping[str, Json], runs: int) -> Self:
         """Read the four arrays; CorruptError unless each has `runs` entries."""
-        lowest, highest = value.get("min"), value.get("max")
-        if any(not isinstance(bounds, list) or len(bounds) != runs for bounds in (lowest, highest)):
-            raise CorruptError(f"statistics that are not of {runs} runs")
-        assert isinstance(lowest, list)
-        assert isinstance(highest, list)
+        lists = cls.lists(value, runs)
         return cls(
-            jsontext.numbers(value.get("nulls"), "nulls", runs),
-            jsontext.numbers(value.get("nans"), "nans", runs),
-            _decode(lowest),
-            _decode(highest),
+            jsontext.numbers(lists["nulls"], "nulls", runs),
+            jsontext.numbers(lists["nans"], "nans", runs),
+            _decode(lists["min"]),
+            _decode(lists["max"]),
         )
+
+    @classmethod
+    def lists(cls, value: Mapping[str, Json], runs: int) -> dict[str, list[Json]]:
+        """The four arrays as they are; CorruptError unless each has `runs` entries."""
+        found = {}
+        for name in cls.KEYS:
+            entries = value.get(name)
+            if not isinstance(entries, list) or len(entries) != runs:
+                raise CorruptError(f"statistics that are not of {runs} runs")
+            found[name] = entries
+        return found
 
 
 def _encode(bounds: Sequence[bytes | None]) -> list[Json]:

@@ -1,0 +1,181 @@
+"""Edition: a version that is not published yet, made of another one by changes to its manifest.
+
+It is read as any version is, so that a transaction sees its own changes. A column is a line of
+the version it came from, untouched and unread, or parts that were put together since.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import pyarrow as pa
+
+from blztable.engine import schema as schemas
+from blztable.engine.commit import Draft
+from blztable.engine.versions import Version
+from blztable.errors import ColumnNotFoundError
+from blztable.format import layout, manifest
+from blztable.format.jsontext import Json
+from blztable.format.manifest import NO_FILE, ColumnParts
+
+# What an Arrow schema says there is true of the rows and columns it came with, no others.
+PANDAS_KEY = b"pandas"
+# The property with the values that new rows have where nothing is said: by id, in base64.
+DEFAULTS = "defaults"
+# Properties that name columns.
+BY_COLUMN = ("compression", "clevel", "shuffle", "page_rows")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A column's line as it stands in a version that was published."""
+
+    version: Version
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class EditionColumn:
+    """One column of an edition."""
+
+    path: layout.Path
+    next_k: int
+    nbytes: int
+    cbytes: int
+    origin: Source | ColumnParts
+
+    @classmethod
+    def of(cls, version: Version, index: int) -> Self:
+        """A column of a version as it is."""
+        known = version.head.columns
+        facts = (entry[index] for entry in (known.paths, known.next_k, known.nbytes, known.cbytes))
+        return cls(*facts, Source(version, index))  # type: ignore[arg-type]
+
+    @classmethod
+    def made(cls, parts: ColumnParts, next_k: int) -> Self:
+        """A column of these parts."""
+        return cls(parts.path, next_k, parts.nbytes, parts.cbytes, parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Edition(Version):
+    """A version in the making; the number in its head is that of the version below it."""
+
+    columns: tuple[EditionColumn, ...] = field(default=(), kw_only=True)
+
+    @classmethod
+    def of(cls, version: Version) -> Self:
+        """The version, nothing changed."""
+        indices = range(len(version.head.columns.paths))
+        columns = tuple(EditionColumn.of(version, index) for index in indices)
+        return cls(version.store, version.head, version.schema, columns=columns)
+
+    def column(self, index: int) -> ColumnParts:
+        """The parts of the column at this position."""
+        origin = self.columns[index].origin
+        if isinstance(origin, Source):
+            return origin.version.column(origin.index)
+        return origin
+
+    def lines(self) -> list[bytes]:
+        """The lines of all columns, those not touched as they are."""
+        published: dict[int, list[bytes]] = {}
+        lines = []
+        for column in self.columns:
+            origin = column.origin
+            if isinstance(origin, ColumnParts):
+                lines.append(origin.encode())
+                continue
+            if id(origin.version) not in published:
+                published[id(origin.version)] = origin.version.lines()
+            lines.append(published[id(origin.version)][origin.index])
+        return lines
+
+    def draft(self) -> Draft:
+        """What is to be published."""
+        return Draft(self.head, self.lines())
+
+    def files(self) -> set[str]:
+        """The files of the columns that were put together since, some of them older."""
+        return {
+            layout.part(parts.path, k)
+            for column in self.columns
+            if isinstance(parts := column.origin, ColumnParts)
+            for k in parts.k
+            if k != NO_FILE
+        }
+
+    def with_columns(
+        self,
+        columns: Sequence[EditionColumn],
+        *,
+        schema: pa.Schema | None = None,
+        row_groups: Sequence[int] | None = None,
+        **others: Any,
+    ) -> "Edition":
+        """The edition with these columns instead; `others` are fields of the head."""
+        schema = self.schema if schema is None else schema
+        if PANDAS_KEY in (schema.metadata or {}):
+            others_left = {key: text for key, text in schema.metadata.items() if key != PANDAS_KEY}
+            schema = schema.with_metadata(others_left or None)
+        if not schema.equals(self.schema, check_metadata=True):
+            others |= {"schema": schemas.encode(schema), "fields": schemas.readable(schema)}
+        index = manifest.ColumnIndex(
+            tuple(column.path for column in columns),
+            tuple(column.next_k for column in columns),
+            tuple(column.nbytes for column in columns),
+            tuple(column.cbytes for column in columns),
+        )
+        groups = self.head.row_groups if row_groups is None else tuple(row_groups)
+        head = replace(self.head, row_groups=groups, columns=index, **others)
+        return Edition(self.store, head, schema, columns=tuple(columns))
+
+    def with_row_groups(
+        self, order: Sequence[int], rows: Sequence[int], written: Sequence["Written"]
+    ) -> "Edition":
+        """The row groups at these places of a list of those there are and then those written."""
+        both = (*self.head.row_groups, *rows)
+        columns = [self._arranged(index, mine, order) for index, mine in enumerate(written)]
+        return self.with_columns(columns, row_groups=[both[place] for place in order])
+
+    def with_parts(self, written: Mapping[int, "Written"], order: Sequence[int]) -> "Edition":
+        """Some columns with other parts: of those there are and then those written."""
+        columns = list(self.columns)
+        for index, mine in written.items():
+            columns[index] = self._arranged(index, mine, order)
+        return self.with_columns(columns)
+
+    def with_head(self, **fields: Any) -> "Edition":
+        """Other fields in the head: attributes, properties."""
+        return Edition(
+            self.store, replace(self.head, **fields), self.schema, columns=self.columns
+        )
+
+    def position(self, name: str) -> int:
+        """Where the column of this name is."""
+        found = self.schema.get_all_field_indices(name)
+        if len(found) != 1:
+            there = f"{len(found)} columns are" if found else "no column is"
+            raise ColumnNotFoundError(
+                f"{there} named {name!r} in {self.store.name}; "
+                f"there are {self.schema.names!r:.1000}"
+            )
+        return int(found[0])
+
+    @property
+    def defaults(self) -> Mapping[str, Json]:
+        """The values of new rows, as kept: by column id."""
+        kept = self.head.properties.get(DEFAULTS)
+        return kept if isinstance(kept, dict) else {}
+
+    def _arranged(self, index: int, written: "Written", order: Sequence[int]) -> EditionColumn:
+        parts = self.column(index).arranged(written.parts, order)
+        return EditionColumn.made(parts, max(self.columns[index].next_k, written.next_k))
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Parts of a column that were written, and the number after those they have taken."""
+
+    parts: ColumnParts
+    next_k: int
