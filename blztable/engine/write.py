@@ -55,12 +55,14 @@ class ColumnWriter:
     name: str
     type: pa.DataType
     nullable: bool = True
+    # Of a column that is there, the number its files go on with.
+    first_k: int = 1
     parts: dict[int, Part] = field(default_factory=dict)
     numbers: Iterator[int] = field(init=False)
 
     def __post_init__(self) -> None:
         """Begin to count."""
-        self.numbers = count(1)
+        self.numbers = count(self.first_k)
 
     @property
     def keys(self) -> list[str]:
@@ -69,8 +71,8 @@ class ColumnWriter:
 
     @property
     def next_k(self) -> int:
-        """The number after the last one used."""
-        return max((part.k for part in self.parts.values()), default=0) + 1
+        """The number after the last one used; none is given out twice."""
+        return max([self.first_k, *(part.k + 1 for part in self.parts.values())])
 
     def finish(self) -> ColumnParts:
         """The parts as the manifest lists them."""
