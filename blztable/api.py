@@ -5,6 +5,7 @@ Each is a few lines over the other rooms; what a user gets wrong is told before 
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from inspect import Signature, signature
 from typing import Any
 
@@ -15,11 +16,13 @@ from pandas.api.extensions import no_default
 from blztable.convert.attributes import checked_attrs
 from blztable.convert.stream import stream
 from blztable.engine import operations, versions
-from blztable.engine.options import WriteOptions
+from blztable.engine.commit import AlreadyCommitted
+from blztable.engine.options import DURABILITIES, WriteOptions
 from blztable.engine.places import Place, store_at
 from blztable.progress import ProgressOption, reporting
 from blztable.snapshot import Snapshot
 from blztable.table import CTable
+from blztable.transaction import check_id
 
 
 def to_blz(
@@ -28,14 +31,15 @@ def to_blz(
     *,
     mode: str = "w",
     index: bool | None = None,
-    compression: str | Mapping[str, str] = "lz4",
-    clevel: int | Mapping[str, int] = 5,
+    compression: str | Mapping[str, str] | None = None,
+    clevel: int | Mapping[str, int] | None = None,
     shuffle: str | Mapping[str, str | None] | None = None,
-    checksum: str = "crc32",
+    checksum: str | None = None,
     row_group_rows: int | None = None,
     page_rows: int | Mapping[str, int] | None = None,
     durability: str = "full",
     attrs: Mapping[str, Any] | None = None,
+    commit_id: str | None = None,
     progress: ProgressOption = None,
 ) -> None:
     """Write a table, in one commit: readers see the old one or the new one, whole.
@@ -54,8 +58,9 @@ def to_blz(
         interface (polars, duckdb), a mapping of names to arrays of one length; or a stream.
     path : path-like
         The table's directory.
-    mode : {"w", "x"}
-        "w" replaces a table that is there, as a new version; "x" fails if there is one.
+    mode : {"w", "a", "x"}
+        "w" replaces a table that is there, as a new version; "a" appends to it, as
+        `CTable.append` does, and makes it where it is missing; "x" fails if there is one.
     index : bool, optional
         Whether to store a DataFrame's index. By default a RangeIndex is kept as a fact and any
         other index as columns; True stores a RangeIndex as a column too, False none.
@@ -109,19 +114,45 @@ def to_blz(
     >>> blz.open("hours.blz").nrows
     8760
     """
-    _one_of("mode", mode, ("w", "x"))
-    options = WriteOptions(
-        compression, clevel, shuffle, checksum, row_group_rows, page_rows, durability
-    )
+    _one_of("mode", mode, ("w", "a", "x"))
+    chosen = {
+        "compression": compression,
+        "clevel": clevel,
+        "shuffle": shuffle,
+        "checksum": checksum,
+        "row_group_rows": row_group_rows,
+        "page_rows": page_rows,
+    }
+    overrides = {name: value for name, value in chosen.items() if value is not None}
+    options = WriteOptions(**overrides, durability=durability)
+    check_id(commit_id)
+    attributes = checked_attrs(dict(attrs or {}))
     store = store_at(path)
+    if mode == "a" and versions.newest_number(store) is not None:
+        pinned = Snapshot(*versions.pin(store))
+        with (
+            CTable(pinned, writable=True, durability=durability, overrides=overrides) as table,
+            reporting(progress, "appending") as callback,
+            table.transaction(commit_id=commit_id) as tx,
+        ):
+            tx.append(data, index=index, progress=callback)
+            if attributes:
+                tx.attrs.update(attrs)
+        return
     given = stream(data, index=index)
-    attributes = given.attrs | checked_attrs(dict(attrs or {}))
-    contents = operations.Contents(given.schema, given.parts, given.frame, attributes, given.rows)
-    with reporting(progress, "writing") as callback:
-        _, pinned = operations.create(
-            store, contents, options, replace_existing=mode == "w", progress=callback
+    contents = operations.Contents(
+        given.schema, given.parts, given.frame, given.attrs | attributes, given.rows
+    )
+    with reporting(progress, "writing") as callback, suppress(AlreadyCommitted):
+        _, lock = operations.create(
+            store,
+            contents,
+            options,
+            replace_existing=mode == "w",
+            progress=callback,
+            commit_id=commit_id,
         )
-    pinned.close()
+        lock.close()
 
 
 def create(
@@ -177,10 +208,12 @@ def create(
     version, pinned = operations.create(
         store_at(path), contents, options, replace_existing=mode == "w"
     )
-    return CTable(Snapshot(version, pinned), writable=True)
+    return CTable(Snapshot(version, pinned), writable=True, durability=durability)
 
 
-def open(path: Place, mode: str = "r", *, version: int | None = None) -> CTable:
+def open(
+    path: Place, mode: str = "r", *, version: int | None = None, durability: str = "full"
+) -> CTable:
     """Open a table and hold one version of it.
 
     Parameters
@@ -188,9 +221,12 @@ def open(path: Place, mode: str = "r", *, version: int | None = None) -> CTable:
     path : path-like
         The table's directory.
     mode : {"r", "a"}
-        "a" to change it too; only the newest version can be changed.
+        "a" to change it too.
     version : int, optional
-        The version to show; the newest by default.
+        The version to show; the newest by default. Changes to an older one are made on the newest,
+        if what they rely on is as it was.
+    durability : {"full", "process"}
+        What commits of this handle survive, as in `to_blz`.
 
     Raises
     ------
@@ -208,11 +244,10 @@ def open(path: Place, mode: str = "r", *, version: int | None = None) -> CTable:
     3 1
     """
     _one_of("mode", mode, ("r", "a"))
-    if mode == "a" and version is not None:
-        raise ValueError("only the newest version can be changed: give no version with mode='a'")
+    _one_of("durability", durability, DURABILITIES)
     number = None if version is None else operator.index(version)
     opened, pinned = versions.pin(store_at(path), number)
-    return CTable(Snapshot(opened, pinned), writable=mode == "a")
+    return CTable(Snapshot(opened, pinned), writable=mode == "a", durability=durability)
 
 
 def read_blz(

@@ -6,34 +6,37 @@ table is open. After a commit of its own it shows the version it published.
 
 import operator
 import os
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Self, overload
+from typing import Any, Self
 
-import pandas as pd
-import pyarrow as pa
-from pandas.api.extensions import no_default
-
-from blztable.batches import Batches
-from blztable.column import Column
-from blztable.convert.attributes import checked_attrs
-from blztable.engine.operations import set_attributes
-from blztable.engine.verify import verify
-from blztable.errors import ColumnNotFoundError, ReadOnlyError
+from blztable.appender import Appender
+from blztable.attributes import Attributes
+from blztable.engine import history, operations, vacuum
+from blztable.engine.options import WriteOptions
+from blztable.engine.versions import LOCK_SECONDS, Version, pin
+from blztable.errors import ReadOnlyError
 from blztable.progress import ProgressOption, reporting
-from blztable.report import Report
-from blztable.snapshot import Reading, Snapshot
-from blztable.text import short_text, size_text
-
-# Columns a repr shows before it says how many more there are.
-SHOWN = 40
+from blztable.snapshot import Snapshot
+from blztable.storage.store import Lock
+from blztable.transaction import Transaction
+from blztable.view import View
 
 
-class CTable:
-    """One version of a table on disk, opened for reading.
+class CTable(View):
+    """One version of a table on disk, opened for reading, or for changing it too.
 
     Made by `open` and `create`. A context manager: closing lets go of the version, so that it can
-    be removed when newer ones have taken its place. A table may be shared by threads.
+    be removed when newer ones have taken its place. A table may be shared by threads for reading.
+
+    Every change is one commit: after it returns the table is changed, also after a loss of power,
+    and before that nobody sees any of it. What others committed meanwhile stays. Where a change
+    relies on something they changed it raises ConflictError, and nothing is committed; open the
+    table again and repeat it. All methods that change the table raise ReadOnlyError for a table
+    opened for reading, BusyError where a lock was not got in time, StorageError where the disk
+    fails, CommitUnknownError where a commit may not survive a loss of power; they return the number
+    of the version they made.
 
     Examples
     --------
@@ -47,57 +50,26 @@ class CTable:
     """
 
     def __init__(
-        self, snapshot: Snapshot, *, writable: bool, columns: Sequence[int] | None = None
+        self,
+        snapshot: Snapshot,
+        *,
+        writable: bool,
+        columns: Sequence[int] | None = None,
+        durability: str = "full",
+        overrides: Mapping[str, Any] | None = None,
     ) -> None:
-        self._snapshot = snapshot
+        super().__init__(snapshot, columns)
         self._writable = writable
         self._pid = os.getpid()
-        # Positions of the columns shown, None for all of them.
-        self._columns = columns
+        self._durability = durability
+        # Options of writing that are not those the table was made with.
+        self._overrides = overrides or {}
 
     @property
-    def nrows(self) -> int:
-        """Number of rows."""
-        return self._snapshot.rows
-
-    def __len__(self) -> int:
-        """Number of rows."""
-        return self.nrows
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The Arrow schema: exactly the one that was written, for data that came from Arrow."""
-        return self._snapshot.schema(self._shown)
-
-    @property
-    def column_names(self) -> list[str]:
-        """Names of the columns in their order; a stored index is among them."""
-        names = self._snapshot.version.schema.names
-        return [names[index] for index in self._shown]
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the columns, uncompressed."""
-        return sum(self._snapshot.version.head.columns.nbytes[index] for index in self._shown)
-
-    @property
-    def cbytes(self) -> int:
-        """Bytes of the columns' files."""
-        return sum(self._snapshot.version.head.columns.cbytes[index] for index in self._shown)
-
-    @property
-    def version(self) -> int:
-        """Number of the version shown; it grows by one with every commit."""
-        return self._snapshot.version.head.version
-
-    @property
-    def path(self) -> str:
-        """Where the table is."""
-        return self._snapshot.name
-
-    @property
-    def attrs(self) -> "Attributes":
+    def attrs(self) -> Attributes:
         """The table's attributes, a mapping of JSON values; an assignment is one commit.
+
+        Numpy scalars and arrays of one dimension keep their type.
 
         Examples
         --------
@@ -108,181 +80,298 @@ class CTable:
         ...     print(t.attrs, t.version)
         {'source': 'till 7', 'checked': True} 2
         """
-        return Attributes(self)
+        return Attributes(lambda: self._snapshot.version.head.attributes, self._set_attributes)
 
-    def to_arrow(
-        self,
-        columns: Sequence[str] | None = None,
-        *,
-        on_corrupt: str = "raise",
-        progress: ProgressOption = None,
-    ) -> pa.Table:
-        """Read into an Arrow table.
+    def transaction(self, *, commit_id: str | None = None) -> Transaction:
+        """Several changes in one commit, or none of them.
 
         Parameters
         ----------
-        columns : sequence of str, optional
-            The columns to read, in this order; all by default. Of columns that share a name, all
-            are read.
-        on_corrupt : {"raise", "skip"}
-            "skip" leaves out the row groups that are damaged in one of these columns, warns, and
-            says in the schema's metadata, as "blz:missing_rows", which rows they are.
-        progress : bool or callable, optional
-            As in `to_blz`.
-
-        Raises
-        ------
-        ColumnNotFoundError
-            No column has one of these names.
-        CorruptError
-            A file is damaged or missing.
-        LimitError
-            The result would be larger than this machine's memory.
-        """
-        with reporting(progress, "reading") as callback:
-            how = Reading(on_corrupt, callback)
-            return self._snapshot.arrow(self._positions(columns), 0, self.nrows, how)
-
-    def to_batches(
-        self, columns: Sequence[str] | None = None, *, batch_rows: int | None = None
-    ) -> Batches:
-        """Read as a stream of record batches, for tables larger than memory.
-
-        A few row groups are in memory at a time: the batches given out last, and the rows after
-        them, which are decoded while the caller works.
-
-        Parameters
-        ----------
-        columns : sequence of str, optional
-            The columns to read, in this order; all by default.
-        batch_rows : int, optional
-            The most rows of a batch, 131,072 by default. Some have fewer, where row groups end.
+        commit_id : str, optional
+            A name of the caller's for the commit. Where one of the last 1,000 commits that had a
+            name had this one, nothing is written: a job that is run again does no harm.
 
         Returns
         -------
-        Batches
-            An iterator of pyarrow.RecordBatch with a `schema` and a method `close`; also a context
-            manager. It can be left at any time, and read or closed by another thread.
-
-        Raises
-        ------
-        ColumnNotFoundError
-            No column has one of these names.
-        CorruptError
-            A file is damaged or missing, told by the batch that would need it.
+        Transaction
+            A context manager with the methods that change a table. It shows what it has made of
+            the table so far, which nobody else sees before the `with` ends; an exception in it
+            discards all.
 
         Examples
         --------
         >>> import blztable as blz
-        >>> blz.to_blz({"a": range(10)}, "t.blz", row_group_rows=6)
-        >>> with blz.open("t.blz") as t:
-        ...     print([batch.num_rows for batch in t.to_batches(batch_rows=4)])
-        [4, 4, 2]
+        >>> blz.to_blz({"day": [1], "sold": [7]}, "sales.blz", attrs={"until": 1})
+        >>> with blz.open("sales.blz", mode="a") as t:
+        ...     for run in range(2):
+        ...         with t.transaction(commit_id="day 2") as tx:
+        ...             tx.append({"day": [2], "sold": [9]})
+        ...             tx.attrs["until"] = 2
+        ...     print(t.nrows, t.attrs["until"], t.version)
+        2 2 2
         """
-        if isinstance(batch_rows, bool):
-            raise TypeError(f"batch_rows is a number of rows, not {batch_rows}")
-        most = None if batch_rows is None else operator.index(batch_rows)
-        if most is not None and most < 1:
-            raise ValueError(f"a batch has at least 1 row, not {most}")
-        return Batches(self._snapshot, self._positions(columns), most)
+        return Transaction(self._writing(), self._options(), commit_id, self._shows)
 
-    def to_pandas(
+    def append(
         self,
-        columns: Sequence[str] | None = None,
+        data: Any,
         *,
-        dtype_backend: Any = no_default,
-        on_corrupt: str = "raise",
+        evolve: bool = False,
+        commit_id: str | None = None,
+        index: bool | None = None,
         progress: ProgressOption = None,
-    ) -> pd.DataFrame:
-        """Read into a DataFrame that shares its memory with what was decoded, and is writable.
+    ) -> int:
+        """Add rows at the end.
+
+        Columns go by name, in any order. A column that is missing is filled with its default, or
+        null where it may be; text may be longer and categories may be others than before.
 
         Parameters
         ----------
-        columns : sequence of str, optional
-            The columns to read, in this order; all by default. The index is restored beside them.
-        dtype_backend : {"numpy_nullable", "pyarrow"}, optional
-            As in pandas. With "pyarrow" dates and decimals stay Arrow values instead of one Python
-            object each, which is many times faster.
-        on_corrupt : {"raise", "skip"}
-            "skip" leaves out the row groups that are damaged in one of these columns, warns, and
-            says in `attrs["blz:missing_rows"]` which rows they are; the others keep their labels.
+        data : DataFrame, Arrow data, mapping, or an iterable of these
+            As in `to_blz`; iterators are streamed.
+        evolve : bool, optional
+            Add columns that the table does not have, null in the rows before, and make integers
+            and floats as wide as the new values need, in the same commit.
+        commit_id : str, optional
+            As in `transaction`: where it is known, nothing is written, its version is returned.
+        index : bool, optional
+            As in `to_blz`. A default RangeIndex goes on; one that starts where the table's stops
+            does, too; an index of columns goes by their names.
         progress : bool or callable, optional
             As in `to_blz`.
 
         Raises
         ------
-        ColumnNotFoundError
-            No column has one of these names.
-        CorruptError
-            A file is damaged or missing.
-        LimitError
-            The result would be larger than this machine's memory.
-        """
-        columns = _list_of(columns)
-        narrowed = self.column_names if self._columns is not None else None
-        names = list(dict.fromkeys(narrowed)) if narrowed and columns is None else columns
-        with reporting(progress, "reading") as callback:
-            return self._snapshot.pandas(
-                self._positions(columns),
-                columns=None if names is None else list(names),
-                dtype_backend=dtype_backend,
-                how=Reading(on_corrupt, callback),
-            )
-
-    def head(self, n: int = 5) -> pa.Table:
-        """The first `n` rows as an Arrow table; only the pages that hold them are decoded."""
-        if n < 0:
-            raise ValueError(f"a number of rows from 0, not {n}")
-        return self._snapshot.arrow(self._shown, 0, min(n, self.nrows))
-
-    def verify(self, *, full: bool = True) -> Report:
-        """Check the version, or the columns shown of it, and say what is wrong and what intact.
-
-        Damage is reported, not raised, and does not keep the rest from being checked.
-
-        Parameters
-        ----------
-        full : bool, optional
-            Read all: every checksum, chunk and value, and whether the statistics are true of the
-            values. Without it only the manifest, the sizes of files and their fronts and trailers.
+        SchemaError
+            A column that is unknown, missing or of a type that would lose something, or an index
+            that does not go on; nothing is committed.
+        ConflictError
+            Another commit changed the columns; or the rows, for an index that counts on from them.
 
         Examples
         --------
         >>> import blztable as blz
-        >>> blz.to_blz({"a": [1, 2, 3]}, "t.blz")
-        >>> with blz.open("t.blz") as t:
-        ...     report = t.verify()
-        >>> report.is_intact, report.problems, report.intact_rows("a")
-        (True, (), ((0, 3),))
+        >>> blz.to_blz({"day": [1], "sold": [7]}, "sales.blz")
+        >>> with blz.open("sales.blz", mode="a") as t:
+        ...     version = t.append({"sold": [9], "day": [2]}, commit_id="day 2")
+        ...     again = t.append({"sold": [9], "day": [2]}, commit_id="day 2")
+        ...     print(t.nrows, version, again)
+        2 2 2
+        """
+        with (
+            reporting(progress, "appending") as callback,
+            self.transaction(commit_id=commit_id) as tx,
+        ):
+            tx.append(data, evolve=evolve, index=index, progress=callback)
+        return tx.version
+
+    @contextmanager
+    def appender(self, *, commit_id: str | None = None) -> Iterator[Appender]:
+        """Feed each column by itself, in any order and pieces of any size; one commit at the end.
+
+        Gives, to a `with`, an Appender: columns by their names, each with a method `append`.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"x": [1], "y": ["a"]}, "t.blz")
+        >>> with blz.open("t.blz", mode="a") as t:
+        ...     with t.appender() as a:
+        ...         a["y"].append(["b", "c"])
+        ...         a["x"].append([2])
+        ...         a["x"].append([3])
+        ...     print(t["x"][:].to_pylist(), t["y"][:].to_pylist())
+        [1, 2, 3] ['a', 'b', 'c']
+        """
+        with self.transaction(commit_id=commit_id) as tx, tx.appender() as columns:
+            yield columns
+
+    def update(self, values: Mapping[str, Any], where: Any = None) -> int:
+        """Set columns, in the rows for which `where` is true.
+
+        Of the row groups that have such rows the columns named are written anew, the others not.
+
+        Parameters
+        ----------
+        values : mapping
+            By the column's name: one value, as many as there are rows to be set, or a pyarrow
+            expression of columns, which sees the values before the update.
+        where : pyarrow.compute.Expression or list of tuples, optional
+            Which rows; all by default. Rows for which it is null are left.
+
+        Raises
+        ------
+        ColumnNotFoundError
+            No column has one of these names.
+        SchemaError
+            Values that do not fit the column's type, or not as many as rows.
+        ConflictError
+            Another commit changed columns or rows.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> import pyarrow.compute as pc
+        >>> blz.to_blz({"item": ["tea", "cup"], "price": [3.0, 8.0]}, "shop.blz")
+        >>> with blz.open("shop.blz", mode="a") as t:
+        ...     version = t.update({"price": pc.field("price") * 2}, where=[("item", "==", "tea")])
+        ...     print(t["price"][:].to_pylist())
+        [6.0, 8.0]
+        """
+        with self.transaction() as tx:
+            tx.update(values, where)
+        return tx.version
+
+    def delete(self, where: Any) -> int:
+        """Remove the rows for which `where` is true, a pyarrow expression or a list of tuples.
+
+        The row groups that lose rows are written anew with all their columns; a RangeIndex counts
+        the rows that are left. Raises as `update` does.
+        """
+        with self.transaction() as tx:
+            tx.delete(where)
+        return tx.version
+
+    def truncate(self, n: int) -> int:
+        """Leave the first `n` rows; ConflictError where another commit changed rows or columns."""
+        with self.transaction() as tx:
+            tx.truncate(n)
+        return tx.version
+
+    def resize(self, n: int) -> int:
+        """Leave the first `n` rows, or add rows up to `n`.
+
+        Rows added have each column's default: the one that was declared in `add_column`, else null
+        where the column may be null, else zero. Raises as `truncate` does.
+        """
+        with self.transaction() as tx:
+            tx.resize(n)
+        return tx.version
+
+    def add_column(self, name: str, data: Any, *, default: Any = None) -> int:
+        """Add a column behind the others, without reading or writing any of them.
+
+        Parameters
+        ----------
+        name : str
+            Its name.
+        data : array-like, scalar or pyarrow.compute.Expression
+            A value a row, by position; or the same for all rows; or computed of other columns.
+        default : scalar, optional
+            What appended rows have that come without this column; null by default.
+
+        Raises
+        ------
+        SchemaError
+            There is a column of this name; a type that cannot be stored; too few or many values.
+        ConflictError
+            Another commit changed columns or rows.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> import pyarrow.compute as pc
+        >>> blz.to_blz({"net": [10.0, 20.0]}, "t.blz")
+        >>> with blz.open("t.blz", mode="a") as t:
+        ...     version = t.add_column("gross", pc.field("net") * 1.19)
+        ...     print(t.head().to_pydict())
+        {'net': [10.0, 20.0], 'gross': [11.9, 23.799999999999997]}
+        """
+        with self.transaction() as tx:
+            tx.add_column(name, data, default=default)
+        return tx.version
+
+    def drop_columns(self, names: Sequence[str]) -> int:
+        """Drop columns: a matter of the manifest, their files go with the last version of them."""
+        with self.transaction() as tx:
+            tx.drop_columns(names)
+        return tx.version
+
+    def rename_columns(self, names: Mapping[str, str]) -> int:
+        """Give columns other names, `{old: new}`; no data are touched."""
+        with self.transaction() as tx:
+            tx.rename_columns(names)
+        return tx.version
+
+    def reorder_columns(self, names: Sequence[str]) -> int:
+        """Put these columns first, in this order, the others behind them; no data are touched."""
+        with self.transaction() as tx:
+            tx.reorder_columns(names)
+        return tx.version
+
+    def compact(self, sort_by: str | Sequence[str | tuple[str, str]] = ()) -> int:
+        """Write small row groups together, or all rows in another order, beside others' appends.
+
+        Appends join small row groups at the end by themselves; this is for those that `delete`
+        and a few large appends leave.
+
+        Parameters
+        ----------
+        sort_by : str, or sequence of str or (str, "ascending" or "descending"), optional
+            Columns to sort all rows by, nulls last. One column at a time is in memory.
+        """
+        keys = [sort_by] if isinstance(sort_by, str) else sort_by
+        pairs = [(key, "ascending") if isinstance(key, str) else key for key in keys]
+        for pair in pairs:
+            if len(pair) != 2 or pair[1] not in ("ascending", "descending"):
+                raise ValueError(f"sort_by has names, or names with a direction, not {pair!r}")
+        with self.transaction() as tx:
+            tx.compact(pairs)
+        return tx.version
+
+    def versions(self) -> list[history.Listed]:
+        """The versions that are still there, oldest first: when each was made, what by, its rows.
+
+        Those that are damaged say so in `damage`.
         """
         self._snapshot.check_open()
-        return verify(self._snapshot.version, self._shown, full=full)
+        return history.listed(self._snapshot.version.store)
 
-    @overload
-    def __getitem__(self, key: str) -> "Column": ...
+    def restore(self, version: int) -> int:
+        """Commit what an older version held, as the newest one; it relies on nothing.
 
-    @overload
-    def __getitem__(self, key: list[str]) -> "CTable": ...
+        Commits since are undone, and with them the ids they had: their jobs may run again. A table
+        whose newest version is damaged is opened by an older one to do so,
+        `open(path, "a", version=...)`.
+        """
+        self._writing()
+        store = self._snapshot.version.store
+        old, pinned = pin(store, operator.index(version))
+        with pinned:
+            published = operations.restore(old, is_durable=self._options().is_durable)
+        self._shows(*published)
+        return self.version
 
-    def __getitem__(self, key: str | list[str]) -> "Column | CTable":
-        """One column by its name; or the table narrowed to a list of columns, same snapshot."""
-        if isinstance(key, str):
-            positions = self._positions([key])
-            if len(positions) > 1:
-                raise ColumnNotFoundError(f"{len(positions)} columns are named {key!r}")
-            return Column(self._snapshot, positions[0])
-        if isinstance(key, list):
-            positions = self._positions(key)
-            return CTable(self._snapshot, writable=False, columns=positions)
-        raise TypeError(f"a column name or a list of them, not {type(key).__name__}")
+    def vacuum(
+        self,
+        *,
+        keep: int | None = None,
+        older_than: float | None = None,
+        wait: float = LOCK_SECONDS,
+    ) -> vacuum.Vacuumed:
+        """Remove versions past keeping, and files that killed writers left.
 
-    def __arrow_c_schema__(self) -> object:
-        """The schema as an Arrow PyCapsule, without opening a stream."""
-        return self.schema.__arrow_c_schema__()
+        Versions that anyone holds open stay, and the newest. By default a version is kept for an
+        hour, at most 10 are.
 
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The table as an Arrow PyCapsule stream: a few row groups in memory, as `to_batches`."""
-        return Batches(self._snapshot, self._shown).__arrow_c_stream__(requested_schema)
+        Parameters
+        ----------
+        keep : int, optional
+            How many versions to keep, with the newest.
+        older_than : float, optional
+            Seconds since a version was superseded, for which it is kept.
+        wait : float, optional
+            Seconds to wait until no writer is at work.
+
+        Raises
+        ------
+        BusyError
+            Writers were at work all the time.
+        """
+        self._writing()
+        store = self._snapshot.version.store
+        return vacuum.vacuum(store, keep_versions=keep, keep_seconds=older_than, wait=wait)
 
     def close(self) -> None:
         """Let go of the version; reading afterwards is an error."""
@@ -300,74 +389,26 @@ class CTable:
     ) -> None:
         self.close()
 
-    def __repr__(self) -> str:
-        names = self.column_names
-        width = max(map(len, map(short_text, names[:SHOWN])), default=0)
-        lines = [
-            f"<CTable {self.path}, version {self.version}: {self.nrows:,} rows x "
-            f"{len(names):,} columns, {size_text(self.nbytes)} in {size_text(self.cbytes)}>"
-        ]
-        types = self._snapshot.version.schema.types
-        lines += [
-            f"  {short_text(name):<{width}}  {types[index]}"
-            for name, index in zip(names[:SHOWN], self._shown, strict=False)
-        ]
-        if len(names) > SHOWN:
-            lines.append(f"  ... and {len(names) - SHOWN:,} more columns")
-        return "\n".join(lines)
+    def _narrowed(self, positions: Sequence[int]) -> "CTable":
+        return CTable(self._snapshot, writable=False, columns=positions)
 
-    @property
-    def _shown(self) -> Sequence[int]:
-        return range(len(self._snapshot.version.schema)) if self._columns is None else self._columns
-
-    def _positions(self, columns: Sequence[str] | None) -> Sequence[int]:
-        return self._snapshot.positions(columns, self._shown)
-
-    def _set_attributes(self, changes: Mapping[str, Any], removed: Sequence[str]) -> None:
+    def _writing(self) -> Snapshot:
+        """The snapshot to be changed, by a handle that may."""
         self._snapshot.check_open()
         if not self._writable:
             raise ReadOnlyError(f"{self.path} was opened for reading; open it with mode='a'")
         if os.getpid() != self._pid:
             raise ReadOnlyError(f"{self.path} was opened before a fork; open it again to write")
-        base = self._snapshot.version
-        published = set_attributes(
-            base.store, base, checked_attrs(dict(changes)), removed, is_durable=True
-        )
+        return self._snapshot
+
+    def _options(self) -> WriteOptions:
+        properties = dict(self._snapshot.version.head.properties) | dict(self._overrides)
+        return WriteOptions.of(properties, self._durability)
+
+    def _shows(self, version: Version, pinned: Lock) -> None:
         # The one before is let go, not closed: columns and threads may still read from it.
-        self._snapshot = Snapshot(*published)
+        self._snapshot = Snapshot(version, pinned)
 
-
-def _list_of(columns: Iterable[str] | None) -> Sequence[str] | None:
-    """The names as a list, for they are gone through twice; one text stays, to be refused."""
-    return columns if columns is None or isinstance(columns, str) else list(columns)
-
-
-class Attributes(MutableMapping[str, Any]):
-    """The attributes of a table: as read with the version shown; each assignment is one commit."""
-
-    def __init__(self, table: CTable) -> None:
-        self._table = table
-
-    def __getitem__(self, key: str) -> Any:
-        return self._table._snapshot.version.head.attributes[key]
-
-    def __setitem__(self, key: str, value: Any) -> None:
-        self._table._set_attributes({key: value}, ())
-
-    def __delitem__(self, key: str) -> None:
-        if key not in self:
-            raise KeyError(key)
-        self._table._set_attributes({}, (key,))
-
-    def update(self, *args: Any, **kwargs: Any) -> None:
-        """Set several attributes in one commit."""
-        self._table._set_attributes(dict(*args, **kwargs), ())
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._table._snapshot.version.head.attributes)
-
-    def __len__(self) -> int:
-        return len(self._table._snapshot.version.head.attributes)
-
-    def __repr__(self) -> str:
-        return repr(dict(self))
+    def _set_attributes(self, changes: Mapping[str, Any], removed: Sequence[str]) -> None:
+        with self.transaction() as tx:
+            tx.attrs.change(changes, removed)

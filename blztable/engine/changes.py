@@ -11,7 +11,6 @@ ConflictError, and nothing is committed. Files are written before; a change only
 | Rows (delete, truncate), Update, AddColumns, Retype | the columns and all row groups |
 | Select (drop, reorder), Rename | the columns |
 | Keys (attributes, properties) | the keys that it sets |
-| Restore | nothing |
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -155,13 +154,15 @@ class Retype:
     index: int
     field: pa.Field
     written: Written
+    frame: Mapping[str, Json] | None
 
     def onto(self, newest: Edition) -> Edition:
         """The wider column."""
         _check_row_groups(self.seen, newest, "widening a column")
         columns = list(newest.columns)
         columns[self.index] = EditionColumn.made(self.written.parts, self.written.next_k)
-        return newest.with_columns(columns, schema=newest.schema.set(self.index, self.field))
+        schema = newest.schema.set(self.index, self.field)
+        return newest.with_columns(columns, schema=schema, pandas=self.frame)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,38 +227,6 @@ class Keys:
                 )
         kept = {key: value for key, value in there.items() if key not in self.removed}
         return newest.with_head(**{self.mapping: kept | dict(self.changes)})
-
-
-@dataclass(frozen=True, slots=True)
-class Restore:
-    """What an older version held, as it was."""
-
-    old: Edition
-
-    def onto(self, newest: Edition) -> Edition:
-        """The old content under ids and numbers that go on from the newest."""
-        used = dict(
-            zip(newest.head.columns.paths, newest.head.columns.next_k, strict=True)
-        )
-        columns = [
-            EditionColumn(
-                column.path,
-                max(column.next_k, used.get(column.path, 0)),
-                column.nbytes,
-                column.cbytes,
-                column.origin,
-            )
-            for column in self.old.columns
-        ]
-        return self.old.with_columns(
-            columns,
-            next_column=max(self.old.head.next_column, newest.head.next_column),
-            history=newest.head.history,
-            version=newest.head.version,
-            time=newest.head.time,
-            # An older version may have been flushed, and the newest not, or the other way round.
-            durable=self.old.head.durable and newest.head.durable,
-        )
 
 
 def _check_columns(seen: Edition, newest: Edition, doing: str) -> None:

@@ -252,7 +252,7 @@ class Transaction:
                 time=datetime.now(UTC).isoformat(timespec="microseconds"),
                 operation=operation,
                 commit_ids=self._with_id(made.head.commit_ids, number),
-                history=_history(store, newest),
+                history=_history(store, newest or versions.latest(store)),
                 durable=self._is_durable,
             )
             data = manifest.encode(head, made.lines)
@@ -293,7 +293,7 @@ class Transaction:
             return
         self._store.prepare()
         if newest is not None and not self._is_replacement:
-            _flush_whole(newest)
+            flush_whole(newest)
 
     def _damage_allowed(self) -> AbstractContextManager[None]:
         """A table whose newest manifest is damaged can be replaced, and nothing else."""
@@ -313,7 +313,7 @@ class Transaction:
             return True
 
 
-def _flush_whole(version: Version) -> None:
+def flush_whole(version: Version) -> None:
     """Flush what a version names, for the next one to build on.
 
     It was committed without a flush; a durable version that names its files must not depend on it.

@@ -42,7 +42,7 @@ def row_groups(parts: Iterable[Portion], wanted: int | None) -> Iterator[Portion
             continue
         pending.add(table, rows)
         del table
-        if pending.rows > _rows_per_group(pending.nbytes, pending.rows, wanted):
+        if pending.rows > rows_per_group(pending.nbytes, pending.rows, wanted):
             ready = pending.cut(wanted)
             pending.add(*ready.pop())
             while ready:
@@ -128,7 +128,7 @@ def row_windows(
 
 def row_ranges(table: pa.Table, rows: int, wanted: int | None) -> Iterator[tuple[int, int]]:
     """The rows of each group of a table."""
-    size = _rows_per_group(list(map(_bytes_of, table.columns)), rows, wanted)
+    size = rows_per_group(list(map(_bytes_of, table.columns)), rows, wanted)
     cuts = set(range(0, rows, size)) | {rows}
     for column in table.columns:
         if pa.types.is_dictionary(column.type):
@@ -138,7 +138,7 @@ def row_ranges(table: pa.Table, rows: int, wanted: int | None) -> Iterator[tuple
         yield from _within_limits(table, start, stop)
 
 
-def _rows_per_group(nbytes: Sequence[int], rows: int, wanted: int | None) -> int:
+def rows_per_group(nbytes: Sequence[int], rows: int, wanted: int | None) -> int:
     """The rows that a group should have, of columns that take so many bytes for these rows."""
     if wanted:
         return wanted

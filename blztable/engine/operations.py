@@ -1,7 +1,4 @@
-"""The operations on a whole table: create or replace it, set its attributes.
-
-Each says what it relies on: a replacement on nothing, attributes on the keys they set.
-"""
+"""The operations on a whole table, which rely on nothing: create, replace, restore."""
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,13 +7,14 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from blztable.engine import schema as schemas
-from blztable.engine.commit import Draft, Transaction
+from blztable.engine import versions
+from blztable.engine.commit import Draft, Transaction, flush_whole
 from blztable.engine.grouping import Portion, row_groups
 from blztable.engine.options import WriteOptions
 from blztable.engine.progress import Callback, Progress
 from blztable.engine.versions import Version
 from blztable.engine.write import ColumnWriter, write_groups
-from blztable.errors import ConflictError, TableExistsError
+from blztable.errors import TableExistsError
 from blztable.format import manifest
 from blztable.format.jsontext import Json
 from blztable.format.layout import Path
@@ -42,6 +40,7 @@ def create(
     *,
     replace_existing: bool,
     progress: Callback | None = None,
+    commit_id: str | None = None,
 ) -> tuple[Version, Lock]:
     """Write a table as version 1, or as the next version in place of the one that is there.
 
@@ -56,7 +55,11 @@ def create(
     schemas.check(schema)
     options.check_names(schema.names)
     with Transaction(
-        store, is_durable=options.is_durable, may_create=True, is_replacement=replace_existing
+        store,
+        is_durable=options.is_durable,
+        may_create=True,
+        is_replacement=replace_existing,
+        commit_id=commit_id,
     ) as transaction:
         _check_absent(store, transaction.base, replace_existing)
         columns = _reserve(transaction, schema)
@@ -103,33 +106,34 @@ def create(
         return transaction.publish("replace" if transaction.base else "create", draft)
 
 
-def set_attributes(
-    store: Store,
-    base: Version,
-    changes: Mapping[str, Json],
-    removed: Iterable[str],
-    *,
-    is_durable: bool,
-) -> tuple[Version, Lock]:
-    """Commit attributes set and removed; ConflictError if another commit touched the same keys."""
-    gone = set(removed)
+def restore(old: Version, *, is_durable: bool) -> tuple[Version, Lock]:
+    """Commit what a version held that is there still, whatever the newest one is.
+
+    The ids of commits are those of the old version: what was committed since is undone.
+    """
+    store = old.store
 
     def draft(newest: Version | None) -> Draft:
-        if newest is None:
-            raise ConflictError(f"{store.name} is gone")
-        there, before = newest.head.attributes, base.head.attributes
-        for key in (*changes, *gone):
-            if (key in there, there.get(key)) != (key in before, before.get(key)):
-                raise ConflictError(
-                    f"{store.name}: attribute {key!r} was changed by version "
-                    f"{newest.head.version}; reopen and try again"
-                )
-        kept = {key: value for key, value in there.items() if key not in gone}
-        head = replace(newest.head, attributes=kept | dict(changes))
-        return Draft(head, newest.lines())
+        # Of a damaged newest version it is not known which ids and numbers it gave out; those
+        # that name something are taken, as whoever writes next finds.
+        latest = newest or versions.latest(store) or old
+        mine, theirs = old.head.columns, latest.head.columns
+        used = dict(zip(theirs.paths, theirs.next_k, strict=True))
+        next_k = (max(k, used.get(path, 0)) for path, k in zip(mine.paths, mine.next_k, strict=True))
+        head = replace(
+            old.head,
+            columns=replace(mine, next_k=tuple(next_k)),
+            next_column=max(old.head.next_column, latest.head.next_column),
+            properties=dict(old.head.properties) | _kept_properties(latest),
+        )
+        return Draft(head, old.lines())
 
-    with Transaction(store, is_durable=is_durable) as transaction:
-        return transaction.publish("attributes", draft)
+    with Transaction(
+        store, is_durable=is_durable, base=old, is_replacement=True
+    ) as transaction:
+        if is_durable and not old.head.durable:
+            flush_whole(old)
+        return transaction.publish("restore", draft)
 
 
 def _check_absent(store: Store, version: Version | None, replace_existing: bool) -> None:

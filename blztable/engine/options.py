@@ -6,16 +6,19 @@ mapping leaves out take the default.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from blztable.columns.paging import CHUNK_BYTES
-from blztable.errors import ColumnNotFoundError
+from blztable.errors import ColumnNotFoundError, CorruptError
 from blztable.format.checksum import BY_NAME, Checksum
 from blztable.format.chunk import MAX_CHUNK_BYTES, SHUFFLES, WRITABLE_CODECS, Compression
 from blztable.format.jsontext import Json
 from blztable.format.metadata import MAX_PAGE_ROWS, MIN_PAGE_ROWS
 
 DURABILITIES = ("full", "process")
+
+# What a table remembers.
+KEPT = ("compression", "clevel", "shuffle", "checksum", "row_group_rows", "page_rows")
 
 T = TypeVar("T")
 
@@ -60,6 +63,15 @@ class WriteOptions:
             raise ValueError(f"row_group_rows is a whole number from 1, not {group!r}")
         assert MIN_PAGE_ROWS <= self.chunk_bytes <= MAX_CHUNK_BYTES, self.chunk_bytes
 
+    @classmethod
+    def of(cls, properties: Mapping[str, Json], durability: str) -> Self:
+        """The options that a table was written with; CorruptError where there are no such."""
+        chosen = {name: properties[name] for name in KEPT if name in properties}
+        try:
+            return cls(**chosen, durability=durability)  # type: ignore[arg-type]
+        except (TypeError, ValueError) as error:
+            raise CorruptError(f"the properties of the table: {error}") from None
+
     def check_names(self, names: Sequence[str]) -> None:
         """ColumnNotFoundError where a mapping names a column that is not there."""
         for option in ("compression", "clevel", "shuffle", "page_rows"):
@@ -92,8 +104,7 @@ class WriteOptions:
 
     def to_json(self) -> dict[str, Json]:
         """The choices as a table's properties keep them."""
-        names = ("compression", "clevel", "shuffle", "checksum", "row_group_rows", "page_rows")
-        chosen = {name: getattr(self, name) for name in names}
+        chosen = {name: getattr(self, name) for name in KEPT}
         return {
             name: dict(value) if _is_mapping(value) else value
             for name, value in chosen.items()

@@ -33,25 +33,17 @@ def retire(newest: Version, *, is_durable: bool) -> None:
             held.enter_context(lock)
             going.append(number)
         kept = [number for number in versions.numbers(store) if number not in going]
-        staying = _readable(store, kept)
+        staying = versions.readable(store, kept)
         if not going or len(staying) < len(kept):
             return  # What a damaged manifest names is not known, so nothing is known to be free.
         # A damaged one that goes leaves its files to vacuum.
-        files = _files_of(_readable(store, going), staying)
+        files = _files_of(versions.readable(store, going), staying)
         store.delete(list(map(layout.manifest, going)))
         if is_durable:
             # Before any of its files: a manifest that comes back must find them.
             store.flush_names(layout.MANIFESTS)
         store.delete(sorted(files))
         _remove_emptied(store, files)
-
-
-def _readable(store: Store, wanted: list[int]) -> list[Version]:
-    found = []
-    for number in wanted:
-        with suppress(BlzError, KeyNotFound):
-            found.append(versions.load(store, number))
-    return found
 
 
 def _past_keeping(newest: Version) -> list[int]:

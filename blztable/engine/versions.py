@@ -4,7 +4,8 @@ A version is pinned by a shared lock on its manifest: while anyone holds it, nei
 nor a file it names is removed. Opening is recovery: the newest manifest that is there is the table.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -144,6 +145,23 @@ def _load(store: Store, number: int) -> Version:
     if len(fields) != len(head.columns.paths):
         raise CorruptError(f"{len(fields)} fields, {len(head.columns.paths)} columns")
     return Version(store, head, fields)
+
+
+def readable(store: Store, wanted: Iterable[int]) -> list[Version]:
+    """Those of the versions whose manifest is there and whole."""
+    found = []
+    for number in wanted:
+        with suppress(BlzError, KeyNotFound):
+            found.append(load(store, number))
+    return found
+
+
+def latest(store: Store) -> Version | None:
+    """The newest version that can be read, where the newest of all may be damaged."""
+    for number in reversed(numbers(store)):
+        for version in readable(store, [number]):
+            return version
+    return None
 
 
 def pin(store: Store, number: int | None = None) -> tuple[Version, Lock]:

@@ -1,0 +1,91 @@
+"""Appender: columns fed one by one, in any order, and appended together."""
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+
+from blztable.convert.fit import fit_column
+from blztable.convert.gateway import values_of
+from blztable.convert.stream import kept
+from blztable.engine.feeding import Feeding
+from blztable.engine.rows import repeated
+from blztable.engine.work import Work
+from blztable.errors import BlzError
+
+
+class Appender:
+    """The columns of a table by their names, each to be fed by `append`.
+
+    At the end of the `with` all must have been given equally many rows, those of an index too; else
+    it is a SchemaError that names the columns and their lengths, and nothing is committed. Rows are
+    written as they come: about one row group is in memory.
+    """
+
+    def __init__(self, work: Work | None, done: Callable[[], None]) -> None:
+        # Without work, for a commit that was made before, what is fed goes nowhere.
+        self._work = work
+        self._feeding = Feeding(work) if work else None
+        self._done = done
+        self._is_open = True
+
+    def __getitem__(self, name: str) -> "ColumnAppender":
+        """The column of this name.
+
+        Raises
+        ------
+        ColumnNotFoundError
+            There is none, or more than one.
+        """
+        return ColumnAppender(self, name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._is_open = False
+        if error is None and self._feeding is not None:
+            self._feeding.finish()
+            self._done()
+
+    def _feed(self, name: str, values: Any) -> None:
+        if not self._is_open:
+            raise BlzError("an appender takes rows inside of its `with`")
+        if self._work is None or self._feeding is None:
+            return
+        edition, what = self._work.edition, f"column {name!r}"
+        index = edition.position(name)
+        found, descriptor = values_of(kept(values), what)
+        if isinstance(found, pa.Scalar):
+            found = repeated(found, 1)
+        whole = found if isinstance(found, pa.ChunkedArray) else pa.chunked_array([found])
+        frame = edition.head.pandas
+        field = edition.schema.field(index)
+        facts = None if frame is None else dict(frame)
+        self._feeding.add(index, fit_column(whole, descriptor, field, facts, what))
+
+
+class ColumnAppender:
+    """One column of an appender."""
+
+    def __init__(self, appender: Appender, name: str) -> None:
+        if appender._work is not None:
+            appender._work.edition.position(name)
+        self._appender = appender
+        self.name = name
+
+    def append(self, values: Any) -> None:
+        """Add rows to this column: an array of any kind, or one value.
+
+        Raises
+        ------
+        SchemaError
+            A type that would lose something; the rows fed before stay fed.
+        """
+        self._appender._feed(self.name, values)

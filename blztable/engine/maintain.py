@@ -1,0 +1,141 @@
+"""Maintain: the same rows in fewer and larger row groups, or in another order.
+
+Each is a commit of its own beside readers and appenders. A merge after an append that comes too
+late is dropped without a word: whoever was faster has merged.
+"""
+
+import warnings
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from blztable.columns.plain import as_stored, stored_type
+from blztable.columns.types import one_array
+from blztable.engine import merging
+from blztable.engine.changes import Join
+from blztable.engine.edition import Edition, Written
+from blztable.engine.filters import plain
+from blztable.engine.grouping import Portion, row_groups, rows_per_group
+from blztable.engine.options import WriteOptions
+from blztable.engine.parts import OpenParts
+from blztable.engine.read import Span, read_columns, spans
+from blztable.engine.versions import Version
+from blztable.engine.work import Work
+from blztable.errors import BlzError, ConflictError
+from blztable.storage.store import Lock
+
+# Of these one array has room for 2 GiB only.
+LARGE = {
+    pa.lib.Type_STRING: pa.large_string(),
+    pa.lib.Type_BINARY: pa.large_binary(),
+}
+
+
+def merge_after(version: Version, options: WriteOptions) -> tuple[Version, Lock] | None:
+    """Join trailing row groups after an append, if it is time; the version made of it, pinned.
+
+    The append is committed, whatever becomes of this: it fails with a warning.
+    """
+    work = Work(version, options)
+    groups = version.head.row_groups
+    run = merging.trailing_run(groups, _full(work))
+    if not run:
+        return None
+    try:
+        with work:
+            _join(work, "merge", len(groups) - run, len(groups))
+            return work.publish()
+    except ConflictError:
+        return None
+    except BlzError as error:
+        number, name = version.head.version, version.store.name
+        warnings.warn(
+            f"{name}: version {number} is committed, but its small row groups were not "
+            f"merged: {error}",
+            stacklevel=4,
+        )
+        return None
+
+
+def compact(work: Work) -> None:
+    """Join all small row groups with their neighbours."""
+    full = _full(work)
+    # From the end, so that those before keep their places.
+    for start, stop in reversed(merging.small_runs(work.edition.head.row_groups, full)):
+        _join(work, "compact", start, stop)
+
+
+def sort(work: Work, keys: Sequence[tuple[str, str]]) -> None:
+    """Write all rows anew, in the order of these columns, each "ascending" or "descending".
+
+    A column at a time is in memory, and the order of the rows.
+    """
+    edition = work.edition
+    whole = spans(edition.head.row_groups, 0, edition.head.rows)
+    indices = [edition.position(name) for name, _ in keys]
+    columns = [plain(column) for column in read_columns(edition, indices, whole)]
+    names = [str(number) for number in range(len(keys))]
+    order = pa.compute.sort_indices(
+        pa.Table.from_arrays(columns, names=names),
+        sort_keys=[(name, way) for name, (_, way) in zip(names, keys, strict=True)],
+    ).to_numpy()
+    if np.array_equal(order, np.arange(len(order))):
+        compact(work)
+        return
+    size = _full(work)
+    cuts = [(start, min(start + size, len(order))) for start in range(0, len(order), size)]
+    written: list[Written] = []
+    for index in range(len(edition.columns)):
+        column = _taken(edition, index, whole)
+        type_ = stored_type(edition.schema.field(index).type)
+
+        def portions(column: pa.Array = column, type_: pa.DataType = type_) -> Iterator[Portion]:
+            for start, stop in cuts:
+                part = column.take(pa.array(order[start:stop])).cast(type_)
+                yield pa.Table.from_arrays([part], names=["rows"]), stop - start
+
+        written += work.write([work.column_writer(index)], portions())[1]
+        del column, portions
+    there = len(edition.head.row_groups)
+    work.add("sort", Join(edition, 0, there, [stop - start for start, stop in cuts], written))
+
+
+def _join(work: Work, operation: str, start: int, stop: int) -> None:
+    """Write the rows of these row groups together."""
+    edition = work.edition
+    full = _full(work)
+    columns = [work.column_writer(index) for index in range(len(edition.columns))]
+    groups = row_groups(_portions(edition, start, stop, full), full)
+    rows, written = work.write(columns, groups)
+    work.add(operation, Join(edition, start, stop, rows, written))
+
+
+def _portions(edition: Edition, start: int, stop: int, full: int) -> Iterator[Portion]:
+    """The rows of some row groups, about a full one at a time."""
+    opened = OpenParts(edition)
+    indices = range(len(edition.columns))
+    waiting: list[Span] = []
+    for group in range(start, stop):
+        waiting.append(Span(group, 0, edition.head.row_groups[group]))
+        rows = sum(span.stop for span in waiting)
+        if rows >= full or group + 1 == stop:
+            opened.forget_before(waiting[0].group)
+            arrays = read_columns(edition, indices, waiting, parts=opened)
+            yield pa.Table.from_arrays(arrays, names=edition.schema.names), rows
+            del arrays
+            waiting = []
+
+
+def _taken(edition: Edition, index: int, whole: Sequence[Span]) -> pa.Array:
+    """A whole column as something to take rows from; text by offsets that have room for it."""
+    column = read_columns(edition, [index], whole)[0]
+    type_ = LARGE.get(column.type.id, column.type)
+    chunks = [as_stored(chunk).cast(type_) for chunk in column.chunks]
+    return one_array(pa.chunked_array(chunks, stored_type(type_)))
+
+
+def _full(work: Work) -> int:
+    """The rows of a full row group, by what the rows there take."""
+    head = work.edition.head
+    return rows_per_group(head.columns.nbytes, head.rows, work.options.row_group_rows)

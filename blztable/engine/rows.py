@@ -1,0 +1,170 @@
+"""Rows: more of them at the end, fewer of them anywhere.
+
+What is there stays as it is, but for the row groups that lose some of their rows: those are
+written anew, with all their columns.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from blztable.columns.plain import as_stored, stored_type
+from blztable.columns.types import one_array
+from blztable.engine import evolve, filters
+from blztable.engine.changes import Append, Rows
+from blztable.engine.grouping import Portion, row_groups
+from blztable.engine.parts import OpenedPart, OpenParts
+from blztable.engine.progress import Callback, Progress
+from blztable.engine.read import Span, read_columns
+from blztable.engine.work import Work
+from blztable.format.jsontext import Json
+
+# Rows that are made up are made so many at a time.
+FILLED_ROWS = 1 << 20
+
+
+class Segment(Protocol):
+    """Parts that come with one schema: that of the table, or a wider one."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the whole table from here on."""
+
+    @property
+    def frame(self) -> Mapping[str, Json] | None:
+        """The frame descriptor from here on."""
+
+    @property
+    def parts(self) -> Iterator[Portion]:
+        """Rows, in tables of that schema."""
+
+
+def append(
+    work: Work,
+    segments: Iterable[Segment],
+    *,
+    counts_on: Callable[[], bool] = lambda: False,
+    rows: int | None = None,
+    progress: Callback | None = None,
+) -> None:
+    """Write rows behind those there are; a segment with other columns changes the table first."""
+    told = Progress(progress, rows, len(work.edition.columns))
+    for segment in segments:
+        evolve.widen(work, segment.schema, segment.frame)
+        columns = [work.column_writer(index) for index in range(len(work.edition.columns))]
+        groups = row_groups(segment.parts, work.options.row_group_rows)
+        written, parts = work.write(columns, groups, told)
+        if written:
+            work.add("append", Append(work.edition, written, parts, counts_on))
+
+
+def delete(work: Work, where: filters.Where) -> int:
+    """Leave out the rows for which `where` is true; how many they were."""
+    expression = filters.as_expression(where)
+    filters.check(expression, work.edition.schema)
+    return _leave(work, "delete", lambda opened, group: ~selected(opened, expression, group))
+
+
+def truncate(work: Work, rows: int) -> None:
+    """Leave the first rows, so many at most."""
+    first = np.cumsum([0, *work.edition.head.row_groups])
+
+    def kept(opened: OpenParts, group: int) -> np.ndarray:
+        return np.arange(first[group], first[group + 1]) < rows
+
+    _leave(work, "truncate", kept)
+
+
+def resize(work: Work, rows: int, fillings: Sequence[pa.Scalar]) -> None:
+    """Leave the first rows, or add rows that have this value in each column."""
+    more = rows - work.edition.head.rows
+    if more <= 0:
+        truncate(work, rows)
+        return
+    edition = work.edition
+
+    def parts() -> Iterator[Portion]:
+        for start in range(0, more, FILLED_ROWS):
+            count = min(FILLED_ROWS, more - start)
+            arrays = [repeated(value, count) for value in fillings]
+            yield pa.Table.from_arrays(arrays, names=edition.schema.names), count
+
+    append(work, [_Filled(edition.schema, edition.head.pandas, parts())])
+
+
+def repeated(value: pa.Scalar, rows: int) -> pa.Array:
+    """So many times the same value, as the type it is stored as."""
+    if not value.is_valid:
+        return pa.nulls(rows, value.type)
+    # Arrow repeats no views.
+    stored = stored_type(value.type)
+    return pa.repeat(value if stored.id == value.type.id else value.cast(stored), rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Filled:
+    schema: pa.Schema
+    frame: Mapping[str, Json] | None
+    parts: Iterator[Portion]
+
+
+def _leave(
+    work: Work, operation: str, kept: Callable[[OpenParts, int], np.ndarray]
+) -> int:
+    """Leave the rows of each group that are kept; how many are gone."""
+    edition = work.edition
+    groups = edition.head.row_groups
+    order: list[int] = []
+    touched: list[tuple[int, np.ndarray]] = []
+    opened = OpenParts(edition)
+    gone = 0
+    for group, rows in enumerate(groups):
+        mask = kept(opened, group)
+        left = int(mask.sum())
+        gone += rows - left
+        if left == rows:
+            order.append(group)
+        elif left:
+            order.append(len(groups) + len(touched))
+            touched.append((group, mask))
+    if not gone:
+        return 0
+    columns = [work.column_writer(index) for index in range(len(edition.columns))]
+
+    def portions() -> Iterator[Portion]:
+        for group, mask in touched:
+            yield read_group(opened, range(len(columns)), group, mask), int(mask.sum())
+
+    def old(column: int, number: int) -> OpenedPart:
+        return opened.open(column, touched[number][0])
+
+    rows_left, written = work.write(columns, portions(), old=old)
+    work.add(operation, Rows(edition, order, rows_left, written))
+    return gone
+
+
+def read_group(
+    opened: OpenParts, indices: Sequence[int], group: int, mask: np.ndarray | None = None
+) -> pa.Table:
+    """Columns of a row group as they are stored, of the rows selected."""
+    version = opened.version
+    rows = version.head.row_groups[group]
+    arrays = read_columns(version, indices, [Span(group, 0, rows)], parts=opened)
+    stored = [as_stored(one_array(column)) for column in arrays]
+    if mask is not None:
+        stored = [array.filter(pa.array(mask)) for array in stored]
+    return pa.Table.from_arrays(stored, names=[str(index) for index in indices])
+
+
+def selected(opened: OpenParts, expression: pc.Expression, group: int) -> np.ndarray:
+    """The rows of a group for which the expression is true."""
+    edition = opened.version
+    indices = filters.check(expression, edition.schema)
+    rows = edition.head.row_groups[group]
+    columns = read_columns(edition, indices, [Span(group, 0, rows)], parts=opened)
+    names = [edition.schema.field(index).name for index in indices]
+    return filters.mask(expression, dict(zip(names, columns, strict=True)), rows)

@@ -1,0 +1,124 @@
+"""Update: other values in some columns, in the rows for which a condition is true.
+
+Of the row groups with such rows the columns named are written anew, and of those the chunks that
+did not change are copied as they are. All new values are computed from the old ones.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from blztable.columns.plain import as_stored
+from blztable.columns.types import one_array
+from blztable.engine import filters
+from blztable.engine.changes import Update
+from blztable.engine.grouping import Portion
+from blztable.engine.parts import OpenedPart, OpenParts
+from blztable.engine.read import Span, read_columns
+from blztable.engine.rows import read_group, repeated, selected
+from blztable.engine.work import Work
+from blztable.errors import SchemaError
+
+# Of one column: the same value for all rows, one value a row selected, or an expression.
+Values = pa.Scalar | pa.ChunkedArray | pc.Expression
+# Values as the column at this position takes them; SchemaError where it does not.
+Fit = Callable[[int, pa.ChunkedArray], pa.ChunkedArray]
+
+
+def update(
+    work: Work, values: Mapping[int, Values], where: filters.Where | None, fit: Fit
+) -> int:
+    """Set the columns at these positions; how many rows it was.
+
+    Raises
+    ------
+    SchemaError
+        Values of another type, or not as many as there are rows for which `where` is true.
+    """
+    edition = work.edition
+    opened = OpenParts(edition)
+    touched = dict(_touched(opened, where))
+    first = np.cumsum([0, *(int(mask.sum()) for mask in touched.values())])
+    rows = int(first[-1])
+    for index, value in values.items():
+        if isinstance(value, pa.ChunkedArray) and len(value) != rows:
+            raise SchemaError(
+                f"column {edition.schema.field(index).name!r}: {len(value)} values for {rows} "
+                "rows to be updated"
+            )
+    if not rows:
+        return 0
+    places = list(values)
+    groups = list(touched)
+
+    def portions() -> Iterator[Portion]:
+        for number, (group, mask) in enumerate(touched.items()):
+            arrays = []
+            for index, value in values.items():
+                start, stop = first[number], first[number + 1]
+                if isinstance(value, pc.Expression):
+                    new = fit(index, evaluated(opened, value, group, mask))
+                elif isinstance(value, pa.Scalar):
+                    new = pa.chunked_array([repeated(value, stop - start)])
+                else:
+                    new = value.slice(start, stop - start)
+                arrays.append(_mixed(opened, index, group, mask, new))
+            yield pa.Table.from_arrays(arrays, names=list(map(str, places))), len(mask)
+
+    def old(column: int, number: int) -> OpenedPart:
+        return opened.open(places[column], groups[number])
+
+    columns = [work.column_writer(index) for index in places]
+    _, written = work.write(columns, portions(), old=old)
+    there = len(edition.head.row_groups)
+    new = {group: there + number for number, group in enumerate(groups)}
+    order = [new.get(group, group) for group in range(there)]
+    work.add("update", Update(edition, order, dict(zip(places, written, strict=True))))
+    return rows
+
+
+def evaluated(
+    opened: OpenParts, expression: pc.Expression, group: int, mask: np.ndarray | None = None
+) -> pa.ChunkedArray:
+    """What an expression is in the rows of a group, or in those selected."""
+    edition = opened.version
+    indices = filters.check(expression, edition.schema, is_filter=False)
+    rows = edition.head.row_groups[group]
+    columns = read_columns(edition, indices, [Span(group, 0, rows)], parts=opened)
+    names = [edition.schema.field(index).name for index in indices]
+    result = filters.evaluate(expression, dict(zip(names, columns, strict=True)), rows)
+    if mask is None or mask.all():
+        return result
+    return pa.chunked_array([as_stored(one_array(result)).filter(pa.array(mask))])
+
+
+def _touched(
+    opened: OpenParts, where: filters.Where | None
+) -> Iterator[tuple[int, np.ndarray]]:
+    """The row groups with rows to be updated, and which."""
+    row_groups = opened.version.head.row_groups
+    if where is None:
+        yield from ((group, np.ones(rows, np.bool_)) for group, rows in enumerate(row_groups))
+        return
+    expression = filters.as_expression(where)
+    filters.check(expression, opened.version.schema)
+    for group in range(len(row_groups)):
+        mask = selected(opened, expression, group)
+        if mask.any():
+            yield group, mask
+
+
+def _mixed(
+    opened: OpenParts, index: int, group: int, mask: np.ndarray, new: pa.ChunkedArray
+) -> pa.Array:
+    """The column of a row group with the new values in the rows selected."""
+    stored = [as_stored(chunk) for chunk in new.chunks]
+    if mask.all():
+        return one_array(pa.chunked_array(stored))
+    old = read_group(opened, [index], group).column(0)
+    both = one_array(pa.chunked_array([*old.chunks, *stored]))
+    rows = np.arange(len(mask))
+    rows[mask] = np.arange(len(mask), len(both))
+    return both.take(pa.array(rows))

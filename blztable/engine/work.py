@@ -1,0 +1,113 @@
+"""Work: a transaction under way, its files written as it goes and its changes made in memory.
+
+What it has made of the table so far is an edition, which is read like a version. One commit at its
+end publishes all of it, or nothing was ever there.
+"""
+
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Self
+
+from blztable.engine.changes import Change
+from blztable.engine.commit import Draft, Transaction
+from blztable.engine.edition import Edition, Written
+from blztable.engine.grouping import Portion
+from blztable.engine.options import WriteOptions
+from blztable.engine.progress import Progress
+from blztable.engine.versions import Version
+from blztable.engine.write import ColumnWriter, write_groups
+from blztable.errors import ConflictError
+from blztable.storage.store import Lock
+
+
+class Work:
+    """Changes to one version, as a context: without `publish` nothing of it stays."""
+
+    def __init__(
+        self,
+        base: Version,
+        options: WriteOptions,
+        *,
+        commit_id: str | None = None,
+    ) -> None:
+        """Begin nothing yet."""
+        self.options = options
+        self.edition = Edition.of(base)
+        self._base = base
+        self._transaction = Transaction(
+            base.store, is_durable=options.is_durable, base=base, commit_id=commit_id
+        )
+        self._next_column = base.head.next_column
+        self._changes: list[Change] = []
+        self._operations: list[str] = []
+
+    def __enter__(self) -> Self:
+        """AlreadyCommitted where the caller's id is known."""
+        self._transaction.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._transaction.__exit__(kind, error, traceback)
+
+    @property
+    def operations(self) -> Sequence[str]:
+        """What was done, in its order."""
+        return self._operations
+
+    def add(self, operation: str, change: Change) -> None:
+        """Make a change."""
+        self.edition = change.onto(self.edition)
+        self._changes.append(change)
+        self._operations.append(operation)
+
+    def column_writer(self, index: int) -> ColumnWriter:
+        """Who writes more parts of the column at this position."""
+        field, column = self.edition.schema.field(index), self.edition.columns[index]
+        return ColumnWriter(column.path, field.name, field.type, field.nullable, column.next_k)
+
+    def new_column(self) -> int:
+        """An id for a new column, after those reserved before."""
+        number = self._transaction.reserve_column(self._next_column)
+        self._next_column = number + 1
+        return number
+
+    def write(
+        self,
+        columns: Sequence[ColumnWriter],
+        groups: Iterable[Portion],
+        progress: Progress | None = None,
+        old: Old | None = None,
+    ) -> tuple[list[int], list[Written]]:
+        """Write row groups of some columns; their rows, and the parts."""
+        store = self.edition.store
+        progress = progress or Progress(None, None, len(columns))
+        with self._transaction.attempt():
+            try:
+                rows = write_groups(store, columns, groups, self.options, progress, old)
+            finally:
+                self._transaction.note([key for column in columns for key in column.keys])
+        return rows, [Written(column.finish(), column.next_k) for column in columns]
+
+    def publish(self) -> tuple[Version, Lock] | None:
+        """Commit; the new version, pinned. None where there was nothing to commit."""
+        if not self._changes:
+            return None
+        self._transaction.discard_unnamed(self.edition.files())
+        operation = self._operations[0] if len(set(self._operations)) == 1 else "transaction"
+        return self._transaction.publish(operation, self._draft)
+
+    def _draft(self, newest: Version | None) -> Draft:
+        base = self._base.head
+        if newest is None or newest.head.uuid != base.uuid:
+            raise ConflictError(f"the table that was at {self.edition.store.name} is gone")
+        if newest.head.version == base.version:
+            return self.edition.draft()
+        edition = Edition.of(newest)
+        for change in self._changes:
+            edition = change.onto(edition)
+        return edition.draft()

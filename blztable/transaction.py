@@ -1,0 +1,330 @@
+"""Transaction: several changes to a table in one commit, or none of them.
+
+The one room in which data of the user's meet the engine's changes: `convert` makes columns of
+them, the engine files. All verbs that change a table are here; a table's own are one-line
+transactions.
+"""
+
+import operator
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from itertools import accumulate
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from blztable.appender import Appender
+from blztable.attributes import Attributes
+from blztable.convert.attributes import checked_attrs
+from blztable.convert.descriptor import FIELD_KEY, to_bytes
+from blztable.convert.fit import fit_column, takes_nulls
+from blztable.convert.frame import renamed
+from blztable.convert.gateway import values_of
+from blztable.convert.onto import Target, onto
+from blztable.engine import evolve, filters, maintain, rows, update
+from blztable.engine.changes import Keys
+from blztable.engine.commit import AlreadyCommitted
+from blztable.engine.options import WriteOptions
+from blztable.engine.parts import OpenParts
+from blztable.engine.progress import Callback
+from blztable.engine.versions import Version
+from blztable.engine.work import Work
+from blztable.errors import BlzError, ReadOnlyError, SchemaError
+from blztable.snapshot import Snapshot
+from blztable.storage.store import Lock
+from blztable.view import View
+
+Published = Callable[[Version, Lock], None]
+MAX_ID_LENGTH = 1000
+
+
+class Transaction(View):
+    """Changes under way, and the table as they have made it so far; nobody else sees it.
+
+    Made by `CTable.transaction`. Leaving the `with` commits, an exception discards all of it.
+
+    Attributes
+    ----------
+    is_repeated : bool
+        Whether a commit with this `commit_id` was made before. Nothing is written then.
+    """
+
+    def __init__(
+        self, base: Snapshot, options: WriteOptions, commit_id: str | None, published: Published
+    ) -> None:
+        super().__init__(base)
+        check_id(commit_id)
+        self._base = base
+        self._work = Work(base.version, options, commit_id=commit_id)
+        self._published = published
+        self._pid = os.getpid()
+        self._held = ExitStack()
+        self._is_open = False
+        self._committed: int | None = None
+        self.is_repeated = False
+
+    @property
+    def version(self) -> int:
+        """The version that was committed; before that the one below."""
+        return super().version if self._committed is None else self._committed
+
+    def append(
+        self,
+        data: Any,
+        *,
+        evolve: bool = False,
+        index: bool | None = None,
+        progress: Callback | None = None,
+    ) -> None:
+        """Add rows, as `CTable.append` does."""
+        work = self._working()
+        if work is None:
+            return
+        schema, head = work.edition.schema, work.edition.head
+        target = Target(schema, _plain(head.pandas), head.rows, evolve.defaults(work.edition), self._categories)
+        given = onto(data, target, index=index, evolve=evolve)
+        rows.append(
+            work,
+            given.segments,
+            counts_on=lambda: given.counts_on,
+            rows=given.rows,
+            progress=progress,
+        )
+        self._show()
+
+    def appender(self) -> Appender:
+        """Feed each column by itself, as `CTable.appender` does; appended where its `with` ends."""
+        return Appender(self._working(), self._show)
+
+    def update(self, values: Mapping[str, Any], where: Any = None) -> int:
+        """Set values, as `CTable.update` does; the number of rows."""
+        work = self._working()
+        if work is None:
+            return 0
+        edition = work.edition
+        facts = _plain(edition.head.pandas)
+
+        def fitted(index: int, array: pa.ChunkedArray, descriptor: Any = None) -> pa.ChunkedArray:
+            field = edition.schema.field(index)
+            return fit_column(array, descriptor, field, facts, f"column {field.name!r}")
+
+        wanted: dict[int, update.Values] = {}
+        for name, value in values.items():
+            index = edition.position(name)
+            if isinstance(value, pc.Expression):
+                wanted[index] = value
+                continue
+            found, descriptor = values_of(value, f"column {name!r}")
+            if isinstance(found, pa.Scalar):
+                wanted[index] = fitted(index, _column(found), descriptor)[0]
+            else:
+                wanted[index] = fitted(index, _column(found), descriptor)
+        count = update.update(work, wanted, where, fitted)
+        self._show()
+        return count
+
+    def delete(self, where: Any) -> int:
+        """Remove rows, as `CTable.delete` does; how many they were."""
+        work = self._working()
+        if work is None:
+            return 0
+        count = rows.delete(work, where)
+        self._show()
+        return count
+
+    def truncate(self, n: int) -> None:
+        """Leave the first `n` rows."""
+        work = self._working()
+        if work is not None:
+            rows.truncate(work, _count(n))
+            self._show()
+
+    def resize(self, n: int) -> None:
+        """Leave the first `n` rows, or add rows of the columns' default values up to `n`."""
+        work = self._working()
+        if work is None:
+            return
+        facts = _plain(work.edition.head.pandas)
+        may_be_null = [takes_nulls(field, facts) for field in work.edition.schema]
+        fillings = evolve.fillings(work.edition, may_be_null)
+        rows.resize(work, _count(n), fillings)
+        self._show()
+
+    def add_column(self, name: str, data: Any, *, default: Any = None) -> None:
+        """Add a column, as `CTable.add_column` does."""
+        work = self._working()
+        if work is None:
+            return
+        edition, metadata = work.edition, None
+        if isinstance(data, pc.Expression):
+            type_ = filters.type_of(data, edition.schema)
+            opened = OpenParts(edition)
+
+            def rows_of(group: int) -> Any:
+                return update.evaluated(opened, data, group)
+        else:
+            found, descriptor = values_of(data, f"column {name!r}")
+            type_ = found.type
+            if descriptor is not None:
+                metadata = {FIELD_KEY: to_bytes(descriptor)}
+            rows_of = _by_group(found, edition.head.row_groups, name)
+        field = pa.field(name, type_, metadata=metadata)
+        declared = None
+        if default is not None:
+            value, descriptor = values_of(default, f"the default of column {name!r}")
+            if not isinstance(value, pa.Scalar):
+                raise SchemaError(f"the default of column {name!r} is one value")
+            facts = _plain(edition.head.pandas)
+            declared = fit_column(_column(value), descriptor, field, facts, "its default")[0]
+        evolve.add_column(work, field, rows_of, frame=edition.head.pandas, default=declared)
+        self._show()
+
+    def drop_columns(self, names: Sequence[str]) -> None:
+        """Drop columns, as `CTable.drop_columns` does."""
+        self._change(evolve.drop_columns, names)
+
+    def reorder_columns(self, names: Sequence[str]) -> None:
+        """Put columns first, as `CTable.reorder_columns` does."""
+        self._change(evolve.reorder_columns, names)
+
+    def rename_columns(self, names: Mapping[str, str]) -> None:
+        """Give columns other names, as `CTable.rename_columns` does."""
+        frame = renamed(_plain(self._work.edition.head.pandas), names)
+        self._change(evolve.rename_columns, names, frame)
+
+    def compact(self, sort_by: Sequence[tuple[str, str]] = ()) -> None:
+        """Write rows anew in full row groups, as `CTable.compact` does."""
+        if sort_by:
+            self._change(maintain.sort, sort_by)
+        else:
+            self._change(maintain.compact)
+
+    @property
+    def attrs(self) -> "Attributes":
+        """The table's attributes; what is set is committed with the rest."""
+        return Attributes(lambda: self._snapshot.version.head.attributes, self._set_attributes)
+
+    def __enter__(self) -> Self:
+        self._base.check_open()
+        try:
+            self._held.enter_context(self._work)
+        except AlreadyCommitted as known:
+            self.is_repeated, self._committed = True, known.version
+        self._is_open = True
+        self._show()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._check_process()
+        self._is_open = False
+        self._snapshot.close()
+        if error is not None:
+            self._held.__exit__(kind, error, traceback)
+            return
+        published = None
+        try:
+            with self._held:
+                if not self.is_repeated:
+                    published = self._work.publish()
+        except AlreadyCommitted as known:
+            # By a process that does the same work, while this one did.
+            self.is_repeated, self._committed = True, known.version
+        if published is None:
+            return
+        version, _ = published
+        self._committed = version.head.version
+        self._published(*published)
+        if "append" in self._work.operations:
+            merged = maintain.merge_after(version, self._work.options)
+            if merged is not None:
+                self._published(*merged)
+
+    def _working(self) -> Work | None:
+        """What takes changes; None where all was done before."""
+        self._check_process()
+        if not self._is_open:
+            raise BlzError(f"{self.path}: a transaction takes changes inside of its `with`")
+        return None if self.is_repeated else self._work
+
+    def _change(self, function: Callable[..., None], *arguments: Any) -> None:
+        work = self._working()
+        if work is not None:
+            function(work, *arguments)
+            self._show()
+
+    def _show(self) -> None:
+        """Let reads see what was done."""
+        # The base is pinned by the work; an ExitStack closes and holds nothing.
+        self._snapshot = Snapshot(self._work.edition, ExitStack())
+
+    def _set_attributes(self, changes: Mapping[str, Any], removed: Sequence[str]) -> None:
+        work = self._working()
+        if work is not None:
+            kept = checked_attrs(dict(changes))
+            change = Keys(work.edition, "attributes", kept, frozenset(removed))
+            work.add("attributes", change)
+            self._show()
+
+    def _categories(self, place: int) -> pa.Array | None:
+        """The categories of a dictionary column, as its first rows have them."""
+        start = 0
+        for group_rows in self._work.edition.head.row_groups:
+            array = self._snapshot.array(place, start, start + 1)
+            if len(array.dictionary):
+                return array.dictionary
+            start += group_rows
+        return None
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._pid:
+            raise ReadOnlyError(f"{self.path}: a transaction belongs to the process it began in")
+
+
+def _by_group(
+    values: pa.Scalar | pa.Array | pa.ChunkedArray, row_groups: Sequence[int], name: str
+) -> Callable[[int], pa.Array | pa.ChunkedArray]:
+    """The values of each row group."""
+    if isinstance(values, pa.Scalar):
+        return lambda group: rows.repeated(values, row_groups[group])
+    total = sum(row_groups)
+    if len(values) != total:
+        raise SchemaError(f"column {name!r}: {len(values)} values for a table of {total} rows")
+    first = list(accumulate(row_groups, initial=0))
+    return lambda group: values.slice(first[group], row_groups[group])
+
+
+def _column(values: Any) -> pa.ChunkedArray:
+    if isinstance(values, pa.Scalar):
+        values = rows.repeated(values, 1)
+    return values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
+
+
+def _count(n: Any) -> int:
+    if isinstance(n, bool):
+        raise TypeError(f"a number of rows, not {n}")
+    count = operator.index(n)
+    if count < 0:
+        raise ValueError(f"a number of rows from 0, not {n}")
+    return count
+
+
+def check_id(commit_id: Any) -> None:
+    """Raise TypeError or ValueError where it cannot name a commit."""
+    if commit_id is None:
+        return
+    if not isinstance(commit_id, str):
+        raise TypeError(f"commit_id is text, not {type(commit_id).__name__}")
+    if not 0 < len(commit_id.encode("utf-8", "replace")) <= MAX_ID_LENGTH:
+        raise ValueError(f"commit_id has from 1 to {MAX_ID_LENGTH} bytes")
+
+
+def _plain(frame: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    return None if frame is None else dict(frame)

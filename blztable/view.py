@@ -1,0 +1,277 @@
+"""View: the columns of one version, and how they are read. Changes nothing.
+
+A table is one, and so is a transaction, which shows what it has made of the table so far.
+"""
+
+import operator
+from collections.abc import Iterable, Sequence
+from typing import Any, overload
+
+import pandas as pd
+import pyarrow as pa
+from pandas.api.extensions import no_default
+
+from blztable.batches import Batches
+from blztable.column import Column
+from blztable.engine.verify import verify
+from blztable.errors import ColumnNotFoundError
+from blztable.progress import ProgressOption, reporting
+from blztable.report import Report
+from blztable.snapshot import Reading, Snapshot
+from blztable.text import short_text, size_text
+
+# Columns a repr shows before it says how many more there are.
+SHOWN = 40
+
+
+class View:
+    """Some or all columns of a version, to be read."""
+
+    def __init__(self, snapshot: Snapshot, columns: Sequence[int] | None = None) -> None:
+        self._snapshot = snapshot
+        # Positions of the columns shown, None for all of them.
+        self._columns = columns
+
+    @property
+    def nrows(self) -> int:
+        """Number of rows."""
+        return self._snapshot.rows
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return self.nrows
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema: exactly the one that was written, for data that came from Arrow."""
+        return self._snapshot.schema(self._shown)
+
+    @property
+    def column_names(self) -> list[str]:
+        """Names of the columns in their order; a stored index is among them."""
+        names = self._snapshot.version.schema.names
+        return [names[index] for index in self._shown]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the columns, uncompressed."""
+        return sum(self._snapshot.version.head.columns.nbytes[index] for index in self._shown)
+
+    @property
+    def cbytes(self) -> int:
+        """Bytes of the columns' files."""
+        return sum(self._snapshot.version.head.columns.cbytes[index] for index in self._shown)
+
+    @property
+    def version(self) -> int:
+        """Number of the version shown; it grows by one with every commit."""
+        return self._snapshot.version.head.version
+
+    @property
+    def path(self) -> str:
+        """Where the table is."""
+        return self._snapshot.name
+
+    def to_arrow(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        on_corrupt: str = "raise",
+        progress: ProgressOption = None,
+    ) -> pa.Table:
+        """Read into an Arrow table.
+
+        Parameters
+        ----------
+        columns : sequence of str, optional
+            The columns to read, in this order; all by default. Of columns that share a name, all
+            are read.
+        on_corrupt : {"raise", "skip"}
+            "skip" leaves out the row groups that are damaged in one of these columns, warns, and
+            says in the schema's metadata, as "blz:missing_rows", which rows they are.
+        progress : bool or callable, optional
+            As in `to_blz`.
+
+        Raises
+        ------
+        ColumnNotFoundError
+            No column has one of these names.
+        CorruptError
+            A file is damaged or missing.
+        LimitError
+            The result would be larger than this machine's memory.
+        """
+        with reporting(progress, "reading") as callback:
+            how = Reading(on_corrupt, callback)
+            return self._snapshot.arrow(self._positions(columns), 0, self.nrows, how)
+
+    def to_batches(
+        self, columns: Sequence[str] | None = None, *, batch_rows: int | None = None
+    ) -> Batches:
+        """Read as a stream of record batches, for tables larger than memory.
+
+        A few row groups are in memory at a time: the batches given out last, and the rows after
+        them, which are decoded while the caller works.
+
+        Parameters
+        ----------
+        columns : sequence of str, optional
+            The columns to read, in this order; all by default.
+        batch_rows : int, optional
+            The most rows of a batch, 131,072 by default. Some have fewer, where row groups end.
+
+        Returns
+        -------
+        Batches
+            An iterator of pyarrow.RecordBatch with a `schema` and a method `close`; also a context
+            manager. It can be left at any time, and read or closed by another thread.
+
+        Raises
+        ------
+        ColumnNotFoundError
+            No column has one of these names.
+        CorruptError
+            A file is damaged or missing, told by the batch that would need it.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": range(10)}, "t.blz", row_group_rows=6)
+        >>> with blz.open("t.blz") as t:
+        ...     print([batch.num_rows for batch in t.to_batches(batch_rows=4)])
+        [4, 4, 2]
+        """
+        if isinstance(batch_rows, bool):
+            raise TypeError(f"batch_rows is a number of rows, not {batch_rows}")
+        most = None if batch_rows is None else operator.index(batch_rows)
+        if most is not None and most < 1:
+            raise ValueError(f"a batch has at least 1 row, not {most}")
+        return Batches(self._snapshot, self._positions(columns), most)
+
+    def to_pandas(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        dtype_backend: Any = no_default,
+        on_corrupt: str = "raise",
+        progress: ProgressOption = None,
+    ) -> pd.DataFrame:
+        """Read into a DataFrame that shares its memory with what was decoded, and is writable.
+
+        Parameters
+        ----------
+        columns : sequence of str, optional
+            The columns to read, in this order; all by default. The index is restored beside them.
+        dtype_backend : {"numpy_nullable", "pyarrow"}, optional
+            As in pandas. With "pyarrow" dates and decimals stay Arrow values instead of one Python
+            object each, which is many times faster.
+        on_corrupt : {"raise", "skip"}
+            "skip" leaves out the row groups that are damaged in one of these columns, warns, and
+            says in `attrs["blz:missing_rows"]` which rows they are; the others keep their labels.
+        progress : bool or callable, optional
+            As in `to_blz`.
+
+        Raises
+        ------
+        ColumnNotFoundError
+            No column has one of these names.
+        CorruptError
+            A file is damaged or missing.
+        LimitError
+            The result would be larger than this machine's memory.
+        """
+        columns = _list_of(columns)
+        narrowed = self.column_names if self._columns is not None else None
+        names = list(dict.fromkeys(narrowed)) if narrowed and columns is None else columns
+        with reporting(progress, "reading") as callback:
+            return self._snapshot.pandas(
+                self._positions(columns),
+                columns=None if names is None else list(names),
+                dtype_backend=dtype_backend,
+                how=Reading(on_corrupt, callback),
+            )
+
+    def head(self, n: int = 5) -> pa.Table:
+        """The first `n` rows as an Arrow table; only the pages that hold them are decoded."""
+        if n < 0:
+            raise ValueError(f"a number of rows from 0, not {n}")
+        return self._snapshot.arrow(self._shown, 0, min(n, self.nrows))
+
+    def verify(self, *, full: bool = True) -> Report:
+        """Check the version, or the columns shown of it, and say what is wrong and what intact.
+
+        Damage is reported, not raised, and does not keep the rest from being checked.
+
+        Parameters
+        ----------
+        full : bool, optional
+            Read all: every checksum, chunk and value, and whether the statistics are true of the
+            values. Without it only the manifest, the sizes of files and their fronts and trailers.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [1, 2, 3]}, "t.blz")
+        >>> with blz.open("t.blz") as t:
+        ...     report = t.verify()
+        >>> report.is_intact, report.problems, report.intact_rows("a")
+        (True, (), ((0, 3),))
+        """
+        self._snapshot.check_open()
+        return verify(self._snapshot.version, self._shown, full=full)
+
+    @overload
+    def __getitem__(self, key: str) -> "Column": ...
+
+    @overload
+    def __getitem__(self, key: list[str]) -> "View": ...
+
+    def __getitem__(self, key: str | list[str]) -> "Column | View":
+        """One column by its name; or the table narrowed to a list of columns, same snapshot."""
+        if isinstance(key, str):
+            positions = self._positions([key])
+            if len(positions) > 1:
+                raise ColumnNotFoundError(f"{len(positions)} columns are named {key!r}")
+            return Column(self._snapshot, positions[0])
+        if isinstance(key, list):
+            return self._narrowed(self._positions(key))
+        raise TypeError(f"a column name or a list of them, not {type(key).__name__}")
+
+    def __arrow_c_schema__(self) -> object:
+        """The schema as an Arrow PyCapsule, without opening a stream."""
+        return self.schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The table as an Arrow PyCapsule stream: a few row groups in memory, as `to_batches`."""
+        return Batches(self._snapshot, self._shown).__arrow_c_stream__(requested_schema)
+
+    def __repr__(self) -> str:
+        names = self.column_names
+        width = max(map(len, map(short_text, names[:SHOWN])), default=0)
+        lines = [
+            f"<{type(self).__name__} {self.path}, version {self.version}: {self.nrows:,} rows x "
+            f"{len(names):,} columns, {size_text(self.nbytes)} in {size_text(self.cbytes)}>"
+        ]
+        types = self._snapshot.version.schema.types
+        lines += [
+            f"  {short_text(name):<{width}}  {types[index]}"
+            for name, index in zip(names[:SHOWN], self._shown, strict=False)
+        ]
+        if len(names) > SHOWN:
+            lines.append(f"  ... and {len(names) - SHOWN:,} more columns")
+        return "\n".join(lines)
+
+    @property
+    def _shown(self) -> Sequence[int]:
+        return range(len(self._snapshot.version.schema)) if self._columns is None else self._columns
+
+    def _positions(self, columns: Sequence[str] | None) -> Sequence[int]:
+        return self._snapshot.positions(columns, self._shown)
+
+    def _narrowed(self, positions: Sequence[int]) -> "View":
+        return View(self._snapshot, positions)
+
+
+def _list_of(columns: Iterable[str] | None) -> Sequence[str] | None:
+    """The names as a list, for they are gone through twice; one text stays, to be refused."""
+    return columns if columns is None or isinstance(columns, str) else list(columns)
