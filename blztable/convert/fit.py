@@ -4,7 +4,7 @@ Columns go by name, in any order; a type changes only where no value does. Knows
 the table is.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -19,11 +19,24 @@ from blztable.errors import SchemaError
 # Dtypes of pandas that are told apart, but not by a value.
 _ALIKE = {None, "arrow", "masked", "object", "string"}
 
+# So many rows for a column, by its place, that the data have not.
+Fill = Callable[[int, int], pa.ChunkedArray]
+
 
 def fitted(
-    data: Ingested, schema: pa.Schema, frame: Descriptor | None, rows: int, what: str
+    data: Ingested,
+    schema: pa.Schema,
+    frame: Descriptor | None,
+    rows: int,
+    what: str,
+    *,
+    drawn: int | None = None,
+    fill: Fill | None = None,
 ) -> pa.Table:
     """`data` with the columns and types of a table that has so many rows before them.
+
+    `drawn` of these rows came from the same source, which may count its own. Without `fill` all
+    columns must be there.
 
     Raises
     ------
@@ -31,32 +44,96 @@ def fitted(
         Columns, a type, a dtype or an index that do not go on what is there; `what` begins the
         message.
     """
-    if data.frame is None and data.table.schema.equals(schema, check_metadata=True):
-        return data.table
     mine, theirs = Facts.decode(frame), Facts.decode(data.frame)
     table = data.table
     if data.frame is not None and data.rows:
-        table = _indexed(data, mine, theirs, rows, what)
+        table = _indexed(data, mine, theirs, rows, drawn, what)
     elif data.frame is not None:
         table = _indexed_empty(table, mine, theirs)
-    table = _in_order(table, schema.names, what)
     columns = []
-    for place, field in enumerate(schema):
+    for place, found in enumerate(_places(table.schema.names, schema.names, fill is None, what)):
+        field = schema.field(place)
         where = f"{what}, column {field.name!r}"
-        other = table.schema.field(place)
-        try:
-            column = _cast(table.column(place), field.type)
-            words = _word(descriptor_of(field, mine)), _word(descriptor_of(other, theirs))
-            if frame is not None and words[0] is None:
-                _check_plain(column)
-            _check_words(column, *words)
-        except (SchemaError, pa.ArrowException) as error:
-            raise SchemaError(f"{where}: {error}") from None
-        columns.append(column)
+        if found is None:
+            assert fill is not None
+            if field.name in mine.index_fields():
+                raise SchemaError(f"{where}: missing, and it is the table's index")
+            columns.append(_filled(fill(place, data.rows), field, mine, frame is not None, where))
+            continue
+        descriptor = descriptor_of(table.schema.field(found), theirs)
+        column = table.column(found)
+        columns.append(_fit(column, descriptor, field, mine, frame is not None, where))
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _indexed(data: Ingested, mine: Facts, theirs: Facts, rows: int, what: str) -> pa.Table:
+def fit_column(
+    array: pa.Array | pa.ChunkedArray | pa.Scalar,
+    descriptor: Descriptor | None,
+    schema_field: pa.Field,
+    frame: Descriptor | None,
+    what: str,
+) -> pa.ChunkedArray:
+    """Values, a scalar as one row, fitted to one column of a table with this frame descriptor.
+
+    Raises
+    ------
+    SchemaError
+        A type or a dtype by which values would change, or missing ones where the column has none;
+        `what` begins the message.
+    """
+    if isinstance(array, pa.Scalar):
+        array = pa.repeat(array, 1)
+    column = array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
+    return _fit(column, descriptor, schema_field, Facts.decode(frame), frame is not None, what)
+
+
+def is_counted_on(data: Ingested, frame: Descriptor | None, drawn: int | None) -> bool:
+    """Whether `data`, which fit, have an index by which they go on so many rows and no others."""
+    here, there = Facts.decode(frame).levels[0], Facts.decode(data.frame).levels[0]
+    if data.frame is None or not data.rows or here["kind"] != "range" or there["kind"] != "range":
+        return False
+    return not _is_usual(here, there, drawn)
+
+
+def _fit(
+    column: pa.ChunkedArray,
+    descriptor: Descriptor | None,
+    field: pa.Field,
+    mine: Facts,
+    is_frame: bool,
+    what: str,
+) -> pa.ChunkedArray:
+    """The column as this field has it, in a table whose frame has these facts."""
+    try:
+        fit = cast_exactly(column, field.type)
+        words = _word(descriptor_of(field, mine)), _word(descriptor)
+        if fit.null_count and is_frame and words[0] is None and has_no_nulls(field.type):
+            raise SchemaError(
+                f"it has missing values; the table has plain {field.type}, without any"
+            )
+        if fit.null_count and not field.nullable:
+            raise SchemaError(f"it has missing values; the table has {field.type}, not nullable")
+        _check_words(fit, *words)
+    except (SchemaError, pa.ArrowException) as error:
+        raise SchemaError(f"{what}: {error}") from None
+    return fit
+
+
+def _filled(
+    column: pa.ChunkedArray, field: pa.Field, mine: Facts, is_frame: bool, what: str
+) -> pa.ChunkedArray:
+    """Rows for a column that the data have not, if it can hold them."""
+    try:
+        return _fit(column, descriptor_of(field, mine), field, mine, is_frame, what)
+    except SchemaError:
+        raise SchemaError(
+            f"{what}: missing, without a default, and {field.type} here cannot be null"
+        ) from None
+
+
+def _indexed(
+    data: Ingested, mine: Facts, theirs: Facts, rows: int, drawn: int | None, what: str
+) -> pa.Table:
     """The table of a frame whose index goes on where the index that is there ends."""
     here, there = mine.levels, theirs.levels
     if here[0]["kind"] == "field":
@@ -71,12 +148,18 @@ def _indexed(data: Ingested, mine: Facts, theirs: Facts, rows: int, what: str) -
     elif there[0]["kind"] == "range":
         start, step = here[0]["start"], here[0]["step"]
         counts_on = {**here[0], "start": start + step * rows}
-        if there[0] == counts_on or here[0] == there[0] == DEFAULT:
+        if there[0] == counts_on or _is_usual(here[0], there[0], drawn):
             return data.table
     raise SchemaError(
         f"{what}: its index is {_shown(there)}; the one before is {_shown(here)} and has {rows} "
         "rows. Reset it, or give index=False"
     )
+
+
+def _is_usual(here: Descriptor, there: Descriptor, drawn: int | None) -> bool:
+    """Whether both are the range that everybody has: of all rows, or of those of one source."""
+    starts = (0,) if drawn is None else (0, drawn)
+    return here == DEFAULT and there in [{**DEFAULT, "start": start} for start in starts]
 
 
 def _indexed_empty(table: pa.Table, mine: Facts, theirs: Facts) -> pa.Table:
@@ -100,14 +183,26 @@ def _shown(levels: list[Descriptor]) -> str:
     return f"columns {[level['field'] for level in levels]!r:.200}"
 
 
-def _in_order(table: pa.Table, names: list[str], what: str) -> pa.Table:
-    found = table.schema.names
+def places_by_name(found: Sequence[str], names: Sequence[str]) -> list[int | None] | None:
+    """Where each of `names` is among the columns found, None for what is not there.
+
+    None instead where a name is there twice and the order is another.
+    """
     if found == names:
-        return table
-    if len(set(names)) == len(names) and sorted(found) == sorted(names):
-        return table.select(names)
+        return list(range(len(names)))
+    if len(set(names)) < len(names) or len(set(found)) < len(found):
+        return None
+    where = {name: place for place, name in enumerate(found)}
+    return [where.get(name) for name in names]
+
+
+def _places(found: list[str], names: list[str], need_all: bool, what: str) -> list[int | None]:
+    """Where each column of the table is in the data, if there are no others."""
+    places = places_by_name(found, names)
     missing = [name for name in names if name not in found]
     strange = [name for name in found if name not in names]
+    if places is not None and not strange and not (missing and need_all):
+        return places
     raise SchemaError(
         f"{what}: columns {found!r:.300}; the table has {names!r:.300}"
         + (f"; missing: {missing!r:.200}" if missing else "")
@@ -115,7 +210,7 @@ def _in_order(table: pa.Table, names: list[str], what: str) -> pa.Table:
     )
 
 
-def _cast(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
+def cast_exactly(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
     """The column as this type, where that changes no value."""
     found = column.type
     if found.equals(type_):
@@ -172,6 +267,7 @@ _WIDENINGS: tuple[tuple[_Kind, _Kind], ...] = (
     (pa.types.is_integer, pa.types.is_floating),
     (pa.types.is_timestamp, pa.types.is_timestamp),
     (pa.types.is_duration, pa.types.is_duration),
+    (pa.types.is_decimal, pa.types.is_decimal),
     (_is_text, _is_text),
     (_is_binary, _is_binary),
 )
@@ -182,11 +278,9 @@ def _is_widening(found: pa.DataType, type_: pa.DataType, kinds: tuple[_Kind, _Ki
     return kinds[0](found) and kinds[1](type_) and same_zone
 
 
-def _check_plain(column: pa.ChunkedArray) -> None:
-    """SchemaError where missing values would turn the others into floats: numpy has none."""
-    type_ = column.type
-    if column.null_count and (pa.types.is_integer(type_) or pa.types.is_boolean(type_)):
-        raise SchemaError(f"it has missing values; the table has plain {type_}, without any")
+def has_no_nulls(type_: pa.DataType) -> bool:
+    """Whether numpy has no missing value for it: one would turn the others into floats."""
+    return bool(pa.types.is_integer(type_) or pa.types.is_boolean(type_))
 
 
 def _check_words(column: pa.ChunkedArray, mine: str | None, theirs: str | None) -> None:

@@ -26,7 +26,7 @@ from blztable.convert.descriptor import (
     from_bytes,
     to_bytes,
 )
-from blztable.convert.header import decode_header, encode_header
+from blztable.convert.header import decode_header, encode_header, more_labels
 from blztable.convert.labels import field_name
 from blztable.convert.rows import DEFAULT, RowNumbers, checked_levels, decode_rows, encode_rows
 from blztable.errors import ColumnNotFoundError, FormatError, LimitError, SchemaError
@@ -110,6 +110,16 @@ def _is_unique(labels: pd.Index) -> bool:
 def index_fields(frame: Descriptor | None) -> list[str]:
     """The Arrow fields that hold the index, outermost first."""
     return Facts.decode(frame).index_fields()
+
+
+def with_labels(
+    frame: Descriptor | None, other: Descriptor | None, fields: Sequence[str]
+) -> Descriptor | None:
+    """The descriptor of a frame that takes these fields from another one, by their labels there."""
+    mine, theirs = Facts.decode(frame).header, Facts.decode(other).header
+    if frame is None or mine is None or theirs is None:
+        return frame
+    return {**frame, "columns": more_labels(mine, theirs, fields)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,10 +68,8 @@ def decode_header(header: Json, fields: Sequence[str]) -> pd.Index:
     """The columns Index over the fields that were read."""
     if header is None:
         return pd.Index(list(fields), dtype=USUAL)
-    expect_keys(header, ["multi", "names", "levels", "labels"])
-    multi = expect_bool(header["multi"])
-    levels = expect_list(header["levels"], None if multi else 1)
-    names = [decode_label(name) for name in expect_list(header["names"], len(levels))]
+    levels, multi = _checked(header)["levels"], header["multi"]
+    names = [decode_label(name) for name in header["names"]]
     found = _labels_of(header["labels"], fields)
     try:
         if not multi:
@@ -85,12 +83,37 @@ def decode_header(header: Json, fields: Sequence[str]) -> pd.Index:
         raise FormatError(f"column labels do not fit their dtypes: {error}") from None
 
 
+def more_labels(header: Descriptor, other: Descriptor, fields: Sequence[str]) -> Descriptor:
+    """The header with the labels that these fields have in another one of as many levels."""
+    mine, theirs = _checked(header), _checked(other)
+    if (mine["multi"], len(mine["levels"])) != (theirs["multi"], len(theirs["levels"])):
+        return header
+    # Nor does a field that was dropped give its label to a new one of its name.
+    kept = [pair for pair in mine["labels"] if _pair(pair)[0] not in fields]
+    more = [pair for pair in theirs["labels"] if _pair(pair)[0] in fields]
+    return {**header, "labels": [*kept, *more]}
+
+
+def _checked(header: Json) -> Descriptor:
+    """A header whose parts are what they should be, but for the labels themselves."""
+    found = expect_keys(header, ["multi", "names", "levels", "labels"])
+    multi = expect_bool(header["multi"])
+    levels = expect_list(header["levels"], None if multi else 1)
+    expect_list(header["names"], len(levels))
+    expect_list(header["labels"])
+    return found
+
+
+def _pair(pair: Json) -> tuple[str, Json]:
+    field, label = expect_list(pair, 2)
+    return expect_text(field), label
+
+
 def _labels_of(pairs: Json, fields: Sequence[str]) -> list[Any]:
     """A label for every field; of fields with the same name each has its own, in order."""
     known: dict[str, list[Any]] = {}
-    for pair in expect_list(pairs):
-        field, label = expect_list(pair, 2)
-        known.setdefault(expect_text(field), []).append(label)
+    for field, label in map(_pair, pairs):
+        known.setdefault(field, []).append(label)
     used = dict.fromkeys(known, 0)
     labels = []
     for field in fields:

@@ -1,0 +1,110 @@
+"""Evolve: the schema of a table so that it takes data which do not fit it as it is.
+
+Columns that are new come last, and can be null; integers and floats become the narrowest type that
+holds what is there and what comes. All else stays, for `fit` to refuse.
+"""
+
+import pyarrow as pa
+
+from blztable.convert.categories import with_room
+from blztable.convert.descriptor import FIELD_KEY, Descriptor, to_bytes
+from blztable.convert.fit import cast_exactly, has_no_nulls, places_by_name
+from blztable.convert.frame import Facts, descriptor_of, with_labels
+from blztable.convert.gateway import Ingested
+from blztable.errors import SchemaError
+
+INTEGERS = (
+    *(pa.int8(), pa.uint8(), pa.int16(), pa.uint16()),
+    *(pa.int32(), pa.uint32(), pa.int64(), pa.uint64()),
+)
+# With the bits of the whole numbers each holds without a gap.
+FLOATS = {pa.float16(): 11, pa.float32(): 24, pa.float64(): 53}
+
+
+def evolved(
+    data: Ingested, schema: pa.Schema, frame: Descriptor | None
+) -> tuple[pa.Schema, Descriptor | None]:
+    """The schema and the frame descriptor of the table once it has the rows of `data`."""
+    found = data.table.schema
+    places = places_by_name(found.names, schema.names)
+    if places is None:
+        return schema, frame
+    for place, source in enumerate(places):
+        field = schema.field(place)
+        if source is not None:
+            wide = field.with_type(_wider(data.table.column(source), field.type))
+            schema = schema.set(place, wide)
+    theirs = Facts.decode(data.frame)
+    # An index is no column that comes later: `fit` says whether it goes on.
+    known = {*schema.names, *theirs.index_fields()}
+    if data.frame is not None:
+        found = with_room(found, theirs)
+    new = [_new(field, theirs, frame is not None) for field in found if field.name not in known]
+    for field in new:
+        schema = schema.append(field)
+    return schema, with_labels(frame, data.frame, [field.name for field in new])
+
+
+def _new(field: pa.Field, theirs: Facts, is_frame: bool) -> pa.Field:
+    """A field that also rows without a value can have."""
+    metadata = dict(field.metadata or {})
+    descriptor = descriptor_of(field, theirs)
+    # pandas' concat makes floats or objects of them; the nullable dtypes keep every value.
+    if descriptor is None and is_frame and has_no_nulls(field.type):
+        descriptor = {"dtype": "masked"}
+    if descriptor is not None:
+        metadata[FIELD_KEY] = to_bytes(descriptor)
+    return field.with_nullable(True).with_metadata(metadata or None)
+
+
+def _wider(column: pa.ChunkedArray, type_: pa.DataType) -> pa.DataType:
+    """A type for what is there and for the column; `type_` where it is wide enough, or none is."""
+    found = column.type
+    if _fits(column, type_):
+        return type_
+    if pa.types.is_dictionary(found) and pa.types.is_dictionary(type_):
+        codes = [wide for wide in INTEGERS if _holds_both(wide, type_.index_type, found.index_type)]
+        same = (found.value_type, found.ordered) == (type_.value_type, type_.ordered)
+        return pa.dictionary(codes[0], type_.value_type, type_.ordered) if same else type_
+    if not (_is_number(found) and _is_number(type_)):
+        return type_
+    wider: tuple[pa.DataType, ...] = tuple(FLOATS)
+    if pa.types.is_integer(found) and pa.types.is_integer(type_):
+        wider = INTEGERS
+    elif pa.types.is_integer(type_):
+        # A nullable dtype of pandas stays one, and none is this narrow.
+        wider = wider[1:]
+    # The values decide where no type holds all that both types may.
+    holding = (
+        *(wide for wide in wider if _holds_both(wide, type_, found)),
+        *(wide for wide in wider if _holds(wide, type_) and _fits(column, wide)),
+    )
+    return holding[0] if holding else type_
+
+
+def _fits(column: pa.ChunkedArray, type_: pa.DataType) -> bool:
+    try:
+        cast_exactly(column, type_)
+    except (SchemaError, pa.ArrowException):
+        return False
+    return True
+
+
+def _is_number(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_))
+
+
+def _holds_both(wide: pa.DataType, one: pa.DataType, other: pa.DataType) -> bool:
+    return _holds(wide, one) and _holds(wide, other)
+
+
+def _holds(wide: pa.DataType, narrow: pa.DataType) -> bool:
+    """Whether one type of numbers has all values of the other."""
+    if pa.types.is_floating(narrow):
+        return pa.types.is_floating(wide) and wide.bit_width >= narrow.bit_width
+    is_signed = pa.types.is_signed_integer(narrow)
+    bits = narrow.bit_width - is_signed
+    if wide in FLOATS:
+        return FLOATS[wide] >= bits
+    room = wide.bit_width - pa.types.is_signed_integer(wide)
+    return room >= bits and (pa.types.is_signed_integer(wide) or not is_signed)
