@@ -1,0 +1,160 @@
+"""Vacuum: versions past keeping go, and with them all that no version names.
+
+A file in flight is named by no manifest either, so this waits until no writer is at work: the
+directory of manifests is locked as a whole. What is removed was first found to be free, and all of
+it is found before anything is removed. A loss of power in between leaves what the next one removes.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from operator import index
+
+from blztable.engine import retention, versions
+from blztable.engine.commit import flush_whole
+from blztable.engine.versions import DAMAGED, LOCK_SECONDS, Version
+from blztable.errors import BusyError, CorruptError, TableNotFoundError
+from blztable.format import layout
+from blztable.format.jsontext import MAX_DEPTH
+from blztable.format.layout import Path
+from blztable.storage.store import KeyNotFound, Lock, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Vacuumed:
+    """What a vacuum removed, and what kept it from removing more."""
+
+    versions: tuple[int, ...] = ()
+    files: int = 0
+    nbytes: int = 0
+    # Past keeping, but someone reads them.
+    pinned: tuple[int, ...] = ()
+    # What these versions name cannot be told: not a version nor a file was removed.
+    damaged: tuple[int, ...] = ()
+
+
+def vacuum(
+    store: Store,
+    *,
+    keep_versions: int | None = None,
+    keep_seconds: float | None = None,
+    wait: float = LOCK_SECONDS,
+) -> Vacuumed:
+    """Remove versions past keeping, by the table's properties where not told, and all orphans.
+
+    Raises
+    ------
+    BusyError
+        A writer was at work for all of `wait` seconds; nothing was removed.
+    TableNotFoundError
+        There is no table, or only an unfinished one, which the next writer clears.
+    """
+    _check(keep_versions, keep_seconds)
+    if not versions.is_place(store) or versions.newest_number(store) is None:
+        raise TableNotFoundError(f"no table at {store.name}")
+    # The file of the writers' lock is empty, and some tools leave such a one out of a copy.
+    store.prepare(durable=False)
+    with ExitStack() as held:
+        held.enter_context(_no_writer(store, wait))
+        held.enter_context(store.lock(layout.LOCK, shared=False, timeout=wait))
+        newest, past = _past_keeping(store, keep_versions, keep_seconds)
+        going = retention.unpinned(store, past, held)
+        pinned = tuple(number for number in past if number not in going)
+        kept = [number for number in versions.numbers(store) if number not in going]
+        named, damaged = _named(store, kept)
+        files, directories = _orphans(store, named)
+        if newest is None or damaged:
+            return Vacuumed(pinned=pinned, damaged=tuple(damaged))
+        if not newest.head.durable and (going or files):
+            # It may be all that is left, and so far might not survive a loss of power.
+            store.prepare()
+            flush_whole(newest)
+        retention.remove(store, going, [*files, *directories], is_durable=True)
+        return Vacuumed(tuple(going), len(files), sum(files.values()), pinned)
+
+
+def _check(keep_versions: int | None, keep_seconds: float | None) -> None:
+    if keep_versions is not None and index(keep_versions) < 1:
+        raise ValueError(f"keep_versions={keep_versions!r}: the newest version always stays")
+    if keep_seconds is not None and not keep_seconds >= 0:
+        raise ValueError(f"keep_seconds={keep_seconds!r}: a time from 0 is expected")
+
+
+def _no_writer(store: Store, wait: float) -> Lock:
+    try:
+        return store.lock(layout.MANIFESTS, shared=False, timeout=wait)
+    except BusyError as error:
+        raise BusyError(
+            f"{store.name}: a writer or a transaction is at work, nothing was removed: {error}"
+        ) from None
+
+
+def _past_keeping(
+    store: Store, keep_versions: int | None, keep_seconds: float | None
+) -> tuple[Version | None, list[int]]:
+    """The newest version and those past keeping; of a damaged one neither is known."""
+    there = versions.numbers(store)
+    try:
+        newest = versions.read(store, there[-1])
+    except DAMAGED:
+        return None, []
+    most, seconds = retention.limits(newest.head.properties)
+    most = most if keep_versions is None else keep_versions
+    seconds = seconds if keep_seconds is None else keep_seconds
+    return newest, retention.past_keeping(newest, there, most, seconds)
+
+
+def _named(store: Store, kept: Iterable[int]) -> tuple[retention.Files, list[int]]:
+    """The columns and files that these versions name; the versions of which that is not known."""
+    named: dict[Path, set[int]] = {}
+    damaged = []
+    for number in kept:
+        try:
+            version = versions.read(store, number)
+            files = retention.file_numbers(version, version.head.columns.paths)
+        except (*DAMAGED, KeyNotFound):
+            damaged.append(number)
+            continue
+        for path, numbers in files.items():
+            named.setdefault(path, set()).update(numbers)
+    return named, damaged
+
+
+def _orphans(store: Store, named: retention.Files) -> tuple[dict[str, int], list[str]]:
+    """Files that nobody names, each with its size, and columns' directories, those below first.
+
+    What killed calls left half done goes on the way: no version could name it.
+    """
+    store.sweep(layout.META)
+    store.sweep(layout.MANIFESTS)
+    files: dict[str, int] = {}
+    directories = []
+    for path, names in _directories(store):
+        numbers = set(filter(None, map(layout.part_number, names))) - named.get(path, set())
+        for k in sorted(numbers):
+            key = layout.part(path, k)
+            try:
+                with store.open(key) as reader:
+                    files[key] = reader.size
+            except (CorruptError, KeyNotFound):
+                continue  # No file of ours: a link, or a directory.
+        if path not in named:
+            directories.append(layout.column(path))
+    return files, directories
+
+
+def _directories(store: Store, path: Path = ()) -> Iterator[tuple[Path, list[str]]]:
+    """The directories of columns and the names in each, those below first."""
+    prefix = layout.column(path)
+    try:
+        store.sweep(prefix)
+        names = store.list_names(prefix)
+    except CorruptError:
+        return  # No directory: a link, or a file.
+    # Deeper than that no column can be.
+    if len(path) < MAX_DEPTH:
+        for number in map(layout.column_id, names):
+            if number is not None:
+                yield from _directories(store, (*path, number))
+    if path:
+        yield path, names
