@@ -135,7 +135,7 @@ class OpenedPart:
         if any(size > there * MAX_RATIO for there, size in zip(room, raw, strict=True)):
             raise LimitError(f"a chunk that claims more than {MAX_RATIO} times its bytes")
         first = 0
-        for name, info in _named(superchunk.info):
+        for name, info in named(superchunk.info):
             self.streams[name] = StreamPlace(expected[name], info, first)
             first += len(info.chunks)
 
@@ -189,7 +189,8 @@ class _Kept:
         pass
 
 
-def _named(info: BlockInfo) -> Iterator[tuple[str, StreamInfo]]:
+def named(info: BlockInfo) -> Iterator[tuple[str, StreamInfo]]:
+    """The streams in the order of their chunks, by the names that tell them apart."""
     for stream in info.streams:
         yield stream.name, stream
     if info.dictionary is not None:
@@ -200,7 +201,7 @@ def _named(info: BlockInfo) -> Iterator[tuple[str, StreamInfo]]:
 def _check_streams(type_: pa.DataType, info: BlockInfo | None, sizes: Mapping[str, int]) -> None:
     """Streams must be those of the type, in order, as large as manifest and rows say."""
     expected = layouts(type_)
-    found = dict(_named(info)) if info else {}
+    found = dict(named(info)) if info else {}
     needed = [name for name in expected if not name.endswith(VALID)]
     if info is None and not needed:
         return

@@ -16,15 +16,16 @@ import pyarrow as pa
 
 from blztable.columns import paging
 from blztable.columns.statistics import RunStatistics, statistics
-from blztable.columns.stream import DICTIONARY, Block, Stream
+from blztable.columns.stream import Block, Stream
 from blztable.columns.types import encode, layouts, one_array
 from blztable.engine.grouping import Portion
 from blztable.engine.options import WriteOptions
+from blztable.engine.parts import OpenedPart, named
 from blztable.engine.progress import Progress
+from blztable.engine.reuse import Make, Old, compressing, copying, opened
 from blztable.engine.threads import Task, run_groups
 from blztable.errors import SchemaError
 from blztable.format import layout
-from blztable.format.chunk import Compression
 from blztable.format.manifest import NO_FILE, ColumnParts, FactArrays
 from blztable.format.metadata import BlockInfo, StreamInfo
 from blztable.format.statistics import Statistics
@@ -99,21 +100,23 @@ def write_groups(
     groups: Iterable[Portion],
     options: WriteOptions,
     progress: Progress,
+    old: Old | None = None,
 ) -> list[int]:
     """Write row groups as they come, none of them empty; the rows of each.
 
-    While one is written the next is fetched; what was written of a group is let go at once.
+    While one is written the next is fetched; what was written of a group is let go at once. Chunks
+    that hold what they held in the part that `old` gives are copied from there.
     """
     rows: list[int] = []
-    shared = _Shared(store, options, progress, _Held())
+    shared = _Shared(store, options, progress, _Held(), old)
 
     def tasks() -> Iterator[Iterator[Task]]:
         for table, nrows in groups:
-            pairs = zip(columns, table.columns, strict=True)
+            entries = zip(range(len(columns)), columns, table.columns, strict=True)
             del table
             # The largest first: what is left at the end is small, and memory is free early.
-            arrays = deque(sorted(pairs, key=_nbytes, reverse=True))
-            del pairs
+            arrays = deque(sorted(entries, key=_nbytes, reverse=True))
+            del entries
             rows.append(nrows)
             shared.held.begin(sum(map(_nbytes, arrays)))
             yield _writing(shared, arrays, len(rows) - 1)
@@ -158,16 +161,19 @@ class _Shared:
     options: WriteOptions
     progress: Progress
     held: _Held
+    old: Old | None
 
 
-def _nbytes(entry: tuple[ColumnWriter, pa.ChunkedArray]) -> int:
-    nbytes: int = entry[1].nbytes
+# The position of a column, the column, and its rows in one row group.
+_Entry = tuple[int, ColumnWriter, pa.ChunkedArray]
+
+
+def _nbytes(entry: _Entry) -> int:
+    nbytes: int = entry[2].nbytes
     return nbytes
 
 
-def _writing(
-    shared: _Shared, arrays: deque[tuple[ColumnWriter, pa.ChunkedArray]], group: int
-) -> Iterator[Task]:
+def _writing(shared: _Shared, arrays: deque[_Entry], group: int) -> Iterator[Task]:
     """The tasks of one row group; `arrays` has those not begun yet."""
     while arrays:
         yield _PartWriter(shared, *arrays.popleft(), group).encode
@@ -177,17 +183,24 @@ class _PartWriter:
     """One part on its way to its file."""
 
     def __init__(
-        self, shared: _Shared, column: ColumnWriter, array: pa.ChunkedArray, group: int
+        self,
+        shared: _Shared,
+        position: int,
+        column: ColumnWriter,
+        array: pa.ChunkedArray,
+        group: int,
     ) -> None:
         self._shared = shared
+        self._position = position
         self._options = shared.options
         self._column = column
         # Taken in the order of the rows: readers that sort the files by number find them so.
         self._k = next(column.numbers)
         self._group = group
         self._array = array
-        self._compression = shared.options.compression_of(column.name)
         self._checksum = shared.options.checksum_of_chunks
+        # The part whose place this one takes.
+        self._before: OpenedPart | None = None
         self._lock = threading.Lock()
         self._left = 0
 
@@ -221,16 +234,22 @@ class _PartWriter:
             return []
         batches = list(_batches(pieces))
         self._left = len(batches)
-        return [self._compressing(start, batch) for start, batch in batches]
+        if self._shared.old is not None:
+            self._before = opened(self._shared.old, self._position, self._group)
+        make = self._make()
+        return [self._compressing(make, start, batch) for start, batch in batches]
 
-    def _compressing(self, start: int, batch: list[tuple[np.ndarray, int]]) -> Task:
-        compression: Compression = self._compression
+    def _make(self) -> Make:
+        """What makes the chunks of this part."""
+        compression = self._options.compression_of(self._column.name)
+        if self._before is None:
+            return compressing(compression, self._checksum)
+        return copying(self._before, self._info, compression, self._checksum)
 
+    def _compressing(self, make: Make, start: int, batch: list[tuple[np.ndarray, int]]) -> Task:
         def compress() -> None:
             for index, (piece, typesize) in enumerate(batch, start):
-                chunk = compression.compress(piece, typesize)
-                self._chunks[index] = chunk
-                self._digests[index] = self._checksum.digest(chunk)
+                self._chunks[index], self._digests[index] = make(index, piece, typesize)
             with self._lock:
                 self._left -= 1
                 is_last = self._left == 0
@@ -250,13 +269,12 @@ class _PartWriter:
                 self._k = next(self._column.numbers)  # That one is another writer's.
             else:
                 break
+        if self._before is not None:
+            self._before.forget()
         self._finish(self._k, facts)
 
     def _finish(self, k: int, facts: PartFacts) -> None:
-        sizes = {stream.name: stream.nbytes for stream in self._info.streams}
-        if self._info.dictionary:
-            for stream in self._info.dictionary.streams:
-                sizes[DICTIONARY + stream.name] = stream.nbytes
+        sizes = {name: stream.nbytes for name, stream in named(self._info)}
         self._column.parts[self._group] = Part(k, facts, sizes, self._whole)
         self._shared.progress.add(facts.rows)
 
