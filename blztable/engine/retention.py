@@ -1,17 +1,20 @@
 """Which versions are kept, and how one goes: its manifest first, then what no other names.
 
-Called under the writers' lock. A version that anyone has pinned stays.
+Called under the writers' lock. A version that anyone has pinned stays. What goes is compared with
+the kept version after it first: most commits leave all files to the next, and nothing more is read.
 """
 
-from contextlib import ExitStack, suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 from blztable.engine import versions
-from blztable.engine.versions import Version
-from blztable.errors import BlzError, BusyError
-from blztable.format import layout
-from blztable.format.manifest import NO_FILE
+from blztable.engine.versions import DAMAGED, Version
+from blztable.errors import BusyError
+from blztable.format import layout, manifest
+from blztable.format.jsontext import Json
+from blztable.format.layout import Path
 from blztable.storage.store import KeyNotFound, Store
 
 KEEP_VERSIONS = 10
@@ -19,79 +22,142 @@ KEEP_SECONDS = 3600
 # Thirty years: more seconds than that overflow a date.
 _MOST = 10**9
 
+# Files by the column they are of.
+Files = Mapping[Path, set[int]]
+
 
 def retire(newest: Version, *, is_durable: bool) -> None:
     """Remove the versions that are past keeping and not pinned, and the files only they name."""
     store = newest.store
+    there = versions.numbers(store)
     with ExitStack() as held:
-        going: list[int] = []
-        for number in _past_keeping(newest):
-            try:
-                lock = store.lock(layout.manifest(number), shared=False, timeout=0)
-            except (BusyError, KeyNotFound):
-                continue
-            held.enter_context(lock)
-            going.append(number)
-        kept = [number for number in versions.numbers(store) if number not in going]
-        staying = versions.readable(store, kept)
-        if not going or len(staying) < len(kept):
+        past = past_keeping(newest, there, *limits(newest.head.properties))
+        going = unpinned(store, past, held)
+        if not going:
+            return
+        kept = _Kept(newest, [number for number in there if number not in going])
+        try:
+            freed = _freed(store, going, kept)
+        except (*DAMAGED, KeyNotFound):
             return  # What a damaged manifest names is not known, so nothing is known to be free.
-        # A damaged one that goes leaves its files to vacuum.
-        files = _files_of(versions.readable(store, going), staying)
-        store.delete(list(map(layout.manifest, going)))
-        if is_durable:
-            # Before any of its files: a manifest that comes back must find them.
-            store.flush_names(layout.MANIFESTS)
-        store.delete(sorted(files))
-        _remove_emptied(store, files)
+        files = [layout.part(path, k) for path, numbers in freed.items() for k in sorted(numbers)]
+        emptied = [layout.column(path) for path in freed if not kept.has_column(path)]
+        remove(store, going, [*files, *emptied], is_durable=is_durable)
 
 
-def _past_keeping(newest: Version) -> list[int]:
-    """Versions that are too many or too old, by the properties of the newest."""
-    properties = newest.head.properties
-    most = _number(properties.get("keep_versions"), KEEP_VERSIONS)
-    seconds = _number(properties.get("keep_seconds"), KEEP_SECONDS)
-    limit = (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat(timespec="microseconds")
-    older = [number for number in versions.numbers(newest.store) if number < newest.head.version]
-    too_many = set(older[: max(0, len(older) + 1 - most)])
+def limits(properties: Mapping[str, Json]) -> tuple[int, float]:
+    """How many versions a table keeps, and for how many seconds."""
+    return (
+        _limit(properties.get("keep_versions"), KEEP_VERSIONS),
+        _limit(properties.get("keep_seconds"), KEEP_SECONDS),
+    )
+
+
+def past_keeping(
+    newest: Version, there: Sequence[int], keep_versions: int, keep_seconds: float
+) -> list[int]:
+    """Those of the versions there that are too many or too old."""
+    age = timedelta(seconds=min(keep_seconds, _MOST))
+    limit = (datetime.now(UTC) - age).isoformat(timespec="microseconds")
+    older = [number for number in there if number < newest.head.version]
+    too_many = set(older[: max(0, len(older) + 1 - keep_versions)])
     # A version's time is up when it has been superseded for so long, not when it was made.
     times = {number: time for time, number in newest.head.history}
     times[newest.head.version] = newest.head.time
     following = dict(pairwise([*older, newest.head.version]))
-    superseded = {number: times.get(following[number], "") for number in older}
+    # Where that is not known, because a damaged version was replaced, it was no later than now.
+    superseded = {number: times.get(following[number], newest.head.time) for number in older}
     return [number for number in older if number in too_many or superseded[number] < limit]
 
 
-def _files_of(going: list[Version], staying: list[Version]) -> set[str]:
-    """The files that only the versions going name; a line that stays as it is names the same."""
-    kept_lines = {
-        (path, version.head.columns.digest(index))
-        for version in staying
-        for index, path in enumerate(version.head.columns.paths)
+def unpinned(store: Store, numbers: Iterable[int], held: ExitStack) -> list[int]:
+    """Those of the versions that nobody has pinned, kept so by locks in `held`."""
+    free = []
+    for number in numbers:
+        try:
+            held.enter_context(store.lock(layout.manifest(number), shared=False, timeout=0))
+        except (BusyError, KeyNotFound):
+            continue
+        free.append(number)
+    return free
+
+
+def remove(store: Store, going: Sequence[int], keys: Sequence[str], *, is_durable: bool) -> None:
+    """Remove the manifests of versions, then files and emptied directories under `keys`."""
+    store.delete(map(layout.manifest, going))
+    if keys and is_durable:
+        # Before any file, also for manifests removed earlier: one that comes back must find them.
+        store.flush_names(layout.MANIFESTS)
+    store.delete(keys)
+
+
+class _Kept:
+    """The versions that stay, each read when it is first asked for."""
+
+    def __init__(self, newest: Version, numbers: Sequence[int]) -> None:
+        self._store = newest.store
+        self._numbers = numbers
+        self._read = {newest.head.version: newest}
+
+    def version(self, number: int) -> Version:
+        if number not in self._read:
+            self._read[number] = versions.read(self._store, number)
+        return self._read[number]
+
+    def after(self, number: int) -> Version:
+        """The first one after this version."""
+        return self.version(next(other for other in self._numbers if other > number))
+
+    def all(self) -> list[Version]:
+        return [self.version(number) for number in self._numbers]
+
+    def has_column(self, path: Path) -> bool:
+        return any(path in version.head.columns.paths for version in self.all())
+
+
+def _freed(store: Store, going: Sequence[int], kept: _Kept) -> Files:
+    """The files that only the versions going name."""
+    freed: dict[Path, set[int]] = {}
+    for number in going:
+        following = kept.after(number)
+        try:
+            version = versions.read(store, number)
+            named = file_numbers(version, _changed(version, following))
+        except (*DAMAGED, KeyNotFound):
+            continue  # A damaged one that goes leaves its files to vacuum.
+        shared = file_numbers(following, [*named])
+        for path, numbers in named.items():
+            if only := numbers - shared.get(path, set()):
+                freed.setdefault(path, set()).update(only)
+    if not freed:
+        return {}
+    # Any of them may name what the next one does not: a version restored has all its files again.
+    for version in kept.all():
+        for path, numbers in file_numbers(version, freed).items():
+            freed[path] -= numbers
+    return freed
+
+
+def _changed(version: Version, other: Version) -> list[Path]:
+    """The columns that the other has not, or with another line: the same line names the same."""
+    columns = other.head.columns
+    lines = {path: columns.digest(index) for index, path in enumerate(columns.paths)}
+    columns = version.head.columns
+    return [
+        path for index, path in enumerate(columns.paths) if lines.get(path) != columns.digest(index)
+    ]
+
+
+def file_numbers(version: Version, paths: Iterable[Path]) -> dict[Path, set[int]]:
+    """The files that a version names in these columns, of which it may have none."""
+    places = {path: index for index, path in enumerate(version.head.columns.paths)}
+    wanted = {path: places[path] for path in paths if path in places}
+    lines = version.lines() if wanted else []
+    return {
+        path: manifest.file_numbers(lines[index], version.head, index)
+        for path, index in wanted.items()
     }
-    kept_files: dict[layout.Path, set[int]] = {}
-    files: set[str] = set()
-    for version in going:
-        columns = version.head.columns
-        for index, path in enumerate(columns.paths):
-            if (path, columns.digest(index)) in kept_lines:
-                continue
-            if path not in kept_files:
-                kept_files[path] = {k for other in staying for k in _numbers(other, path)}
-            numbers = set(version.column(index).k) - kept_files[path] - {NO_FILE}
-            files |= {layout.part(path, k) for k in numbers}
-    return files
 
 
-def _numbers(version: Version, path: layout.Path) -> tuple[int, ...]:
-    paths = version.head.columns.paths
-    return version.column(paths.index(path)).k if path in paths else ()
-
-
-def _remove_emptied(store: Store, files: set[str]) -> None:
-    """Directories of columns that are gone; one with a file left is passed over."""
-    store.delete(sorted({file.rpartition("/")[0] for file in files}, reverse=True))
-
-
-def _number(value: object, default: int) -> int:
-    return min(value, _MOST) if type(value) is int and value >= 0 else default
+def _limit(value: object, default: int) -> int:
+    return value if type(value) is int and value >= 0 else default

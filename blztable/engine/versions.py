@@ -125,13 +125,14 @@ def newest_number(store: Store) -> int | None:
 def load(store: Store, number: int) -> Version:
     """Read the head of a version; KeyNotFound where it is gone, CorruptError where damaged."""
     try:
-        return _load(store, number)
+        return read(store, number)
     except DAMAGED as error:
         where = f"{store.name}/{layout.manifest(number)}"
         raise type(error)(f"{where}: {error}{_hint(store, number)}") from None
 
 
-def _load(store: Store, number: int) -> Version:
+def read(store: Store, number: int) -> Version:
+    """As `load`, for those who look at many versions: an error says neither where nor what next."""
     key = layout.manifest(number)
     data = store.get(key, 0, _HEAD_BYTES)
     length = manifest.head_length(data)
@@ -249,7 +250,7 @@ def _hint(store: Store, number: int) -> str:
     """The newest version before this one that can still be opened."""
     for earlier in reversed([other for other in numbers(store) if other < number]):
         try:
-            _load(store, earlier)
+            read(store, earlier)
         except (BlzError, KeyNotFound):
             continue
         return f"; version {earlier} is intact, open it with version={earlier}"

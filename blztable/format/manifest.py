@@ -9,7 +9,7 @@ import base64
 import binascii
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import add
@@ -51,6 +51,8 @@ HEAD_FIELDS: dict[str, type | tuple[type, ...]] = {
 
 # What a program must know to read or write a table, beyond this version of the format.
 KNOWN_FEATURES: frozenset[str] = frozenset()
+# How a line begins, up to the numbers of its files.
+_LINE_START = re.compile(rb'\{"path":[0-9,\[\]]+,"k":\[((?:[0-9]{1,18},)*[0-9]{1,18})\]')
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00")
 
 
@@ -311,6 +313,16 @@ def decode_column(line: bytes, head: Head, index: int) -> ColumnParts:
     path = head.columns.paths[index]
     check_line(line, head, index)
     return ColumnParts.decode(line, path, len(head.row_groups))
+
+
+def file_numbers(line: bytes, head: Head, index: int) -> set[int]:
+    """The files that a line names which has its sha256, read without all that follows them."""
+    match = _LINE_START.match(line)
+    if match:
+        numbers: Iterable[int] = map(int, match[1].split(b","))
+    else:
+        numbers = ColumnParts.decode(line, head.columns.paths[index], len(head.row_groups)).k
+    return set(numbers) - {NO_FILE}
 
 
 def _places(lengths: Sequence[int], first: int = 0) -> tuple[int, ...]:

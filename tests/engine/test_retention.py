@@ -1,10 +1,12 @@
 """Which versions stay, which go, and that their files go with them and no others."""
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
-from engine.stores import read, set_properties, tree, write
+from engine.stores import Hooked, read, set_properties, tree, write
 
-from blztable.engine import versions
+from blztable.engine import retention, versions
 from blztable.engine.commit import Draft, Transaction
 from blztable.engine.operations import set_attributes
 from blztable.format import layout
@@ -126,13 +128,8 @@ def test_files_stay_where_a_kept_version_names_them_in_another_line(store):
     commit(store, 1)
     files = {key for key in tree(store) if key.endswith(".bin")}
 
-    def draft(newest):
-        lines = [line + b" " for line in newest.lines()]
-        return Draft(newest.head, lines)
-
     for _ in range(11):
-        with Transaction(store, is_durable=False) as transaction:
-            transaction.publish("rewritten", draft)[1].close()
+        respell(store)
     assert versions.numbers(store) == list(range(3, 13))
     assert {key for key in tree(store) if key.endswith(".bin")} == files
     assert_whole(store)
@@ -180,6 +177,154 @@ def test_while_a_kept_version_is_damaged_nothing_goes(store):
     commit(store, 11)
     assert before <= tree(store)
     assert versions.numbers(store) == list(range(1, 12))
+
+
+def damage_line(store, number):
+    """The head stays as it is; the line of the last column does not have its sha256 any more."""
+    data = store.get(layout.manifest(number))
+    store.put(layout.manifest(number), data[:-3] + b"x" + data[-2:])
+
+
+def test_a_version_with_a_damaged_line_goes_in_its_turn_and_leaves_its_files(store):
+    for number in range(1, 4):
+        commit(store, number)
+    damage_line(store, 1)
+    for number in range(4, 13):
+        commit(store, number)
+    assert versions.numbers(store) == list(range(3, 13))
+    assert "data/col1/__1__.bin" in tree(store)
+    assert "data/col2/__1__.bin" not in tree(store)
+
+
+@pytest.mark.parametrize("damaged", [2, 7])
+def test_while_a_kept_version_is_damaged_only_one_goes_that_leaves_all_its_files(store, damaged):
+    commit(store, 1)
+    for number in range(2, 10):
+        touch(store, turn=number)
+    update_text(store, 10)
+    damage_line(store, damaged)
+    files = {key for key in tree(store) if key.endswith(".bin")}
+    touch(store, turn=11)
+    assert versions.numbers(store) == list(range(2, 12))
+    assert {key for key in tree(store) if key.endswith(".bin")} == files
+
+
+def update_text(store, number):
+    """A commit that names another file in the last column alone."""
+    base, pinned = versions.pin(store)
+    pinned.close()
+    path = base.head.columns.paths[-1]
+    k = base.head.columns.next_k[-1]
+    store.put_new(layout.part(path, k), [b"rewritten"])
+
+    def draft(newest):
+        parts = newest.column(len(newest.schema) - 1)
+        columns = newest.head.columns
+        columns = replace(columns, next_k=(*columns.next_k[:-1], k + 1))
+        lines = [*newest.lines()[:-1], replace(parts, k=(k,)).encode()]
+        return Draft(replace(newest.head, columns=columns), lines)
+
+    with Transaction(store, is_durable=False) as transaction:
+        version, pinned = transaction.publish("update", draft)
+    pinned.close()
+    assert version.head.version == number
+
+
+def restore(store, earlier):
+    """A commit that names the files of an earlier version again."""
+
+    def draft(newest):
+        old = versions.load(store, earlier)
+        columns = replace(old.head.columns, next_k=newest.head.columns.next_k)
+        return Draft(replace(newest.head, columns=columns), old.lines())
+
+    with Transaction(store, is_durable=False) as transaction:
+        transaction.publish("restore", draft)[1].close()
+
+
+def test_files_that_the_next_version_does_not_name_stay_for_one_that_does_again(store):
+    commit(store, 1)
+    update_text(store, 2)
+    restore(store, 1)
+    update_text(store, 4)
+    for number in range(5, 13):
+        touch(store, turn=number)
+    # Version 3 is the last to name the first version's file, version 2 alone named its own.
+    assert versions.numbers(store)[0] == 3
+    assert {"data/col1/__1__.bin", "data/col1/__3__.bin"} <= tree(store)
+    assert "data/col1/__2__.bin" not in tree(store)
+    touch(store, turn=13)
+    assert "data/col1/__1__.bin" not in tree(store)
+    assert "data/col1/__3__.bin" in tree(store)
+
+
+def test_the_directory_of_a_kept_column_stays_without_a_file_in_it(store):
+    commit(store, 1)
+
+    def emptied(newest):
+        columns = newest.head.columns
+        none = [replace(newest.column(index), k=(0,)).encode() for index in range(2)]
+        return Draft(replace(newest.head, columns=columns), none)
+
+    with Transaction(store, is_durable=False) as transaction:
+        transaction.publish("emptied", emptied)[1].close()
+    set_properties(store, keep_versions=1)
+    set_properties(store, keep_versions=1)
+    assert versions.numbers(store) == [3, 4]
+    # A writer may be about to put a file there.
+    assert {key for key in tree(store) if key.startswith("data/")} == {"data/col0", "data/col1"}
+
+
+def respell(store):
+    """A commit that names the same files in other lines, as an append does."""
+
+    def draft(newest):
+        return Draft(newest.head, [line + b" " for line in newest.lines()])
+
+    with Transaction(store, is_durable=False) as transaction:
+        transaction.publish("respelled", draft)[1].close()
+
+
+@pytest.mark.parametrize(("again", "reads"), [(touch, [2, 1]), (respell, [2, 1, 1, 2])])
+def test_a_version_that_leaves_all_its_files_costs_no_flush_and_two_versions_read(
+    store, again, reads
+):
+    commit(store, 1)
+    first = store.get(layout.manifest(1))
+    for _ in range(10):
+        again(store)
+    newest, pinned = versions.pin(store)
+    pinned.close()
+    store.put(layout.manifest(1), first)
+    calls = []
+    hooked = Hooked(store, after=lambda name, args: calls.append((name, args)))
+    retention.retire(replace(newest, store=hooked), is_durable=True)
+    assert versions.numbers(store) == list(range(2, 12))
+    assert [args[0] for name, args in calls if name == "get"] == list(map(layout.manifest, reads))
+    assert not [name for name, _ in calls if name.startswith("flush")]
+
+
+def test_versions_that_go_together_take_the_files_of_all_of_them(store):
+    commit(store, 1)
+    for number in range(2, 5):
+        update_text(store, number)
+    newest, pinned = versions.pin(store)
+    pinned.close()
+    head = replace(newest.head, properties={"keep_versions": 1})
+    retention.retire(replace(newest, head=head), is_durable=False)
+    assert versions.numbers(store) == [4]
+    files = {key for key in tree(store) if key.endswith(".bin")}
+    assert files == {"data/col0/__1__.bin", "data/col1/__4__.bin"}
+
+
+def test_versions_of_unknown_times_are_not_taken_for_old_ones(store):
+    for number in range(1, 4):
+        commit(store, number)
+    store.put(layout.manifest(3), b"damaged")
+    commit(store, 4)
+    newest = versions.load(store, 4)
+    assert newest.head.history == ()
+    assert retention.past_keeping(newest, [1, 2, 3, 4], 10, 3600) == []
 
 
 def test_a_version_that_others_keep_from_going_does_not_keep_the_rest(store):

@@ -41,6 +41,26 @@ def column_parts(draw, path, groups):
     )
 
 
+@given(st.data(), st.lists(st.integers(0, 3) | SIZES, min_size=1, max_size=3).map(tuple))
+@pytest.mark.parametrize("spaced", [False, True])
+def test_the_files_of_a_line_are_those_it_names_however_it_is_written(spaced, data, path):
+    groups = data.draw(st.integers(0, 4))
+    column = data.draw(column_parts(path, groups))
+    line = column.encode()
+    if spaced:
+        line = json.dumps(json.loads(line)).encode()
+    columns = ColumnIndex((path,), (0,), (0,), (0,))
+    head = replace(HEAD, row_groups=(1,) * groups, columns=columns)
+    assert manifest.file_numbers(line, head, 0) == set(column.k) - {manifest.NO_FILE}
+
+
+def test_a_line_with_numbers_of_files_that_are_none_is_refused():
+    head = replace(HEAD, row_groups=(1, 1), columns=ColumnIndex(((3,),), (0,), (0,), (0,)))
+    for k in (b"[1,]", b"[-1,2]", b"[1,x]", b'"1"', b"[1,2"):
+        with pytest.raises(CorruptError):
+            manifest.file_numbers(b'{"path":3,"k":' + k + b"}", head, 0)
+
+
 @st.composite
 def heads(draw):
     paths = draw(
