@@ -24,7 +24,8 @@ from blztable.convert.fit import fit_column, takes_nulls
 from blztable.convert.frame import renamed
 from blztable.convert.gateway import values_of
 from blztable.convert.onto import Target, onto
-from blztable.engine import evolve, filters, maintain, rows, update
+from blztable.engine import evolve as evolving
+from blztable.engine import filters, maintain, rows, update
 from blztable.engine.changes import Keys
 from blztable.engine.commit import AlreadyCommitted
 from blztable.engine.options import WriteOptions
@@ -84,7 +85,9 @@ class Transaction(View):
         if work is None:
             return
         schema, head = work.edition.schema, work.edition.head
-        target = Target(schema, _plain(head.pandas), head.rows, evolve.defaults(work.edition), self._categories)
+        target = Target(
+            schema, _plain(head.pandas), head.rows, evolving.defaults(work.edition), self._categories
+        )
         given = onto(data, target, index=index, evolve=evolve)
         rows.append(
             work,
@@ -149,7 +152,7 @@ class Transaction(View):
             return
         facts = _plain(work.edition.head.pandas)
         may_be_null = [takes_nulls(field, facts) for field in work.edition.schema]
-        fillings = evolve.fillings(work.edition, may_be_null)
+        fillings = evolving.fillings(work.edition, may_be_null)
         rows.resize(work, _count(n), fillings)
         self._show()
 
@@ -179,21 +182,21 @@ class Transaction(View):
                 raise SchemaError(f"the default of column {name!r} is one value")
             facts = _plain(edition.head.pandas)
             declared = fit_column(_column(value), descriptor, field, facts, "its default")[0]
-        evolve.add_column(work, field, rows_of, frame=edition.head.pandas, default=declared)
+        evolving.add_column(work, field, rows_of, frame=edition.head.pandas, default=declared)
         self._show()
 
     def drop_columns(self, names: Sequence[str]) -> None:
         """Drop columns, as `CTable.drop_columns` does."""
-        self._change(evolve.drop_columns, names)
+        self._change(evolving.drop_columns, names)
 
     def reorder_columns(self, names: Sequence[str]) -> None:
         """Put columns first, as `CTable.reorder_columns` does."""
-        self._change(evolve.reorder_columns, names)
+        self._change(evolving.reorder_columns, names)
 
     def rename_columns(self, names: Mapping[str, str]) -> None:
         """Give columns other names, as `CTable.rename_columns` does."""
         frame = renamed(_plain(self._work.edition.head.pandas), names)
-        self._change(evolve.rename_columns, names, frame)
+        self._change(evolving.rename_columns, names, frame)
 
     def compact(self, sort_by: Sequence[tuple[str, str]] = ()) -> None:
         """Write rows anew in full row groups, as `CTable.compact` does."""

@@ -181,7 +181,9 @@ class Select:
         ids = {str(column.path[0]) for column in columns}
         properties = _named(newest.head.properties, lambda name: name if name in names else None)
         if newest.defaults:
-            properties[DEFAULTS] = {key: newest.defaults[key] for key in newest.defaults if key in ids}
+            properties[DEFAULTS] = {
+                key: newest.defaults[key] for key in newest.defaults if key in ids
+            }
         schema = pa.schema(fields, newest.schema.metadata)
         return newest.with_columns(columns, schema=schema, properties=properties)
 
@@ -258,9 +260,7 @@ def _files(edition: Edition) -> list[tuple[int, ...]]:
     return list(zip(edition.head.row_groups, *lines, strict=True))
 
 
-def _named(
-    properties: Mapping[str, Json], rename: Callable[[str], str | None]
-) -> dict[str, Json]:
+def _named(properties: Mapping[str, Json], rename: Callable[[str], str | None]) -> dict[str, Json]:
     """The properties, in those that differ by column each column by its new name or not at all."""
     result = dict(properties)
     for option in BY_COLUMN:

@@ -48,8 +48,13 @@ class EditionColumn:
     def of(cls, version: Version, index: int) -> Self:
         """A column of a version as it is."""
         known = version.head.columns
-        facts = (entry[index] for entry in (known.paths, known.next_k, known.nbytes, known.cbytes))
-        return cls(*facts, Source(version, index))  # type: ignore[arg-type]
+        return cls(
+            known.paths[index],
+            known.next_k[index],
+            known.nbytes[index],
+            known.cbytes[index],
+            Source(version, index),
+        )
 
     @classmethod
     def made(cls, parts: ColumnParts, next_k: int) -> Self:
@@ -147,9 +152,7 @@ class Edition(Version):
 
     def with_head(self, **fields: Any) -> "Edition":
         """Other fields in the head: attributes, properties."""
-        return Edition(
-            self.store, replace(self.head, **fields), self.schema, columns=self.columns
-        )
+        return Edition(self.store, replace(self.head, **fields), self.schema, columns=self.columns)
 
     def position(self, name: str) -> int:
         """Where the column of this name is."""

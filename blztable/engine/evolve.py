@@ -59,9 +59,7 @@ def reorder_columns(work: Work, names: Sequence[str]) -> None:
     work.add("reorder_columns", Select(work.edition, [*first, *rest]))
 
 
-def rename_columns(
-    work: Work, names: Mapping[str, str], frame: Mapping[str, Json] | None
-) -> None:
+def rename_columns(work: Work, names: Mapping[str, str], frame: Mapping[str, Json] | None) -> None:
     """Give columns other names; `frame` is the descriptor with these."""
     edition = work.edition
     _check_names(edition, list(names))
@@ -108,9 +106,7 @@ def fillings(edition: Edition, may_be_null: Sequence[bool]) -> list[pa.Scalar]:
     return values
 
 
-def _retype(
-    work: Work, index: int, field: pa.Field, frame: Mapping[str, Json] | None
-) -> None:
+def _retype(work: Work, index: int, field: pa.Field, frame: Mapping[str, Json] | None) -> None:
     """Write a column anew, as another type."""
     edition = work.edition
     opened = OpenParts(edition)

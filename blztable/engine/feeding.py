@@ -38,15 +38,14 @@ class Feeding:
         self._columns[index].add(values)
 
     def finish(self) -> None:
-        """Append what the columns were given; SchemaError where some were given more than others."""
+        """Append what the columns were given; SchemaError where it was not the same number of rows."""
         lengths = [column.rows for column in self._columns]
         if len(set(lengths)) > 1:
             names = self._edition.schema.names
-            found = ", ".join(
-                f"{name!r} {rows}" for name, rows in zip(names, lengths, strict=True)
-            )
+            found = ", ".join(f"{name!r} {rows}" for name, rows in zip(names, lengths, strict=True))
             raise SchemaError(
-                f"{self._edition.store.name}: columns were fed unequal numbers of rows: {found:.1000}"
+                f"{self._edition.store.name}: the columns were fed unequal numbers of rows: "
+                f"{found:.1000}"
             )
         rows = lengths[0] if lengths else 0
         if rows:

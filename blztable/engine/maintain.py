@@ -9,13 +9,14 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from blztable.columns.plain import as_stored, stored_type
 from blztable.columns.types import one_array
 from blztable.engine import merging
 from blztable.engine.changes import Join
 from blztable.engine.edition import Edition, Written
-from blztable.engine.filters import plain
+from blztable.engine.filters import comparable
 from blztable.engine.grouping import Portion, row_groups, rows_per_group
 from blztable.engine.options import WriteOptions
 from blztable.engine.parts import OpenParts
@@ -74,9 +75,9 @@ def sort(work: Work, keys: Sequence[tuple[str, str]]) -> None:
     edition = work.edition
     whole = spans(edition.head.row_groups, 0, edition.head.rows)
     indices = [edition.position(name) for name, _ in keys]
-    columns = [plain(column) for column in read_columns(edition, indices, whole)]
+    columns = [comparable(column) for column in read_columns(edition, indices, whole)]
     names = [str(number) for number in range(len(keys))]
-    order = pa.compute.sort_indices(
+    order = pc.sort_indices(
         pa.Table.from_arrays(columns, names=names),
         sort_keys=[(name, way) for name, (_, way) in zip(names, keys, strict=True)],
     ).to_numpy()

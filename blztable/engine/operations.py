@@ -119,7 +119,9 @@ def restore(old: Version, *, is_durable: bool) -> tuple[Version, Lock]:
         latest = newest or versions.latest(store) or old
         mine, theirs = old.head.columns, latest.head.columns
         used = dict(zip(theirs.paths, theirs.next_k, strict=True))
-        next_k = (max(k, used.get(path, 0)) for path, k in zip(mine.paths, mine.next_k, strict=True))
+        next_k = (
+            max(k, used.get(path, 0)) for path, k in zip(mine.paths, mine.next_k, strict=True)
+        )
         head = replace(
             old.head,
             columns=replace(mine, next_k=tuple(next_k)),
@@ -128,9 +130,7 @@ def restore(old: Version, *, is_durable: bool) -> tuple[Version, Lock]:
         )
         return Draft(head, old.lines())
 
-    with Transaction(
-        store, is_durable=is_durable, base=old, is_replacement=True
-    ) as transaction:
+    with Transaction(store, is_durable=is_durable, base=old, is_replacement=True) as transaction:
         if is_durable and not old.head.durable:
             flush_whole(old)
         return transaction.publish("restore", draft)

@@ -10,7 +10,6 @@ from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from blztable.columns.plain import as_stored, stored_type
 from blztable.columns.types import one_array
@@ -62,18 +61,17 @@ def append(
             work.add("append", Append(work.edition, written, parts, counts_on))
 
 
-def delete(work: Work, where: filters.Where) -> int:
+def delete(work: Work, where: object) -> int:
     """Leave out the rows for which `where` is true; how many they were."""
-    expression = filters.as_expression(where)
-    filters.check(expression, work.edition.schema)
-    return _leave(work, "delete", lambda opened, group: ~selected(opened, expression, group))
+    condition = Condition(OpenParts(work.edition), where)
+    return _leave(work, "delete", lambda group: ~condition.mask(group))
 
 
 def truncate(work: Work, rows: int) -> None:
     """Leave the first rows, so many at most."""
     first = np.cumsum([0, *work.edition.head.row_groups])
 
-    def kept(opened: OpenParts, group: int) -> np.ndarray:
+    def kept(group: int) -> np.ndarray:
         return np.arange(first[group], first[group + 1]) < rows
 
     _leave(work, "truncate", kept)
@@ -112,9 +110,7 @@ class _Filled:
     parts: Iterator[Portion]
 
 
-def _leave(
-    work: Work, operation: str, kept: Callable[[OpenParts, int], np.ndarray]
-) -> int:
+def _leave(work: Work, operation: str, kept: Callable[[int], np.ndarray]) -> int:
     """Leave the rows of each group that are kept; how many are gone."""
     edition = work.edition
     groups = edition.head.row_groups
@@ -123,7 +119,7 @@ def _leave(
     opened = OpenParts(edition)
     gone = 0
     for group, rows in enumerate(groups):
-        mask = kept(opened, group)
+        mask = kept(group)
         left = int(mask.sum())
         gone += rows - left
         if left == rows:
@@ -160,11 +156,21 @@ def read_group(
     return pa.Table.from_arrays(stored, names=[str(index) for index in indices])
 
 
-def selected(opened: OpenParts, expression: pc.Expression, group: int) -> np.ndarray:
-    """The rows of a group for which the expression is true."""
-    edition = opened.version
-    indices = filters.check(expression, edition.schema)
-    rows = edition.head.row_groups[group]
-    columns = read_columns(edition, indices, [Span(group, 0, rows)], parts=opened)
-    names = [edition.schema.field(index).name for index in indices]
-    return filters.mask(expression, dict(zip(names, columns, strict=True)), rows)
+class Condition:
+    """A filter on the rows of a version, a row group at a time."""
+
+    def __init__(self, opened: OpenParts, where: object) -> None:
+        """Find out which columns it needs; raises what `filters.check` does."""
+        schema = opened.version.schema
+        self._opened = opened
+        self._expression = filters.as_expression(where)
+        self._indices = filters.check(self._expression, schema)
+        self._names = [schema.field(index).name for index in self._indices]
+
+    def mask(self, group: int) -> np.ndarray:
+        """The rows of a group for which it is true."""
+        version = self._opened.version
+        rows = version.head.row_groups[group]
+        span = [Span(group, 0, rows)]
+        columns = read_columns(version, self._indices, span, parts=self._opened)
+        return filters.mask(self._expression, dict(zip(self._names, columns, strict=True)), rows)

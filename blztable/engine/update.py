@@ -5,6 +5,7 @@ did not change are copied as they are. All new values are computed from the old 
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -17,19 +18,17 @@ from blztable.engine.changes import Update
 from blztable.engine.grouping import Portion
 from blztable.engine.parts import OpenedPart, OpenParts
 from blztable.engine.read import Span, read_columns
-from blztable.engine.rows import read_group, repeated, selected
+from blztable.engine.rows import Condition, read_group, repeated
 from blztable.engine.work import Work
 from blztable.errors import SchemaError
 
 # Of one column: the same value for all rows, one value a row selected, or an expression.
-Values = pa.Scalar | pa.ChunkedArray | pc.Expression
+Values: TypeAlias = pa.Scalar | pa.ChunkedArray | pc.Expression
 # Values as the column at this position takes them; SchemaError where it does not.
 Fit = Callable[[int, pa.ChunkedArray], pa.ChunkedArray]
 
 
-def update(
-    work: Work, values: Mapping[int, Values], where: filters.Where | None, fit: Fit
-) -> int:
+def update(work: Work, values: Mapping[int, Values], where: object, fit: Fit) -> int:
     """Set the columns at these positions; how many rows it was.
 
     Raises
@@ -84,7 +83,7 @@ def evaluated(
 ) -> pa.ChunkedArray:
     """What an expression is in the rows of a group, or in those selected."""
     edition = opened.version
-    indices = filters.check(expression, edition.schema, is_filter=False)
+    indices = filters.positions(expression, edition.schema)
     rows = edition.head.row_groups[group]
     columns = read_columns(edition, indices, [Span(group, 0, rows)], parts=opened)
     names = [edition.schema.field(index).name for index in indices]
@@ -94,18 +93,15 @@ def evaluated(
     return pa.chunked_array([as_stored(one_array(result)).filter(pa.array(mask))])
 
 
-def _touched(
-    opened: OpenParts, where: filters.Where | None
-) -> Iterator[tuple[int, np.ndarray]]:
+def _touched(opened: OpenParts, where: object) -> Iterator[tuple[int, np.ndarray]]:
     """The row groups with rows to be updated, and which."""
     row_groups = opened.version.head.row_groups
     if where is None:
         yield from ((group, np.ones(rows, np.bool_)) for group, rows in enumerate(row_groups))
         return
-    expression = filters.as_expression(where)
-    filters.check(expression, opened.version.schema)
+    condition = Condition(opened, where)
     for group in range(len(row_groups)):
-        mask = selected(opened, expression, group)
+        mask = condition.mask(group)
         if mask.any():
             yield group, mask
 

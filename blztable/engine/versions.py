@@ -4,7 +4,7 @@ A version is pinned by a shared lock on its manifest: while anyone holds it, nei
 nor a file it names is removed. Opening is recovery: the newest manifest that is there is the table.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -148,20 +148,11 @@ def read(store: Store, number: int) -> Version:
     return Version(store, head, fields)
 
 
-def readable(store: Store, wanted: Iterable[int]) -> list[Version]:
-    """Those of the versions whose manifest is there and whole."""
-    found = []
-    for number in wanted:
+def latest(store: Store, before: int = layout.MAX_VERSION + 1) -> Version | None:
+    """The newest version that can be read, of those before a damaged one."""
+    for number in reversed([other for other in numbers(store) if other < before]):
         with suppress(BlzError, KeyNotFound):
-            found.append(load(store, number))
-    return found
-
-
-def latest(store: Store) -> Version | None:
-    """The newest version that can be read, where the newest of all may be damaged."""
-    for number in reversed(numbers(store)):
-        for version in readable(store, [number]):
-            return version
+            return read(store, number)
     return None
 
 
@@ -248,10 +239,9 @@ def _nothing(store: Store) -> str:
 
 def _hint(store: Store, number: int) -> str:
     """The newest version before this one that can still be opened."""
-    for earlier in reversed([other for other in numbers(store) if other < number]):
-        try:
-            read(store, earlier)
-        except (BlzError, KeyNotFound):
-            continue
-        return f"; version {earlier} is intact, open it with version={earlier}"
-    return ""
+    earlier = latest(store, before=number)
+    if earlier is None:
+        return ""
+    return (
+        f"; version {earlier.head.version} is intact, open it with version={earlier.head.version}"
+    )

@@ -14,6 +14,7 @@ from blztable.engine.edition import Edition, Written
 from blztable.engine.grouping import Portion
 from blztable.engine.options import WriteOptions
 from blztable.engine.progress import Progress
+from blztable.engine.reuse import Old
 from blztable.engine.versions import Version
 from blztable.engine.write import ColumnWriter, write_groups
 from blztable.errors import ConflictError

@@ -9,11 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from blztable.engine.changes import Keys
 from blztable.engine.commit import Draft, Transaction
 from blztable.engine.operations import Contents, create
 from blztable.engine.options import WriteOptions
 from blztable.engine.read import read_columns, spans
 from blztable.engine.versions import Version
+from blztable.engine.work import Work
 from blztable.format import layout
 from blztable.storage.memory import MemoryStore
 
@@ -105,3 +107,12 @@ def set_properties(store, **properties) -> int:
         version, pinned = transaction.publish("properties", draft)
     pinned.close()
     return version.head.version
+
+
+def set_attributes(store, base, changes, removed=(), *, is_durable=True):
+    """Attributes set and removed in a commit on this version."""
+    options = WriteOptions(durability="full" if is_durable else "process")
+    with Work(base, options) as work:
+        change = Keys(work.edition, "attributes", changes, frozenset(removed))
+        work.add("attributes", change)
+        return work.publish()

@@ -5,10 +5,9 @@ import threading
 
 import pyarrow as pa
 import pytest
-from engine.stores import Hooked, once, raising, read, tree, write
+from engine.stores import Hooked, once, raising, read, set_attributes, tree, write
 
 from blztable.engine import versions
-from blztable.engine.operations import set_attributes
 from blztable.errors import (
     BusyError,
     CommitUnknownError,

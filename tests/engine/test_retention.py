@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from engine.stores import Hooked, read, set_properties, tree, write
+from engine.stores import Hooked, read, set_attributes, set_properties, tree, write
 
 from blztable.engine import retention, versions
 from blztable.engine.commit import Draft, Transaction
-from blztable.engine.operations import set_attributes
 from blztable.format import layout
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore

@@ -5,13 +5,21 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from engine.stores import Hooked, once, raising, read, set_properties, tree, write
+from engine.stores import (
+    Hooked,
+    once,
+    raising,
+    read,
+    set_attributes,
+    set_properties,
+    tree,
+    write,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
 from blztable.engine import versions
 from blztable.engine.commit import Draft, Transaction
-from blztable.engine.operations import set_attributes
 from blztable.engine.vacuum import Vacuumed, vacuum
 from blztable.errors import BusyError, CorruptError, StorageError, TableNotFoundError
 from blztable.format import layout
