@@ -1,0 +1,259 @@
+"""Expressions over columns: which columns one refers to, its type, its value for each row.
+
+Arrow evaluates them, by one thread, the caller's. Knows nothing of files, versions and the rows
+that a read may pass over.
+
+A column is compared as its values: of a dictionary what the codes stand for, and where Arrow
+compares a type badly or not at all a wider one that holds the same values (`_as_compared`).
+"""
+
+import pickle
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.acero as acero
+import pyarrow.compute as pc
+import pyarrow.parquet as parquet
+
+from blztable.columns import null
+from blztable.columns.plain import STORED_AS
+from blztable.errors import ColumnNotFoundError, SchemaError
+
+_OPERATORS = ("=", "==", "!=", "<", ">", "<=", ">=", "in", "not in")
+_OF_MANY = ("in", "not in")
+# What is wrong with an expression or with a value it met; memory that ran out is not.
+_REFUSALS = (
+    pa.ArrowInvalid,
+    pa.ArrowNotImplementedError,
+    pa.ArrowTypeError,
+    pa.ArrowKeyError,
+    pa.ArrowIndexError,
+)
+
+
+def as_expression(where: object) -> pc.Expression:
+    """A filter as an expression: itself, or pandas' list of tuples (and), or list of those (or).
+
+    Raises
+    ------
+    TypeError
+        Neither of them.
+    ValueError
+        Tuples that are no filter.
+    """
+    if isinstance(where, pc.Expression):
+        return where
+    if not isinstance(where, list):
+        raise TypeError(
+            "a filter is a pyarrow Expression or a list of tuples (column, operator, value), "
+            f"not {type(where).__name__}"
+        )
+    for predicate in _predicates(where):
+        _check_predicate(predicate)
+    try:
+        return parquet.filters_to_expression(where)
+    except (*_REFUSALS, TypeError, ValueError) as error:
+        raise ValueError(f"the filter {where!r:.500} is not understood: {error}") from None
+
+
+def check(expression: pc.Expression, schema: pa.Schema) -> tuple[int, ...]:
+    """The columns a filter refers to, by position; it is sound and says yes or no to a row.
+
+    Raises
+    ------
+    ColumnNotFoundError
+        A column that is not there.
+    SchemaError
+        Types that do not go together, a name that is there twice, a result that is not boolean.
+    """
+    found = type_of(expression, schema)
+    if not pa.types.is_boolean(found):
+        raise SchemaError(f"a filter is true or false; {expression} is {found}")
+    return positions(expression, schema)
+
+
+def type_of(expression: pc.Expression, schema: pa.Schema) -> pa.DataType:
+    """The type of an expression's values; raises what `check` does, but of any type."""
+    among = _candidates(expression, schema)
+    return _type_among(expression, schema, _rows_of_nulls(schema, among), among)
+
+
+def positions(expression: pc.Expression, schema: pa.Schema) -> tuple[int, ...]:
+    """The columns an expression refers to, by position; raises what `type_of` does.
+
+    One that refers to columns by position needs all before them, so that they keep theirs.
+    """
+    among = _candidates(expression, schema)
+    rows = _rows_of_nulls(schema, among)
+    _type_among(expression, schema, rows, among)
+    text = str(expression)
+    # Not in the text, so not the name of a column that the expression refers to.
+    other = "?"
+    while other in text:
+        other += "?"
+    names = [schema.names[position] for position in among]
+    needed = set(range(_leading(expression, text)))
+    for place, position in enumerate(among):
+        if position in needed or names[place] not in text:
+            continue
+        renamed = [*names[:place], other, *names[place + 1 :]]
+        try:
+            _project(expression, rows.rename_columns(renamed))
+        except _REFUSALS:
+            needed.add(position)
+    chosen = tuple(sorted(needed))
+    _check_unique([schema.names[position] for position in chosen])
+    return chosen
+
+
+def evaluate(
+    expression: pc.Expression, columns: Mapping[str, pa.ChunkedArray], rows: int
+) -> pa.ChunkedArray:
+    """The expression's value for each of `rows` rows, from the columns that `positions` says.
+
+    ValueError where a value does not allow it: a number divided by zero, a cast that does not fit.
+    """
+    arrays = [_comparable(column) for column in columns.values()]
+    table = pa.Table.from_arrays(arrays, names=list(columns)) if columns else _no_columns(rows)
+    try:
+        result = _project(expression, table)
+    except _REFUSALS as error:
+        raise ValueError(f"{expression} cannot be evaluated: {error}") from None
+    assert len(result) == rows, (len(result), rows)
+    return result
+
+
+def mask(
+    expression: pc.Expression, columns: Mapping[str, pa.ChunkedArray], rows: int
+) -> np.ndarray:
+    """Which rows a filter keeps; a null is no."""
+    result = evaluate(expression, columns, rows)
+    chosen: np.ndarray = pc.fill_null(result, False).to_numpy()
+    return chosen.astype(np.bool_, copy=False)
+
+
+def _predicates(where: Sequence[object]) -> Iterator[object]:
+    """The tuples of a list of them, or of a list of such lists."""
+    if not where:
+        raise ValueError("a filter without any tuple (column, operator, value)")
+    if _is_predicate(where[0]):
+        yield from where
+        return
+    for conjunction in where:
+        if not isinstance(conjunction, list) or not conjunction:
+            raise ValueError(
+                "a filter is a list of tuples (column, operator, value) or a list of such lists; "
+                f"{conjunction!r} is neither"
+            )
+        yield from conjunction
+
+
+def _is_predicate(item: object) -> bool:
+    return isinstance(item, tuple) or (
+        isinstance(item, list) and bool(item) and isinstance(item[0], str)
+    )
+
+
+def _check_predicate(predicate: object) -> None:
+    if not isinstance(predicate, tuple | list) or len(predicate) != 3:
+        raise ValueError(f"a filter's tuple is (column, operator, value), not {predicate!r}")
+    column, operator, value = predicate
+    if not isinstance(column, str):
+        raise ValueError(f"a filter names its column as text, not {column!r}")
+    if operator not in _OPERATORS:
+        raise ValueError(f"a filter's operator is one of {_OPERATORS}, not {operator!r}")
+    # The letters of a text would be taken for the values.
+    if operator in _OF_MANY and isinstance(value, str | bytes):
+        raise ValueError(f"{operator!r} takes a list of values, not {value!r}")
+
+
+def _candidates(expression: pc.Expression, schema: pa.Schema) -> list[int]:
+    """Positions of all columns that an expression may refer to: its text holds their names."""
+    text = str(expression)
+    if _leading(expression, text):
+        return list(range(len(schema)))
+    return [position for position, name in enumerate(schema.names) if name in text]
+
+
+def _leading(expression: pc.Expression, text: str) -> int:
+    """How many of the first columns have to be in place; 0 for an expression that only names."""
+    found = re.findall(r"FieldPath\((\d+)\)", text)
+    if not found:
+        return 0
+    try:
+        # It may have been a literal's text. Arrow writes down names and nothing else.
+        pickle.dumps(expression)
+    except pa.ArrowNotImplementedError:
+        return max(map(int, found)) + 1
+    return 0
+
+
+def _rows_of_nulls(schema: pa.Schema, among: Sequence[int]) -> pa.Table:
+    """A row, for a function that is not one of rows is found out when it is called only."""
+    if not among:
+        return _no_columns(1)
+    arrays = [pa.nulls(1, _as_compared(schema.types[position])) for position in among]
+    return pa.Table.from_arrays(arrays, names=[schema.names[position] for position in among])
+
+
+def _type_among(
+    expression: pc.Expression, schema: pa.Schema, rows: pa.Table, among: Sequence[int]
+) -> pa.DataType:
+    try:
+        return _project(expression, rows).type
+    except _REFUSALS as error:
+        message = str(error)
+    named = re.match(r"(No|Multiple) match\w* for FieldRef\.Name\((.*)\) in ", message, re.DOTALL)
+    if named and named[1] == "Multiple":
+        raise _twice(named[2])
+    if message.startswith("No match for "):
+        what = repr(named[2]) if named else f"for {expression}"
+        raise ColumnNotFoundError(f"no column {what}; there are {schema.names!r:.500}")
+    raise SchemaError(f"{expression} does not go with the types of its columns: {message}")
+
+
+def _check_unique(names: Sequence[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise _twice(name)
+
+
+def _twice(name: str) -> SchemaError:
+    return SchemaError(f"column {name!r} is there twice; an expression needs one")
+
+
+def _project(expression: pc.Expression, table: pa.Table) -> pa.ChunkedArray:
+    source = acero.Declaration("table_source", acero.TableSourceNodeOptions(table))
+    project = acero.Declaration("project", acero.ProjectNodeOptions([expression], ["value"]))
+    plan = acero.Declaration.from_sequence([source, project])
+    # Whoever calls may be one of our threads already.
+    return plan.to_table(use_threads=False).column(0)
+
+
+def _no_columns(rows: int) -> pa.Table:
+    """Rows for an expression that refers to no column."""
+    return pa.Table.from_arrays([null.nulls(rows)], names=[""]).select([])
+
+
+def _as_compared(type_: pa.DataType) -> pa.DataType:
+    """The type a column of this type is compared as."""
+    if pa.types.is_dictionary(type_):
+        return _as_compared(type_.value_type)
+    if pa.types.is_float16(type_):
+        return pa.float32()
+    if pa.types.is_decimal32(type_) or pa.types.is_decimal64(type_):
+        return pa.decimal128(type_.precision, type_.scale)
+    return STORED_AS.get(type_.id, type_)
+
+
+def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column as it is compared."""
+    type_ = _as_compared(column.type)
+    if type_ == column.type:
+        return column
+    if not pa.types.is_dictionary(column.type):
+        return column.cast(type_)
+    values = [chunk.dictionary.cast(type_).take(chunk.indices) for chunk in column.chunks]
+    return pa.chunked_array(values, type_)
