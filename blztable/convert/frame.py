@@ -5,8 +5,8 @@ the frame is JSON and may come from a stranger's file, so it is checked before i
 """
 
 import copy
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -26,9 +26,22 @@ from blztable.convert.descriptor import (
     from_bytes,
     to_bytes,
 )
-from blztable.convert.header import decode_header, encode_header, more_labels
+from blztable.convert.header import (
+    decode_header,
+    encode_header,
+    more_labels,
+    renamed_labels,
+    without_labels,
+)
 from blztable.convert.labels import field_name
-from blztable.convert.rows import DEFAULT, RowNumbers, checked_levels, decode_rows, encode_rows
+from blztable.convert.rows import (
+    DEFAULT,
+    RowNumbers,
+    checked_levels,
+    decode_rows,
+    encode_rows,
+    renamed_level,
+)
 from blztable.errors import ColumnNotFoundError, FormatError, LimitError, SchemaError
 
 VERSION = 1
@@ -120,6 +133,31 @@ def with_labels(
     if frame is None or mine is None or theirs is None:
         return frame
     return {**frame, "columns": more_labels(mine, theirs, fields)}
+
+
+def renamed(frame: Descriptor | None, names: Mapping[str, str]) -> Descriptor | None:
+    """The descriptor of a frame whose fields have other names, all at once."""
+    if frame is None:
+        return None
+    facts = Facts.decode(frame)
+    header = None if facts.header is None else renamed_labels(facts.header, names)
+    levels = [renamed_level(level, names) for level in facts.levels]
+    # What is told of a field that was dropped is not true of one that takes its name.
+    known = {name: word for name, word in facts.dtypes.items() if name not in names.values()}
+    known |= {names[name]: word for name, word in facts.dtypes.items() if name in names}
+    return replace(facts, levels=levels, header=header, dtypes=known).encode()
+
+
+def dropped(frame: Descriptor | None, names: Collection[str]) -> Descriptor | None:
+    """The descriptor of a frame without these fields, so that others may take their names."""
+    if frame is None:
+        return None
+    facts = Facts.decode(frame)
+    header = None if facts.header is None else without_labels(facts.header, names)
+    levels = [level for level in facts.levels if level.get("field") not in names] or [DEFAULT]
+    known = {name: word for name, word in facts.dtypes.items() if name not in names}
+    multi = facts.multi and levels != [DEFAULT]
+    return replace(facts, levels=levels, multi=multi, header=header, dtypes=known).encode()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ Knows the columns Index of pandas. Each label is found by its field's name, so t
 for a selection, and for a table whose columns were added, dropped or renamed since.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -88,10 +88,26 @@ def more_labels(header: Descriptor, other: Descriptor, fields: Sequence[str]) ->
     mine, theirs = _checked(header), _checked(other)
     if (mine["multi"], len(mine["levels"])) != (theirs["multi"], len(theirs["levels"])):
         return header
-    # Nor does a field that was dropped give its label to a new one of its name.
-    kept = [pair for pair in mine["labels"] if _pair(pair)[0] not in fields]
     more = [pair for pair in theirs["labels"] if _pair(pair)[0] in fields]
+    # Nor does a field that was dropped give its label to a new one of its name.
+    kept = without_labels(header, fields)["labels"]
     return {**header, "labels": [*kept, *more]}
+
+
+def renamed_labels(header: Descriptor, names: Mapping[str, str]) -> Descriptor:
+    """The header of fields with other names, which are their labels, too."""
+    taken = set(names.values()) - names.keys()
+    labels = [
+        [names[field], names[field]] if field in names else [field, label]
+        for field, label in map(_pair, without_labels(header, taken)["labels"])
+    ]
+    return {**header, "labels": labels}
+
+
+def without_labels(header: Descriptor, fields: Collection[str]) -> Descriptor:
+    """The header without the labels of these fields."""
+    labels = [pair for pair in _checked(header)["labels"] if _pair(pair)[0] not in fields]
+    return {**header, "labels": labels}
 
 
 def _checked(header: Json) -> Descriptor:
@@ -154,6 +170,9 @@ def _decode_level(facts: Json, labels: list[Any]) -> pd.Index:
     objects = pd.Index(labels, dtype=object, tupleize_cols=False)
     # A column that came later need not fit; pandas falls back to objects as well.
     if word == "category" and not objects.dropna().isin(dtype.categories).all():
+        return objects
+    # Nor is a name a number or a time because it reads like one.
+    if word not in ("category", "string") and any(isinstance(label, str) for label in labels):
         return objects
     try:
         index = pd.Index(labels, dtype=dtype, tupleize_cols=False)

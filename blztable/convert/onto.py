@@ -90,16 +90,15 @@ class Appended:
 
     def _advance(self) -> None:
         """Fit the next item, to a schema that takes it."""
-        for item in self._items:
-            if item.is_nothing:
-                continue
-            what, data = item.what, item.data
-            del item
-            table = self._fitted(data, what)
-            self._check_orders(table, what)
-            self._drawn += data.rows
-            self._next = table, data.rows
+        item = next(self._items, None)
+        if item is None:
             return
+        what, data = item.what, item.data
+        del item
+        table = self._fitted(data, what)
+        self._check_orders(table, what)
+        self._drawn += data.rows
+        self._next = table, data.rows
 
     def _fitted(self, data: Ingested, what: str) -> pa.Table:
         if self._evolve:

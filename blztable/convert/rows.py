@@ -4,7 +4,7 @@ Knows the index of pandas. The values of a level are a field of the table like a
 and its frequency are facts of the frame.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -114,6 +114,15 @@ def checked_levels(facts: Json) -> list[Descriptor]:
     if not levels or (counted and len(levels) != 1):
         raise FormatError("an index has one range or one or more fields")
     return levels
+
+
+def renamed_level(level: Descriptor, names: Mapping[str, str]) -> Descriptor:
+    """The facts of a level whose field may have another name; one named as its field is, too."""
+    field = level.get("field")
+    if field is None or field not in names:
+        return level
+    name = {"name": names[field]} if level.get("name") == field else {}
+    return {**level, "field": names[field], **name}
 
 
 def _counted(level: Descriptor, numbers: RowNumbers) -> pd.Index:

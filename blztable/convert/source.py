@@ -27,12 +27,6 @@ class Item:
     what: str
     data: Ingested
 
-    @property
-    def is_nothing(self) -> bool:
-        """An empty frame, for a day without data."""
-        data = self.data
-        return data.frame is not None and not (data.rows or data.table.num_columns)
-
 
 @dataclass(frozen=True, slots=True)
 class Source:

@@ -79,7 +79,7 @@ def _of_items(first: Item, others: Iterator[Item]) -> Stream:
         rows = 0
         for later in chain([None], others):
             if later is not None:
-                if later.is_nothing:
+                if _is_nothing(later.data):
                     continue
                 item = later
             del later
@@ -92,3 +92,8 @@ def _of_items(first: Item, others: Iterator[Item]) -> Stream:
             del table
 
     return Stream(schema, parts(first), None, lambda rows: frame, attrs)
+
+
+def _is_nothing(data: Ingested) -> bool:
+    """An empty frame, for a day without data."""
+    return data.frame is not None and not (data.rows or data.table.num_columns)

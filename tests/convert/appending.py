@@ -26,7 +26,7 @@ class Table:
 
     def order(self, place: int) -> pa.Array | None:
         chunks = [chunk for part, _ in self.parts for chunk in part.column(place).chunks]
-        return next((chunk.dictionary for chunk in chunks if len(chunk.dictionary)), None)
+        return next((chunk.dictionary for chunk in chunks if len(chunk)), None)
 
     def append(self, data, **options) -> "Table":
         target = Target(self.schema, self.frame, self.rows, self.defaults, self.order)

@@ -169,7 +169,10 @@ def test_a_new_plain_column_is_nullable_for_the_rows_before_it(value, dtype):
 def test_a_new_category_has_room_for_those_of_later_frames():
     many = F({"a": [2] * 200, "new": pd.Categorical([f"w{i}" for i in range(200)])})
     few = F({"a": [1], "new": pd.Categorical(["x"])})
-    table = Table(F({"a": [0]})).append([few, many], evolve=True)
+    table = Table(F({"a": [0]})).append(few, evolve=True)
+    schema = table.schema
+    table.append(many, evolve=True)
+    assert table.schema.equals(schema)
     assert table.pandas()["new"].tolist()[1:] == ["x", *many["new"]]
 
 
@@ -208,3 +211,13 @@ def test_columns_come_and_go_item_by_item():
     found = Table(frames[0]).append(frames[1:], evolve=True).pandas()
     expected = pd.concat(frames, ignore_index=True).astype({"c": "Int64"})
     pd.testing.assert_frame_equal(found, expected)
+
+
+def test_a_new_ordered_column_is_ordered_as_its_first_item():
+    def item(categories):
+        return F({"a": [1], "new": pd.Categorical(["x"], categories, ordered=True)})
+
+    table = Table(F({"a": [0]})).append([item(["y", "x"]), item(["y", "x"])], evolve=True)
+    assert table.pandas()["new"].cat.categories.tolist() == ["y", "x"]
+    with pytest.raises(SchemaError, match="item 1, column 'new': ordered categories"):
+        Table(F({"a": [0]})).append([item(["y", "x"]), item(["x", "y"])], evolve=True)
