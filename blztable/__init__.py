@@ -3,7 +3,10 @@
 ``import blztable`` gives DataFrames a `to_blz` method. The public names are those in ``__all__``.
 """
 
+from blztable import accessor as accessor  # Registers `df.to_blz`.
 from blztable.api import create, open, read_blz, read_table, to_blz
+from blztable.appender import Appender, ColumnAppender
+from blztable.attributes import Attributes
 from blztable.column import Column
 from blztable.errors import (
     BlzError,
@@ -21,17 +24,20 @@ from blztable.errors import (
     TableNotFoundError,
 )
 from blztable.report import Problem, Report
-from blztable.table import Attributes, CTable
+from blztable.table import CTable
+from blztable.transaction import Transaction
 from blztable.version import VERSION
 
 __version__ = VERSION
 
 __all__ = [
+    "Appender",
     "Attributes",
     "BlzError",
     "BusyError",
     "CTable",
     "Column",
+    "ColumnAppender",
     "ColumnNotFoundError",
     "CommitUnknownError",
     "ConflictError",
@@ -45,6 +51,7 @@ __all__ = [
     "StorageError",
     "TableExistsError",
     "TableNotFoundError",
+    "Transaction",
     "create",
     "open",
     "read_blz",

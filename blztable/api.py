@@ -1,12 +1,11 @@
-"""The verbs: write a table, read it, open it. `df.to_blz` is registered here.
+"""The verbs: write a table, read it, open it.
 
 Each is a few lines over the other rooms; what a user gets wrong is told before anything happens.
 """
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from inspect import Signature, signature
 from typing import Any
 
 import pandas as pd
@@ -19,8 +18,10 @@ from blztable.engine import operations, versions
 from blztable.engine.commit import AlreadyCommitted
 from blztable.engine.options import DURABILITIES, WriteOptions
 from blztable.engine.places import Place, store_at
+from blztable.errors import TableExistsError
 from blztable.progress import ProgressOption, reporting
 from blztable.snapshot import Snapshot
+from blztable.storage.store import Store
 from blztable.table import CTable
 from blztable.transaction import check_id
 
@@ -82,6 +83,9 @@ def to_blz(
         process only, and costs no flush.
     attrs : mapping, optional
         Attributes of the table, JSON values; added to those of a DataFrame.
+    commit_id : str, optional
+        A name of the caller's for the commit: where one of the last 1,000 commits that had a name
+        had this one, nothing is written, so that a job may be run again.
     progress : bool or callable, optional
         True shows a bar (with tqdm: the extra `progress`); a callable is called in this thread with
         the rows done and the rows in all, None where the end of a stream is not known.
@@ -128,17 +132,39 @@ def to_blz(
     check_id(commit_id)
     attributes = checked_attrs(dict(attrs or {}))
     store = store_at(path)
-    if mode == "a" and versions.newest_number(store) is not None:
-        pinned = Snapshot(*versions.pin(store))
+    if mode == "a":
+        is_gone = isinstance(data, Iterator)  # Once it was drawn from.
+        while versions.newest_number(store) is None:
+            try:
+                return _create(store, data, index, options, "x", attributes, commit_id, progress)
+            except TableExistsError:
+                # Another writer was faster, or what is there is no table.
+                if is_gone or versions.newest_number(store) is None:
+                    raise
+        snapshot = Snapshot(*versions.pin(store))
         with (
-            CTable(pinned, writable=True, durability=durability, overrides=overrides) as table,
+            CTable(snapshot, writable=True, durability=durability, overrides=overrides) as table,
             reporting(progress, "appending") as callback,
             table.transaction(commit_id=commit_id) as tx,
         ):
             tx.append(data, index=index, progress=callback)
             if attributes:
                 tx.attrs.update(attrs)
-        return
+        return None
+    return _create(store, data, index, options, mode, attributes, commit_id, progress)
+
+
+def _create(
+    store: Store,
+    data: Any,
+    index: bool | None,
+    options: WriteOptions,
+    mode: str,
+    attributes: dict[str, Any],
+    commit_id: str | None,
+    progress: ProgressOption,
+) -> None:
+    """Write a table of these data, in place of one that is there unless the mode is "x"."""
     given = stream(data, index=index)
     contents = operations.Contents(
         given.schema, given.parts, given.frame, given.attrs | attributes, given.rows
@@ -348,31 +374,6 @@ def read_table(
     _one_of("on_corrupt", on_corrupt, ("raise", "skip"))
     with open(path, version=version) as table:
         return table.to_arrow(columns, on_corrupt=on_corrupt)
-
-
-def _without_data(function: Callable[..., None]) -> Signature:
-    """The signature of a method that gives the function its data."""
-    whole = signature(function)
-    first, *others = whole.parameters.values()
-    return whole.replace(parameters=[first.replace(name="self"), *others])
-
-
-class _ToBlz:
-    # A frame's `to_blz` shows the documentation and the options of the function.
-    __doc__ = to_blz.__doc__
-
-    def __init__(self, frame: pd.DataFrame) -> None:
-        self._frame = frame
-
-    def __call__(self, path: Place, **options: Any) -> None:
-        to_blz(self._frame, path, **options)
-
-    __call__.__signature__ = _without_data(to_blz)  # type: ignore[attr-defined]
-
-
-# Registering again, on a reload, would warn.
-if not hasattr(pd.DataFrame, "to_blz"):
-    pd.api.extensions.register_dataframe_accessor("to_blz")(_ToBlz)
 
 
 def _one_of(option: str, value: object, choices: tuple[str, ...]) -> None:

@@ -4,27 +4,18 @@ A table shows one snapshot for its life: it pins its version, so nothing of it i
 table is open. After a commit of its own it shows the version it published.
 """
 
-import operator
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from blztable.appender import Appender
 from blztable.attributes import Attributes
-from blztable.engine import history, operations, vacuum
-from blztable.engine.options import WriteOptions
-from blztable.engine.versions import LOCK_SECONDS, Version, pin
-from blztable.errors import ReadOnlyError
+from blztable.handle import Handle
 from blztable.progress import ProgressOption, reporting
-from blztable.snapshot import Snapshot
-from blztable.storage.store import Lock
 from blztable.transaction import Transaction
-from blztable.view import View
 
 
-class CTable(View):
+class CTable(Handle):
     """One version of a table on disk, opened for reading, or for changing it too.
 
     Made by `open` and `create`. A context manager: closing lets go of the version, so that it can
@@ -48,22 +39,6 @@ class CTable(View):
     2 ['city', 'people']
     2748000
     """
-
-    def __init__(
-        self,
-        snapshot: Snapshot,
-        *,
-        writable: bool,
-        columns: Sequence[int] | None = None,
-        durability: str = "full",
-        overrides: Mapping[str, Any] | None = None,
-    ) -> None:
-        super().__init__(snapshot, columns)
-        self._writable = writable
-        self._pid = os.getpid()
-        self._durability = durability
-        # Options of writing that are not those the table was made with.
-        self._overrides = overrides or {}
 
     @property
     def attrs(self) -> Attributes:
@@ -320,94 +295,22 @@ class CTable(View):
             tx.compact(pairs)
         return tx.version
 
-    def versions(self) -> list[history.Listed]:
-        """The versions that are still there, oldest first: when each was made, what by, its rows.
-
-        Those that are damaged say so in `damage`.
-        """
-        self._snapshot.check_open()
-        return history.listed(self._snapshot.version.store)
-
-    def restore(self, version: int) -> int:
-        """Commit what an older version held, as the newest one; it relies on nothing.
-
-        Commits since are undone, and with them the ids they had: their jobs may run again. A table
-        whose newest version is damaged is opened by an older one to do so,
-        `open(path, "a", version=...)`.
-        """
-        self._writing()
-        store = self._snapshot.version.store
-        old, pinned = pin(store, operator.index(version))
-        with pinned:
-            published = operations.restore(old, is_durable=self._options().is_durable)
-        self._shows(*published)
-        return self.version
-
-    def vacuum(
-        self,
-        *,
-        keep: int | None = None,
-        older_than: float | None = None,
-        wait: float = LOCK_SECONDS,
-    ) -> vacuum.Vacuumed:
-        """Remove versions past keeping, and files that killed writers left.
-
-        Versions that anyone holds open stay, and the newest. By default a version is kept for an
-        hour, at most 10 are.
+    def set_retention(self, *, versions: int | None = None, seconds: int | None = None) -> int:
+        """Say how long versions are kept that were superseded: by default an hour, at most 10.
 
         Parameters
         ----------
-        keep : int, optional
-            How many versions to keep, with the newest.
-        older_than : float, optional
-            Seconds since a version was superseded, for which it is kept.
-        wait : float, optional
-            Seconds to wait until no writer is at work.
-
-        Raises
-        ------
-        BusyError
-            Writers were at work all the time.
+        versions : int, optional
+            The most versions that are there, the newest among them; as it is where not given.
+        seconds : int, optional
+            How long one stays after the next was committed; as it is where not given.
         """
-        self._writing()
-        store = self._snapshot.version.store
-        return vacuum.vacuum(store, keep_versions=keep, keep_seconds=older_than, wait=wait)
-
-    def close(self) -> None:
-        """Let go of the version; reading afterwards is an error."""
-        if self._columns is None:
-            self._snapshot.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
+        with self.transaction() as tx:
+            tx.set_retention(versions=versions, seconds=seconds)
+        return tx.version
 
     def _narrowed(self, positions: Sequence[int]) -> "CTable":
         return CTable(self._snapshot, writable=False, columns=positions)
-
-    def _writing(self) -> Snapshot:
-        """The snapshot to be changed, by a handle that may."""
-        self._snapshot.check_open()
-        if not self._writable:
-            raise ReadOnlyError(f"{self.path} was opened for reading; open it with mode='a'")
-        if os.getpid() != self._pid:
-            raise ReadOnlyError(f"{self.path} was opened before a fork; open it again to write")
-        return self._snapshot
-
-    def _options(self) -> WriteOptions:
-        properties = dict(self._snapshot.version.head.properties) | dict(self._overrides)
-        return WriteOptions.of(properties, self._durability)
-
-    def _shows(self, version: Version, pinned: Lock) -> None:
-        # The one before is let go, not closed: columns and threads may still read from it.
-        self._snapshot = Snapshot(version, pinned)
 
     def _set_attributes(self, changes: Mapping[str, Any], removed: Sequence[str]) -> None:
         with self.transaction() as tx:

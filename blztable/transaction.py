@@ -86,7 +86,11 @@ class Transaction(View):
             return
         schema, head = work.edition.schema, work.edition.head
         target = Target(
-            schema, _plain(head.pandas), head.rows, evolving.defaults(work.edition), self._categories
+            schema,
+            _plain(head.pandas),
+            head.rows,
+            evolving.defaults(work.edition),
+            self._categories,
         )
         given = onto(data, target, index=index, evolve=evolve)
         rows.append(
@@ -142,7 +146,7 @@ class Transaction(View):
         """Leave the first `n` rows."""
         work = self._working()
         if work is not None:
-            rows.truncate(work, _count(n))
+            rows.truncate(work, _number(n, "n"))
             self._show()
 
     def resize(self, n: int) -> None:
@@ -153,7 +157,7 @@ class Transaction(View):
         facts = _plain(work.edition.head.pandas)
         may_be_null = [takes_nulls(field, facts) for field in work.edition.schema]
         fillings = evolving.fillings(work.edition, may_be_null)
-        rows.resize(work, _count(n), fillings)
+        rows.resize(work, _number(n, "n"), fillings)
         self._show()
 
     def add_column(self, name: str, data: Any, *, default: Any = None) -> None:
@@ -204,6 +208,14 @@ class Transaction(View):
             self._change(maintain.sort, sort_by)
         else:
             self._change(maintain.compact)
+
+    def set_retention(self, *, versions: int | None = None, seconds: int | None = None) -> None:
+        """Say how long versions are kept, as `CTable.set_retention` does."""
+        given = {"keep_versions": versions, "keep_seconds": seconds}
+        kept = {key: _number(value, key) for key, value in given.items() if value is not None}
+        if kept.get("keep_versions") == 0:
+            raise ValueError("the newest version is always kept: at least 1")
+        self._change(_set_keys, "properties", kept, ())
 
     @property
     def attrs(self) -> "Attributes":
@@ -269,12 +281,7 @@ class Transaction(View):
         self._snapshot = Snapshot(self._work.edition, ExitStack())
 
     def _set_attributes(self, changes: Mapping[str, Any], removed: Sequence[str]) -> None:
-        work = self._working()
-        if work is not None:
-            kept = checked_attrs(dict(changes))
-            change = Keys(work.edition, "attributes", kept, frozenset(removed))
-            work.add("attributes", change)
-            self._show()
+        self._change(_set_keys, "attributes", checked_attrs(dict(changes)), removed)
 
     def _categories(self, place: int) -> pa.Array | None:
         """The categories of a dictionary column, as its first rows have them."""
@@ -310,13 +317,17 @@ def _column(values: Any) -> pa.ChunkedArray:
     return values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
 
 
-def _count(n: Any) -> int:
-    if isinstance(n, bool):
-        raise TypeError(f"a number of rows, not {n}")
-    count = operator.index(n)
-    if count < 0:
-        raise ValueError(f"a number of rows from 0, not {n}")
-    return count
+def _set_keys(work: Work, mapping: str, changes: Mapping[str, Any], removed: Sequence[str]) -> None:
+    work.add(mapping, Keys(work.edition, mapping, changes, frozenset(removed)))
+
+
+def _number(value: Any, what: str) -> int:
+    if isinstance(value, bool):
+        raise TypeError(f"{what} is a number, not {value}")
+    number = operator.index(value)
+    if number < 0:
+        raise ValueError(f"{what} is a number from 0, not {value}")
+    return number
 
 
 def check_id(commit_id: Any) -> None:

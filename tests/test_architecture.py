@@ -34,12 +34,24 @@ MAY_IMPORT = {
     "snapshot": {"errors", "engine", "convert", "storage"},
     "batches": {"engine", "snapshot"},
     "column": {"errors", "snapshot", "text"},
-    "table": {
-        *("errors", "engine", "convert", "report", "batches", "progress", "snapshot", "column"),
-        "text",
+    "view": {
+        *("errors", "engine", "report", "batches", "progress", "snapshot", "column", "text"),
     },
-    "api": {"errors", "engine", "convert", "progress", "snapshot", "table"},
-    "face": {"errors", "column", "report", "table", "api", "version"},
+    "attributes": {"convert"},
+    "appender": {"errors", "engine", "convert"},
+    "transaction": {
+        *("errors", "engine", "convert", "storage", "snapshot", "view", "attributes", "appender"),
+    },
+    "handle": {"errors", "engine", "storage", "snapshot", "view"},
+    "table": {"progress", "handle", "transaction", "attributes", "appender"},
+    "api": {
+        *("errors", "engine", "convert", "storage", "progress", "snapshot", "table", "transaction"),
+    },
+    "accessor": {"api", "engine"},
+    "face": {
+        *("errors", "column", "report", "table", "api", "version", "accessor", "transaction"),
+        *("attributes", "appender"),
+    },
     "cli": {"errors", "face", "api"},
     "__main__": {"cli"},
     "integrations": {"errors", "face", "api"},

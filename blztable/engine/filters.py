@@ -115,7 +115,7 @@ def evaluate(
 
     ValueError where a value does not allow it: a number divided by zero, a cast that does not fit.
     """
-    arrays = [_comparable(column) for column in columns.values()]
+    arrays = [comparable(column) for column in columns.values()]
     table = pa.Table.from_arrays(arrays, names=list(columns)) if columns else _no_columns(rows)
     try:
         result = _project(expression, table)
@@ -248,8 +248,8 @@ def _as_compared(type_: pa.DataType) -> pa.DataType:
     return STORED_AS.get(type_.id, type_)
 
 
-def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The column as it is compared."""
+def comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column as it is compared and sorted."""
     type_ = _as_compared(column.type)
     if type_ == column.type:
         return column
