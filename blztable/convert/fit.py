@@ -82,9 +82,22 @@ def fit_column(
         `what` begins the message.
     """
     if isinstance(array, pa.Scalar):
-        array = pa.repeat(array, 1)
+        array = _one_row(array, schema_field.type)
     column = array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
     return _fit(column, descriptor, schema_field, Facts.decode(frame), frame is not None, what)
+
+
+def filled(type_: pa.DataType, rows: int, value: pa.Scalar | None) -> pa.ChunkedArray:
+    """So many rows of one value; of nulls where there is none."""
+    if value is None or not value.is_valid:
+        return pa.chunked_array([pa.nulls(rows, type_)])
+    if not pa.types.is_dictionary(type_):
+        return pa.chunked_array([pa.repeat(value.cast(type_), rows)])
+    if isinstance(value, pa.DictionaryScalar):
+        value = value.value
+    values = pa.repeat(value.cast(type_.value_type), 1)
+    codes = pa.repeat(pa.scalar(0, type_.index_type), rows)
+    return pa.chunked_array([pa.DictionaryArray.from_arrays(codes, values, ordered=type_.ordered)])
 
 
 def is_counted_on(data: Ingested, frame: Descriptor | None, drawn: int | None) -> bool:
@@ -117,6 +130,22 @@ def _fit(
     except (SchemaError, pa.ArrowException) as error:
         raise SchemaError(f"{what}: {error}") from None
     return fit
+
+
+def _one_row(value: pa.Scalar, type_: pa.DataType) -> pa.Array | pa.ChunkedArray:
+    """A scalar as a column, for which the value counts and not how wide it came in."""
+    if pa.types.is_dictionary(type_):
+        inner = type_.value_type
+        if value.type == inner or (_is_text(value.type) and _is_text(inner)):
+            return filled(type_, 1, value)
+    if pa.types.is_floating(value.type) and value.is_valid:
+        is_nan = value.as_py() != value.as_py()
+        if not pa.types.is_floating(type_):
+            # Users of pandas write it for none in any column.
+            return pa.nulls(1) if is_nan else pa.repeat(value, 1)
+        if is_nan or value.cast(type_).as_py() == value.as_py():
+            value = value.cast(type_)
+    return pa.repeat(value, 1)
 
 
 def _filled(

@@ -100,7 +100,7 @@ def _from_mapping(data: Mapping[str, Any]) -> Ingested:
         if not isinstance(name, str):
             raise SchemaError(f"column names are text; found {name!r:.60}")
         check_text(name, f"column {name!r}")
-        array, descriptor = _encoded(values, f"column {name!r}")
+        array, descriptor = encoded(values, f"column {name!r}")
         metadata = None if descriptor is None else {FIELD_KEY: to_bytes(descriptor)}
         fields.append(pa.field(str(name), array.type, metadata=metadata))
         arrays.append(array)
@@ -111,8 +111,8 @@ def _from_mapping(data: Mapping[str, Any]) -> Ingested:
     return Ingested(table, table.num_rows, None, {})
 
 
-def _encoded(values: Any, place: str) -> dtypes.Encoded:
-    """One array of a mapping; what pandas does not know is Arrow's to understand."""
+def encoded(values: Any, place: str) -> dtypes.Encoded:
+    """The values of one column; what pandas does not know is Arrow's to understand."""
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values, None
     if isinstance(values, pd.Series | pd.Index):
@@ -127,8 +127,13 @@ def _encoded(values: Any, place: str) -> dtypes.Encoded:
         return dtypes.encode(values, place)
     elif isinstance(values, str | bytes) or not hasattr(values, "__len__"):
         raise SchemaError(f"{place}: expected an array, found {type(values).__name__}")
+    return arrow_array(values, place), None
+
+
+def arrow_array(values: Any, place: str) -> pa.Array | pa.ChunkedArray:
+    """Values as Arrow understands them."""
     try:
-        return pa.array(values), None
+        return pa.array(values)
     except (pa.ArrowException, TypeError, ValueError, OverflowError, LookupError) as error:
         raise SchemaError(f"{place}: {error}") from None
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from blztable.convert.categories import check_orders, orders_of
 from blztable.convert.descriptor import Descriptor
 from blztable.convert.evolve import evolved
-from blztable.convert.fit import fitted, is_counted_on
+from blztable.convert.fit import filled, fitted, is_counted_on
 from blztable.convert.gateway import Ingested
 from blztable.convert.source import Source, source
 from blztable.convert.stream import Portion
@@ -127,15 +127,3 @@ class Appended:
         if place not in self._orders and place < len(self._target.schema):
             self._orders[place] = self._target.orders(place)
         return self._orders.get(place)
-
-
-def filled(type_: pa.DataType, rows: int, default: pa.Scalar | None) -> pa.ChunkedArray:
-    """So many rows of a column's default; of nulls where it has none."""
-    if default is None or not default.is_valid:
-        return pa.chunked_array([pa.nulls(rows, type_)])
-    if not pa.types.is_dictionary(type_):
-        return pa.chunked_array([pa.repeat(default.cast(type_), rows)])
-    value = default.value if isinstance(default, pa.DictionaryScalar) else default
-    values = pa.repeat(value.cast(type_.value_type), 1)
-    codes = pa.repeat(pa.scalar(0, type_.index_type), rows)
-    return pa.chunked_array([pa.DictionaryArray.from_arrays(codes, values, ordered=type_.ordered)])

@@ -4,8 +4,9 @@ import pandas as pd
 import pyarrow as pa
 from convert.strategies import rebuilt
 
+from blztable.convert.fit import filled
 from blztable.convert.frame import to_frame
-from blztable.convert.onto import Target, filled, onto
+from blztable.convert.onto import Target, onto
 from blztable.convert.stream import stream
 
 
