@@ -455,6 +455,59 @@ def test_a_failed_flush_is_told_and_not_tried_again(root, store, count):
     assert len(disk.calls) == 1 if count == 3 else 1 <= len(disk.calls) <= count
 
 
+class MeetingDisk(Disk):
+    """Flushes a file only when so many others are being flushed; remembers all flushes."""
+
+    def __init__(self, files):
+        self.calls = []
+        self._all = threading.Barrier(files, timeout=20)
+
+    def sync_file(self, fd):
+        self._all.wait()
+        self.calls.append("file")
+
+    def sync_directory(self, fd):
+        self.calls.append("directory")
+
+
+def test_some_files_are_flushed_side_by_side_and_their_names_after_all_of_them(root, store):
+    keys = [f"data/col{i}/x" for i in range(4)]
+    for key in keys:
+        store.put_new(key, [b"x"])
+    disk = MeetingDisk(len(keys))
+    LocalStore(root, disk=disk).flush(keys)
+    assert disk.calls == ["file"] * 4 + ["directory"] * 6
+
+
+def test_no_thread_is_left_by_a_flush(store):
+    keys = [f"data/col{i}/x" for i in range(20)]
+    for key in keys:
+        store.put_new(key, [b"x"])
+    before = threading.active_count()
+    store.flush(keys)
+    assert threading.active_count() == before
+
+
+def test_files_are_flushed_while_the_interpreter_shuts_down(root, store):
+    script = f"""
+        import atexit
+        from blztable.storage.local import LocalStore
+
+        store = LocalStore({str(root)!r})
+        keys = [f"data/col{{i}}/x" for i in range(20)]
+
+        def finish():
+            for key in keys:
+                store.put_new(key, [b"x"])
+            store.flush(keys)
+            store.put_new("done", [])
+
+        atexit.register(finish)
+    """
+    subprocess.run(python(script), check=True, timeout=60)
+    assert store.get("done") == b""
+
+
 def test_a_failed_flush_of_names_is_told(root, store):
     disk = RefusingDisk(sync_directory=errno.EIO)
     with pytest.raises(StorageError):
