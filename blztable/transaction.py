@@ -20,9 +20,9 @@ from blztable.appender import Appender
 from blztable.attributes import Attributes
 from blztable.convert.attributes import checked_attrs
 from blztable.convert.descriptor import FIELD_KEY, to_bytes
-from blztable.convert.fit import fit_column, takes_nulls
+from blztable.convert.fit import fit_column, may_be_null
 from blztable.convert.frame import renamed
-from blztable.convert.gateway import values_of
+from blztable.convert.values import values_of
 from blztable.convert.onto import Target, onto
 from blztable.engine import evolve as evolving
 from blztable.engine import filters, maintain, rows, update
@@ -155,8 +155,8 @@ class Transaction(View):
         if work is None:
             return
         facts = _plain(work.edition.head.pandas)
-        may_be_null = [takes_nulls(field, facts) for field in work.edition.schema]
-        fillings = evolving.fillings(work.edition, may_be_null)
+        nullable = [may_be_null(field, facts) for field in work.edition.schema]
+        fillings = evolving.fillings(work.edition, nullable)
         rows.resize(work, _number(n, "n"), fillings)
         self._show()
 

@@ -100,6 +100,12 @@ def filled(type_: pa.DataType, rows: int, value: pa.Scalar | None) -> pa.Chunked
     return pa.chunked_array([pa.DictionaryArray.from_arrays(codes, values, ordered=type_.ordered)])
 
 
+def may_be_null(field: pa.Field, frame: Descriptor | None) -> bool:
+    """Whether the column can hold missing values: numpy's plain integers and booleans cannot."""
+    is_plain = frame is not None and descriptor_of(field, Facts.decode(frame)) is None
+    return bool(field.nullable) and not (is_plain and has_no_nulls(field.type))
+
+
 def is_counted_on(data: Ingested, frame: Descriptor | None, drawn: int | None) -> bool:
     """Whether `data`, which fit, have an index by which they go on so many rows and no others."""
     here, there = Facts.decode(frame).levels[0], Facts.decode(data.frame).levels[0]

@@ -88,14 +88,14 @@ def _item(index: bool | None, number: int, item: Any) -> Item:
     if isinstance(item, pd.DataFrame):
         item = item.copy().set_axis(item.index.copy(deep=True))
     elif isinstance(item, Mapping):
-        item = {name: _kept(values) for name, values in item.items()}
+        item = {name: kept(values) for name, values in item.items()}
     try:
         return Item(what, ingest(item, index=index))
     except SchemaError as error:
         raise SchemaError(f"{what}: {error}") from None
 
 
-def _kept(values: Any) -> Any:
+def kept(values: Any) -> Any:
     # What speaks Arrow is not written to once it was handed out.
     is_arrow = hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__")
     if is_arrow and not isinstance(values, pd.Series):

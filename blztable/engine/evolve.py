@@ -96,12 +96,12 @@ def _nulls(edition: Edition, type_: pa.DataType, group: int) -> pa.Array:
     return pa.nulls(edition.head.row_groups[group], type_)
 
 
-def fillings(edition: Edition, may_be_null: Sequence[bool]) -> list[pa.Scalar]:
+def fillings(edition: Edition, nullable: Sequence[bool]) -> list[pa.Scalar]:
     """What rows have in each column that are made without any data: declared, null, or zero."""
     declared = defaults(edition)
     values = []
     for index, field in enumerate(edition.schema):
-        empty = pa.scalar(None, field.type) if may_be_null[index] else zero_of(field.type)
+        empty = pa.scalar(None, field.type) if nullable[index] else zero_of(field.type)
         values.append(declared.get(index, empty))
     return values
 
