@@ -49,8 +49,8 @@ class CTable(Handle):
         Examples
         --------
         >>> import blztable as blz
-        >>> blz.to_blz({"a": [1]}, "t.blz", attrs={"source": "till 7"})
-        >>> with blz.open("t.blz", mode="a") as t:
+        >>> blz.to_blz({"a": [1]}, "tills.blz", attrs={"source": "till 7"})
+        >>> with blz.open("tills.blz", mode="a") as t:
         ...     t.attrs["checked"] = True
         ...     print(t.attrs, t.version)
         {'source': 'till 7', 'checked': True} 2
@@ -76,8 +76,8 @@ class CTable(Handle):
         Examples
         --------
         >>> import blztable as blz
-        >>> blz.to_blz({"day": [1], "sold": [7]}, "sales.blz", attrs={"until": 1})
-        >>> with blz.open("sales.blz", mode="a") as t:
+        >>> blz.to_blz({"day": [1], "sold": [7]}, "daily.blz", attrs={"until": 1})
+        >>> with blz.open("daily.blz", mode="a") as t:
         ...     for run in range(2):
         ...         with t.transaction(commit_id="day 2") as tx:
         ...             tx.append({"day": [2], "sold": [9]})
@@ -150,8 +150,8 @@ class CTable(Handle):
         Examples
         --------
         >>> import blztable as blz
-        >>> blz.to_blz({"x": [1], "y": ["a"]}, "t.blz")
-        >>> with blz.open("t.blz", mode="a") as t:
+        >>> blz.to_blz({"x": [1], "y": ["a"]}, "fed.blz")
+        >>> with blz.open("fed.blz", mode="a") as t:
         ...     with t.appender() as a:
         ...         a["y"].append(["b", "c"])
         ...         a["x"].append([2])
@@ -247,11 +247,11 @@ class CTable(Handle):
         --------
         >>> import blztable as blz
         >>> import pyarrow.compute as pc
-        >>> blz.to_blz({"net": [10.0, 20.0]}, "t.blz")
-        >>> with blz.open("t.blz", mode="a") as t:
-        ...     version = t.add_column("gross", pc.field("net") * 1.19)
+        >>> blz.to_blz({"net": [10.0, 20.0]}, "prices.blz")
+        >>> with blz.open("prices.blz", mode="a") as t:
+        ...     version = t.add_column("gross", pc.field("net") * 1.5)
         ...     print(t.head().to_pydict())
-        {'net': [10.0, 20.0], 'gross': [11.9, 23.799999999999997]}
+        {'net': [10.0, 20.0], 'gross': [15.0, 30.0]}
         """
         with self.transaction() as tx:
             tx.add_column(name, data, default=default)

@@ -102,7 +102,7 @@ def test_mode_x_refuses_and_mode_w_replaces(path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"mode": "r"}, "mode is 'w' or 'x', not 'r'"),
+        ({"mode": "r"}, "mode is 'w' or 'a' or 'x', not 'r'"),
         ({"compression": "blosclz"}, "compression is one of 'lz4', .*, not 'blosclz'"),
         ({"compression": {"n": "gzip"}}, "compression is one of .*, not 'gzip'"),
         ({"clevel": 10}, "clevel is a whole number from 0 to 9, not 10"),

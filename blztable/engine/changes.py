@@ -23,8 +23,8 @@ from blztable.engine.edition import BY_COLUMN, DEFAULTS, Edition, EditionColumn,
 from blztable.errors import ConflictError
 from blztable.format.jsontext import Json
 
-# For whom a message is.
 AGAIN = "open the table again and repeat it"
+NAMES = {"attributes": "attribute", "properties": "property"}
 
 
 class Change(Protocol):
@@ -224,8 +224,8 @@ class Keys:
         for key in (*self.changes, *self.removed):
             if (key in there, there.get(key)) != (key in before, before.get(key)):
                 raise ConflictError(
-                    f"{newest.store.name}: {key!r} of the {self.mapping} was changed by "
-                    f"another commit before version {newest.head.version}: {AGAIN}"
+                    f"{newest.store.name}: {NAMES[self.mapping]} {key!r} was changed by version "
+                    f"{newest.head.version} or one before it: {AGAIN}"
                 )
         kept = {key: value for key, value in there.items() if key not in self.removed}
         return newest.with_head(**{self.mapping: kept | dict(self.changes)})

@@ -322,7 +322,7 @@ def test_versions_of_unknown_times_are_not_taken_for_old_ones(store):
     store.put(layout.manifest(3), b"damaged")
     commit(store, 4)
     newest = versions.load(store, 4)
-    assert newest.head.history == ()
+    assert [number for _, number in newest.head.history] == [1, 2]
     assert retention.past_keeping(newest, [1, 2, 3, 4], 10, 3600) == []
 
 
