@@ -10,6 +10,8 @@ import tomllib
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from columns import strategies as own
@@ -93,6 +95,25 @@ def test_info_says_what_a_table_is(run, run_json, path):
             "ratio": round(table.nbytes / table.cbytes, 3),
             "attributes": {"source": "the  front desk"},
         }
+
+
+def test_info_shows_attributes_that_are_no_json(run, run_json, tmp_path):
+    attrs = {
+        "seen": np.datetime64("2020-01-02T03", "ms"),
+        "counts": np.array([1, 2], "u1"),
+        "means": [np.float32(0.1), float("nan"), {"deep": np.inf}],
+        "flag": np.bool_(True),
+        "at": pd.Timestamp("2020-01-02"),
+    }
+    blz.to_blz({"a": [1]}, tmp_path / "t.blz", attrs=attrs)
+    assert run_json("info", str(tmp_path / "t.blz"))["attributes"] == {
+        "seen": "2020-01-02T03:00:00.000",
+        "counts": [1, 2],
+        "means": [0.1, "NaN", {"deep": "Infinity"}],
+        "flag": True,
+        "at": "2020-01-02 00:00:00",
+    }
+    assert 'attribute means: [0.1, "NaN"' in run("info", str(tmp_path / "t.blz"))[1]
 
 
 def test_schema_says_names_and_types(run, run_json, path):

@@ -38,6 +38,20 @@ def plain_values(column: pa.ChunkedArray) -> list[Json]:
     return [value for chunk in column.chunks for value in _plain(chunk)]
 
 
+def plain_object(value: Any) -> Json:
+    """A value of the attributes, which are JSON but for numbers of numpy and times."""
+    match value:
+        case dict():
+            return {key: plain_object(item) for key, item in value.items()}
+        case list() | np.ndarray():
+            return [plain_object(item) for item in value]
+        case np.bool_() | np.integer() | np.str_():
+            return value.item()
+        case float() | np.floating():
+            return _number(float(str(value)))
+    return value if value is None or isinstance(value, bool | int | str) else str(value)
+
+
 def _plain(array: pa.Array) -> list[Json]:
     type_ = array.type
     if pa.types.is_dictionary(type_):

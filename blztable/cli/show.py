@@ -6,7 +6,7 @@ from itertools import accumulate
 import pyarrow as pa
 
 import blztable as blz
-from blztable.cli.plain import Json, json_text, plain_values, printable
+from blztable.cli.plain import Json, json_text, plain_object, plain_values, printable
 
 # Characters of one value that are shown.
 CELL = 32
@@ -23,7 +23,7 @@ def info(table: blz.CTable) -> Json:
         "nbytes": table.nbytes,
         "cbytes": table.cbytes,
         "ratio": round(table.nbytes / table.cbytes, 3) if table.cbytes else None,
-        "attributes": dict(table.attrs),
+        "attributes": plain_object(dict(table.attrs)),
     }
 
 

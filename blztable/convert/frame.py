@@ -4,7 +4,6 @@ Knows how the parts go together: columns by their dtype, the index, the labels. 
 the frame is JSON and may come from a stranger's file, so it is checked before it is used.
 """
 
-import copy
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,6 +14,7 @@ import pyarrow as pa
 from pandas.api.extensions import no_default
 
 from blztable.convert import dtypes
+from blztable.convert.attributes import plain_attrs
 from blztable.convert.descriptor import (
     FIELD_KEY,
     Descriptor,
@@ -30,7 +30,6 @@ from blztable.convert.header import (
     decode_header,
     encode_header,
     more_labels,
-    renamed_labels,
     without_labels,
 )
 from blztable.convert.labels import field_name
@@ -83,7 +82,7 @@ def to_frame(
         seen.add(place)
     result: Any = pd.DataFrame(data, index=index, copy=False)
     result.columns = decode_header(facts.header, [names[place] for place in places])
-    result.attrs = copy.deepcopy(dict[Any, Any](attrs))
+    result.attrs = dict[Any, Any](plain_attrs(attrs))
     # A repeated request may have made duplicates, which such a flag would refuse.
     if not facts.allows_duplicate_labels and _is_unique(result.columns) and _is_unique(index):
         result.flags.allows_duplicate_labels = False
@@ -140,7 +139,10 @@ def renamed(frame: Descriptor | None, names: Mapping[str, str]) -> Descriptor | 
     if frame is None:
         return None
     facts = Facts.decode(frame)
-    header = None if facts.header is None else renamed_labels(facts.header, names)
+    names = {old: new for old, new in names.items() if old != new}
+    # A label that is the name needs no word.
+    touched = {*names, *names.values()}
+    header = None if facts.header is None else without_labels(facts.header, touched)
     levels = [renamed_level(level, names) for level in facts.levels]
     # What is told of a field that was dropped is not true of one that takes its name.
     known = {name: word for name, word in facts.dtypes.items() if name not in names.values()}
@@ -156,8 +158,7 @@ def dropped(frame: Descriptor | None, names: Collection[str]) -> Descriptor | No
     header = None if facts.header is None else without_labels(facts.header, names)
     levels = [level for level in facts.levels if level.get("field") not in names] or [DEFAULT]
     known = {name: word for name, word in facts.dtypes.items() if name not in names}
-    multi = facts.multi and levels != [DEFAULT]
-    return replace(facts, levels=levels, multi=multi, header=header, dtypes=known).encode()
+    return replace(facts, levels=levels, header=header, dtypes=known).encode()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ Knows the columns Index of pandas. Each label is found by its field's name, so t
 for a selection, and for a table whose columns were added, dropped or renamed since.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from blztable.convert.descriptor import (
     expect_list,
     expect_text,
 )
-from blztable.convert.labels import decode_label, encode_label
+from blztable.convert.labels import decode_label, encode_label, numpy_name
 from blztable.convert.text import USUAL, string_dtype
 from blztable.convert.times import (
     REFUSALS,
@@ -92,16 +92,6 @@ def more_labels(header: Descriptor, other: Descriptor, fields: Sequence[str]) ->
     # Nor does a field that was dropped give its label to a new one of its name.
     kept = without_labels(header, fields)["labels"]
     return {**header, "labels": [*kept, *more]}
-
-
-def renamed_labels(header: Descriptor, names: Mapping[str, str]) -> Descriptor:
-    """The header of fields with other names, which are their labels, too."""
-    taken = set(names.values()) - names.keys()
-    labels = [
-        [names[field], names[field]] if field in names else [field, label]
-        for field, label in map(_pair, without_labels(header, taken)["labels"])
-    ]
-    return {**header, "labels": labels}
 
 
 def without_labels(header: Descriptor, fields: Collection[str]) -> Descriptor:
@@ -214,7 +204,7 @@ def _encode_dtype(level: pd.Index) -> list[Json]:
     if isinstance(level, pd.RangeIndex):
         return ["range", level.start, level.stop, level.step]
     match dtype:
-        case np.dtype() if (name := _numpy_name(dtype)) in NUMPY:
+        case np.dtype() if (name := numpy_name(dtype)) in NUMPY:
             return ["numpy", name]
         case pd.StringDtype():
             return ["string", dtype.storage, "NA" if dtype.na_value is pd.NA else "nan"]
@@ -228,10 +218,6 @@ def _encode_dtype(level: pd.Index) -> list[Json]:
         case _ if dtype in MASKED.values():
             return ["masked", dtype.name]
     raise SchemaError(f"column labels of dtype {dtype} cannot be stored")
-
-
-def _numpy_name(dtype: np.dtype) -> str:
-    return dtype.str[1:] if dtype.kind in "mM" else dtype.name
 
 
 def _numpy(name: Json) -> np.dtype:

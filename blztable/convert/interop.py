@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from blztable.convert.attributes import checked_attrs
+from blztable.convert.attributes import checked_attrs, plain_attrs
 from blztable.convert.descriptor import FIELD_KEY, Descriptor, check_depth
 from blztable.convert.frame import Facts, descriptor_of
 from blztable.convert.header import MASKED, decode_header, encode_header
@@ -48,7 +48,7 @@ def from_metadata(schema: pa.Schema, rows: int) -> tuple[Descriptor | None, dict
         check_depth(known, 100)
         frame = _facts(known, schema, rows).encode()
         Facts.decode(frame)
-        return frame, checked_attrs(known.get("attributes") or {})
+        return frame, checked_attrs(plain_attrs(known.get("attributes") or {}))
     except NOT_UNDERSTOOD:
         return None, {}
 

@@ -24,6 +24,8 @@ FLOAT = re.compile(r"-?(0x[01]\.[0-9a-f]{1,13}p[+-]\d{1,4}|inf)|nan")
 
 INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 FLOATS = ("float16", "float32", "float64")
+# Those of numpy's times, of which pandas has the four in the middle.
+NUMPY_UNITS = ("Y", "M", "W", "D", "h", "m", *UNITS, "ps", "fs", "as")
 
 
 def encode_label(label: Hashable, depth: int = DEPTH_MAX) -> Json:
@@ -93,6 +95,11 @@ def field_name(label: Hashable) -> str:
     return name
 
 
+def numpy_name(dtype: np.dtype) -> str:
+    """The name of a dtype of numpy, whatever its byte order."""
+    return dtype.str[1:] if dtype.kind in "mM" else dtype.name
+
+
 def _encode_scalar(label: np.generic) -> Json:
     match label:
         case np.bool_():
@@ -101,9 +108,9 @@ def _encode_scalar(label: np.generic) -> Json:
             check_text(str(label), "label")
             return ["numpy", "str", str(label)]
         case np.datetime64() | np.timedelta64():
-            unit, step = np.datetime_data(label.dtype)
-            if unit in (*UNITS, "D") and step == 1:
-                return ["numpy", f"{label.dtype.kind}8[{unit}]", int(label.view(np.int64))]
+            name = numpy_name(label.dtype)
+            if name in SCALARS:
+                return ["numpy", name, int(label.view(np.int64))]
         case np.integer() if label.dtype.name in INTEGERS:
             return ["numpy", label.dtype.name, int(label)]
         case np.floating() if label.dtype.name in FLOATS:
@@ -179,8 +186,8 @@ SCALARS: dict[str, Callable[[Json], np.generic]] = {
     "str": lambda value: np.str_(expect_text(value)),
     **{name: _integer_of(name) for name in INTEGERS},
     **{name: _float_of(name) for name in FLOATS},
-    **{f"M8[{unit}]": _time_of(np.datetime64, unit) for unit in (*UNITS, "D")},
-    **{f"m8[{unit}]": _time_of(np.timedelta64, unit) for unit in (*UNITS, "D")},
+    **{f"M8[{unit}]": _time_of(np.datetime64, unit) for unit in NUMPY_UNITS},
+    **{f"m8[{unit}]": _time_of(np.timedelta64, unit) for unit in NUMPY_UNITS},
 }
 KINDS: dict[str, tuple[Callable[..., Any], int]] = {
     "float": (_float, 1),

@@ -57,8 +57,6 @@ def _of_one(value: Any, place: str) -> tuple[pa.Array | pa.ChunkedArray, Descrip
     """The value as an array of one."""
     if value is pd.NA or value is pd.NaT:
         return pa.nulls(1), None
-    if isinstance(value, np.generic):
-        return encoded(np.array([value]), place)
     if isinstance(value, _OF_PANDAS):
         return encoded(pd.Series([value]), place)
     check_text(value, place)

@@ -195,6 +195,20 @@ def test_new_columns_have_their_labels():
     pd.testing.assert_frame_equal(found, pd.concat(multi, ignore_index=True))
 
 
+def test_labels_of_other_levels_are_the_names():
+    data = F([[1.5]], columns=pd.MultiIndex.from_tuples([("x", 1)]))
+    table = Table(F([[0.5]], columns=pd.RangeIndex(1))).append(data, evolve=True)
+    assert table.pandas().columns.tolist() == [0, "('x', 1)"]
+
+
+def test_a_new_column_has_not_the_label_of_one_that_was_dropped():
+    table = Table(F([[0.5, 1.5]], columns=pd.RangeIndex(2)))
+    table.parts = [(table.parts[0][0].select(["0"]), 1)]
+    table.schema = table.schema.remove(1)
+    table.append(F([[0.5, 1.5]], columns=pd.Index([0, "1"], dtype=object)), evolve=True)
+    assert table.pandas().columns.tolist() == [0, "1"]
+
+
 def test_an_index_is_no_new_column():
     for other in (F({"a": [1.5]}, index=["x"]), F({"a": [1.5]}, index=["x"])[:0]):
         table = Table(F({"a": [0.5]}))

@@ -215,6 +215,7 @@ def test_categories_differ_freely_where_they_are_not_ordered():
 def test_ordered_categories_are_those_of_the_table(evolve):
     table = Table(ordered(["lo"], ["lo", "hi"]))
     table.append(ordered(["hi"], ["lo", "hi"]), evolve=evolve)
+    table.append(F(index=range(2)), evolve=evolve)
     for categories in (["hi", "lo"], ["lo", "mid", "hi"]):
         text = re.escape(f"the data, column 'c': ordered categories {categories}; the table has")
         with pytest.raises(SchemaError, match=text):

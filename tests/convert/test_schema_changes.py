@@ -40,6 +40,7 @@ def test_labels_that_are_no_text_become_the_new_names():
     found = after_rename(frame, {"1": "one"})
     pd.testing.assert_frame_equal(found, frame.rename(columns={1: "one"}))
     assert found.columns.tolist() == [0, "one", 2]
+    assert after_rename(frame, {"1": "1"}).columns.tolist() == [0, 1, 2]
     found = after_rename(frame, {"0": "1", "1": "0"})
     assert found.columns.tolist() == ["1", "0", 2]
 
@@ -94,7 +95,7 @@ def test_values_and_labels_follow_any_rename(frame, data):
     found = after_rename(frame, names)
     width = frame.shape[1]
     labels = [
-        _label(names[field], frame.columns) if field in names else label
+        _label(names[field], frame.columns) if names.get(field, field) != field else label
         for field, label in zip(fields[:width], frame.columns.tolist(), strict=True)
     ]
     assert found.columns.tolist() == labels

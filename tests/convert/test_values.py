@@ -46,6 +46,7 @@ from blztable.errors import SchemaError
         (pd.Timestamp("2020-01-02"), pa.timestamp("us"), datetime.datetime(2020, 1, 2)),
         (pd.Timedelta(days=1), pa.duration("us"), datetime.timedelta(1)),
         (pa.scalar(7, pa.int8()), pa.int8(), 7),
+        (pa.scalar(None, pa.int8()), pa.int8(), None),
         ({"a": 1}, pa.struct({"a": pa.int64()}), {"a": 1}),
     ],
     ids=repr,
