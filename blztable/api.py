@@ -82,15 +82,11 @@ def to_blz(
         "full" survives a loss of power once the call returned; "process" survives the end of the
         process only, and costs no flush.
     attrs : mapping, optional
-<<<<<<< HEAD
-        Attributes of the table, JSON values; added to those of a DataFrame.
+        Attributes of the table: JSON values, and numbers, times and 1-d arrays of numpy and pandas;
+        added to those of a DataFrame.
     commit_id : str, optional
         A name of the caller's for the commit: where one of the last 1,000 commits that had a name
         had this one, nothing is written, so that a job may be run again.
-=======
-        Attributes of the table: JSON values, and numbers, times and 1-d arrays of numpy and pandas;
-        added to those of a DataFrame.
->>>>>>> dee80b4 (Attributes keep their type: numbers, times and arrays of numpy, NaN, times of pandas, by a tag in the JSON)
     progress : bool or callable, optional
         True shows a bar (with tqdm: the extra `progress`); a callable is called in this thread with
         the rows done and the rows in all, None where the end of a stream is not known.

@@ -8,22 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-<<<<<<< HEAD
 from blztable.appender import Appender
 from blztable.attributes import Attributes
 from blztable.handle import Handle
-=======
-import pandas as pd
-import pyarrow as pa
-from pandas.api.extensions import no_default
-
-from blztable.batches import Batches
-from blztable.column import Column
-from blztable.convert.attributes import checked_attrs, plain_attrs
-from blztable.engine.operations import set_attributes
-from blztable.engine.verify import verify
-from blztable.errors import ColumnNotFoundError, ReadOnlyError
->>>>>>> dee80b4 (Attributes keep their type: numbers, times and arrays of numpy, NaN, times of pandas, by a tag in the JSON)
 from blztable.progress import ProgressOption, reporting
 from blztable.transaction import Transaction
 
@@ -54,55 +41,10 @@ class CTable(Handle):
     """
 
     @property
-<<<<<<< HEAD
     def attrs(self) -> Attributes:
-        """The table's attributes, a mapping of JSON values; an assignment is one commit.
-=======
-    def nrows(self) -> int:
-        """Number of rows."""
-        return self._snapshot.rows
-
-    def __len__(self) -> int:
-        """Number of rows."""
-        return self.nrows
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The Arrow schema: exactly the one that was written, for data that came from Arrow."""
-        return self._snapshot.schema(self._shown)
-
-    @property
-    def column_names(self) -> list[str]:
-        """Names of the columns in their order; a stored index is among them."""
-        names = self._snapshot.version.schema.names
-        return [names[index] for index in self._shown]
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the columns, uncompressed."""
-        return sum(self._snapshot.version.head.columns.nbytes[index] for index in self._shown)
-
-    @property
-    def cbytes(self) -> int:
-        """Bytes of the columns' files."""
-        return sum(self._snapshot.version.head.columns.cbytes[index] for index in self._shown)
-
-    @property
-    def version(self) -> int:
-        """Number of the version shown; it grows by one with every commit."""
-        return self._snapshot.version.head.version
-
-    @property
-    def path(self) -> str:
-        """Where the table is."""
-        return self._snapshot.name
-
-    @property
-    def attrs(self) -> "Attributes":
         """The table's attributes, a mapping; an assignment is one commit.
->>>>>>> dee80b4 (Attributes keep their type: numbers, times and arrays of numpy, NaN, times of pandas, by a tag in the JSON)
 
-        Numpy scalars and arrays of one dimension keep their type.
+        JSON values; numbers and times of numpy and pandas and 1-d arrays of them keep their type.
 
         Examples
         --------
@@ -371,56 +313,5 @@ class CTable(Handle):
         return CTable(self._snapshot, writable=False, columns=positions)
 
     def _set_attributes(self, changes: Mapping[str, Any], removed: Sequence[str]) -> None:
-<<<<<<< HEAD
         with self.transaction() as tx:
             tx.attrs.change(changes, removed)
-=======
-        self._snapshot.check_open()
-        if not self._writable:
-            raise ReadOnlyError(f"{self.path} was opened for reading; open it with mode='a'")
-        if os.getpid() != self._pid:
-            raise ReadOnlyError(f"{self.path} was opened before a fork; open it again to write")
-        base = self._snapshot.version
-        published = set_attributes(
-            base.store, base, checked_attrs(dict(changes)), removed, is_durable=True
-        )
-        # The one before is let go, not closed: columns and threads may still read from it.
-        self._snapshot = Snapshot(*published)
-
-
-def _list_of(columns: Iterable[str] | None) -> Sequence[str] | None:
-    """The names as a list, for they are gone through twice; one text stays, to be refused."""
-    return columns if columns is None or isinstance(columns, str) else list(columns)
-
-
-class Attributes(MutableMapping[str, Any]):
-    """The attributes of a table: as read with the version shown; each assignment is one commit."""
-
-    def __init__(self, table: CTable) -> None:
-        self._table = table
-
-    def __getitem__(self, key: str) -> Any:
-        found = self._table._snapshot.version.head.attributes[key]
-        return plain_attrs({key: found})[key]
-
-    def __setitem__(self, key: str, value: Any) -> None:
-        self._table._set_attributes({key: value}, ())
-
-    def __delitem__(self, key: str) -> None:
-        if key not in self:
-            raise KeyError(key)
-        self._table._set_attributes({}, (key,))
-
-    def update(self, *args: Any, **kwargs: Any) -> None:
-        """Set several attributes in one commit."""
-        self._table._set_attributes(dict(*args, **kwargs), ())
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._table._snapshot.version.head.attributes)
-
-    def __len__(self) -> int:
-        return len(self._table._snapshot.version.head.attributes)
-
-    def __repr__(self) -> str:
-        return repr(dict(self))
->>>>>>> dee80b4 (Attributes keep their type: numbers, times and arrays of numpy, NaN, times of pandas, by a tag in the JSON)
