@@ -1,0 +1,89 @@
+"""What a column has where nothing was given: a value as bytes, and back.
+
+The bytes are those of a row in the streams of the type: little-endian, of text and binary the item,
+of a dictionary the value. What is read back passes the checks of a column: it may be a stranger's.
+
+Knows nothing of where the bytes are kept; a default that is null is not kept at all.
+"""
+
+import numpy as np
+import pyarrow as pa
+
+from blztable.columns.stream import ENDS, VALUES, Piece
+from blztable.columns.types import decoder, encode, layouts
+from blztable.errors import CorruptError, LimitError
+
+MAX_DEFAULT_BYTES = 1 << 16
+
+
+def encode_default(scalar: pa.Scalar) -> bytes:
+    """The bytes of a value that is not null."""
+    value = scalar.value if pa.types.is_dictionary(scalar.type) else scalar
+    assert value.is_valid, scalar.type
+    streams = {stream.layout.name: stream.data for stream in encode(pa.repeat(value, 1)).streams}
+    data: bytes = streams[VALUES].tobytes() if VALUES in streams else b""
+    _check_size(data)
+    return data
+
+
+def decode_default(data: bytes, type_: pa.DataType) -> pa.Scalar:
+    """The value of a column of this type; CorruptError for bytes that are none."""
+    _check_size(data)
+    return _decode(data, type_)
+
+
+def zero_of(type_: pa.DataType) -> pa.Scalar:
+    """What a column has that cannot be null: 0, False, nothing written."""
+    if pa.types.is_null(type_):
+        return pa.scalar(None, type_)
+    return _decode(bytes(_width(_plain(type_)) or 0), type_)
+
+
+def _decode(data: bytes, type_: pa.DataType) -> pa.Scalar:
+    plain = _plain(type_)
+    width = _width(plain)
+    if pa.types.is_null(plain):
+        raise CorruptError("a default of a column that is nothing but null")
+    if width is not None and len(data) != width:
+        raise CorruptError(f"a default of {len(data)} bytes, values of {plain} have {width}")
+    array = _one_row(data, plain)
+    if pa.types.is_dictionary(type_):
+        codes = pa.array([0], type_.index_type)
+        array = pa.DictionaryArray.from_arrays(codes, array, ordered=type_.ordered)
+    return array[0]
+
+
+def _one_row(data: bytes, type_: pa.DataType) -> pa.Array:
+    """A column of one row, decoded as from a file."""
+    streams = {}
+    for name, layout in layouts(type_).items():
+        if name == VALUES:
+            streams[name] = np.frombuffer(data, np.uint8)
+        elif name == ENDS:
+            streams[name] = np.array([len(data)], layout.dtype).view(np.uint8)
+    column = decoder(type_, [Piece(1, {name: len(part) for name, part in streams.items()})])
+    for name, part in streams.items():
+        target = column.target(0, name)
+        target.buffer[:] = part
+        if target.check is not None and len(part):
+            target.check(0, len(part))
+    for check in column.checks():
+        check()
+    return column.finish().chunk(0)
+
+
+def _plain(type_: pa.DataType) -> pa.DataType:
+    return type_.value_type if pa.types.is_dictionary(type_) else type_
+
+
+def _width(type_: pa.DataType) -> int | None:
+    """Bytes of a value; None where each has its own length."""
+    streams = layouts(type_)
+    if VALUES not in streams:
+        return 0
+    return streams[VALUES].nbytes(1) if streams[VALUES].bits is not None else None
+
+
+def _check_size(data: bytes) -> None:
+    if len(data) > MAX_DEFAULT_BYTES:
+        raise LimitError(f"a default of {len(data)} bytes, more than {MAX_DEFAULT_BYTES}")

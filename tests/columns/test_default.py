@@ -1,0 +1,110 @@
+"""Defaults: to the bit what they were, and nothing but a value of the column's type."""
+
+import pyarrow as pa
+import pytest
+from columns import strategies as own
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sameness import bits, same
+
+from blztable.columns.default import MAX_DEFAULT_BYTES, decode_default, encode_default, zero_of
+from blztable.errors import CorruptError, LimitError
+
+quick = settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+WITH_VALUES = [type_ for type_ in own.PLAIN if not pa.types.is_null(type_)]
+TYPES = [*WITH_VALUES, *(pa.dictionary(pa.int16(), type_, True) for type_ in WITH_VALUES)]
+
+
+def one(data, type_):
+    """An array of one row that has a value, and its scalar."""
+    array = data.draw(own.arrays(type_, 12, stray_codes=False))
+    there = [at for at, row in enumerate(bits(array)) if row is not None]
+    if not there:
+        value = zero_of(type_)
+        return pa.repeat(value, 1) if not pa.types.is_dictionary(type_) else None, value
+    at = data.draw(st.sampled_from(there))
+    return array.slice(at, 1), array[at]
+
+
+@pytest.mark.parametrize("type_", TYPES, ids=str)
+@quick
+@given(data=st.data())
+def test_a_default_comes_back_to_the_bit(type_, data):
+    array, scalar = one(data, type_)
+    encoded = encode_default(scalar)
+    back = decode_default(encoded, type_)
+    assert back.type == type_
+    assert encode_default(back) == encoded
+    if array is not None:
+        assert [encoded] == bits(array)
+        assert same(as_array(back), array)
+
+
+def as_array(scalar):
+    if not pa.types.is_dictionary(scalar.type):
+        return pa.repeat(scalar, 1)
+    index = pa.repeat(scalar.index, 1)
+    return pa.DictionaryArray.from_arrays(index, scalar.dictionary, ordered=scalar.type.ordered)
+
+
+@pytest.mark.parametrize("type_", TYPES, ids=str)
+@quick
+@given(data=st.binary(max_size=20))
+def test_any_bytes_are_a_value_or_corrupt(type_, data):
+    plain = type_.value_type if pa.types.is_dictionary(type_) else type_
+    try:
+        scalar = decode_default(data, type_)
+    except CorruptError:
+        assert not is_value(data, plain)
+    else:
+        assert is_value(data, plain)
+        assert encode_default(scalar) == data
+
+
+def is_value(data, type_):
+    """As in a column: any bytes of the right number, but for text and booleans."""
+    if type_ in (*own.STRINGS, pa.string_view()):
+        return data.decode(errors="replace").encode() == data
+    if type_ in own.TEXTS:
+        return True
+    if type_ == pa.bool_():
+        return data in (b"\0", b"\1")
+    return len(data) == type_.bit_width // 8
+
+
+@pytest.mark.parametrize("type_", TYPES, ids=str)
+def test_the_zero_of_a_type_is_empty_or_all_bits_zero(type_):
+    scalar = zero_of(type_)
+    assert scalar.type == type_
+    assert scalar.is_valid
+    assert not any(bits(as_array(scalar))[0])
+
+
+def test_zeros_as_python_has_them():
+    assert zero_of(pa.int8()).as_py() == 0
+    assert zero_of(pa.bool_()).as_py() is False
+    assert zero_of(pa.string_view()).as_py() == ""
+    assert zero_of(pa.dictionary(pa.int8(), pa.string())).as_py() == ""
+    assert zero_of(pa.binary(3)).as_py() == b"\0\0\0"
+    assert zero_of(pa.null()).as_py() is None
+    # Not kept, so not limited.
+    assert zero_of(pa.binary(1 << 20)).as_py() == bytes(1 << 20)
+
+
+def test_a_default_of_nothing_but_null_is_corrupt():
+    with pytest.raises(CorruptError, match="nothing but null"):
+        decode_default(b"", pa.null())
+
+
+@pytest.mark.parametrize("type_", [pa.string(), pa.large_binary(), pa.string_view()], ids=str)
+def test_a_default_has_a_limit(type_):
+    longest = pa.scalar("x" * MAX_DEFAULT_BYTES).cast(type_)
+    assert decode_default(encode_default(longest), type_).equals(longest)
+    with pytest.raises(LimitError, match="65537 bytes, more than 65536"):
+        encode_default(pa.scalar("x" * (MAX_DEFAULT_BYTES + 1)).cast(type_))
+    with pytest.raises(LimitError, match="65537 bytes, more than 65536"):
+        decode_default(b"x" * (MAX_DEFAULT_BYTES + 1), type_)
