@@ -92,7 +92,7 @@ def claim_groups(path: Path, groups: int) -> None:
     from dataclasses import replace
 
     from blztable.format import manifest
-    from blztable.format.manifest import FactArrays
+    from blztable.format.line import FactArrays
 
     (file,) = (path / "meta" / "manifest").iterdir()
     data = file.read_bytes()

@@ -128,7 +128,7 @@ def to_blz(
         "row_group_rows": row_group_rows,
         "page_rows": page_rows,
     }
-    overrides = {name: value for name, value in chosen.items() if value is not None}
+    overrides: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
     options = WriteOptions(**overrides, durability=durability)
     check_id(commit_id)
     attributes = checked_attrs(dict(attrs or {}))

@@ -7,8 +7,8 @@ from typing import Any, Self
 import pyarrow as pa
 
 from blztable.convert.fit import fit_column
-from blztable.convert.values import values_of
 from blztable.convert.source import kept
+from blztable.convert.values import values_of
 from blztable.engine.feeding import Feeding
 from blztable.engine.rows import repeated
 from blztable.engine.work import Work

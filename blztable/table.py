@@ -6,13 +6,15 @@ table is open. After a commit of its own it shows the version it published.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, overload
 
 from blztable.appender import Appender
 from blztable.attributes import Attributes
+from blztable.column import Column
 from blztable.handle import Handle
 from blztable.progress import ProgressOption, reporting
 from blztable.transaction import Transaction
+from blztable.view import View
 
 
 class CTable(Handle):
@@ -56,6 +58,18 @@ class CTable(Handle):
         {'source': 'till 7', 'checked': True} 2
         """
         return Attributes(lambda: self._snapshot.version.head.attributes, self._set_attributes)
+
+    @overload
+    def __getitem__(self, key: str) -> Column: ...
+
+    @overload
+    def __getitem__(self, key: list[str]) -> "CTable": ...
+
+    def __getitem__(self, key: str | list[str]) -> "Column | View":
+        """One column by its name; or the table narrowed to a list of columns, same snapshot."""
+        if isinstance(key, list):
+            return CTable(self._snapshot, writable=False, columns=self._positions(key))
+        return super().__getitem__(key)
 
     def transaction(self, *, commit_id: str | None = None) -> Transaction:
         """Several changes in one commit, or none of them.
@@ -308,9 +322,6 @@ class CTable(Handle):
         with self.transaction() as tx:
             tx.set_retention(versions=versions, seconds=seconds)
         return tx.version
-
-    def _narrowed(self, positions: Sequence[int]) -> "CTable":
-        return CTable(self._snapshot, writable=False, columns=positions)
 
     def _set_attributes(self, changes: Mapping[str, Any], removed: Sequence[str]) -> None:
         with self.transaction() as tx:

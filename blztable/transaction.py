@@ -9,6 +9,7 @@ import operator
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from itertools import accumulate
 from types import TracebackType
 from typing import Any, Self
@@ -22,8 +23,8 @@ from blztable.convert.attributes import checked_attrs
 from blztable.convert.descriptor import FIELD_KEY, to_bytes
 from blztable.convert.fit import fit_column, may_be_null
 from blztable.convert.frame import renamed
-from blztable.convert.values import values_of
 from blztable.convert.onto import Target, onto
+from blztable.convert.values import values_of
 from blztable.engine import evolve as evolving
 from blztable.engine import filters, maintain, rows, update
 from blztable.engine.changes import Keys
@@ -166,12 +167,10 @@ class Transaction(View):
         if work is None:
             return
         edition, metadata = work.edition, None
+        rows_of: Callable[[int], Any]
         if isinstance(data, pc.Expression):
             type_ = filters.type_of(data, edition.schema)
-            opened = OpenParts(edition)
-
-            def rows_of(group: int) -> Any:
-                return update.evaluated(opened, data, group)
+            rows_of = partial(update.evaluated, OpenParts(edition), data)
         else:
             found, descriptor = values_of(data, f"column {name!r}")
             type_ = found.type
@@ -241,6 +240,8 @@ class Transaction(View):
         self._check_process()
         self._is_open = False
         self._snapshot.close()
+        # Who keeps the transaction keeps no version by it.
+        del self._base
         if error is not None:
             self._held.__exit__(kind, error, traceback)
             return

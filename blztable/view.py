@@ -234,7 +234,7 @@ class View:
                 raise ColumnNotFoundError(f"{len(positions)} columns are named {key!r}")
             return Column(self._snapshot, positions[0])
         if isinstance(key, list):
-            return self._narrowed(self._positions(key))
+            return View(self._snapshot, self._positions(key))
         raise TypeError(f"a column name or a list of them, not {type(key).__name__}")
 
     def __arrow_c_schema__(self) -> object:
@@ -267,9 +267,6 @@ class View:
 
     def _positions(self, columns: Sequence[str] | None) -> Sequence[int]:
         return self._snapshot.positions(columns, self._shown)
-
-    def _narrowed(self, positions: Sequence[int]) -> "View":
-        return View(self._snapshot, positions)
 
 
 def _list_of(columns: Iterable[str] | None) -> Sequence[str] | None:

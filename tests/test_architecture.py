@@ -43,7 +43,7 @@ MAY_IMPORT = {
         *("errors", "engine", "convert", "storage", "snapshot", "view", "attributes", "appender"),
     },
     "handle": {"errors", "engine", "storage", "snapshot", "view"},
-    "table": {"progress", "handle", "transaction", "attributes", "appender"},
+    "table": {"progress", "handle", "transaction", "attributes", "appender", "column", "view"},
     "api": {
         *("errors", "engine", "convert", "storage", "progress", "snapshot", "table", "transaction"),
     },

@@ -184,8 +184,8 @@ def test_create_makes_an_empty_table_open_for_writing(tmp_path):
 def test_open_says_what_is_not_possible(path, tmp_path):
     with pytest.raises(ValueError, match="mode is 'r' or 'a', not 'w'"):
         blz.open(path, "w")
-    with pytest.raises(ValueError, match="only the newest version can be changed"):
-        blz.open(path, "a", version=1)
+    with pytest.raises(ValueError, match="durability is 'full' or 'process', not 'some'"):
+        blz.open(path, "a", durability="some")
     with pytest.raises(blz.TableNotFoundError, match=f"no version 2 of {path}") as caught:
         blz.open(path, version=2)
     assert isinstance(caught.value, FileNotFoundError)

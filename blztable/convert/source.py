@@ -96,6 +96,7 @@ def _item(index: bool | None, number: int, item: Any) -> Item:
 
 
 def kept(values: Any) -> Any:
+    """Values that nobody writes to while they wait."""
     # What speaks Arrow is not written to once it was handed out.
     is_arrow = hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__")
     if is_arrow and not isinstance(values, pd.Series):

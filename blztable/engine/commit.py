@@ -33,7 +33,7 @@ from blztable.errors import (
     TableNotFoundError,
 )
 from blztable.format import layout, manifest
-from blztable.format.manifest import NO_FILE
+from blztable.format.line import NO_FILE
 from blztable.interrupts import PutOff
 from blztable.storage.store import KeyNotFound, KeyTaken, Lock, Store
 from blztable.version import VERSION

@@ -16,7 +16,7 @@ from blztable.engine.versions import Version
 from blztable.errors import ColumnNotFoundError
 from blztable.format import layout, manifest
 from blztable.format.jsontext import Json
-from blztable.format.manifest import NO_FILE, ColumnParts
+from blztable.format.line import NO_FILE, ColumnParts
 
 # What an Arrow schema says there is true of the rows and columns it came with, no others.
 PANDAS_KEY = b"pandas"

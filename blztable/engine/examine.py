@@ -21,7 +21,7 @@ from blztable.engine.versions import Version
 from blztable.engine.write import PAGES_LAYER
 from blztable.errors import BlzError, CorruptError, StorageError
 from blztable.format import layout
-from blztable.format.manifest import NO_FILE, ColumnParts
+from blztable.format.line import NO_FILE, ColumnParts
 from blztable.format.statistics import Statistics
 from blztable.report import Problem
 

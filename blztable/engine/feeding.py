@@ -38,7 +38,7 @@ class Feeding:
         self._columns[index].add(values)
 
     def finish(self) -> None:
-        """Append what the columns were given; SchemaError where it was not the same number of rows."""
+        """Append what the columns were given; SchemaError where some were given more rows."""
         lengths = [column.rows for column in self._columns]
         if len(set(lengths)) > 1:
             names = self._edition.schema.names

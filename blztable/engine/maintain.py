@@ -107,7 +107,8 @@ def _join(work: Work, operation: str, start: int, stop: int) -> None:
     edition = work.edition
     full = _full(work)
     columns = [work.column_writer(index) for index in range(len(edition.columns))]
-    groups = row_groups(_portions(edition, start, stop, full), full)
+    size = merging.rows_per_group(sum(edition.head.row_groups[start:stop]), full)
+    groups = row_groups(_portions(edition, start, stop, size), size)
     rows, written = work.write(columns, groups)
     work.add(operation, Join(edition, start, stop, rows, written))
 

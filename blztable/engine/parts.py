@@ -18,7 +18,7 @@ from blztable.errors import CorruptError, LimitError
 from blztable.format import layout
 from blztable.format.chunk import CHUNK_HEADER, MAX_RATIO
 from blztable.format.header import FILE_HEADER, MAX_CHUNKS, MAX_METADATA_BYTES
-from blztable.format.manifest import NO_FILE, ColumnParts
+from blztable.format.line import NO_FILE, ColumnParts
 from blztable.format.metadata import BlockInfo, StreamInfo
 from blztable.format.superchunk import Superchunk, unpack
 from blztable.format.trailer import MAX_LAYER_BYTES, MAX_LAYERS

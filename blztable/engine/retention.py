@@ -12,9 +12,10 @@ from itertools import pairwise
 from blztable.engine import versions
 from blztable.engine.versions import DAMAGED, Version
 from blztable.errors import BusyError
-from blztable.format import layout, manifest
+from blztable.format import layout
 from blztable.format.jsontext import Json
 from blztable.format.layout import Path
+from blztable.format.line import file_numbers
 from blztable.storage.store import KeyNotFound, Store
 
 KEEP_VERSIONS = 10
@@ -122,10 +123,10 @@ def _freed(store: Store, going: Sequence[int], kept: _Kept) -> Files:
         following = kept.after(number)
         try:
             version = versions.read(store, number)
-            named = file_numbers(version, _changed(version, following))
+            named = files_named(version, _changed(version, following))
         except (*DAMAGED, KeyNotFound):
             continue  # A damaged one that goes leaves its files to vacuum.
-        shared = file_numbers(following, [*named])
+        shared = files_named(following, [*named])
         for path, numbers in named.items():
             if only := numbers - shared.get(path, set()):
                 freed.setdefault(path, set()).update(only)
@@ -133,7 +134,7 @@ def _freed(store: Store, going: Sequence[int], kept: _Kept) -> Files:
         return {}
     # Any of them may name what the next one does not: a version restored has all its files again.
     for version in kept.all():
-        for path, numbers in file_numbers(version, freed).items():
+        for path, numbers in files_named(version, freed).items():
             freed[path] -= numbers
     return freed
 
@@ -148,13 +149,13 @@ def _changed(version: Version, other: Version) -> list[Path]:
     ]
 
 
-def file_numbers(version: Version, paths: Iterable[Path]) -> dict[Path, set[int]]:
+def files_named(version: Version, paths: Iterable[Path]) -> dict[Path, set[int]]:
     """The files that a version names in these columns, of which it may have none."""
     places = {path: index for index, path in enumerate(version.head.columns.paths)}
     wanted = {path: places[path] for path in paths if path in places}
     lines = version.lines() if wanted else []
     return {
-        path: manifest.file_numbers(lines[index], version.head, index)
+        path: file_numbers(lines[index], path, len(version.head.row_groups))
         for path, index in wanted.items()
     }
 

@@ -111,7 +111,7 @@ def _named(store: Store, kept: Iterable[int]) -> tuple[retention.Files, list[int
     for number in kept:
         try:
             version = versions.read(store, number)
-            files = retention.file_numbers(version, version.head.columns.paths)
+            files = retention.files_named(version, version.head.columns.paths)
         except (*DAMAGED, KeyNotFound):
             damaged.append(number)
             continue

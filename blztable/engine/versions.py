@@ -20,6 +20,7 @@ from blztable.errors import (
     TableNotFoundError,
 )
 from blztable.format import jsontext, layout, manifest
+from blztable.format.line import ColumnParts
 from blztable.storage.store import KeyNotFound, Lock, Store
 
 LOCK_SECONDS = 30.0
@@ -48,9 +49,9 @@ class Version:
     store: Store
     head: manifest.Head
     schema: pa.Schema
-    _lines: dict[int, manifest.ColumnParts] = field(default_factory=dict, repr=False)
+    _lines: dict[int, ColumnParts] = field(default_factory=dict, repr=False)
 
-    def column(self, index: int) -> manifest.ColumnParts:
+    def column(self, index: int) -> ColumnParts:
         """The parts of the column at this position."""
         parts = self._lines.get(index)
         if parts is None:

@@ -26,7 +26,7 @@ from blztable.engine.reuse import Make, Old, compressing, copying, opened
 from blztable.engine.threads import Task, run_groups
 from blztable.errors import SchemaError
 from blztable.format import layout
-from blztable.format.manifest import NO_FILE, ColumnParts, FactArrays
+from blztable.format.line import NO_FILE, ColumnParts, FactArrays
 from blztable.format.metadata import BlockInfo, StreamInfo
 from blztable.format.statistics import Statistics
 from blztable.format.superchunk import PartFacts, pack

@@ -9,24 +9,20 @@ import base64
 import binascii
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import add
-from typing import Any, Self
 
 from blztable.errors import CorruptError, FormatError, LimitError
 from blztable.format import jsontext
 from blztable.format.jsontext import Json
 from blztable.format.layout import Path
-from blztable.format.metadata import check_page_rows
-from blztable.format.statistics import Statistics
-from blztable.format.superchunk import PartFacts
+from blztable.format.line import ColumnParts, spelled
 
 FORMAT = "blztable"
 FORMAT_VERSION = 1
 SHA_BYTES = 65  # 64 hexadecimal digits and a line feed
-NO_FILE = 0
 
 # The keys of the head that are kept as they are, in the order of the file, and their types.
 HEAD_FIELDS: dict[str, type | tuple[type, ...]] = {
@@ -51,126 +47,7 @@ HEAD_FIELDS: dict[str, type | tuple[type, ...]] = {
 
 # What a program must know to read or write a table, beyond this version of the format.
 KNOWN_FEATURES: frozenset[str] = frozenset()
-# How a line begins, up to the numbers of its files.
-_LINE_START = re.compile(rb'\{"path":[0-9,\[\]]+,"k":\[((?:[0-9]{1,18},)*[0-9]{1,18})\]')
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00")
-
-
-@dataclass(frozen=True, slots=True)
-class FactArrays:
-    """The facts of a column's parts, an array of each: an object a part would cost too much."""
-
-    rows: tuple[int, ...]
-    page_rows: tuple[int, ...]
-    cbytes: tuple[int, ...]
-    front_length: tuple[int, ...]
-    trailer_length: tuple[int, ...]
-    crc: tuple[int, ...]
-
-    @classmethod
-    def of(cls, parts: Sequence[PartFacts]) -> Self:
-        """The arrays of these facts."""
-        return cls(*(tuple(getattr(part, name) for part in parts) for name in cls.__slots__))
-
-    def __getitem__(self, group: int) -> PartFacts:
-        """The facts of the part in this row group."""
-        return PartFacts(
-            self.rows[group],
-            self.page_rows[group],
-            self.cbytes[group],
-            self.front_length[group],
-            self.trailer_length[group],
-            self.crc[group],
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnParts:
-    """One column's line: an entry a row group. Without a file, `k` is `NO_FILE`."""
-
-    path: Path
-    k: tuple[int, ...]
-    facts: FactArrays
-    streams: Mapping[str, tuple[int, ...]]
-    # As the line has them: most readers never ask.
-    known: Mapping[str, Json]
-
-    @property
-    def statistics(self) -> Statistics:
-        """What is known of each row group; CorruptError where the line has it wrong."""
-        return Statistics.from_json(self.known, len(self.k))
-
-    @property
-    def nbytes(self) -> int:
-        """Uncompressed bytes of all streams."""
-        return sum(sum(sizes) for sizes in self.streams.values())
-
-    @property
-    def cbytes(self) -> int:
-        """Bytes of all files."""
-        return sum(self.facts.cbytes)
-
-    def arranged(self, other: "ColumnParts", order: Sequence[int]) -> "ColumnParts":
-        """The parts at these places of a list of these and then those of `other`."""
-        before, after = len(self.k), len(other.k)
-
-        def chosen(mine: Sequence[Any], theirs: Sequence[Any]) -> tuple[Any, ...]:
-            both = (*mine, *theirs)
-            return tuple(both[place] for place in order)
-
-        mine, theirs = self.facts, other.facts
-        known = Statistics.lists(self.known, before), Statistics.lists(other.known, after)
-        return ColumnParts(
-            self.path,
-            chosen(self.k, other.k),
-            FactArrays(
-                *(chosen(getattr(mine, name), getattr(theirs, name)) for name in mine.__slots__)
-            ),
-            {
-                name: chosen(
-                    self.streams.get(name, (0,) * before), other.streams.get(name, (0,) * after)
-                )
-                for name in {**self.streams, **other.streams}
-            },
-            {name: list(chosen(known[0][name], known[1][name])) for name in Statistics.KEYS},
-        )
-
-    def encode(self) -> bytes:
-        """The line, without its line feed."""
-        line = {
-            "path": _spelled(self.path),
-            "k": self.k,
-            **{name: getattr(self.facts, name) for name in FactArrays.__slots__},
-            "streams": self.streams,
-            **self.known,
-        }
-        return jsontext.dumps(line)
-
-    @classmethod
-    def decode(cls, data: bytes, path: Path, groups: int) -> Self:
-        """Read the line of the column with this path, in a table of so many row groups."""
-        what = f"the manifest's line of column {path}"
-        line = jsontext.loads(data, what)
-        if not isinstance(line, dict) or line.get("path") != _spelled(path):
-            raise CorruptError(f"{what}: it is not the line of that column")
-        arrays = (jsontext.numbers(line.get(name), what, groups) for name in FactArrays.__slots__)
-        facts = FactArrays(*arrays)
-        for page_rows in set(facts.page_rows):
-            check_page_rows(page_rows)
-        k = jsontext.numbers(line.get("k"), what, groups)
-        files = [number for number in k if number != NO_FILE]
-        if len(set(files)) != len(files):
-            raise CorruptError(f"{what}: one file in two row groups")
-        streams = line.get("streams")
-        if not isinstance(streams, dict):
-            raise CorruptError(f"{what}: no streams")
-        return cls(
-            path,
-            k,
-            facts,
-            {name: jsontext.numbers(sizes, what, groups) for name, sizes in streams.items()},
-            {name: line.get(name) for name in Statistics.KEYS},
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +112,7 @@ def encode(head: Head, lines: Sequence[bytes]) -> bytes:
         "rows": head.rows,
         "schema": base64.b64encode(head.schema).decode("ascii"),
         "columns": {
-            "path": list(map(_spelled, columns.paths)),
+            "path": list(map(spelled, columns.paths)),
             "next_k": list(columns.next_k),
             "nbytes": list(columns.nbytes),
             "cbytes": list(columns.cbytes),
@@ -315,16 +192,6 @@ def decode_column(line: bytes, head: Head, index: int) -> ColumnParts:
     return ColumnParts.decode(line, path, len(head.row_groups))
 
 
-def file_numbers(line: bytes, head: Head, index: int) -> set[int]:
-    """The files that a line names which has its sha256, read without all that follows them."""
-    match = _LINE_START.match(line)
-    if match:
-        numbers: Iterable[int] = map(int, match[1].split(b","))
-    else:
-        numbers = ColumnParts.decode(line, head.columns.paths[index], len(head.row_groups)).k
-    return set(numbers) - {NO_FILE}
-
-
 def _places(lengths: Sequence[int], first: int = 0) -> tuple[int, ...]:
     """Where each line begins: right behind the one before and its line feed."""
     return tuple(map(add, accumulate(lengths, initial=first), range(len(lengths))))
@@ -351,11 +218,6 @@ def _columns(value: Json, head_end: int) -> ColumnIndex:
         raise CorruptError("the head of a manifest: one column twice")
     offsets = _places(lengths, head_end)
     return ColumnIndex(paths, next_k, nbytes, cbytes, offsets, lengths, digests)
-
-
-def _spelled(path: Path) -> Json:
-    """A path as JSON has it: that of one id is the number, for a wide table has very many."""
-    return path[0] if len(path) == 1 else list(path)
 
 
 def _paths(values: list[Json]) -> tuple[Path, ...]:

@@ -285,7 +285,7 @@ def test_anything_else_is_no_filter(where):
         ([("a", "~", 1)], "operator is one of .* not '~'"),
         ([("a", "in", "xyz")], "takes a list of values, not 'xyz'"),
         ([("a", "in", 5)], "is not understood"),
-        ([("a", "==", object())], "is not understood"),
+        ([("a", "==", object)], "is not understood"),
     ],
     ids=repr,
 )
