@@ -35,8 +35,10 @@ INTEGER_BITS_MAX = 4096
 TAG = "blz:value"
 # What a tag adds to the depth.
 TAG_DEPTH = 2
-# An array of text takes the width of the longest for each: more than its JSON says.
-TEXTS_MAX = 64 << 20
+# An array of text takes the width of the longest for each: more than its JSON says, but not so much
+# that a small document takes all memory. So many characters, or so many times those there are.
+TEXTS_MAX = 1024
+TEXTS_RATIO = 16
 ARRAYS = {
     name: np.dtype(name).newbyteorder("<")
     for name in (
@@ -141,9 +143,9 @@ def _encode_array(values: np.ndarray, place: str) -> list[Json]:
         width, texts = values.dtype.itemsize // 4, values.tolist()
         for text in texts:
             check_text(text, place)
-        if width * len(texts) <= TEXTS_MAX // 4:
+        if _is_dense(width, texts):
             return ["array", "str", width, texts]
-        raise SchemaError(f"{place}: {len(texts)} texts of {width}; give a list")
+        raise SchemaError(f"{place}: {len(texts)} texts, far shorter than {width}; give a list")
     name = numpy_name(values.dtype)
     if name not in ARRAYS:
         raise SchemaError(f"{place}: an array of dtype {values.dtype} is no JSON")
@@ -168,6 +170,11 @@ def _decode_numbers(dtype: Json, count: Json, data: Json) -> np.ndarray:
 def _decode_texts(width: Json, texts: Json) -> np.ndarray:
     found = list(map(expect_text, expect_list(texts)))
     longest = max(map(len, found), default=0)
-    if not longest <= expect_int64(width) <= TEXTS_MAX // 4 // max(len(found), 1):
+    if longest > expect_int64(width) or not _is_dense(width, found):
         raise FormatError(f"an array of {len(found)} texts of at most {longest} in {width} each")
     return np.array(found, f"U{width}")
+
+
+def _is_dense(width: int, texts: list[str]) -> bool:
+    most = max(TEXTS_MAX, TEXTS_RATIO * sum(map(len, texts)))
+    return width * max(len(texts), 1) <= most

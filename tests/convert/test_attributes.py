@@ -107,6 +107,13 @@ def test_the_tag_of_a_value(value, form):
     assert checked_attrs({"a": value}) == {"a": {TAG: form}}
 
 
+@pytest.mark.parametrize(
+    "texts", [np.zeros(16, "U64"), np.array(["x" * 400, *[""] * 15])], ids=lambda texts: texts.dtype
+)
+def test_some_texts_may_be_far_shorter_than_others(texts):
+    assert same(returned({"a": texts}), {"a": texts})
+
+
 def test_what_json_has_is_not_tagged():
     attrs = {"a": [1, 2.5, None, True, "x", {"b": {}}], TAG: 7}
     assert checked_attrs(attrs) == attrs
@@ -138,7 +145,7 @@ def test_an_array_that_was_read_may_be_written_to():
         np.array(["\ud800"]),
         pd.Timestamp("2020", tz="UTC").to_pydatetime(),
         pd.Series([1]),
-        np.zeros(2 << 14, "U2048"),
+        np.zeros(16, "U65"),
     ],
     ids=repr,
 )
@@ -190,8 +197,11 @@ def test_objects_with_the_key_of_the_tag_count_as_deep_as_they_become():
         ["array", "str", 1, ["xy"]],
         ["array", "str", -1, []],
         ["array", "str", 1 << 40, ["x"]],
-        ["array", "str", 1 << 24, [""] * 16],
+        ["array", "str", 65, [""] * 16],
+        ["array", "str", 1025, []],
+        ["array", "str", 400, ["x" * 399, *[""] * 16]],
         ["array", "str", 1, [1]],
+        ["array", "str", 1.0, ["x"]],
         ["array", "str", 1, "x"],
         ["float", "0x"],
         ["timestamp", "us", 1 << 70, None],
