@@ -47,6 +47,7 @@ from blztable.errors import SchemaError
         (pd.Timedelta(days=1), pa.duration("us"), datetime.timedelta(1)),
         (pa.scalar(7, pa.int8()), pa.int8(), 7),
         (pa.scalar(None, pa.int8()), pa.int8(), None),
+        (pa.scalar([1, 2]), pa.list_(pa.int64()), [1, 2]),
         ({"a": 1}, pa.struct({"a": pa.int64()}), {"a": 1}),
     ],
     ids=repr,
