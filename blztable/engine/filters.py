@@ -70,7 +70,7 @@ def check(expression: pc.Expression, schema: pa.Schema) -> tuple[int, ...]:
     """
     found = type_of(expression, schema)
     if not pa.types.is_boolean(found):
-        raise SchemaError(f"a filter is true or false; {expression} is {found}")
+        raise SchemaError(f"a filter is true or false; {_text(expression)} is {found}")
     return positions(expression, schema)
 
 
@@ -88,11 +88,9 @@ def positions(expression: pc.Expression, schema: pa.Schema) -> tuple[int, ...]:
     among = _candidates(expression, schema)
     rows = _rows_of_nulls(schema, among)
     _type_among(expression, schema, rows, among)
-    text = str(expression)
-    # Not in the text, so not the name of a column that the expression refers to.
-    other = "?"
-    while other in text:
-        other += "?"
+    text = _text(expression)
+    # The name of no column, so of none that the expression refers to.
+    other = "?" * (1 + max(map(len, schema.names), default=0))
     names = [schema.names[position] for position in among]
     needed = set(range(_leading(expression, text)))
     for place, position in enumerate(among):
@@ -120,7 +118,7 @@ def evaluate(
     try:
         result = _project(expression, table)
     except _REFUSALS as error:
-        raise ValueError(f"{expression} cannot be evaluated: {error}") from None
+        raise ValueError(f"{_text(expression)} cannot be evaluated: {error}") from None
     assert len(result) == rows, (len(result), rows)
     return result
 
@@ -171,10 +169,19 @@ def _check_predicate(predicate: object) -> None:
 
 def _candidates(expression: pc.Expression, schema: pa.Schema) -> list[int]:
     """Positions of all columns that an expression may refer to: its text holds their names."""
-    text = str(expression)
+    text = _text(expression)
     if _leading(expression, text):
         return list(range(len(schema)))
     return [position for position, name in enumerate(schema.names) if name in text]
+
+
+def _text(expression: pc.Expression) -> str:
+    """An expression as Arrow writes it, names as they are."""
+    try:
+        return str(expression)
+    except UnicodeDecodeError as error:
+        # Of a long text in a set Arrow leaves out the middle, to the byte.
+        return error.object.decode(errors="replace")
 
 
 def _leading(expression: pc.Expression, text: str) -> int:
@@ -209,9 +216,9 @@ def _type_among(
     if named and named[1] == "Multiple":
         raise _twice(named[2])
     if message.startswith("No match for "):
-        what = repr(named[2]) if named else f"for {expression}"
+        what = repr(named[2]) if named else f"for {_text(expression)}"
         raise ColumnNotFoundError(f"no column {what}; there are {schema.names!r:.500}")
-    raise SchemaError(f"{expression} does not go with the types of its columns: {message}")
+    raise SchemaError(f"{_text(expression)} does not go with the types of its columns: {message}")
 
 
 def _check_unique(names: Sequence[str]) -> None:

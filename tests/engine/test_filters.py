@@ -191,6 +191,20 @@ def test_a_column_that_is_not_there_is_named(there, missing):
     assert str(caught.value) == f"no column {missing!r}; there are {there!r:.500}"
 
 
+def test_a_long_text_that_arrow_cannot_show_can_be_looked_for():
+    long = "a" + "é" * 100
+    expression = field("é").isin([long])
+    with pytest.raises(UnicodeDecodeError):
+        str(expression)
+    schema = pa.schema([("e", pa.string()), ("é", pa.string())])
+    assert filters.check(expression, schema) == (1,)
+    assert filters.mask(expression, {"é": pa.chunked_array([[long, "é"]])}, 2).tolist() == [1, 0]
+    with pytest.raises(ColumnNotFoundError, match="no column 'é'"):
+        filters.check(expression, schema.remove(1))
+    with pytest.raises(SchemaError, match="is_in"):
+        filters.check(expression, pa.schema([("é", pa.int8())]))
+
+
 def test_an_expression_that_counts_columns_has_those_before_in_place():
     table = pa.table({name: [at, at + 1] for at, name in enumerate("abcd")})
     expression = (field(1) == 2) & (field("d") == 4)
