@@ -22,7 +22,7 @@ from blztable.attributes import Attributes
 from blztable.convert.attributes import checked_attrs
 from blztable.convert.descriptor import FIELD_KEY, to_bytes
 from blztable.convert.fit import fit_column, may_be_null
-from blztable.convert.frame import renamed
+from blztable.convert.frame import dropped, renamed
 from blztable.convert.onto import Target, onto
 from blztable.convert.values import values_of
 from blztable.engine import evolve as evolving
@@ -190,7 +190,8 @@ class Transaction(View):
 
     def drop_columns(self, names: Sequence[str]) -> None:
         """Drop columns, as `CTable.drop_columns` does."""
-        self._change(evolving.drop_columns, names)
+        frame = dropped(_plain(self._work.edition.head.pandas), names)
+        self._change(evolving.drop_columns, names, frame)
 
     def reorder_columns(self, names: Sequence[str]) -> None:
         """Put columns first, as `CTable.reorder_columns` does."""

@@ -63,6 +63,8 @@ def fitted(
         descriptor = descriptor_of(table.schema.field(found), theirs)
         column = table.column(found)
         columns.append(_fit(column, descriptor, field, mine, frame is not None, where))
+    if table.schema.equals(schema, check_metadata=True):
+        return table  # Arrow refuses some arrays of its own, as those of empty views.
     return pa.Table.from_arrays(columns, schema=schema)
 
 

@@ -171,6 +171,7 @@ class Select:
 
     seen: Edition
     indices: Sequence[int]
+    frame: Mapping[str, Json] | None
 
     def onto(self, newest: Edition) -> Edition:
         """These columns."""
@@ -185,7 +186,7 @@ class Select:
                 key: newest.defaults[key] for key in newest.defaults if key in ids
             }
         schema = pa.schema(fields, newest.schema.metadata)
-        return newest.with_columns(columns, schema=schema, properties=properties)
+        return newest.with_columns(columns, schema=schema, properties=properties, pandas=self.frame)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,12 +42,15 @@ def add_column(
     work.add("add_column", AddColumns(edition, [field], written, defaults, frame))
 
 
-def drop_columns(work: Work, names: Sequence[str]) -> None:
-    """Leave out columns; their files go when the last version with them goes."""
+def drop_columns(work: Work, names: Sequence[str], frame: Mapping[str, Json] | None) -> None:
+    """Leave out columns; their files go when the last version with them goes.
+
+    `frame` is the descriptor without them.
+    """
     _check_names(work.edition, names)
     gone = set(names)
     kept = [index for index, name in enumerate(work.edition.schema.names) if name not in gone]
-    work.add("drop_columns", Select(work.edition, kept))
+    work.add("drop_columns", Select(work.edition, kept, frame))
 
 
 def reorder_columns(work: Work, names: Sequence[str]) -> None:
@@ -56,7 +59,7 @@ def reorder_columns(work: Work, names: Sequence[str]) -> None:
     there = work.edition.schema.names
     first = [index for name in names for index, other in enumerate(there) if other == name]
     rest = [index for index in range(len(there)) if index not in set(first)]
-    work.add("reorder_columns", Select(work.edition, [*first, *rest]))
+    work.add("reorder_columns", Select(work.edition, [*first, *rest], work.edition.head.pandas))
 
 
 def rename_columns(work: Work, names: Mapping[str, str], frame: Mapping[str, Json] | None) -> None:
@@ -114,12 +117,28 @@ def _retype(work: Work, index: int, field: pa.Field, frame: Mapping[str, Json] |
     def rows_of(group: int) -> pa.ChunkedArray:
         span = Span(group, 0, edition.head.row_groups[group])
         column = read_columns(edition, [index], [span], parts=opened)[0]
-        return column.cast(field.type)
+        return _wider(column, field.type)
 
     column = edition.columns[index]
     writer = ColumnWriter(column.path, field.name, field.type, field.nullable, column.next_k)
     _, written = work.write([writer], _portions(edition, rows_of))
     work.add("widen", Retype(edition, index, field, written[0], frame))
+
+
+def _wider(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
+    """The column as a type that holds all its values; of a dictionary type the codes are wider."""
+    if not pa.types.is_dictionary(type_):
+        return column.cast(type_)
+    chunks = [
+        pa.DictionaryArray.from_arrays(
+            chunk.indices.cast(type_.index_type),
+            chunk.dictionary,
+            ordered=type_.ordered,
+            safe=False,
+        )
+        for chunk in column.chunks
+    ]
+    return pa.chunked_array(chunks, type_)
 
 
 def _portions(edition: Edition, rows_of: Rows) -> Iterator[Portion]:

@@ -5,12 +5,11 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
-from engine.stores import Hooked, once, raising, write
+from engine.stores import Hooked, once, raising, set_attributes, write
 
 from blztable.engine import versions
 from blztable.engine.commit import WRITER, Draft, Transaction
 from blztable.engine.history import Listed, listed
-from blztable.engine.operations import set_attributes
 from blztable.errors import FormatError, StorageError
 from blztable.format import layout, manifest
 from blztable.storage.local import LocalStore
