@@ -101,14 +101,16 @@ class Transaction:
 
     def _begin(self) -> None:
         store = self._store
-        if not versions.is_place(store) or versions.newest_number(store) is None:
+        newest_number = versions.newest_number(store) if versions.is_place(store) else None
+        if newest_number is None:
             if not self._may_create:
                 raise TableNotFoundError(f"no table at {store.name} any more")
             versions.check_ours(store)
             store.prepare(durable=self._is_durable)
             _clear_unfinished(store)
         self._held.enter_context(store.lock(layout.MANIFESTS, shared=True, timeout=LOCK_SECONDS))
-        newest_number = versions.newest_number(store)
+        if self._given is None or self._commit_id is not None:
+            newest_number = versions.newest_number(store)
         if self._given is not None:
             self.base = self._given
             try:

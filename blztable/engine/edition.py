@@ -100,6 +100,12 @@ class Edition(Version):
         """What is to be published."""
         return Draft(self.head, self.lines())
 
+    def hand_over(self, version: Version) -> None:
+        """Give the version that this one was published as the parts that are known here."""
+        for index, column in enumerate(self.columns):
+            if isinstance(column.origin, ColumnParts):
+                version.know(index, column.origin)
+
     def files(self) -> set[str]:
         """The files of the columns that were put together since, some of them older."""
         return {

@@ -4,8 +4,12 @@ They mirror the newest version and are never read by the engine. Refreshed under
 so that an older version never replaces a newer one.
 """
 
+from contextlib import suppress
+
 from blztable.engine.versions import Version
+from blztable.errors import CorruptError
 from blztable.format import jsontext, layout
+from blztable.storage.store import KeyNotFound, Store
 
 
 def refresh(version: Version) -> None:
@@ -35,4 +39,15 @@ def refresh(version: Version) -> None:
         (layout.STORAGE, storage),
         (layout.ATTRIBUTES, dict(head.attributes)),
     ):
-        version.store.put(key, jsontext.dumps(document) + b"\n")
+        _put(version.store, key, jsontext.dumps(document) + b"\n")
+
+
+def _put(store: Store, key: str, data: bytes) -> None:
+    """Set a document that is another one than before.
+
+    Most commits leave two of them as they are, and to replace a file costs more than to read it.
+    """
+    with suppress(KeyNotFound, CorruptError):
+        if store.get(key, 0, len(data) + 1) == data:
+            return
+    store.put(key, data)

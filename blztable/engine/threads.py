@@ -1,4 +1,4 @@
-"""The one home of threads: a pool made on first use, and Blosc's settings while it works.
+"""The one home of threads: a pool made on first use.
 
 A run is a stream of tasks, of which every worker, the caller among them, takes the next. A task may
 return more tasks; they go before what the stream still has, so that what was begun gets finished
@@ -16,9 +16,9 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from typing import Generic, TypeVar
 
-import blosc
 import numpy as np
 
+from blztable.engine.blosc_threads import one_blosc_thread
 from blztable.errors import BlzError
 from blztable.interrupts import PutOff
 
@@ -27,8 +27,6 @@ T = TypeVar("T")
 
 _lock = threading.Lock()
 _pool: ThreadPoolExecutor | None = None
-_blosc_users = 0
-_blosc_before: tuple[int, bool] = (1, False)
 _local = threading.local()
 
 
@@ -42,6 +40,7 @@ def run(tasks: Iterable[Task], between: Callable[[], None] | None = None) -> Non
     """
     interrupt = _Interrupt()
     with PutOff(interrupt.come), _working(interrupt) as work:
+        work.call_helpers()
         work.add(tasks)
         work.end()
         work.join(between)
@@ -52,8 +51,11 @@ def run_groups(
     groups: Iterable[Iterable[Task]],
     may_fetch: Callable[[], bool],
     between: Callable[[], None] | None = None,
+    is_small: Callable[[], bool] = lambda: False,
 ) -> None:
     """Run the tasks of group after group, while the caller's thread fetches the next group.
+
+    While `is_small` says so he works alone: he is done before others have woken up.
 
     Only the caller walks through `groups`, outside of any lock, and there Ctrl-C is raised at once.
     The caller works too, until `may_fetch` says that enough is done to hold another group.
@@ -62,6 +64,8 @@ def run_groups(
     with _working(interrupt) as work:
         for tasks in groups:
             with PutOff(interrupt.come):
+                if not is_small():
+                    work.call_helpers()
                 work.add(tasks)
                 del tasks
                 work.join(between, may_fetch)
@@ -208,7 +212,15 @@ class _Run:
         self._is_ended = False
         self._is_stopped = False
         self._changed = threading.Condition()
+        # None until they are called.
+        self.helpers: list[Future[None]] | None = None
         self.error: BaseException | None = None
+
+    def call_helpers(self) -> None:
+        """Let the pool help, if it does not yet."""
+        if self.helpers is None:
+            self.helpers = []
+            _start_helpers(self, self.helpers)
 
     @property
     def is_over(self) -> bool:
@@ -329,18 +341,16 @@ def _processors() -> int:
 
 @contextmanager
 def _working(interrupt: _Interrupt) -> Iterator[_Run]:
-    """A run that the pool helps with; when it is left, nobody works any more."""
+    """A run that the pool may help with; when it is left, nobody works any more."""
     work = _Run(interrupt)
-    helpers: list[Future[None]] = []
-    with _blosc_settings():
+    with one_blosc_thread():
         try:
-            _start_helpers(work, helpers)
             yield work
         finally:
             with PutOff():
                 work.stop()
                 # One that never began is not waited for: the pool may be busy with this thread.
-                wait([helper for helper in helpers if not helper.cancel()])
+                wait([helper for helper in work.helpers or () if not helper.cancel()])
 
 
 def _start_helpers(work: _Run, helpers: list[Future[None]]) -> None:
@@ -356,36 +366,11 @@ def _start_helpers(work: _Run, helpers: list[Future[None]]) -> None:
             helpers.extend(_pool.submit(work.join) for _ in range(count))
 
 
-@contextmanager
-def _blosc_settings() -> Iterator[None]:
-    """One Blosc thread a call and the GIL released, put back when the last run ends.
-
-    With the GIL released Blosc also ignores the BLOSC_* variables of the environment.
-    """
-    global _blosc_users, _blosc_before
-    with _lock:
-        if _blosc_users == 0:
-            _blosc_before = blosc.set_nthreads(1), blosc.set_releasegil(True)
-        _blosc_users += 1
-    try:
-        yield
-    finally:
-        with _lock:
-            _blosc_users -= 1
-            if _blosc_users == 0:
-                blosc.set_nthreads(_blosc_before[0])
-                blosc.set_releasegil(_blosc_before[1])
-
-
 def _forget_pool() -> None:
     """In a forked child the pool's threads are gone and its locks may be held for ever."""
-    global _pool, _lock, _blosc_users
+    global _pool, _lock
     _pool = None
     _lock = threading.Lock()
-    if _blosc_users:
-        _blosc_users = 0
-        blosc.set_nthreads(_blosc_before[0])
-        blosc.set_releasegil(_blosc_before[1])
 
 
 if hasattr(os, "register_at_fork"):

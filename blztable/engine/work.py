@@ -98,9 +98,12 @@ class Work:
         """Commit; the new version, pinned. None where there was nothing to commit."""
         if not self._changes:
             return None
-        self._transaction.discard_unnamed(self.edition.files())
+        if len(self._changes) > 1:
+            self._transaction.discard_unnamed(self.edition.files())
         operation = self._operations[0] if len(set(self._operations)) == 1 else "transaction"
-        return self._transaction.publish(operation, self._draft)
+        version, pinned = self._transaction.publish(operation, self._draft)
+        self.edition.hand_over(version)
+        return version, pinned
 
     def _draft(self, newest: Version | None) -> Draft:
         base = self._base.head
@@ -111,4 +114,5 @@ class Work:
         edition = Edition.of(newest)
         for change in self._changes:
             edition = change.onto(edition)
+        self.edition = edition
         return edition.draft()

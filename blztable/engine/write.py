@@ -36,6 +36,8 @@ from blztable.storage.store import KeyTaken, Store
 PAGES_LAYER = "pages"
 # Below this a task costs more Python than work.
 TASK_BYTES = 1 << 20
+# Python runs one thread at a time, and of so few bytes most work is Python's.
+SMALL_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,7 @@ def write_groups(
             shared.held.begin(sum(map(_nbytes, arrays)))
             yield _writing(shared, arrays, len(rows) - 1)
 
-    run_groups(tasks(), shared.held.is_half_gone, progress.tell)
+    run_groups(tasks(), shared.held.is_half_gone, progress.tell, shared.held.is_small)
     progress.finish(sum(rows))
     return rows
 
@@ -136,17 +138,23 @@ class _Held:
         self._lock = threading.Lock()
         self._nbytes = 0
         self._enough = 0
+        self._total = 0
 
     def begin(self, nbytes: int) -> None:
         """A row group of so many bytes is to be written."""
         with self._lock:
             self._nbytes += nbytes
             self._enough = nbytes // 2
+            self._total += nbytes
 
     def let_go(self, nbytes: int) -> None:
         """An array of so many bytes is encoded."""
         with self._lock:
             self._nbytes -= nbytes
+
+    def is_small(self) -> bool:
+        """Whether all of them together are soon written."""
+        return self._total <= SMALL_BYTES
 
     def is_half_gone(self) -> bool:
         """Whether at most half of a row group is left."""
