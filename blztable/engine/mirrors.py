@@ -31,7 +31,8 @@ def refresh(version: Version) -> None:
             "clevel": properties.get("clevel"),
             "shuffle": properties.get("shuffle"),
         },
-        "expectedlen": head.rows,
+        # A round number: the document is replaced only when the table has outgrown it.
+        "expectedlen": 1 << (head.rows - 1).bit_length() if head.rows else 0,
         "dflt": None,
     }
     for key, document in (

@@ -402,7 +402,7 @@ def test_the_mirrors_say_what_the_newest_version_holds(store):
     assert mirror(store, "meta/storage") == {
         "dtype": [["n", "int64"], ["text", "string"]],
         "cparams": {"cname": "zstd", "clevel": 3, "shuffle": "bit"},
-        "expectedlen": 3,
+        "expectedlen": 4,
         "dflt": None,
     }
     write(store, NEW, attrs={"till": 8})
