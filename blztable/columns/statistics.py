@@ -57,8 +57,11 @@ def statistics(
         pages = _Pages(block.rows, block.page_rows, mask)
         known = _of_dictionary(pages, _codes(streams[CODES], type_), dictionary)
     nulls = (0,) * pages.count if mask is None else pages.sums(~mask)
+    found = _runs(nulls, known)
+    if pages.count == 1:
+        return found, found
     whole = _Known([_outermost(known.bounds)], (sum(known.nans),), known.encode)
-    return _runs(nulls, known), _runs((sum(nulls),), whole)
+    return found, _runs((sum(nulls),), whole)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +188,8 @@ class _Pages:
     def reduce(self, function: np.ufunc, values: np.ndarray) -> list[int | float]:
         """`function` over each page."""
         full = self.rows // self.page_rows * self.page_rows
+        if full == 0 and self.rows:
+            return [function.reduce(values).item()]
         pages = function.reduce(values[:full].reshape(-1, self.page_rows), axis=1)
         if full < self.rows:
             pages = np.append(pages, function.reduce(values[full:]))

@@ -1,0 +1,234 @@
+"""Small appends and new columns, beside Lance, DuckDB and Parquet written anew.
+
+    python benchmarks/appends.py --rounds 30
+
+Appends of 1,000 rows of 16 columns (integers, floats, text) to tables of 10^4, 10^6 and 10^7 rows
+and to one that 10,000 appends of 100 rows have made; and a column of floats added to a table of 16.
+All stand side by side in one process and take turns, so that the machine's mood meets all of them.
+Tables are open beforehand, as a program that appends has them. Lance and Parquet never fsync;
+DuckDB does; "blztable" commits with durability "process", "blztable full" with the default.
+Numbers are milliseconds, best / median / mean: a mean has the merges of small row groups in it.
+"""
+
+import argparse
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import data_sets
+import formats
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+SIZES = {"10^4 rows": 10**4, "10^6 rows": 10**6, "10^7 rows": 10**7}
+AFTER_APPENDS = "after 10,000 appends"
+APPENDS, APPENDED_ROWS = 10_000, 100
+SYSTEMS = ["blztable", "blztable full", "lance", "duckdb", "parquet"]
+APPEND_PARAMS = [[*SIZES, AFTER_APPENDS], SYSTEMS]
+APPEND_NAMES = ["table", "system"]
+COLUMN_PARAMS = ["blztable", "blztable full", "parquet"]
+COLUMN_NAMES = ["system"]
+TIMEOUT = 3600
+
+Step = Callable[[], object]
+
+
+def rows(count: int) -> pa.Table:
+    """16 columns: six of integers, six of floats, four of text."""
+    random = np.random.default_rng(count)
+    columns: dict[str, object] = {}
+    for number in range(6):
+        columns[f"count_{number}"] = random.integers(0, 10**6, count)
+        columns[f"price_{number}"] = random.random(count)
+    words = pa.array([f"item {number}" for number in range(1000)])
+    for number in range(4):
+        columns[f"item_{number}"] = words.take(pa.array(random.integers(0, 1000, count)))
+    return pa.table(columns)
+
+
+def made(system: str, path: Path, table: pa.Table) -> None:
+    """A table of this system at this path."""
+    if system.startswith("blztable"):
+        formats.blz().to_blz(table, path, durability="process")
+    elif system == "lance":
+        import lance
+
+        lance.write_dataset(table, path)
+    elif system == "duckdb":
+        import duckdb
+
+        with duckdb.connect(path) as connection:
+            connection.register("given", table)
+            connection.execute("create table t as select * from given")
+    else:
+        pq.write_table(table, path, compression="lz4")
+
+
+def appending(system: str, path: Path, table: pa.Table) -> Step:
+    """What appends these rows to the table at this path."""
+    if system.startswith("blztable"):
+        durability = "full" if system.endswith("full") else "process"
+        opened = formats.blz().open(path, "a", durability=durability)
+        return lambda: opened.append(table)
+    if system == "lance":
+        import lance
+
+        data_set = lance.dataset(path)
+        return lambda: data_set.insert(table)
+    if system == "duckdb":
+        import duckdb
+
+        connection = duckdb.connect(path)
+        connection.register("given", table)
+        return lambda: connection.execute("insert into t select * from given")
+    return lambda: replaced(path, pa.concat_tables([pq.read_table(path), table]))
+
+
+def adding_column(system: str, path: Path, values: np.ndarray) -> Step:
+    """What adds a column, of another name each time."""
+    if system == "parquet":
+        numbers = iter(range(10**6))
+        return lambda: replaced(
+            path, pq.read_table(path).append_column(f"new_{next(numbers)}", pa.array(values))
+        )
+    durability = "full" if system.endswith("full") else "process"
+    opened = formats.blz().open(path, "a", durability=durability)
+    numbers = iter(range(10**6))
+    return lambda: opened.add_column(f"new_{next(numbers)}", values)
+
+
+def replaced(path: Path, table: pa.Table) -> None:
+    """Parquet written anew, in place of the file before."""
+    aside = path.with_suffix(".new")
+    pq.write_table(table, aside, compression="lz4")
+    os.replace(aside, path)
+
+
+def suffixed(folder: Path, system: str, case: str) -> Path:
+    return folder / f"{case} {system}".replace("^", "").replace(" ", "-").replace(",", "")
+
+
+class Append:
+    """Appending 1,000 rows."""
+
+    params = APPEND_PARAMS
+    param_names = APPEND_NAMES
+    timeout = TIMEOUT
+    number = 1
+    warmup_time = 0
+
+    def setup_cache(self):
+        prepare(Path.cwd(), [*SIZES, AFTER_APPENDS], SYSTEMS)
+
+    setup_cache.timeout = TIMEOUT
+
+    def setup(self, case, system):
+        path = suffixed(Path.cwd(), system, case)
+        if not path.exists():
+            raise NotImplementedError  # asv's word for "skip"
+        self.append = appending(system, path, rows(1000))
+
+    def time_append(self, case, system):
+        self.append()
+
+
+class AddColumn:
+    """Adding a column to a table of 10^6 rows and 16 columns."""
+
+    params = COLUMN_PARAMS
+    param_names = COLUMN_NAMES
+    timeout = TIMEOUT
+    number = 1
+    warmup_time = 0
+
+    def setup(self, system):
+        self.folder = Path(tempfile.mkdtemp(dir=Path.cwd()))
+        path = self.folder / "table"
+        made(system, path, rows(10**6))
+        self.add = adding_column(system, path, np.random.default_rng(1).random(10**6))
+
+    def teardown(self, system):
+        shutil.rmtree(self.folder)
+
+    def time_add_column(self, system):
+        self.add()
+
+
+def prepare(folder: Path, cases: list[str], systems: list[str]) -> None:
+    """The tables of all cases in all systems that are installed."""
+    for case in cases:
+        table = rows(SIZES.get(case, APPENDED_ROWS))
+        for system in systems:
+            path = suffixed(folder, system, case)
+            try:
+                made(system, path, table)
+                if case == AFTER_APPENDS and system != "parquet":
+                    append = appending(system.removesuffix(" full"), path, rows(APPENDED_ROWS))
+                    for _ in range(APPENDS):
+                        append()
+            except ImportError as error:
+                print(f"{system} is left out: {error}", file=sys.stderr)
+
+
+def timed(steps: dict[str, Step], rounds: int) -> dict[str, list[float]]:
+    """Milliseconds of each, in turns, the first of each left out."""
+    found: dict[str, list[float]] = {name: [] for name in steps}
+    for number in range(rounds + 1):
+        for name, step in steps.items():
+            begin = time.perf_counter()
+            step()
+            if number:
+                found[name].append(1000 * (time.perf_counter() - begin))
+    return found
+
+
+def shown(case: str, found: dict[str, list[float]]) -> None:
+    for name, times in found.items():
+        print(
+            f"| {case} | {name} | {min(times):.1f} / {statistics.median(times):.1f} / "
+            f"{statistics.mean(times):.1f} |",
+            flush=True,
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--cases", nargs="+", default=[*SIZES, AFTER_APPENDS, "add column"])
+    parser.add_argument("--systems", nargs="+", default=SYSTEMS)
+    options = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="appends-", dir=data_sets.cache_folder()))
+    try:
+        for case in options.cases:
+            if case == "add column":
+                systems = [name for name in options.systems if name in AddColumn.params]
+                prepare(folder, ["10^6 rows"], systems)
+                values = np.random.default_rng(1).random(10**6)
+                steps = {
+                    name: adding_column(name, suffixed(folder, name, "10^6 rows"), values)
+                    for name in systems
+                }
+            else:
+                prepare(folder, [case], options.systems)
+                paths = {name: suffixed(folder, name, case) for name in options.systems}
+                steps = {
+                    name: appending(name, path, rows(1000))
+                    for name, path in paths.items()
+                    if path.exists()
+                }
+            large = SIZES.get(case, 0) > 10**6
+            shown(case, timed(steps, min(options.rounds, 5) if large else options.rounds))
+            shutil.rmtree(folder)
+            folder.mkdir()
+    finally:
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()
