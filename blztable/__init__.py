@@ -23,7 +23,7 @@ from blztable.errors import (
     TableExistsError,
     TableNotFoundError,
 )
-from blztable.report import Problem, Report
+from blztable.report import Problem, Report, Vacuumed, VersionInfo
 from blztable.table import CTable
 from blztable.transaction import Transaction
 from blztable.version import VERSION
@@ -52,6 +52,8 @@ __all__ = [
     "TableExistsError",
     "TableNotFoundError",
     "Transaction",
+    "Vacuumed",
+    "VersionInfo",
     "create",
     "open",
     "read_blz",

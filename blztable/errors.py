@@ -8,6 +8,9 @@ Nothing here knows how the errors come about.
 class BlzError(Exception):
     """Base of everything that goes wrong with data, files or the state of a table."""
 
+    # Where a manifest is damaged: the newest version before it that is not, if there is one.
+    intact_version: int | None = None
+
 
 class CorruptError(BlzError, ValueError):
     """The bytes are damaged: they contradict a checksum, a length or each other."""

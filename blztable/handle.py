@@ -14,6 +14,7 @@ from blztable.engine import history, operations, vacuum
 from blztable.engine.options import WriteOptions
 from blztable.engine.versions import LOCK_SECONDS, Version, pin
 from blztable.errors import ReadOnlyError
+from blztable.report import Vacuumed, VersionInfo
 from blztable.snapshot import Snapshot
 from blztable.storage.store import Lock
 from blztable.view import View
@@ -38,7 +39,7 @@ class Handle(View):
         # Options of writing that are not those the table was made with.
         self._overrides = overrides or {}
 
-    def versions(self) -> list[history.Listed]:
+    def versions(self) -> list[VersionInfo]:
         """The versions that are still there, oldest first: when each was made, what by, its rows.
 
         Those that are damaged say so in `damage`.
@@ -67,7 +68,7 @@ class Handle(View):
         keep: int | None = None,
         older_than: float | None = None,
         wait: float = LOCK_SECONDS,
-    ) -> vacuum.Vacuumed:
+    ) -> Vacuumed:
         """Remove versions past keeping, and files that killed writers left.
 
         Versions that anyone holds open stay, and the newest. By default a version is kept for an

@@ -1,10 +1,11 @@
-"""What a look at a whole version found: the values that `CTable.verify` gives.
+"""What a look at a table found: the values that `verify`, `versions` and `vacuum` of a table give.
 
 Knows nothing of how it was found. Of one column or file there may be several problems.
 """
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import Any
 
 # Problems that the text of a report lists before it says how many more there are.
@@ -112,6 +113,38 @@ class Report:
                 for name in self.columns
             ],
         }
+
+
+@dataclass(frozen=True, slots=True)
+class VersionInfo:
+    """One version of a table; of a damaged one only the number and the damage are known."""
+
+    number: int
+    # None as well where the manifest has a time that no calendar has.
+    time: datetime | None = None
+    operation: str | None = None
+    rows: int | None = None
+    columns: int | None = None
+    # Many of few rows are what `compact` is for.
+    row_groups: int | None = None
+    parent: int | None = None
+    # What callers named the commit that made it.
+    commit_ids: tuple[str, ...] | None = None
+    writer: str | None = None
+    damage: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Vacuumed:
+    """What a vacuum removed, and what kept it from removing more."""
+
+    versions: tuple[int, ...] = ()
+    files: int = 0
+    nbytes: int = 0
+    # Past keeping, but someone reads them.
+    pinned: tuple[int, ...] = ()
+    # What these versions name cannot be told: not a version nor a file was removed.
+    damaged: tuple[int, ...] = ()
 
 
 def _count(number: int, thing: str) -> str:

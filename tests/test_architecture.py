@@ -42,7 +42,7 @@ MAY_IMPORT = {
     "transaction": {
         *("errors", "engine", "convert", "storage", "snapshot", "view", "attributes", "appender"),
     },
-    "handle": {"errors", "engine", "storage", "snapshot", "view"},
+    "handle": {"errors", "engine", "report", "storage", "snapshot", "view"},
     "table": {"progress", "handle", "transaction", "attributes", "appender", "column", "view"},
     "api": {
         *("errors", "engine", "convert", "storage", "progress", "snapshot", "table", "transaction"),

@@ -7,7 +7,6 @@ it is found before anything is removed. A loss of power in between leaves what t
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from operator import index
 
 from blztable.engine import retention, versions
@@ -17,20 +16,8 @@ from blztable.errors import BusyError, CorruptError, TableNotFoundError
 from blztable.format import layout
 from blztable.format.jsontext import MAX_DEPTH
 from blztable.format.layout import Path
+from blztable.report import Vacuumed
 from blztable.storage.store import KeyNotFound, Lock, Store
-
-
-@dataclass(frozen=True, slots=True)
-class Vacuumed:
-    """What a vacuum removed, and what kept it from removing more."""
-
-    versions: tuple[int, ...] = ()
-    files: int = 0
-    nbytes: int = 0
-    # Past keeping, but someone reads them.
-    pinned: tuple[int, ...] = ()
-    # What these versions name cannot be told: not a version nor a file was removed.
-    damaged: tuple[int, ...] = ()
 
 
 def vacuum(

@@ -132,8 +132,14 @@ def load(store: Store, number: int) -> Version:
     try:
         return read(store, number)
     except DAMAGED as error:
-        where = f"{store.name}/{layout.manifest(number)}"
-        raise type(error)(f"{where}: {error}{_hint(store, number)}") from None
+        message = f"{store.name}/{layout.manifest(number)}: {error}"
+        earlier = latest(store, before=number)
+        if earlier is None:
+            raise type(error)(message) from None
+        intact = earlier.head.version
+        found = type(error)(f"{message}; version {intact} is intact, open it with version={intact}")
+        found.intact_version = intact
+        raise found from None
 
 
 def read(store: Store, number: int) -> Version:
@@ -240,13 +246,3 @@ def _nothing(store: Store) -> str:
     if store.list_names(""):
         return ": a directory is there, without a committed table"
     return ""
-
-
-def _hint(store: Store, number: int) -> str:
-    """The newest version before this one that can still be opened."""
-    earlier = latest(store, before=number)
-    if earlier is None:
-        return ""
-    return (
-        f"; version {earlier.head.version} is intact, open it with version={earlier.head.version}"
-    )

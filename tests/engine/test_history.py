@@ -9,9 +9,10 @@ from engine.stores import Hooked, once, raising, set_attributes, write
 
 from blztable.engine import versions
 from blztable.engine.commit import WRITER, Draft, Transaction
-from blztable.engine.history import Listed, listed
+from blztable.engine.history import listed
 from blztable.errors import FormatError, StorageError
 from blztable.format import layout, manifest
+from blztable.report import VersionInfo
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore
 
@@ -36,9 +37,9 @@ def test_each_version_is_listed_with_what_made_it(store):
     three_versions(store)
     found = listed(store)
     assert [replace(one, time=None) for one in found] == [
-        Listed(1, None, "create", 3, 1, 0, (), WRITER),
-        Listed(2, None, "replace", 2, 2, 1, (), WRITER),
-        Listed(3, None, "attributes", 2, 2, 2, (), WRITER),
+        VersionInfo(1, None, "create", 3, 1, 1, 0, (), WRITER),
+        VersionInfo(2, None, "replace", 2, 2, 1, 1, (), WRITER),
+        VersionInfo(3, None, "attributes", 2, 2, 1, 2, (), WRITER),
     ]
     times = [one.time for one in found]
     assert before <= times[0] < times[1] < times[2] <= datetime.now(UTC)
@@ -79,7 +80,7 @@ def test_a_damaged_version_is_listed_with_its_damage_alone(store, number):
     store.put(layout.manifest(number), data.replace(b'"operation"', b'"0peration"'))
     found = listed(store)
     damaged = found[number - 1]
-    assert damaged == Listed(number, damage=damaged.damage)
+    assert damaged == VersionInfo(number, damage=damaged.damage)
     assert damaged.damage == "the head of a manifest does not have the sha256 that follows it"
     assert found[: number - 1] + found[number:] == whole[: number - 1] + whole[number:]
 

@@ -20,9 +20,10 @@ from hypothesis import strategies as st
 
 from blztable.engine import versions
 from blztable.engine.commit import Draft, Transaction
-from blztable.engine.vacuum import Vacuumed, vacuum
+from blztable.engine.vacuum import vacuum
 from blztable.errors import BusyError, CorruptError, StorageError, TableNotFoundError
 from blztable.format import layout
+from blztable.report import Vacuumed
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore
 

@@ -87,6 +87,7 @@ def test_a_damaged_newest_manifest_is_an_error_that_names_the_newest_intact_one(
         versions.pin(store)
     assert f"{store.name}/{layout.manifest(3)}: " in str(caught.value)
     assert str(caught.value).endswith("; version 2 is intact, open it with version=2")
+    assert caught.value.intact_version == 2
     assert table(store, 2) == content(2)
 
 
