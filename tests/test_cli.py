@@ -4,6 +4,7 @@ import datetime
 import decimal
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -79,17 +80,35 @@ def strictly(text: str):
     return json.loads(text, parse_constant=refuse)
 
 
+def made(table, number: int) -> str:
+    """When a version was made, to the second."""
+    (time,) = (one.time for one in table.versions() if one.number == number)
+    return f"{time:%Y-%m-%dT%H:%M:%S}Z"
+
+
+def damage(path, number: int) -> None:
+    """Flip a bit in the head of a version."""
+    manifest = Path(path, "meta/manifest", f"{number:020}")
+    data = bytearray(manifest.read_bytes())
+    data[20] ^= 1
+    manifest.write_bytes(data)
+
+
 def test_info_says_what_a_table_is(run, run_json, path):
     code, out, err = run("info", path)
     assert (code, err) == (0, "")
-    assert f"path:     {path}\nversion:  2\nrows:     3\ncolumns:  3\n" in out
+    assert f"path:       {path}\nversion:    2\n" in out
+    assert "operation:  replace\nrows:       3\ncolumns:    3\nrow groups: 1\n" in out
     assert 'attribute source: "the  front desk"\n' in out
     with blz.open(path) as table:
         assert run_json("info", path) == {
             "path": path,
             "version": 2,
+            "time": made(table, 2),
+            "operation": "replace",
             "rows": 3,
             "columns": 3,
+            "row_groups": 1,
             "nbytes": table.nbytes,
             "cbytes": table.cbytes,
             "ratio": round(table.nbytes / table.cbytes, 3),
@@ -162,7 +181,7 @@ def test_tables_without_rows_or_columns_are_shown(run, run_json, tmp_path):
     blz.to_blz(DATA.slice(0, 0), tmp_path / "rows.blz")
     blz.to_blz(DATA.select([]), tmp_path / "columns.blz")
     for name in ("rows.blz", "columns.blz"):
-        for command in ("info", "schema", "head", "verify"):
+        for command in ("info", "schema", "head", "verify", "versions"):
             assert run(command, tmp_path / name)[0] == 0
             run_json(command, tmp_path / name)
     assert run_json("info", tmp_path / "columns.blz")["ratio"] is None
@@ -212,6 +231,111 @@ def test_values_that_json_has_no_word_for_are_text(value, type_, expected):
     assert plain_values(column) == [expected, None]
 
 
+def test_versions_lists_them_with_what_made_them(run, run_json, path):
+    with blz.open(path, "a") as table:
+        table.append(DATA, commit_id="monday")
+        first, third = made(table, 1), made(table, 3)
+    code, out, err = run("versions", path)
+    assert (code, err) == (0, "")
+    lines = [line.split() for line in out.splitlines()]
+    assert lines[1] == ["1", first, "create", "1", "1"]
+    assert lines[3] == ["3", third, "append", "6", "2", "monday"]
+    assert run_json("versions", path)["versions"][2] == {
+        "version": 3,
+        "time": third,
+        "operation": "append",
+        "rows": 6,
+        "columns": 3,
+        "row_groups": 2,
+        "commit_ids": ["monday"],
+        "damage": None,
+    }
+
+
+def test_restore_commits_what_a_version_held(run, run_json, path):
+    assert run("restore", path, 1) == (0, "version 3 holds what version 1 held; rows: 1\n", "")
+    assert run_json("restore", path, 2) == {"path": path, "version": 4, "restored": 2, "rows": 3}
+    assert blz.read_table(path)["visits"].to_pylist() == [7, 11, 2]
+
+
+def test_versions_and_restore_work_beside_a_damaged_newest_version(run, run_json, path):
+    damage(path, 2)
+    assert run("info", path)[0] == 1
+    code, out, err = run("versions", path)
+    assert (code, err) == (0, "")
+    assert out.splitlines()[2].split() == ["2", "damaged"]
+    assert out.splitlines()[3].startswith("version 2 is damaged: ")
+    first, second = run_json("versions", path)["versions"]
+    assert (first["rows"], first["damage"], second["rows"]) == (1, None, None)
+    assert second["damage"]
+    assert run("restore", path, 1)[0] == 0
+    assert run_json("info", path)["rows"] == 1
+
+
+def test_where_no_version_is_intact_versions_says_so(run, path):
+    damage(path, 1)
+    damage(path, 2)
+    code, out, err = run("versions", path)
+    assert (code, out) == (1, "")
+    assert "00002: " in err
+
+
+def test_compact_joins_row_groups_and_sorts(run, run_json, path):
+    with blz.open(path, "a") as table:
+        table.append(DATA)
+    assert run("compact", path) == (0, "version 4 was made; row groups: 1\n", "")
+    assert run("compact", path) == (0, "version 4 is compact; row groups: 1\n", "")
+    assert run_json("compact", path, "--sort-by", "visits,city")["version"] == 5
+    assert blz.read_table(path)["visits"].to_pylist() == [2, 2, 7, 7, 11, 11]
+
+
+def test_a_column_to_sort_by_may_have_a_comma(run, tmp_path):
+    blz.to_blz({"a,b": [2, 1]}, tmp_path / "t.blz")
+    assert run("compact", tmp_path / "t.blz", "--sort-by", "a,b")[0] == 0
+    assert blz.read_table(tmp_path / "t.blz")["a,b"].to_pylist() == [1, 2]
+
+
+def test_vacuum_says_what_went_and_what_someone_holds(run, run_json, path):
+    for _ in range(2):
+        blz.to_blz(DATA, path)
+    orphan = Path(path, "data/col0/__7__.bin")
+    orphan.parent.mkdir(exist_ok=True)
+    orphan.write_bytes(b"left")
+    with blz.open(path, version=1):
+        out = run("vacuum", path, "--keep", 2)[1]
+    assert re.fullmatch(
+        r"removed: versions 2; \d+ files that no version named \([\d,]+ bytes\)\n"
+        "kept, because someone has them open: versions 1\n",
+        out,
+    )
+    assert not orphan.exists()
+    found = run_json("vacuum", path, "--older-than", 0, "--wait", 0)
+    assert found.pop("files") > 0
+    assert found.pop("nbytes") > 0
+    assert found == {"path": path, "versions": [1, 3], "pinned": [], "damaged": []}
+    assert (
+        run("vacuum", path)[1]
+        == "removed: versions none; 0 files that no version named (0 bytes)\n"
+    )
+
+
+def test_vacuum_waits_for_a_writer_as_long_as_it_is_told(run, path):
+    with blz.open(path, "a") as table, table.transaction():
+        code, out, err = run("vacuum", path, "--wait", "0.01")
+    assert (code, out) == (1, "")
+    assert "a writer or a transaction is at work" in err
+    assert "after 0.01 seconds" in err
+
+
+def test_vacuum_beside_a_damaged_version_removes_nothing_and_fails(run, path):
+    damage(path, 1)
+    code, out, err = run("vacuum", path)
+    assert (code, err) == (1, "")
+    assert out == "nothing was removed: what these versions name is damaged: 1\n"
+    # Gone with all that only it names, once it is past keeping.
+    assert run("vacuum", path, "--keep", 1)[0] == 0
+
+
 def test_verify_tells_what_is_wrong_by_its_exit_code_too(run, path):
     assert run("verify", path)[0] == 0
     os.unlink(os.path.join(path, "data/col4/__1__.bin"))
@@ -243,6 +367,14 @@ def test_verify_tells_what_is_wrong_by_its_exit_code_too(run, path):
         (["head", "PATH", "-n", "x"], "a number of rows from 0, not 'x'"),
         (["head", "PATH", "--columns", "nope"], "no column 'nope'"),
         (["head", "PATH", "--nope"], "unrecognized arguments"),
+        (["versions", "nowhere"], "no table at"),
+        (["restore", "PATH"], "required: VERSION"),
+        (["restore", "PATH", "9"], "no version 9"),
+        (["restore", "PATH", "-1"], "no version -1"),
+        (["compact", "PATH", "--sort-by", "visits,nope"], "no column is named 'nope'"),
+        (["vacuum", "PATH", "--keep", "0"], "a number of versions from 1, not '0'"),
+        (["vacuum", "PATH", "--older-than", "nan"], "a number of seconds from 0, not 'nan'"),
+        (["vacuum", "PATH", "--wait", "-1"], "a number of seconds from 0, not '-1'"),
         (["nope"], "invalid choice"),
         ([], "required"),
         (["info", "FILE"], "is a file"),
@@ -264,7 +396,10 @@ def test_names_from_a_file_cannot_speak_to_the_terminal(run, run_json, tmp_path)
     path = tmp_path / "t.blz"
     table = pa.table({EVIL: [EVIL, "b"], "zone": pa.array([1, 2], pa.timestamp("s", "x\x1b[0m"))})
     blz.to_blz(table, path, attrs={EVIL: EVIL})
-    outs = [run(command, path)[1] for command in ("info", "schema", "head", "verify")]
+    with blz.open(path, "a") as opened:
+        opened.append(table, commit_id=EVIL)
+    commands = ("info", "schema", "head", "verify", "versions")
+    outs = [run(command, path)[1] for command in commands]
     (path / "data/col0/__1__.bin").unlink()
     outs += [run("verify", path)[1], run("head", path)[2], run("head", path, "--columns", EVIL)[2]]
     outs += [run("info", tmp_path / EVIL)[2]]

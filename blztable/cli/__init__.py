@@ -1,4 +1,7 @@
-"""The command line: `blz info`, `schema`, `head` and `verify`. A guest: uses only the face."""
+"""The command line: `blz info`, `schema`, `head`, `verify`, `versions`, `restore` and so on.
+
+A guest: uses only the face.
+"""
 
 from blztable.cli.command import main
 

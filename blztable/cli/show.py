@@ -1,6 +1,7 @@
 """What each command shows: as values for JSON, and as lines for people."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from itertools import accumulate
 
 import pyarrow as pa
@@ -15,11 +16,14 @@ GAP = "  "
 
 def info(table: blz.CTable) -> Json:
     """What the table is."""
+    said = facts(table)
     return {
         "path": table.path,
         "version": table.version,
+        **_made(said),
         "rows": table.nrows,
         "columns": len(table.column_names),
+        "row_groups": said.row_groups,
         "nbytes": table.nbytes,
         "cbytes": table.cbytes,
         "ratio": round(table.nbytes / table.cbytes, 3) if table.cbytes else None,
@@ -33,9 +37,74 @@ def info_lines(found: Json) -> Iterator[str]:
     for name, value in found.items():
         if name != "attributes":
             number = f"{value:,}" if isinstance(value, int) else str(value)
-            yield f"{name + ':':<9} {printable(number)}{sizes.get(name, '')}"
+            title = name.replace("_", " ")
+            yield f"{title + ':':<11} {printable(number)}{sizes.get(name, '')}"
     for name, value in found["attributes"].items():
         yield f"attribute {printable(name)}: {json_text(value)}"
+
+
+def facts(table: blz.CTable) -> blz.VersionInfo:
+    """What is said of the version that is open in the list of versions."""
+    found = (one for one in table.versions() if one.number == table.version)
+    # It can only be gone where a medium does not lock.
+    return next(found, blz.VersionInfo(table.version))
+
+
+def versions(table: blz.CTable) -> Json:
+    """The versions that are there, oldest first."""
+    return {
+        "path": table.path,
+        "versions": [
+            {
+                "version": one.number,
+                **_made(one),
+                "rows": one.rows,
+                "columns": one.columns,
+                "row_groups": one.row_groups,
+                "commit_ids": None if one.commit_ids is None else list(one.commit_ids),
+                "damage": one.damage,
+            }
+            for one in table.versions()
+        ],
+    }
+
+
+def versions_lines(found: Json) -> Iterator[str]:
+    """A line for each version below the titles, and then what is wrong with each damaged one."""
+    names = ("version", "time", "operation", "rows", "row_groups", "commit_ids")
+    columns = [[name.replace("_", " ")] for name in names]
+    for one in found["versions"]:
+        cells = {**one, "commit_ids": ", ".join(one["commit_ids"] or ())}
+        if one["damage"] is not None:
+            cells["operation"] = "damaged"
+        for name, column in zip(names, columns, strict=True):
+            column.append(_cell(cells[name]))
+    yield from _aligned(columns)
+    for one in found["versions"]:
+        if one["damage"] is not None:
+            yield f"version {one['version']} is damaged: {one['damage']}"
+
+
+def vacuumed(table: blz.CTable, removed: blz.Vacuumed) -> Json:
+    """What went, and what did not."""
+    return {"path": table.path, **asdict(removed)}
+
+
+def vacuumed_lines(found: Json) -> Iterator[str]:
+    """A line for what was removed, and one for each reason why no more was."""
+    numbers = {name: ", ".join(map(str, found[name])) for name in ("versions", "pinned", "damaged")}
+    if found["damaged"]:
+        yield f"nothing was removed: what these versions name is damaged: {numbers['damaged']}"
+    else:
+        files = f"{found['files']:,} files that no version named ({found['nbytes']:,} bytes)"
+        yield f"removed: versions {numbers['versions'] or 'none'}; {files}"
+    if found["pinned"]:
+        yield f"kept, because someone has them open: versions {numbers['pinned']}"
+
+
+def _made(one: blz.VersionInfo) -> Json:
+    time = None if one.time is None else one.time.isoformat(timespec="seconds")
+    return {"time": time and time.replace("+00:00", "Z"), "operation": one.operation}
 
 
 def schema(table: blz.CTable) -> Json:
