@@ -59,7 +59,7 @@ class Transaction(View):
     ) -> None:
         super().__init__(base)
         check_id(commit_id)
-        self._base = base
+        self._base: Snapshot | None = base
         self._work = Work(base.version, options, commit_id=commit_id)
         self._published = published
         self._pid = os.getpid()
@@ -223,6 +223,8 @@ class Transaction(View):
         return Attributes(lambda: self._snapshot.version.head.attributes, self._set_attributes)
 
     def __enter__(self) -> Self:
+        if self._base is None or self._is_open:
+            raise BlzError(f"{self.path}: a transaction is entered once; begin another one")
         self._base.check_open()
         try:
             self._held.enter_context(self._work)
@@ -242,7 +244,7 @@ class Transaction(View):
         self._is_open = False
         self._snapshot.close()
         # Who keeps the transaction keeps no version by it.
-        del self._base
+        self._base = None
         if error is not None:
             self._held.__exit__(kind, error, traceback)
             return
@@ -320,7 +322,8 @@ def _column(values: Any) -> pa.ChunkedArray:
 
 
 def _set_keys(work: Work, mapping: str, changes: Mapping[str, Any], removed: Sequence[str]) -> None:
-    work.add(mapping, Keys(work.edition, mapping, changes, frozenset(removed)))
+    if changes or removed:
+        work.add(mapping, Keys(work.edition, mapping, changes, frozenset(removed)))
 
 
 def _number(value: Any, what: str) -> int:

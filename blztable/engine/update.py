@@ -47,7 +47,7 @@ def update(work: Work, values: Mapping[int, Values], where: object, fit: Fit) ->
                 f"column {edition.schema.field(index).name!r}: {len(value)} values for {rows} "
                 "rows to be updated"
             )
-    if not rows:
+    if not rows or not values:
         return 0
     places = list(values)
     groups = list(touched)

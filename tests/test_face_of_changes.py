@@ -1,0 +1,37 @@
+"""What a user meets when changing a table: changes of nothing, and transactions used wrongly."""
+
+import pytest
+
+import blztable as blz
+
+
+@pytest.fixture
+def table(tmp_path):
+    blz.to_blz({"a": [1, 2, 3]}, tmp_path / "t.blz")
+    with blz.open(tmp_path / "t.blz", "a") as table:
+        yield table
+
+
+def test_a_change_of_nothing_commits_nothing(table):
+    table.update({})
+    table.attrs.update({})
+    table.set_retention()
+    table.update({"a": 0}, where=[("a", ">", 3)])
+    table.delete([("a", ">", 3)])
+    table.truncate(3)
+    table.append({"a": []})
+    table.compact()
+    with table.transaction(commit_id="nothing"):
+        pass
+    assert table.version == 1
+
+
+def test_a_transaction_is_entered_once(table):
+    with table.transaction() as transaction:
+        transaction.append({"a": [4]})
+        with pytest.raises(blz.BlzError, match="entered once"):
+            transaction.__enter__()
+        transaction.append({"a": [5]})
+    with pytest.raises(blz.BlzError, match="entered once"):
+        transaction.__enter__()
+    assert (table.version, table.nrows) == (2, 5)
