@@ -121,7 +121,7 @@ class CTable(Handle):
             As in `to_blz`; iterators are streamed.
         evolve : bool, optional
             Add columns that the table does not have, null in the rows before, and make integers
-            and floats as wide as the new values need, in the same commit.
+            and floats as wide as those that come, in the same commit.
         commit_id : str, optional
             As in `transaction`: where it is known, nothing is written, its version is returned.
         index : bool, optional

@@ -242,8 +242,9 @@ def _places(found: list[str], names: list[str], need_all: bool, what: str) -> li
         return places
     raise SchemaError(
         f"{what}: columns {found!r:.300}; the table has {names!r:.300}"
-        + (f"; missing: {missing!r:.200}" if missing else "")
+        + (f"; missing: {missing!r:.200}" if missing and need_all else "")
         + (f"; unknown: {strange!r:.200}" if strange else "")
+        + ("" if need_all or not strange else "; evolve=True adds columns")
     )
 
 
@@ -267,7 +268,7 @@ def cast_exactly(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray
             raise SchemaError(f"it has {found} values that do not fit {type_}")
         return cast
     raise SchemaError(
-        f"its type is {found}; the table has {type_}, by its first rows: give all of them that type"
+        f"its type is {found}; the table has {type_} in the rows before: give all that type"
     )
 
 

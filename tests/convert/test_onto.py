@@ -156,7 +156,7 @@ def test_nulls_of_arrow_data_are_none_of_a_plain_column_of_a_frame():
     ("data", "message"),
     [
         (F({"a": [1], "c": [1]}), "the data: columns ['a', 'c']; the table has ['a', 'b']"),
-        ({"a": [1], "c": [1]}, "unknown: ['c']"),
+        ({"c": [1]}, "the table has ['a', 'b']; unknown: ['c']; evolve=True adds columns"),
         ([{"a": [1]}, {"B": ["x"]}], "item 1: columns ['B']"),
         (pa.table({"x": [1]}).to_reader(), "batch 0: columns ['x']"),
         (pa.table([[1], ["x"], ["y"]], ["a", "b", "b"]), "columns ['a', 'b', 'b']"),
