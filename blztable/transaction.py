@@ -41,6 +41,8 @@ from blztable.view import View
 
 Published = Callable[[Version, Lock], None]
 MAX_ID_LENGTH = 1000
+# What may leave one small row group after the other at the end.
+GROWING = {"append", "resize"}
 
 
 class Transaction(View):
@@ -261,7 +263,7 @@ class Transaction(View):
         version, _ = published
         self._committed = version.head.version
         self._published(*published)
-        if "append" in self._work.operations:
+        if GROWING.intersection(self._work.operations):
             merged = maintain.merge_after(version, self._work.options)
             if merged is not None:
                 self._published(*merged)

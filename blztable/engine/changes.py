@@ -8,7 +8,7 @@ ConflictError, and nothing is committed. Files are written before; a change only
 | --- | --- |
 | Append | the columns; the number of rows, where an index counts on from them |
 | Join (of row groups: merge, compaction) | the columns, and its row groups, side by side |
-| Rows (delete, truncate), Update, AddColumns, Retype | the columns and all row groups |
+| Rows (delete, truncate, resize), Update, AddColumns, Retype | the columns and all row groups |
 | Select (drop, reorder), Rename | the columns |
 | Keys (attributes, properties) | the keys that it sets |
 """
@@ -88,7 +88,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Fewer rows: row groups left out, or replaced by those written."""
+    """Fewer or more rows: row groups left out, or replaced by those written, or these added."""
 
     seen: Edition
     # Places in a list of the row groups that are there and then of those written.
@@ -97,8 +97,8 @@ class Rows:
     written: Sequence[Written]
 
     def onto(self, newest: Edition) -> Edition:
-        """The rows that are left."""
-        _check_row_groups(self.seen, newest, "removing rows")
+        """The rows that are to be there."""
+        _check_row_groups(self.seen, newest, "removing or adding rows")
         return newest.with_row_groups(self.order, self.rows, self.written)
 
 

@@ -5,7 +5,6 @@ written anew, with all their columns.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -91,7 +90,11 @@ def resize(work: Work, rows: int, fillings: Sequence[pa.Scalar]) -> None:
             arrays = [repeated(value, count) for value in fillings]
             yield pa.Table.from_arrays(arrays, names=edition.schema.names), count
 
-    append(work, [_Filled(edition.schema, edition.head.pandas, parts())])
+    columns = [work.column_writer(index) for index in range(len(edition.columns))]
+    added, written = work.write(columns, row_groups(parts(), work.options.row_group_rows))
+    # Not an append: on more rows it would not end at the number that was asked for.
+    order = range(len(edition.head.row_groups) + len(added))
+    work.add("resize", Rows(edition, order, added, written))
 
 
 def repeated(value: pa.Scalar, rows: int) -> pa.Array:
@@ -101,13 +104,6 @@ def repeated(value: pa.Scalar, rows: int) -> pa.Array:
     # Arrow repeats no views.
     stored = stored_type(value.type)
     return pa.repeat(value if stored.id == value.type.id else value.cast(stored), rows)
-
-
-@dataclass(frozen=True, slots=True)
-class _Filled:
-    schema: pa.Schema
-    frame: Mapping[str, Json] | None
-    parts: Iterator[Portion]
 
 
 def _leave(work: Work, operation: str, kept: Callable[[int], np.ndarray]) -> int:
