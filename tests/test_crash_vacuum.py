@@ -1,6 +1,6 @@
 """A vacuum, or a version that goes, stopped at every storage operation: what is kept stays whole.
 
-The same model as in `test_crash`: each call is recorded, and whatever the disk may hold after a
+The same model as in `crashing`: each call is recorded, and whatever the disk may hold after a
 loss of power at any point of it is opened. Every version that is there holds what was written,
 those to be kept are there, and a second vacuum finishes what the first one began.
 """
@@ -12,7 +12,16 @@ from pathlib import Path
 
 import pytest
 from crash import FLUSHES, Log, RecordingDisk, State, write_state
-from test_crash import LATER, NAME, RETURNED, content, described, leaving_out, set_attribute, states
+from crashing import (
+    NAME,
+    RETURNED,
+    changing,
+    content,
+    described,
+    leaving_out,
+    set_attribute,
+    states,
+)
 
 import blztable as blz
 from blztable.engine import versions
@@ -20,6 +29,7 @@ from blztable.engine.vacuum import vacuum
 from blztable.format import layout, manifest
 from blztable.storage.local import LocalStore
 
+LATER = content(99)
 NAMES = "sync_directory t.blz/meta/manifest"
 
 
@@ -57,7 +67,7 @@ def debris(path: Path) -> None:
 def shared_files(path: Path) -> None:
     """A version, two that name its files, and another one."""
     blz.to_blz(content(1), path)
-    set_attribute(LocalStore(path))
+    changing(set_attribute)(LocalStore(path))
     with blz.open(path, mode="a") as table:
         table.attrs["checked"] = 2
     blz.to_blz(content(4), path)
@@ -66,7 +76,7 @@ def shared_files(path: Path) -> None:
 def keeping_one(path: Path) -> None:
     """Two versions of the same files, in a table that keeps no version but the newest."""
     blz.to_blz(content(1), path)
-    set_attribute(LocalStore(path))
+    changing(set_attribute)(LocalStore(path))
     file = path / layout.manifest(2)
     data = file.read_bytes()
     end = manifest.head_length(data)
