@@ -6,7 +6,7 @@ what is wrong there.
 """
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -211,6 +211,30 @@ def broken_beyond(path: Path, newest: int, there: pa.Table) -> str | None:
     return None
 
 
+def debris_of(path: Path) -> set[str]:
+    """What lies in the table beside its newest version and the documents."""
+    store = LocalStore(path)
+    return unnamed(path, [versions.newest_number(store)])
+
+
+def unnamed(path: Path, numbers: Iterable[int] | None = None) -> set[str]:
+    """Files, and directories of columns, that none of these versions names; of all by default."""
+    store = LocalStore(path)
+    named, columns = set(), set()
+    for number in versions.numbers(store) if numbers is None else numbers:
+        version = versions.load(store, number)
+        named.add(version.key)
+        for index, column in enumerate(version.head.columns.paths):
+            columns.add(layout.column(column))
+            named |= {layout.part(column, k) for k in version.column(index).k}
+    there = {file.relative_to(path).as_posix(): file.is_dir() for file in path.rglob("*")}
+    documents = {layout.LOCK, layout.SIZES, layout.STORAGE, layout.ATTRIBUTES}
+    files = {file for file, is_directory in there.items() if not is_directory}
+    directories = {file for file, is_directory in there.items() if is_directory}
+    known = {layout.DATA, layout.META, layout.MANIFESTS}
+    return (files - named - documents) | (directories - columns - known)
+
+
 def described(operation: Operation) -> str:
     """An operation as one line; temporary names are all one."""
     path, dot, _ = operation.path.partition(".tmp-")
@@ -231,11 +255,25 @@ def leaving_out(flush: str, which: int | None) -> Callable[[Operation], bool]:
     return drop
 
 
+def everywhere(log: Log) -> list[int]:
+    """All stops; first those where most that is wrong shows, then backwards."""
+    first = where_it_shows(log)
+    return [*first, *(stop for stop in range(len(log), -1, -1) if stop not in first)]
+
+
+def where_it_shows(log: Log) -> list[int]:
+    """Where all was done, and where each version was just published."""
+    published = [stop for stop, one in enumerate(log.operations, 1) if one.kind == "link"]
+    return [len(log), *published]
+
+
 def broken_without(
-    tmp_path: Path, commit: Commit, flush: str, which: int | None, stops=None
+    tmp_path: Path,
+    commit: Commit,
+    flush: str,
+    which: int | None,
+    stops: Callable[[Log], list[int]] = everywhere,
 ) -> str | None:
     """How the promise is broken if that flush is left out."""
     recording = recorded(tmp_path, commit, drop=leaving_out(flush, which))
-    # Backwards: most show once the call has returned.
-    stops = reversed(range(len(recording.log) + 1)) if stops is None else stops(recording.log)
-    return next(broken_promises(tmp_path, recording, stops), None)
+    return next(broken_promises(tmp_path, recording, stops(recording.log)), None)

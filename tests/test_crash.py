@@ -27,6 +27,7 @@ from crashing import (
     recorded,
     replaced,
     set_attribute,
+    where_it_shows,
 )
 
 import blztable as blz
@@ -66,7 +67,9 @@ PROCESS_COMMITS = {
 def test_power_lost_anywhere_in_a_commit_leaves_the_old_table_or_the_new_one(tmp_path, name):
     recording = recorded(tmp_path, COMMITS[name])
     assert len(recording.log) > 10
-    assert not list(broken_promises(tmp_path, recording))
+    # Whatever the engine never reads is told apart once, where there are few versions to look at.
+    all_of_it = name in ("creation", "replacement")
+    assert not list(broken_promises(tmp_path, recording, all_of_it=all_of_it))
 
 
 @pytest.mark.parametrize("name", PROCESS_COMMITS)
@@ -151,7 +154,7 @@ def test_leaving_out_any_one_flush_breaks_the_promise(tmp_path, name, flush, whi
 
 @pytest.mark.parametrize(("name", "flush", "which"), NEEDLESS)
 def test_the_flushes_that_alone_could_be_left_out_are_known(tmp_path, name, flush, which):
-    assert broken_without(tmp_path, COMMITS[name], flush, which) is None
+    assert broken_without(tmp_path, COMMITS[name], flush, which, where_it_shows) is None
 
 
 @pytest.mark.parametrize(

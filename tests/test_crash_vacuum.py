@@ -17,6 +17,7 @@ from crashing import (
     RETURNED,
     changing,
     content,
+    debris_of,
     described,
     leaving_out,
     set_attribute,
@@ -158,20 +159,6 @@ def broken_promise(state: State, directory, clearing: Clearing, *, returned: boo
     finally:
         store.close()
         shutil.rmtree(directory)
-
-
-def debris_of(path: Path) -> set[str]:
-    """What lies in the table beside its newest version and the documents."""
-    version = versions.load(LocalStore(path), versions.newest_number(LocalStore(path)))
-    expected = {version.key}
-    for index, column in enumerate(version.head.columns.paths):
-        expected |= {layout.part(column, k) for k in version.column(index).k}
-    files = {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()}
-    directories = {file.name for file in (path / "data").iterdir()}
-    left = directories - {layout.column(column)[5:] for column in version.head.columns.paths}
-    return left | {
-        file for file in files - expected if not file.startswith("meta/") or ".tmp" in file
-    }
 
 
 def since_things_went(log: Log) -> range:
