@@ -43,6 +43,16 @@ class Handle(View):
         """The versions that are still there, oldest first: when each was made, what by, its rows.
 
         Those that are damaged say so in `damage`.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"n": [1]}, "history.blz")
+        >>> with blz.open("history.blz", mode="a") as t:
+        ...     t.append({"n": [2]}, commit_id="day 2")
+        ...     [(one.number, one.operation, one.rows, one.commit_ids) for one in t.versions()]
+        2
+        [(1, 'create', 1, ()), (2, 'append', 2, ('day 2',))]
         """
         self._snapshot.check_open()
         return history.listed(self._snapshot.version.store)
@@ -53,6 +63,19 @@ class Handle(View):
         Commits since are undone, and with them the ids they had: their jobs may run again. A table
         whose newest version is damaged is opened by an older one to do so,
         `open(path, "a", version=...)`.
+
+        Raises
+        ------
+        TableNotFoundError
+            This version is not there any more.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"n": [1, 2]}, "undo.blz")
+        >>> with blz.open("undo.blz", mode="a") as t:
+        ...     t.delete([("n", "==", 1)]), t.restore(1), t.nrows
+        (2, 3, 2)
         """
         self._writing()
         store = self._snapshot.version.store
@@ -87,6 +110,15 @@ class Handle(View):
         ------
         BusyError
             Writers were at work all the time.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> for n in range(3):
+        ...     blz.to_blz({"n": [n]}, "swept.blz")
+        >>> with blz.open("swept.blz", mode="a") as t:
+        ...     t.vacuum(keep=1).versions
+        (1, 2)
         """
         self._writing()
         store = self._snapshot.version.store

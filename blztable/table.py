@@ -216,7 +216,21 @@ class CTable(Handle):
         """Remove the rows for which `where` is true, a pyarrow expression or a list of tuples.
 
         The row groups that lose rows are written anew with all their columns; a RangeIndex counts
-        the rows that are left. Raises as `update` does.
+        the rows that are left.
+
+        Raises
+        ------
+        ColumnNotFoundError, ConflictError
+            As `update`.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"n": [1, 2, 3]}, "fewer.blz")
+        >>> with blz.open("fewer.blz", mode="a") as t:
+        ...     version = t.delete([("n", "==", 2)])
+        ...     print(t["n"][:].to_pylist())
+        [1, 3]
         """
         with self.transaction() as tx:
             tx.delete(where)
@@ -232,7 +246,17 @@ class CTable(Handle):
         """Leave the first `n` rows, or add rows up to `n`.
 
         Rows added have each column's default: the one that was declared in `add_column`, else null
-        where the column may be null, else zero. Raises as `truncate` does.
+        where the column may be null, else zero. Raises ConflictError as `truncate` does.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"n": [1, 2, 3]}, "sized.blz")
+        >>> with blz.open("sized.blz", mode="a") as t:
+        ...     t.truncate(2), t.resize(3)
+        ...     print(t["n"][:].to_pylist())
+        (2, 3)
+        [1, 2, None]
         """
         with self.transaction() as tx:
             tx.resize(n)
@@ -246,7 +270,9 @@ class CTable(Handle):
         name : str
             Its name.
         data : array-like, scalar or pyarrow.compute.Expression
-            A value a row, by position; or the same for all rows; or computed of other columns.
+            A value a row, by position; or the same for all rows; or computed of other columns, by
+            pyarrow's rules: cast an integer that meets a float, `pc.field("a").cast("double")`, or
+            the column is a float32.
         default : scalar, optional
             What appended rows have that come without this column; null by default.
 
@@ -272,19 +298,40 @@ class CTable(Handle):
         return tx.version
 
     def drop_columns(self, names: Sequence[str]) -> int:
-        """Drop columns: a matter of the manifest, their files go with the last version of them."""
+        """Drop columns; no data are touched, their files go with the last version that has them.
+
+        Raises
+        ------
+        ColumnNotFoundError
+            No column has one of these names.
+        ConflictError
+            Another commit changed the columns.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [1], "b": [2], "c": [3]}, "columns.blz")
+        >>> with blz.open("columns.blz", mode="a") as t:
+        ...     t.drop_columns(["a"]), t.rename_columns({"c": "d"}), t.reorder_columns(["d"])
+        ...     print(t.column_names)
+        (2, 3, 4)
+        ['d', 'b']
+        """
         with self.transaction() as tx:
             tx.drop_columns(names)
         return tx.version
 
     def rename_columns(self, names: Mapping[str, str]) -> int:
-        """Give columns other names, `{old: new}`; no data are touched."""
+        """Give columns other names, `{old: new}`; no data are touched.
+
+        Raises as `drop_columns` does, and SchemaError where two columns would have one name.
+        """
         with self.transaction() as tx:
             tx.rename_columns(names)
         return tx.version
 
     def reorder_columns(self, names: Sequence[str]) -> int:
-        """Put these columns first, in this order, the others behind them; no data are touched."""
+        """Put these columns first, in this order; no data are touched. As `drop_columns`."""
         with self.transaction() as tx:
             tx.reorder_columns(names)
         return tx.version
@@ -299,14 +346,23 @@ class CTable(Handle):
         ----------
         sort_by : str, or sequence of str or (str, "ascending" or "descending"), optional
             Columns to sort all rows by, nulls last. One column at a time is in memory.
+
+        Raises
+        ------
+        ConflictError
+            Another commit changed the rows that are written anew, or the columns.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"n": [2, 3, 1]}, "sorted.blz")
+        >>> with blz.open("sorted.blz", mode="a") as t:
+        ...     version = t.compact(sort_by="n")
+        ...     print(t["n"][:].to_pylist())
+        [1, 2, 3]
         """
-        keys = [sort_by] if isinstance(sort_by, str) else sort_by
-        pairs = [(key, "ascending") if isinstance(key, str) else key for key in keys]
-        for pair in pairs:
-            if len(pair) != 2 or pair[1] not in ("ascending", "descending"):
-                raise ValueError(f"sort_by has names, or names with a direction, not {pair!r}")
         with self.transaction() as tx:
-            tx.compact(pairs)
+            tx.compact(sort_by)
         return tx.version
 
     def set_retention(self, *, versions: int | None = None, seconds: int | None = None) -> int:
@@ -318,6 +374,14 @@ class CTable(Handle):
             The most versions that are there, the newest among them; as it is where not given.
         seconds : int, optional
             How long one stays after the next was committed; as it is where not given.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"n": [1]}, "kept.blz")
+        >>> with blz.open("kept.blz", mode="a") as t:
+        ...     t.set_retention(versions=3, seconds=24 * 3600)
+        2
         """
         with self.transaction() as tx:
             tx.set_retention(versions=versions, seconds=seconds)

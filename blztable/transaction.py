@@ -204,10 +204,15 @@ class Transaction(View):
         frame = renamed(_plain(self._work.edition.head.pandas), names)
         self._change(evolving.rename_columns, names, frame)
 
-    def compact(self, sort_by: Sequence[tuple[str, str]] = ()) -> None:
+    def compact(self, sort_by: str | Sequence[str | tuple[str, str]] = ()) -> None:
         """Write rows anew in full row groups, as `CTable.compact` does."""
-        if sort_by:
-            self._change(maintain.sort, sort_by)
+        keys = [sort_by] if isinstance(sort_by, str) else sort_by
+        pairs = [(key, "ascending") if isinstance(key, str) else tuple(key) for key in keys]
+        for pair in pairs:
+            if len(pair) != 2 or pair[1] not in ("ascending", "descending"):
+                raise ValueError(f"sort_by has names, or names with a direction, not {pair!r}")
+        if pairs:
+            self._change(maintain.sort, pairs)
         else:
             self._change(maintain.compact)
 

@@ -35,3 +35,15 @@ def test_a_transaction_is_entered_once(table):
     with pytest.raises(blz.BlzError, match="entered once"):
         transaction.__enter__()
     assert (table.version, table.nrows) == (2, 5)
+
+
+def test_a_transaction_sorts_by_names_as_a_table_does(table):
+    with table.transaction() as transaction:
+        transaction.append({"a": [0]})
+        transaction.rename_columns({"a": "size"})
+        transaction.compact("size")
+        assert transaction["size"][:].to_pylist() == [0, 1, 2, 3]
+        transaction.compact([("size", "descending")])
+        assert transaction["size"][:].to_pylist() == [3, 2, 1, 0]
+    with pytest.raises(ValueError, match="names, or names with a direction, not"):
+        table.compact([("a", "up")])
