@@ -1,5 +1,6 @@
 """What a user meets when changing a table: changes of nothing, and transactions used wrongly."""
 
+import pyarrow as pa
 import pytest
 
 import blztable as blz
@@ -47,3 +48,20 @@ def test_a_transaction_sorts_by_names_as_a_table_does(table):
         assert transaction["size"][:].to_pylist() == [3, 2, 1, 0]
     with pytest.raises(ValueError, match="names, or names with a direction, not"):
         table.compact([("a", "up")])
+
+
+def test_a_default_is_as_wide_as_its_column_becomes(table):
+    table.add_column("n", pa.array([1, 2, 3], "i2"), default=5)
+    categories = pa.array(["x", "y", "x"]).dictionary_encode().cast(pa.dictionary("i1", "string"))
+    table.add_column("word", categories, default=categories[1])
+    with table.transaction() as transaction:
+        many = pa.array([f"{number}" for number in range(200)]).dictionary_encode()
+        row = {"a": range(200), "n": pa.array([70_000] * 200, "i4"), "word": many}
+        transaction.append(row, evolve=True)
+        transaction.append({"a": [4]})
+        assert transaction["n"][-1] == 5
+    table.append({"a": [5]})
+    assert table.schema.field("n").type == pa.int32()
+    assert table.schema.field("word").type.index_type == pa.int32()
+    assert table["n"][:].to_pylist()[-2:] == [5, 5]
+    assert table["word"][:].to_pylist()[-2:] == ["y", "y"]

@@ -134,14 +134,11 @@ class AddColumns:
         schema = pa.schema([*newest.schema, *self.fields], newest.schema.metadata)
         columns = [EditionColumn.made(one.parts, one.next_k) for one in self.written]
         top = max((column.path[0] + 1 for column in columns), default=0)
-        properties = dict(newest.head.properties)
-        if self.defaults:
-            properties[DEFAULTS] = {**newest.defaults, **self.defaults}
         return newest.with_columns(
             [*newest.columns, *columns],
             schema=schema,
             next_column=max(newest.head.next_column, top),
-            properties=properties,
+            properties=_with_defaults(newest, self.defaults),
             pandas=self.frame,
         )
 
@@ -154,6 +151,8 @@ class Retype:
     index: int
     field: pa.Field
     written: Written
+    # Its default value as one of the new type, if it has one.
+    defaults: Mapping[str, Json]
     frame: Mapping[str, Json] | None
 
     def onto(self, newest: Edition) -> Edition:
@@ -162,7 +161,8 @@ class Retype:
         columns = list(newest.columns)
         columns[self.index] = EditionColumn.made(self.written.parts, self.written.next_k)
         schema = newest.schema.set(self.index, self.field)
-        return newest.with_columns(columns, schema=schema, pandas=self.frame)
+        properties = _with_defaults(newest, self.defaults)
+        return newest.with_columns(columns, schema=schema, properties=properties, pandas=self.frame)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +259,14 @@ def _files(edition: Edition) -> list[tuple[int, ...]]:
     """What tells row groups apart: their rows and the files of all columns."""
     lines = [edition.column(index).k for index in range(len(edition.columns))]
     return list(zip(edition.head.row_groups, *lines, strict=True))
+
+
+def _with_defaults(newest: Edition, defaults: Mapping[str, Json]) -> dict[str, Json]:
+    """The properties, with these default values among the others."""
+    properties = dict(newest.head.properties)
+    if defaults:
+        properties[DEFAULTS] = {**newest.defaults, **defaults}
+    return properties
 
 
 def _named(properties: Mapping[str, Json], rename: Callable[[str], str | None]) -> dict[str, Json]:

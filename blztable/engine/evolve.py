@@ -122,7 +122,12 @@ def _retype(work: Work, index: int, field: pa.Field, frame: Mapping[str, Json] |
     column = edition.columns[index]
     writer = ColumnWriter(column.path, field.name, field.type, field.nullable, column.next_k)
     _, written = work.write([writer], _portions(edition, rows_of))
-    work.add("widen", Retype(edition, index, field, written[0], frame))
+    default = defaults(edition).get(index)
+    wider = {}
+    # Of a dictionary type the value is kept, and only codes grow.
+    if default is not None and not pa.types.is_dictionary(field.type):
+        wider[str(column.path[0])] = _text(default.cast(field.type))
+    work.add("widen", Retype(edition, index, field, written[0], wider, frame))
 
 
 def _wider(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
