@@ -1,5 +1,6 @@
 """docs/format.md says what the code does: its tables, limits and dump are held against both."""
 
+import base64
 import importlib
 import importlib.util
 import json
@@ -17,6 +18,7 @@ import blztable as blz
 from blztable.columns.plain import FAMILIES, STORED_AS
 from blztable.columns.stream import VALID, VALIDITY
 from blztable.columns.types import is_storable, layouts
+from blztable.engine import evolve, versions
 from blztable.engine.read import RUN_BYTES
 from blztable.format import chunk, header, layout, manifest, metadata, trailer
 from blztable.format.checksum import CHECKSUMS
@@ -169,8 +171,8 @@ def test_every_limit_of_the_format_stands_on_the_page():
         for name in vars(importlib.import_module(f"blztable.format.{path.stem}"))
         if re.match("(MAX|MIN)_", name)
     }
-    named = {words(row["constant"])[0].rpartition(".")[2] for row in table("Limits")}
-    assert declared == named
+    constants = [words(row["constant"])[0] for row in table("Limits")]
+    assert declared == {name.rpartition(".")[2] for name in constants if name.startswith("format.")}
 
 
 # Streams
@@ -328,6 +330,61 @@ def test_columns_and_their_lines_have_the_keys_and_types_of_the_page(store):
         assert keys(title) == list(document)
         kinds = [row["type"] for row in table(title)]
         assert kinds == [JSON_KINDS[type(value)] for value in document.values()]
+
+
+def test_the_operations_are_those_of_the_page():
+    store = MemoryStore()
+    made = set()
+    schema = pa.schema({"n": pa.int32()})
+
+    def note():
+        made.add(versions.load(store, versions.newest_number(store)).head.operation)
+
+    for mode in ("x", "w"):
+        blz.create(store, schema, mode=mode).close()
+        note()
+    with blz.open(store, "a") as t:
+        for change in (
+            lambda: t.append({"n": [3, 1]}),
+            lambda: t.update({"n": 5}, where=[("n", "==", 1)]),
+            lambda: t.delete([("n", "==", 5)]),
+            lambda: t.resize(2),
+            lambda: t.truncate(1),
+            lambda: t.add_column("m", 1, default=2),
+            lambda: t.rename_columns({"m": "o"}),
+            lambda: t.reorder_columns(["o"]),
+            lambda: t.attrs.update(a=1),
+            lambda: t.set_retention(versions=50),
+            lambda: t.append({"n": [2]}),
+            lambda: t.compact(),
+            lambda: t.compact("n"),
+            lambda: t.drop_columns(["o"]),
+            lambda: t.restore(t.version - 1),
+            *[lambda: t.append({"n": [4]})] * 9,
+        ):
+            change()
+            note()
+        with t.transaction() as tx:
+            tx.append({"n": [5]})
+            tx.attrs["a"] = 2
+        note()
+        with t.transaction() as tx:
+            evolve.widen(tx._work, tx.schema.set(1, pa.field("n", pa.int64())), None)
+        note()
+    named = [name for row in table("Operations") for name in words(row["operation"])]
+    assert sorted(made) == sorted(named)
+
+
+def test_the_properties_are_those_of_the_page():
+    store = MemoryStore()
+    blz.to_blz({"n": [1, 2]}, store, shuffle="bit", row_group_rows=99, page_rows={"n": 8})
+    with blz.open(store, "a") as t:
+        t.set_retention(versions=5, seconds=60)
+        t.add_column("m", pa.array([1, 2], "i4"), default=7)
+        found = versions.load(store, t.version).head.properties
+    named = [name for row in table("Properties") for name in words(row["key"])]
+    assert sorted(named) == sorted(found)
+    assert found["defaults"] == {"1": base64.b64encode(struct.pack("<i", 7)).decode()}
 
 
 def test_metadata_have_the_keys_of_the_page(store):
