@@ -12,6 +12,7 @@ from itertools import accumulate
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from blztable.columns.fixed import NUMPY_TYPES, width_of
 from blztable.columns.memory import allocate, bytes_of, view
@@ -43,10 +44,7 @@ def encode(
     """The rows of a page, and the codes."""
     stream = layout(array.type)[0]
     codes = _codes_of(array, mask)
-    size = len(array.dictionary)
-    used = codes if mask is None else codes[mask]
-    if len(used) and (used.min() < 0 or used.max() >= size):
-        raise SchemaError(f"dictionary indices from {used.min()} to {used.max()} of {size} values")
+    _check_codes(codes, mask, len(array.dictionary))
     return page_rows or page_rows_for(stream.typesize), (Stream(stream, codes.view(np.uint8)),)
 
 
@@ -136,22 +134,19 @@ decoder = DictionaryDecoder
 
 
 def join(chunks: Sequence[pa.DictionaryArray]) -> pa.DictionaryArray | None:
-    """One array of several, with all their dictionaries; None where the codes have no room."""
+    """One array of several, with the values of all dictionaries; None where codes have no room."""
     type_ = chunks[0].type
-    distinct: list[pa.Array] = []
-    bases: list[int] = []
-    codes: list[np.ndarray] = []
-    for chunk in chunks:
-        at = next((at for at, other in enumerate(distinct) if _same(other, chunk.dictionary)), None)
-        if at is None:
-            at = len(distinct)
-            bases.append(sum(map(len, distinct)))
-            distinct.append(chunk.dictionary)
-        mask = mask_of(chunk)
-        codes.append(_codes_of(chunk, mask).astype(np.int64) + bases[at])
-    if sum(map(len, distinct)) > _room(type_):
+    distinct, places = _distinct([chunk.dictionary for chunk in chunks])
+    values, moved = _united(distinct)
+    if len(values) > _room(type_):
         return None
     masks = [mask_of(chunk) for chunk in chunks]
+    codes = []
+    for chunk, mask, place in zip(chunks, masks, places, strict=True):
+        before = _codes_of(chunk, mask)
+        _check_codes(before, mask, len(distinct[place]))
+        # Of a dictionary without values all rows are null.
+        codes.append(moved[place][before] if len(distinct[place]) else before.astype(np.int64))
     nulls = None
     if any(mask is not None for mask in masks):
         nulls = np.concatenate(
@@ -162,14 +157,11 @@ def join(chunks: Sequence[pa.DictionaryArray]) -> pa.DictionaryArray | None:
         )
     whole = np.concatenate(codes).astype(NUMPY_TYPES[type_.index_type.id])
     indices = pa.array(whole, type_.index_type, mask=nulls)
-    # Not the empty ones: of a slice that was imported, Arrow looks for the bytes before it.
-    valued = [dictionary for dictionary in distinct if len(dictionary)]
-    values = pa.concat_arrays(valued) if valued else pa.nulls(0, type_.value_type)
     return pa.DictionaryArray.from_arrays(indices, values, ordered=type_.ordered, safe=False)
 
 
 def changes(column: pa.ChunkedArray) -> list[int]:
-    """The rows at which more dictionaries would come together than the codes have room for."""
+    """The rows at which more values would come together than the codes have room for."""
     room = _room(column.type)
     rows, row = [], 0
     distinct: list[pa.Array] = []
@@ -177,15 +169,61 @@ def changes(column: pa.ChunkedArray) -> list[int]:
         if not any(_same(other, chunk.dictionary) for other in distinct):
             distinct.append(chunk.dictionary)
             if sum(map(len, distinct)) > room:
-                rows.append(row)
-                distinct = [chunk.dictionary]
+                distinct = [_united(distinct)[0]]
+                if len(distinct[0]) > room:
+                    rows.append(row)
+                    distinct = [chunk.dictionary]
         row += len(chunk)
     return rows
+
+
+def _distinct(dictionaries: Sequence[pa.Array]) -> tuple[list[pa.Array], list[int]]:
+    """Each dictionary once, and for each that was given its place among those."""
+    distinct: list[pa.Array] = []
+    places = []
+    for dictionary in dictionaries:
+        at = next((at for at, other in enumerate(distinct) if _same(other, dictionary)), None)
+        if at is None:
+            at = len(distinct)
+            distinct.append(dictionary)
+        places.append(at)
+    return distinct, places
+
+
+def _united(dictionaries: Sequence[pa.Array]) -> tuple[pa.Array, list[np.ndarray]]:
+    """The values of all of them, each once, and of each dictionary where its values are there."""
+    if len(dictionaries) == 1:
+        return dictionaries[0], [np.arange(len(dictionaries[0]))]
+    type_ = dictionaries[0].type
+    # Not the empty ones: of a slice that was imported, Arrow looks for the bytes before it.
+    valued = [dictionary for dictionary in dictionaries if len(dictionary)]
+    values = pa.concat_arrays(valued) if valued else pa.nulls(0, type_)
+    stored = _as_type(values, stored_type(type_))
+    codes = pc.dictionary_encode(_told_apart(stored), null_encoding="encode").indices.to_numpy()
+    _, first = np.unique(codes, return_index=True)
+    stops = np.cumsum([len(dictionary) for dictionary in dictionaries])
+    return _as_type(stored.take(pa.array(first)), type_), np.split(codes, stops[:-1])
+
+
+def _told_apart(values: pa.Array) -> pa.Array:
+    """Values that are equal where these are so to the bit, of a type that Arrow tells apart."""
+    if pa.types.is_floating(values.type):
+        return pa.array(_float_bits(values), mask=np.asarray(values.is_null()))
+    if pa.types.is_decimal32(values.type) or pa.types.is_decimal64(values.type):
+        return values.cast(pa.decimal128(values.type.precision, values.type.scale))
+    return values
 
 
 def _room(type_: pa.DataType) -> int:
     """The values that codes of this type can tell apart, and an array can hold."""
     return min(int(np.iinfo(NUMPY_TYPES[type_.index_type.id]).max) + 1, np.iinfo(np.int64).max)
+
+
+def _check_codes(codes: np.ndarray, mask: np.ndarray | None, size: int) -> None:
+    """SchemaError where a row that is not null has no value."""
+    used = codes if mask is None else codes[mask]
+    if len(used) and (used.min() < 0 or used.max() >= size):
+        raise SchemaError(f"dictionary indices from {used.min()} to {used.max()} of {size} values")
 
 
 def _as_type(values: pa.Array, type_: pa.DataType) -> pa.Array:
