@@ -6,11 +6,13 @@ late is dropped without a word: whoever was faster has merged.
 
 import warnings
 from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blztable.columns import dictionary
 from blztable.columns.plain import as_stored, stored_type
 from blztable.columns.types import one_array
 from blztable.engine import merging
@@ -23,9 +25,11 @@ from blztable.engine.parts import OpenParts
 from blztable.engine.read import Span, read_columns, spans
 from blztable.engine.versions import Version
 from blztable.engine.work import Work
-from blztable.errors import BlzError, ConflictError
+from blztable.errors import BlzError, ConflictError, SchemaError
 from blztable.storage.store import Lock
 
+# Bits of codes that may have no room for the values of several row groups.
+NARROW_CODES = 16
 # Of these one array has room for 2 GiB only.
 LARGE = {
     pa.lib.Type_STRING: pa.large_string(),
@@ -40,10 +44,15 @@ def merge_after(version: Version, options: WriteOptions) -> tuple[Version, Lock]
     """
     work = Work(version, options)
     groups = version.head.row_groups
-    run = merging.trailing_run(groups, _full(work))
+    full = _full(work)
+    run = merging.trailing_run(groups, full)
     if not run:
         return None
     try:
+        fitting = _fitting(work.edition, range(len(groups) - 1, len(groups) - 1 - run, -1))
+        run = merging.trailing_run(groups[len(groups) - fitting[0] :], full)
+        if not run:
+            return None
         with work:
             _join(work, "merge", len(groups) - run, len(groups))
             return work.publish()
@@ -61,9 +70,16 @@ def merge_after(version: Version, options: WriteOptions) -> tuple[Version, Lock]
 
 def compact(work: Work) -> None:
     """Join all small row groups with their neighbours."""
-    full = _full(work)
+    full, groups = _full(work), work.edition.head.row_groups
+    lengths = _fitting(work.edition, range(len(groups)))
+    firsts = [0, *accumulate(lengths)]
+    runs = [
+        (first + start, first + stop)
+        for first, length in zip(firsts, lengths, strict=False)
+        for start, stop in merging.small_runs(groups[first : first + length], full)
+    ]
     # From the end, so that those before keep their places.
-    for start, stop in reversed(merging.small_runs(work.edition.head.row_groups, full)):
+    for start, stop in reversed(runs):
         _join(work, "compact", start, stop)
 
 
@@ -77,10 +93,14 @@ def sort(work: Work, keys: Sequence[tuple[str, str]]) -> None:
     indices = [edition.position(name) for name, _ in keys]
     columns = [comparable(column) for column in read_columns(edition, indices, whole)]
     names = [str(number) for number in range(len(keys))]
-    order = pc.sort_indices(
-        pa.Table.from_arrays(columns, names=names),
-        sort_keys=[(name, way) for name, (_, way) in zip(names, keys, strict=True)],
-    ).to_numpy()
+    try:
+        order = pc.sort_indices(
+            pa.Table.from_arrays(columns, names=names),
+            sort_keys=[(name, way) for name, (_, way) in zip(names, keys, strict=True)],
+        ).to_numpy()
+    except (pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        types = ", ".join(f"{name!r} ({edition.schema.field(name).type})" for name, _ in keys)
+        raise SchemaError(f"columns that cannot be sorted by: {types}: {error}") from None
     if np.array_equal(order, np.arange(len(order))):
         compact(work)
         return
@@ -113,6 +133,26 @@ def _join(work: Work, operation: str, start: int, stop: int) -> None:
     work.add(operation, Join(edition, start, stop, rows, written))
 
 
+def _fitting(edition: Edition, groups: Sequence[int]) -> list[int]:
+    """These row groups, in this order, in runs that can be joined: how many each run has.
+
+    What cannot be joined must not be asked for: it would be written as it was, after each append.
+    Only codes of few bits have no room for the values of all row groups.
+    """
+    opened = OpenParts(edition)
+    cuts: set[int] = set()
+    for index, field in enumerate(edition.schema):
+        type_ = field.type
+        if pa.types.is_dictionary(type_) and type_.index_type.bit_width <= NARROW_CODES:
+            # A row of each brings its dictionary.
+            rows = [
+                read_columns(edition, [index], [Span(group, 0, 1)], parts=opened)[0].chunk(0)
+                for group in groups
+            ]
+            cuts.update(dictionary.changes(pa.chunked_array(rows, type_)))
+    return [stop - start for start, stop in pairwise(sorted({0, *cuts, len(groups)}))]
+
+
 def _portions(edition: Edition, start: int, stop: int, full: int) -> Iterator[Portion]:
     """The rows of some row groups, about a full one at a time."""
     opened = OpenParts(edition)
@@ -132,9 +172,13 @@ def _portions(edition: Edition, start: int, stop: int, full: int) -> Iterator[Po
 def _taken(edition: Edition, index: int, whole: Sequence[Span]) -> pa.Array:
     """A whole column as something to take rows from; text by offsets that have room for it."""
     column = read_columns(edition, [index], whole)[0]
-    type_ = LARGE.get(column.type.id, column.type)
+    stored = stored_type(column.type)
+    type_ = LARGE.get(stored.id, stored)
     chunks = [as_stored(chunk).cast(type_) for chunk in column.chunks]
-    return one_array(pa.chunked_array(chunks, stored_type(type_)))
+    try:
+        return one_array(pa.chunked_array(chunks, type_))
+    except SchemaError as error:
+        raise SchemaError(f"column {edition.schema.field(index).name!r}: {error}") from None
 
 
 def _full(work: Work) -> int:
