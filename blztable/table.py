@@ -68,7 +68,8 @@ class CTable(Handle):
     def __getitem__(self, key: str | list[str]) -> "Column | View":
         """One column by its name; or the table narrowed to a list of columns, same snapshot."""
         if isinstance(key, list):
-            return CTable(self._snapshot, writable=False, columns=self._positions(key))
+            snapshot, columns = self._reading(key)
+            return CTable(snapshot, writable=False, columns=columns)
         return super().__getitem__(key)
 
     def transaction(self, *, commit_id: str | None = None) -> Transaction:

@@ -44,23 +44,27 @@ class View:
     @property
     def schema(self) -> pa.Schema:
         """The Arrow schema: exactly the one that was written, for data that came from Arrow."""
-        return self._snapshot.schema(self._shown)
+        snapshot, shown = self._reading()
+        return snapshot.schema(shown)
 
     @property
     def column_names(self) -> list[str]:
         """Names of the columns in their order; a stored index is among them."""
-        names = self._snapshot.version.schema.names
-        return [names[index] for index in self._shown]
+        snapshot, shown = self._reading()
+        names = snapshot.version.schema.names
+        return [names[index] for index in shown]
 
     @property
     def nbytes(self) -> int:
         """Bytes of the columns, uncompressed."""
-        return sum(self._snapshot.version.head.columns.nbytes[index] for index in self._shown)
+        snapshot, shown = self._reading()
+        return sum(snapshot.version.head.columns.nbytes[index] for index in shown)
 
     @property
     def cbytes(self) -> int:
         """Bytes of the columns' files."""
-        return sum(self._snapshot.version.head.columns.cbytes[index] for index in self._shown)
+        snapshot, shown = self._reading()
+        return sum(snapshot.version.head.columns.cbytes[index] for index in shown)
 
     @property
     def version(self) -> int:
@@ -103,7 +107,8 @@ class View:
         """
         with reporting(progress, "reading") as callback:
             how = Reading(on_corrupt, callback)
-            return self._snapshot.arrow(self._positions(columns), 0, self.nrows, how)
+            snapshot, positions = self._reading(columns)
+            return snapshot.arrow(positions, 0, snapshot.rows, how)
 
     def to_batches(
         self, columns: Sequence[str] | None = None, *, batch_rows: int | None = None
@@ -146,7 +151,7 @@ class View:
         most = None if batch_rows is None else operator.index(batch_rows)
         if most is not None and most < 1:
             raise ValueError(f"a batch has at least 1 row, not {most}")
-        return Batches(self._snapshot, self._positions(columns), most)
+        return Batches(*self._reading(columns), most)
 
     def to_pandas(
         self,
@@ -184,8 +189,9 @@ class View:
         narrowed = self.column_names if self._columns is not None else None
         names = list(dict.fromkeys(narrowed)) if narrowed and columns is None else columns
         with reporting(progress, "reading") as callback:
-            return self._snapshot.pandas(
-                self._positions(columns),
+            snapshot, positions = self._reading(columns)
+            return snapshot.pandas(
+                positions,
                 columns=None if names is None else list(names),
                 dtype_backend=dtype_backend,
                 how=Reading(on_corrupt, callback),
@@ -195,7 +201,8 @@ class View:
         """The first `n` rows as an Arrow table; only the pages that hold them are decoded."""
         if n < 0:
             raise ValueError(f"a number of rows from 0, not {n}")
-        return self._snapshot.arrow(self._shown, 0, min(n, self.nrows))
+        snapshot, shown = self._reading()
+        return snapshot.arrow(shown, 0, min(n, snapshot.rows))
 
     def verify(self, *, full: bool = True) -> Report:
         """Check the version, or the columns shown of it, and say what is wrong and what intact.
@@ -217,8 +224,9 @@ class View:
         >>> report.is_intact, report.problems, report.intact_rows("a")
         (True, (), ((0, 3),))
         """
-        self._snapshot.check_open()
-        return verify(self._snapshot.version, self._shown, full=full)
+        snapshot, shown = self._reading()
+        snapshot.check_open()
+        return verify(snapshot.version, shown, full=full)
 
     @overload
     def __getitem__(self, key: str) -> "Column": ...
@@ -229,12 +237,12 @@ class View:
     def __getitem__(self, key: str | list[str]) -> "Column | View":
         """One column by its name; or the table narrowed to a list of columns, same snapshot."""
         if isinstance(key, str):
-            positions = self._positions([key])
+            snapshot, positions = self._reading([key])
             if len(positions) > 1:
                 raise ColumnNotFoundError(f"{len(positions)} columns are named {key!r}")
-            return Column(self._snapshot, positions[0])
+            return Column(snapshot, positions[0])
         if isinstance(key, list):
-            return View(self._snapshot, self._positions(key))
+            return View(*self._reading(key))
         raise TypeError(f"a column name or a list of them, not {type(key).__name__}")
 
     def __arrow_c_schema__(self) -> object:
@@ -243,7 +251,7 @@ class View:
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """The table as an Arrow PyCapsule stream: a few row groups in memory, as `to_batches`."""
-        return Batches(self._snapshot, self._shown).__arrow_c_stream__(requested_schema)
+        return Batches(*self._reading()).__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
         names = self.column_names
@@ -252,21 +260,24 @@ class View:
             f"<{type(self).__name__} {self.path}, version {self.version}: {self.nrows:,} rows x "
             f"{len(names):,} columns, {size_text(self.nbytes)} in {size_text(self.cbytes)}>"
         ]
-        types = self._snapshot.version.schema.types
+        types = self.schema.types
         lines += [
-            f"  {short_text(name):<{width}}  {types[index]}"
-            for name, index in zip(names[:SHOWN], self._shown, strict=False)
+            f"  {short_text(name):<{width}}  {type_}"
+            for name, type_ in zip(names[:SHOWN], types, strict=False)
         ]
         if len(names) > SHOWN:
             lines.append(f"  ... and {len(names) - SHOWN:,} more columns")
         return "\n".join(lines)
 
-    @property
-    def _shown(self) -> Sequence[int]:
-        return range(len(self._snapshot.version.schema)) if self._columns is None else self._columns
+    def _reading(self, columns: Sequence[str] | None = None) -> tuple[Snapshot, Sequence[int]]:
+        """What to read from, and the positions there of these columns, all shown by default.
 
-    def _positions(self, columns: Sequence[str] | None) -> Sequence[int]:
-        return self._snapshot.positions(columns, self._shown)
+        Asked once for each read: a commit in another thread puts a newer snapshot in its place.
+        """
+        snapshot = self._snapshot
+        everything = range(len(snapshot.version.schema))
+        shown = everything if self._columns is None else self._columns
+        return snapshot, snapshot.positions(columns, shown)
 
 
 def _list_of(columns: Iterable[str] | None) -> Sequence[str] | None:
