@@ -15,6 +15,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -136,17 +137,20 @@ def restless(pipe: Connection, path: Path, seed: int, first: int) -> None:
 # --- several writers
 
 
-def racing(pipe: Connection, path: Path, writer: int, seconds: float) -> None:
-    """Append, now and then merge, compact and vacuum; tells how many commits it made."""
-    draw = random.Random(writer)
+def racing(pipe: Connection, path: Path, writer: int, seed: int, seconds: float) -> None:
+    """Append, now and then compact and vacuum; tells the number of each append.
+
+    Of two with the same writer, which do the same work, one has the writer as its seed.
+    """
+    draw = random.Random(seed)
     end = time.monotonic() + seconds
-    durability = ("full", "process")[writer % 2]
+    durability = ("full", "process")[seed % 2]
     number = 0
     while time.monotonic() < end:
         with blz.open(path, mode="a", durability=durability) as table:
             for _ in range(draw.randrange(1, 20)):
                 rows, commit_id = balanced(writer, number, 1), f"{writer}: {number}"
-                if draw.random() < 0.5:
+                if seed != writer or draw.random() < 0.5:
                     table.append(rows, commit_id=commit_id)
                 else:
                     with table.transaction(commit_id=commit_id) as tx:
@@ -243,7 +247,8 @@ def filling(directory: Path) -> None:
     number, refused = 0, 0
     with blz.open(path, mode="a") as table:
         while refused < 20:
-            error = refusal(lambda: table.append(noise(number + 1, 5000), commit_id=f"{number}"))
+            rows = noise(number + 1, 5000)
+            error = refusal(partial(table.append, rows, commit_id=f"{number}"))
             if error is None:
                 number += 1
                 continue

@@ -56,6 +56,7 @@ def feed(table):
 def several(table):
     with table.transaction() as tx:
         tx.append(MORE)
+        tx.update({"n": 6}, where=pc.field("n") == 5)
         tx.delete(pc.field("n") == 1)
         tx.rename_columns({"n": "number"})
         tx.attrs["until"] = 5
@@ -103,7 +104,9 @@ CHANGES = {
     "restore": made(lambda t: t.restore(1), FIRST),
     "transaction": made(
         several,
-        pa.concat_tables([BOTH.take([0, 2, 3]), MORE]).rename_columns(["number", "text"]),
+        pa.concat_tables([BOTH.take([0, 2, 3]), rows([6], ["e"])]).rename_columns(
+            ["number", "text"]
+        ),
         attrs={"until": 5},
     ),
 }
@@ -145,7 +148,7 @@ FILES = dict.fromkeys(CHANGES, BOTH_COLUMNS) | {
     ],
     "update": [["col0/__3__.bin"]],
     "add_column": [["col2/__1__.bin", "col2/__2__.bin"]],
-    "transaction": [[f"col{i}/__{k}__.bin" for i in (0, 1) for k in (3, 4)]],
+    "transaction": [["col0/__4__.bin", "col0/__5__.bin", "col1/__3__.bin", "col1/__4__.bin"]],
     "drop_columns": [[]],
     "rename_columns": [[]],
     "reorder_columns": [[]],
