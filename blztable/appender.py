@@ -1,16 +1,17 @@
 """Appender: columns fed one by one, in any order, and appended together."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self
 
 import pyarrow as pa
 
+from blztable.convert.categories import check_order, one_in_order, orders_of
 from blztable.convert.fit import fit_column
 from blztable.convert.source import kept
 from blztable.convert.values import values_of
 from blztable.engine.feeding import Feeding
-from blztable.engine.rows import repeated
 from blztable.engine.work import Work
 from blztable.errors import BlzError
 
@@ -23,12 +24,21 @@ class Appender:
     written as they come: about one row group is in memory.
     """
 
-    def __init__(self, work: Work | None, done: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        work: Work | None,
+        categories: Callable[[int], pa.Array | None],
+        done: Callable[[], None],
+    ) -> None:
         # Without work, for a commit that was made before, what is fed goes nowhere.
         self._work = work
         self._feeding = Feeding(work) if work else None
+        # Of the ordered columns, as the table or what was fed first has them.
+        self._categories = categories
+        self._orders: dict[int, pa.Array | None] = {}
         self._done = done
-        self._is_open = True
+        self._is_open = False
+        self._held = ExitStack()
 
     def __getitem__(self, name: str) -> "ColumnAppender":
         """The column of this name.
@@ -41,6 +51,9 @@ class Appender:
         return ColumnAppender(self, name)
 
     def __enter__(self) -> Self:
+        if self._work is not None:
+            self._held.enter_context(self._work.attempt())
+        self._is_open = True
         return self
 
     def __exit__(
@@ -50,9 +63,13 @@ class Appender:
         traceback: TracebackType | None,
     ) -> None:
         self._is_open = False
-        if error is None and self._feeding is not None:
-            self._feeding.finish()
-            self._done()
+        if error is not None:
+            self._held.__exit__(kind, error, traceback)
+            return
+        with self._held:
+            if self._feeding is not None:
+                self._feeding.finish()
+        self._done()
 
     def _feed(self, name: str, values: Any) -> None:
         if not self._is_open:
@@ -62,13 +79,27 @@ class Appender:
         edition, what = self._work.edition, f"column {name!r}"
         index = edition.position(name)
         found, descriptor = values_of(kept(values), what)
-        if isinstance(found, pa.Scalar):
-            found = repeated(found, 1)
-        whole = found if isinstance(found, pa.ChunkedArray) else pa.chunked_array([found])
         frame = edition.head.pandas
         field = edition.schema.field(index)
         facts = None if frame is None else dict(frame)
-        self._feeding.add(index, fit_column(whole, descriptor, field, facts, what))
+        fit = fit_column(found, descriptor, field, facts, what)
+        self._feeding.add(index, self._ordered(index, fit, isinstance(found, pa.Scalar), what))
+
+    def _ordered(
+        self, index: int, column: pa.ChunkedArray, is_one: bool, what: str
+    ) -> pa.ChunkedArray:
+        """The column by the categories that there are; SchemaError where it has others."""
+        if index not in self._orders:
+            self._orders[index] = self._categories(index)
+        order = self._orders[index]
+        if is_one:
+            column = one_in_order(column, order, what)
+        else:
+            check_order(column, order, what)
+        first = orders_of(pa.table([column], names=[what])).get(0)
+        if order is None and first is not None and len(first):
+            self._orders[index] = first
+        return column
 
 
 class ColumnAppender:

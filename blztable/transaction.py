@@ -7,8 +7,8 @@ transactions.
 
 import operator
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import accumulate
 from types import TracebackType
@@ -20,8 +20,9 @@ import pyarrow.compute as pc
 from blztable.appender import Appender
 from blztable.attributes import Attributes
 from blztable.convert.attributes import checked_attrs
+from blztable.convert.categories import check_order, one_in_order
 from blztable.convert.descriptor import FIELD_KEY, to_bytes
-from blztable.convert.fit import fit_column, may_be_null
+from blztable.convert.fit import as_computed_for, fit_column, may_be_null
 from blztable.convert.frame import dropped, renamed
 from blztable.convert.onto import Target, onto
 from blztable.convert.values import values_of
@@ -84,114 +85,109 @@ class Transaction(View):
         progress: Callback | None = None,
     ) -> None:
         """Add rows, as `CTable.append` does."""
-        work = self._working()
-        if work is None:
-            return
-        schema, head = work.edition.schema, work.edition.head
-        target = Target(
-            schema,
-            _plain(head.pandas),
-            head.rows,
-            evolving.defaults(work.edition),
-            self._categories,
-        )
-        given = onto(data, target, index=index, evolve=evolve)
-        rows.append(
-            work,
-            given.segments,
-            counts_on=lambda: given.counts_on,
-            rows=given.rows,
-            progress=progress,
-        )
-        self._show()
+        with self._changing() as work:
+            if work is None:
+                return
+            schema, head = work.edition.schema, work.edition.head
+            frame, declared = _plain(head.pandas), evolving.defaults(work.edition)
+            defaults = {place: self._placed(place, value) for place, value in declared.items()}
+            target = Target(schema, frame, head.rows, defaults, self._categories)
+            given = onto(data, target, index=index, evolve=evolve)
+            rows.append(
+                work,
+                given.segments,
+                counts_on=lambda: given.counts_on,
+                rows=given.rows,
+                progress=progress,
+            )
 
     def appender(self) -> Appender:
         """Feed each column by itself, as `CTable.appender` does; appended where its `with` ends."""
-        return Appender(self._working(), self._show)
+        return Appender(self._working(), self._categories, self._show)
 
     def update(self, values: Mapping[str, Any], where: Any = None) -> int:
         """Set values, as `CTable.update` does; the number of rows."""
-        work = self._working()
-        if work is None:
-            return 0
-        edition = work.edition
-        facts = _plain(edition.head.pandas)
+        with self._changing() as work:
+            if work is None:
+                return 0
+            edition = work.edition
+            facts = _plain(edition.head.pandas)
 
-        def fitted(index: int, array: pa.ChunkedArray, descriptor: Any = None) -> pa.ChunkedArray:
-            field = edition.schema.field(index)
-            return fit_column(array, descriptor, field, facts, f"column {field.name!r}")
+            def fitted(index: int, array: Any, descriptor: Any = None) -> pa.ChunkedArray:
+                field = edition.schema.field(index)
+                return fit_column(array, descriptor, field, facts, f"column {field.name!r}")
 
-        wanted: dict[int, update.Values] = {}
-        for name, value in values.items():
-            index = edition.position(name)
-            if isinstance(value, pc.Expression):
-                wanted[index] = value
-                continue
-            found, descriptor = values_of(value, f"column {name!r}")
-            if isinstance(found, pa.Scalar):
-                wanted[index] = fitted(index, _column(found), descriptor)[0]
-            else:
-                wanted[index] = fitted(index, _column(found), descriptor)
-        count = update.update(work, wanted, where, fitted)
-        self._show()
-        return count
+            def computed(index: int, array: pa.ChunkedArray) -> pa.ChunkedArray:
+                return fitted(index, as_computed_for(array, edition.schema.field(index).type))
+
+            wanted: dict[int, update.Values] = {}
+            for name, value in values.items():
+                index = edition.position(name)
+                if isinstance(value, pc.Expression):
+                    wanted[index] = value
+                    continue
+                found, descriptor = values_of(value, f"column {name!r}")
+                fit = fitted(index, found, descriptor)
+                if isinstance(found, pa.Scalar):
+                    wanted[index] = self._placed(index, fit[0])
+                else:
+                    check_order(fit, self._categories(index), f"column {name!r}")
+                    wanted[index] = fit
+            return update.update(work, wanted, where, computed)
 
     def delete(self, where: Any) -> int:
         """Remove rows, as `CTable.delete` does; how many they were."""
-        work = self._working()
-        if work is None:
-            return 0
-        count = rows.delete(work, where)
-        self._show()
-        return count
+        with self._changing() as work:
+            if work is None:
+                return 0
+            return rows.delete(work, where)
 
     def truncate(self, n: int) -> None:
         """Leave the first `n` rows."""
-        work = self._working()
-        if work is not None:
-            rows.truncate(work, _number(n, "n"))
-            self._show()
+        self._change(rows.truncate, _number(n, "n"))
 
     def resize(self, n: int) -> None:
         """Leave the first `n` rows, or add rows of the columns' default values up to `n`."""
-        work = self._working()
-        if work is None:
-            return
-        facts = _plain(work.edition.head.pandas)
-        nullable = [may_be_null(field, facts) for field in work.edition.schema]
-        fillings = evolving.fillings(work.edition, nullable)
-        rows.resize(work, _number(n, "n"), fillings)
-        self._show()
+        with self._changing() as work:
+            if work is None:
+                return
+            facts = _plain(work.edition.head.pandas)
+            nullable = [may_be_null(field, facts) for field in work.edition.schema]
+            empty = evolving.fillings(work.edition, nullable)
+            fillings = [self._placed(place, value) for place, value in enumerate(empty)]
+            rows.resize(work, _number(n, "n"), fillings)
 
     def add_column(self, name: str, data: Any, *, default: Any = None) -> None:
         """Add a column, as `CTable.add_column` does."""
-        work = self._working()
-        if work is None:
-            return
-        edition, metadata = work.edition, None
-        rows_of: Callable[[int], Any]
-        if isinstance(data, pc.Expression):
-            type_ = filters.type_of(data, edition.schema)
-            rows_of = partial(update.evaluated, OpenParts(edition), data)
-        else:
-            found, descriptor = values_of(data, f"column {name!r}")
-            type_ = found.type
-            if descriptor is not None:
-                metadata = {FIELD_KEY: to_bytes(descriptor)}
-            rows_of = _by_group(found, edition.head.row_groups, name)
-        field = pa.field(name, type_, metadata=metadata)
-        declared = None
-        if default is not None:
-            value, descriptor = values_of(default, f"the default of column {name!r}")
-            if not isinstance(value, pa.Scalar):
-                raise SchemaError(f"the default of column {name!r} is one value")
-            facts = _plain(edition.head.pandas)
-            declared = fit_column(_column(value), descriptor, field, facts, "its default")[0]
-        evolving.add_column(work, field, rows_of, frame=edition.head.pandas, default=declared)
-        self._show()
+        with self._changing() as work:
+            if work is None:
+                return
+            edition, metadata, found = work.edition, None, None
+            rows_of: Callable[[int], Any]
+            if isinstance(data, pc.Expression):
+                type_ = filters.type_of(data, edition.schema)
+                rows_of = partial(update.evaluated, OpenParts(edition), data)
+            else:
+                found, descriptor = values_of(data, f"column {name!r}")
+                type_ = found.type
+                if descriptor is not None:
+                    metadata = {FIELD_KEY: to_bytes(descriptor)}
+                rows_of = _by_group(found, edition.head.row_groups, name)
+            field = pa.field(name, type_, metadata=metadata)
+            declared = None
+            if default is not None:
+                value, its = values_of(default, f"the default of column {name!r}")
+                if not isinstance(value, pa.Scalar):
+                    raise SchemaError(f"the default of column {name!r} is one value")
+                facts = _plain(edition.head.pandas)
+                what = f"the default of column {name!r}"
+                fit = fit_column(value, its, field, facts, what)
+                declared = one_in_order(fit, _order(found), what)[0]
+            evolving.add_column(work, field, rows_of, frame=edition.head.pandas, default=declared)
 
     def drop_columns(self, names: Sequence[str]) -> None:
         """Drop columns, as `CTable.drop_columns` does."""
+        evolving.check_names(self._work.edition, names)
         frame = dropped(_plain(self._work.edition.head.pandas), names)
         self._change(evolving.drop_columns, names, frame)
 
@@ -201,6 +197,7 @@ class Transaction(View):
 
     def rename_columns(self, names: Mapping[str, str]) -> None:
         """Give columns other names, as `CTable.rename_columns` does."""
+        evolving.check_names(self._work.edition, list(names))
         frame = renamed(_plain(self._work.edition.head.pandas), names)
         self._change(evolving.rename_columns, names, frame)
 
@@ -280,11 +277,21 @@ class Transaction(View):
             raise BlzError(f"{self.path}: a transaction takes changes inside of its `with`")
         return None if self.is_repeated else self._work
 
-    def _change(self, function: Callable[..., None], *arguments: Any) -> None:
+    @contextmanager
+    def _changing(self) -> Iterator[Work | None]:
+        """What takes the changes of one verb, all or none; None where all was done before."""
         work = self._working()
-        if work is not None:
-            function(work, *arguments)
-            self._show()
+        if work is None:
+            yield None
+            return
+        with work.attempt():
+            yield work
+        self._show()
+
+    def _change(self, function: Callable[..., None], *arguments: Any) -> None:
+        with self._changing() as work:
+            if work is not None:
+                function(work, *arguments)
 
     def _show(self) -> None:
         """Let reads see what was done."""
@@ -294,8 +301,19 @@ class Transaction(View):
     def _set_attributes(self, changes: Mapping[str, Any], removed: Sequence[str]) -> None:
         self._change(_set_keys, "attributes", checked_attrs(dict(changes)), removed)
 
+    def _placed(self, place: int, value: pa.Scalar) -> pa.Scalar:
+        """The value for rows of this column, of an ordered one by the categories there are."""
+        if not pa.types.is_dictionary(value.type) or not value.is_valid:
+            return value
+        what = f"column {self._work.edition.schema.field(place).name!r}"
+        one = pa.chunked_array([rows.repeated(value, 1)])
+        return one_in_order(one, self._categories(place), what)[0]
+
     def _categories(self, place: int) -> pa.Array | None:
-        """The categories of a dictionary column, as its first rows have them."""
+        """The categories of an ordered column, as its first rows have them; else None."""
+        type_ = self._work.edition.schema.field(place).type
+        if not pa.types.is_dictionary(type_) or not type_.ordered:
+            return None
         start = 0
         for group_rows in self._work.edition.head.row_groups:
             array = self._snapshot.array(place, start, start + 1)
@@ -322,10 +340,13 @@ def _by_group(
     return lambda group: values.slice(first[group], row_groups[group])
 
 
-def _column(values: Any) -> pa.ChunkedArray:
-    if isinstance(values, pa.Scalar):
-        values = rows.repeated(values, 1)
-    return values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
+def _order(values: pa.Scalar | pa.Array | pa.ChunkedArray | None) -> pa.Array | None:
+    """The categories of values that are ordered."""
+    if values is None or not pa.types.is_dictionary(values.type) or not values.type.ordered:
+        return None
+    if isinstance(values, pa.ChunkedArray):
+        return values.chunk(0).dictionary if values.num_chunks else None
+    return values.dictionary
 
 
 def _set_keys(work: Work, mapping: str, changes: Mapping[str, Any], removed: Sequence[str]) -> None:

@@ -40,16 +40,38 @@ def check_orders(
 ) -> None:
     """SchemaError where ordered categories are others than those that `before` has."""
     for place, column in enumerate(table.columns):
-        order = order_at(place) if _is_ordered(column.type) else None
-        if order is None:
-            continue
-        for chunk in column.chunks:
-            found = chunk.dictionary
-            if len(found) and not found.equals(order):
-                raise SchemaError(
-                    f"{what}, column {table.schema.names[place]!r}: ordered categories "
-                    f"{found.to_pylist()!r:.200}; {before} has {order.to_pylist()!r:.200}"
-                )
+        if _is_ordered(column.type):
+            where = f"{what}, column {table.schema.names[place]!r}"
+            check_order(column, order_at(place), where, before)
+
+
+def check_order(
+    column: pa.ChunkedArray, order: pa.Array | None, what: str, before: str = "the table"
+) -> None:
+    """SchemaError where the categories of an ordered column are others than `order`."""
+    if order is None or not _is_ordered(column.type):
+        return
+    for chunk in column.chunks:
+        found = chunk.dictionary
+        if len(found) and not found.equals(order):
+            raise SchemaError(
+                f"{what}: ordered categories {found.to_pylist()!r:.200}; "
+                f"{before} has {order.to_pylist()!r:.200}"
+            )
+
+
+def one_in_order(value: pa.ChunkedArray, order: pa.Array | None, what: str) -> pa.ChunkedArray:
+    """One row of an ordered column, its value by its place among the categories there are.
+
+    SchemaError where it is none of them.
+    """
+    if order is None or value.null_count or not _is_ordered(value.type):
+        return value
+    categories, found = order.to_pylist(), value[0].as_py()
+    if found not in categories:
+        raise SchemaError(f"{what}: {found!r:.100} is none of its ordered categories {categories}")
+    codes = pa.array([categories.index(found)], value.type.index_type)
+    return pa.chunked_array([pa.DictionaryArray.from_arrays(codes, order, ordered=True)])
 
 
 def _is_ordered(type_: pa.DataType) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from blztable.convert.descriptor import Descriptor
 from blztable.convert.frame import Facts, descriptor_of
@@ -89,16 +90,39 @@ def fit_column(
     return _fit(column, descriptor, schema_field, Facts.decode(frame), frame is not None, what)
 
 
+def as_computed_for(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
+    """What an expression made, for a column of this type: Arrow computes with plain, wide values.
+
+    Of a dictionary type with its values, of half floats with wider ones.
+    """
+    found = column.type
+    if pa.types.is_dictionary(type_) and not (type_.ordered or pa.types.is_dictionary(found)):
+        encoded = [chunk.dictionary_encode() for chunk in column.chunks]
+        chunks = [
+            pa.DictionaryArray.from_arrays(one.indices, one.dictionary.cast(type_.value_type))
+            for one in encoded
+        ]
+        return pa.chunked_array(chunks, pa.dictionary(pa.int32(), type_.value_type))
+    if pa.types.is_floating(type_) and pa.types.is_floating(found):
+        narrow = column.cast(type_)
+        same = pc.or_(pc.equal(narrow.cast(found), column), pc.is_nan(column))
+        if pc.all(same, min_count=0).as_py():
+            return narrow
+    return column
+
+
 def filled(type_: pa.DataType, rows: int, value: pa.Scalar | None) -> pa.ChunkedArray:
     """So many rows of one value; of nulls where there is none."""
     if value is None or not value.is_valid:
         return pa.chunked_array([pa.nulls(rows, type_)])
     if not pa.types.is_dictionary(type_):
         return pa.chunked_array([pa.repeat(value.cast(type_), rows)])
+    code = pa.scalar(0, type_.index_type)
     if isinstance(value, pa.DictionaryScalar):
-        value = value.value
-    values = pa.repeat(value.cast(type_.value_type), 1)
-    codes = pa.repeat(pa.scalar(0, type_.index_type), rows)
+        code, values = value.index, value.dictionary
+    else:
+        values = pa.repeat(value.cast(type_.value_type), 1)
+    codes = pa.repeat(code, rows)
     return pa.chunked_array([pa.DictionaryArray.from_arrays(codes, values, ordered=type_.ordered)])
 
 

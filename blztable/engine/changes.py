@@ -41,7 +41,7 @@ class Append:
     seen: Edition
     rows: Sequence[int]
     written: Sequence[Written]
-    # An index that goes on from exactly the rows that were there.
+    # Whether these rows go on from exactly the rows that were there: their index, or a resize.
     counts_on: Callable[[], bool] = lambda: False
 
     def onto(self, newest: Edition) -> Edition:
@@ -49,7 +49,7 @@ class Append:
         _check_columns(self.seen, newest, "an append")
         if newest.head.rows != self.seen.head.rows and self.counts_on():
             raise ConflictError(
-                f"{newest.store.name}: the index appended goes on from row {self.seen.head.rows}; "
+                f"{newest.store.name}: what is appended goes on from row {self.seen.head.rows}; "
                 f"version {newest.head.version} has {newest.head.rows} rows: {AGAIN}"
             )
         order = range(len(newest.head.row_groups) + len(self.rows))
@@ -159,7 +159,8 @@ class Retype:
         """The wider column."""
         _check_row_groups(self.seen, newest, "widening a column")
         columns = list(newest.columns)
-        columns[self.index] = EditionColumn.made(self.written.parts, self.written.next_k)
+        next_k = max(columns[self.index].next_k, self.written.next_k)
+        columns[self.index] = EditionColumn.made(self.written.parts, next_k)
         schema = newest.schema.set(self.index, self.field)
         properties = _with_defaults(newest, self.defaults)
         return newest.with_columns(columns, schema=schema, properties=properties, pandas=self.frame)

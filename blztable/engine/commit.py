@@ -175,11 +175,14 @@ class Transaction:
                 del self._written[written:], self._reserved[reserved:]
             raise
 
-    def discard_unnamed(self, named: Collection[str]) -> None:
-        """Remove what was written and then written again, so that the version does not name it."""
+    def discard_unnamed(self, named: Collection[str], columns: Collection[str]) -> None:
+        """Remove what was written or reserved and given up since: the version does not name it."""
+        written = [key for key in self._written if key not in named]
+        reserved = [prefix for prefix in self._reserved if prefix not in columns]
         with PutOff():
-            self._discard([key for key in self._written if key not in named], ())
+            self._discard(written, reserved)
             self._written = [key for key in self._written if key in named]
+            self._reserved = [prefix for prefix in self._reserved if prefix in columns]
 
     def publish(
         self, operation: str, draft: Callable[[Version | None], Draft]

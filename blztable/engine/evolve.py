@@ -47,7 +47,7 @@ def drop_columns(work: Work, names: Sequence[str], frame: Mapping[str, Json] | N
 
     `frame` is the descriptor without them.
     """
-    _check_names(work.edition, names)
+    check_names(work.edition, names)
     gone = set(names)
     kept = [index for index, name in enumerate(work.edition.schema.names) if name not in gone]
     work.add("drop_columns", Select(work.edition, kept, frame))
@@ -55,7 +55,10 @@ def drop_columns(work: Work, names: Sequence[str], frame: Mapping[str, Json] | N
 
 def reorder_columns(work: Work, names: Sequence[str]) -> None:
     """Put these columns first, in this order."""
-    _check_names(work.edition, names)
+    check_names(work.edition, names)
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"column {name!r} is to be in two places")
     there = work.edition.schema.names
     first = [index for name in names for index, other in enumerate(there) if other == name]
     rest = [index for index in range(len(there)) if index not in set(first)]
@@ -65,7 +68,7 @@ def reorder_columns(work: Work, names: Sequence[str]) -> None:
 def rename_columns(work: Work, names: Mapping[str, str], frame: Mapping[str, Json] | None) -> None:
     """Give columns other names; `frame` is the descriptor with these."""
     edition = work.edition
-    _check_names(edition, list(names))
+    check_names(edition, list(names))
     there = edition.schema.names
     after = [names.get(name, name) for name in there]
     twice = [name for name in names.values() if after.count(name) > there.count(name)]
@@ -104,7 +107,8 @@ def fillings(edition: Edition, nullable: Sequence[bool]) -> list[pa.Scalar]:
     declared = defaults(edition)
     values = []
     for index, field in enumerate(edition.schema):
-        empty = pa.scalar(None, field.type) if nullable[index] else zero_of(field.type)
+        # Arrow makes no null scalar of some dictionary types, but arrays of nulls of all.
+        empty = pa.nulls(1, field.type)[0] if nullable[index] else zero_of(field.type)
         values.append(declared.get(index, empty))
     return values
 
@@ -151,7 +155,8 @@ def _portions(edition: Edition, rows_of: Rows) -> Iterator[Portion]:
         yield pa.Table.from_arrays([rows_of(group)], names=["rows"]), rows
 
 
-def _check_names(edition: Edition, names: Sequence[str]) -> None:
+def check_names(edition: Edition, names: Sequence[str]) -> None:
+    """Raise ColumnNotFoundError where there is no such column."""
     if isinstance(names, str):
         raise TypeError(f"a list of names; for one column give [{names!r}]")
     there = set(edition.schema.names)

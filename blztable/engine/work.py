@@ -4,7 +4,8 @@ What it has made of the table so far is an edition, which is read like a version
 end publishes all of it, or nothing was ever there.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
@@ -18,6 +19,7 @@ from blztable.engine.reuse import Old
 from blztable.engine.versions import Version
 from blztable.engine.write import ColumnWriter, write_groups
 from blztable.errors import ConflictError
+from blztable.format import layout
 from blztable.storage.store import Lock
 
 
@@ -38,6 +40,7 @@ class Work:
         self._transaction = Transaction(
             base.store, is_durable=options.is_durable, base=base, commit_id=commit_id
         )
+        self._commit_id = commit_id
         self._next_column = base.head.next_column
         self._changes: list[Change] = []
         self._operations: list[str] = []
@@ -59,6 +62,18 @@ class Work:
     def operations(self) -> Sequence[str]:
         """What was done, in its order."""
         return self._operations
+
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        """Some changes, all of which are taken back if one fails; those before stay."""
+        edition, done = self.edition, len(self._changes)
+        try:
+            with self._transaction.attempt():
+                yield
+        except BaseException:
+            self.edition = edition
+            del self._changes[done:], self._operations[done:]
+            raise
 
     def add(self, operation: str, change: Change) -> None:
         """Make a change."""
@@ -87,19 +102,20 @@ class Work:
         """Write row groups of some columns; their rows, and the parts."""
         store = self.edition.store
         progress = progress or Progress(None, None, len(columns))
-        with self._transaction.attempt():
-            try:
-                rows = write_groups(store, columns, groups, self.options, progress, old)
-            finally:
-                self._transaction.note([key for column in columns for key in column.keys])
+        try:
+            rows = write_groups(store, columns, groups, self.options, progress, old)
+        finally:
+            self._transaction.note([key for column in columns for key in column.keys])
         return rows, [Written(column.finish(), column.next_k) for column in columns]
 
     def publish(self) -> tuple[Version, Lock] | None:
         """Commit; the new version, pinned. None where there was nothing to commit."""
-        if not self._changes:
+        # A commit that has an id says that the work was done, even if there was nothing to do.
+        if not self._changes and self._commit_id is None:
             return None
         if len(self._changes) > 1:
-            self._transaction.discard_unnamed(self.edition.files())
+            columns = {layout.column(column.path[:1]) for column in self.edition.columns}
+            self._transaction.discard_unnamed(self.edition.files(), columns)
         operation = self._operations[0] if len(set(self._operations)) == 1 else "transaction"
         version, pinned = self._transaction.publish(operation, self._draft)
         self.edition.hand_over(version)
