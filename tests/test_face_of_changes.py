@@ -1,5 +1,6 @@
 """What a user meets when changing a table: changes of nothing, and transactions used wrongly."""
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -22,7 +23,7 @@ def test_a_change_of_nothing_commits_nothing(table):
     table.truncate(3)
     table.append({"a": []})
     table.compact()
-    with table.transaction(commit_id="nothing"):
+    with table.transaction():
         pass
     assert table.version == 1
 
@@ -65,3 +66,19 @@ def test_a_default_is_as_wide_as_its_column_becomes(table):
     assert table.schema.field("word").type.index_type == pa.int32()
     assert table["n"][:].to_pylist()[-2:] == [5, 5]
     assert table["word"][:].to_pylist()[-2:] == ["y", "y"]
+
+
+def test_a_category_is_given_as_a_plain_value(tmp_path):
+    pd.DataFrame({"c": pd.Categorical(["x", "y"]), "n": pd.Categorical([1, 2])}).to_blz(
+        tmp_path / "c"
+    )
+    with blz.open(tmp_path / "c", "a") as table:
+        table.update({"c": "z", "n": 7}, where=[("c", "==", "x")])
+        table.add_column("d", pd.Categorical(["p", "q"]), default="r")
+        table.append({"n": pd.Categorical([2])})
+        with pytest.raises(blz.SchemaError, match="column 'c': its type is int64"):
+            table.update({"c": 5})
+        assert table["c"][:].to_pylist() == ["z", "y", None]
+        assert table["n"][:].to_pylist() == [7, 2, 2]
+        assert table["d"][:].to_pylist() == ["p", "q", "r"]
+        assert table.to_pandas()["c"].dtype == "category"
