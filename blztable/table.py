@@ -186,7 +186,7 @@ class CTable(Handle):
         ----------
         values : mapping
             By the column's name: one value, as many as there are rows to be set, or a pyarrow
-            expression of columns, which sees the values before the update.
+            expression, which sees the values before the update, with types as in `add_column`.
         where : pyarrow.compute.Expression or list of tuples, optional
             Which rows; all by default. Rows for which it is null are left.
 
@@ -273,7 +273,7 @@ class CTable(Handle):
         data : array-like, scalar or pyarrow.compute.Expression
             A value a row, by position; or the same for all rows; or computed of other columns, by
             pyarrow's rules: cast an integer that meets a float, `pc.field("a").cast("double")`, or
-            the column is a float32.
+            the result may be a float32.
         default : scalar, optional
             What appended rows have that come without this column; null by default.
 
