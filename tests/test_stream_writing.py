@@ -588,6 +588,8 @@ def test_a_row_group_is_put_while_the_iterator_is_asked_for_more(monkeypatch, tw
         yield item
 
     monkeypatch.setattr(write, "encode", meet)
+    # However little there is to write.
+    monkeypatch.setattr(write, "SMALL_BYTES", 0)
     store = MemoryStore("shelf")
     hooked = Hooked(store, before=hold, after=tell)
     blz.to_blz(items(), hooked, row_group_rows=10, durability="process")
