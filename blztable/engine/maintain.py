@@ -69,7 +69,11 @@ def merge_after(version: Version, options: WriteOptions) -> tuple[Version, Lock]
 
 
 def compact(work: Work) -> None:
-    """Join all small row groups with their neighbours."""
+    """Join all small row groups with their neighbours.
+
+    Those that others changed meanwhile are left to them, as an append does that merges the last
+    ones; it is a conflict only where nothing is left to be joined.
+    """
     full, groups = _full(work), work.edition.head.row_groups
     lengths = _fitting(work.edition, range(len(groups)))
     firsts = [0, *accumulate(lengths)]
@@ -80,7 +84,7 @@ def compact(work: Work) -> None:
     ]
     # From the end, so that those before keep their places.
     for start, stop in reversed(runs):
-        _join(work, "compact", start, stop)
+        _join(work, "compact", start, stop, may_be_lost=True)
 
 
 def sort(work: Work, keys: Sequence[tuple[str, str]]) -> None:
@@ -122,7 +126,7 @@ def sort(work: Work, keys: Sequence[tuple[str, str]]) -> None:
     work.add("sort", Join(edition, 0, there, [stop - start for start, stop in cuts], written))
 
 
-def _join(work: Work, operation: str, start: int, stop: int) -> None:
+def _join(work: Work, operation: str, start: int, stop: int, *, may_be_lost: bool = False) -> None:
     """Write the rows of these row groups together."""
     edition = work.edition
     full = _full(work)
@@ -130,7 +134,7 @@ def _join(work: Work, operation: str, start: int, stop: int) -> None:
     size = merging.rows_per_group(sum(edition.head.row_groups[start:stop]), full)
     groups = row_groups(_portions(edition, start, stop, size), size)
     rows, written = work.write(columns, groups)
-    work.add(operation, Join(edition, start, stop, rows, written))
+    work.add(operation, Join(edition, start, stop, rows, written), may_be_lost=may_be_lost)
 
 
 def _fitting(edition: Edition, groups: Sequence[int]) -> list[int]:

@@ -42,7 +42,8 @@ class Work:
         )
         self._commit_id = commit_id
         self._next_column = base.head.next_column
-        self._changes: list[Change] = []
+        # Each with whether the others may land without it.
+        self._changes: list[tuple[Change, bool]] = []
         self._operations: list[str] = []
 
     def __enter__(self) -> Self:
@@ -75,10 +76,10 @@ class Work:
             del self._changes[done:], self._operations[done:]
             raise
 
-    def add(self, operation: str, change: Change) -> None:
-        """Make a change."""
+    def add(self, operation: str, change: Change, *, may_be_lost: bool = False) -> None:
+        """Make a change; one that may be lost is left out where it conflicts and others do not."""
         self.edition = change.onto(self.edition)
-        self._changes.append(change)
+        self._changes.append((change, may_be_lost))
         self._operations.append(operation)
 
     def column_writer(self, index: int) -> ColumnWriter:
@@ -114,8 +115,7 @@ class Work:
         if not self._changes and self._commit_id is None:
             return None
         if len(self._changes) > 1:
-            columns = {layout.column(column.path[:1]) for column in self.edition.columns}
-            self._transaction.discard_unnamed(self.edition.files(), columns)
+            self._discard_unnamed(self.edition)
         operation = self._operations[0] if len(set(self._operations)) == 1 else "transaction"
         version, pinned = self._transaction.publish(operation, self._draft)
         self.edition.hand_over(version)
@@ -128,7 +128,24 @@ class Work:
         if newest.head.version == base.version:
             return self.edition.draft()
         edition = Edition.of(newest)
-        for change in self._changes:
-            edition = change.onto(edition)
+        landed: list[tuple[Change, bool]] = []
+        for change, may_be_lost in self._changes:
+            try:
+                edition = change.onto(edition)
+            except ConflictError:
+                is_last = change is self._changes[-1][0]
+                if not may_be_lost or (is_last and not landed):
+                    raise
+            else:
+                landed.append((change, may_be_lost))
+        if len(landed) < len(self._changes):
+            # Lost for good, whatever the newest version is by the next attempt: its files go.
+            self._changes = landed
+            self._discard_unnamed(edition)
         self.edition = edition
         return edition.draft()
+
+    def _discard_unnamed(self, edition: Edition) -> None:
+        """Remove what was written and is not in this edition any more."""
+        columns = {layout.column(column.path[:1]) for column in edition.columns}
+        self._transaction.discard_unnamed(edition.files(), columns)
