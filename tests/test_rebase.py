@@ -210,7 +210,8 @@ CONFLICTS = {
     "append counting on": COLUMNS | COUNT,
     "append evolving": COLUMNS | ROW_GROUPS,
     "merge": COLUMNS | JOINED,
-    "compact": COLUMNS | JOINED,
+    # Where only some of its row groups were changed, the others are joined.
+    "compact": COLUMNS | {"merge", "compact", "sort", "truncate", "restore"},
     "sort": COLUMNS | JOINED,
     "add_column": COLUMNS | ROW_GROUPS,
     "drop": COLUMNS,

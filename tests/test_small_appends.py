@@ -297,6 +297,35 @@ def test_compacting_leaves_what_fits_no_longer_together(sizes):
     assert len(blz.open(store).versions()) == 2 + (version == 3)
 
 
+def test_compacting_beside_an_appender_leaves_it_what_it_merged_itself():
+    store = MemoryStore()
+    blz.create(store, SCHEMA, row_group_rows=20, durability="process").close()
+    sizes = [4, 4, 20, *[1] * 7]
+    whole = pa.table({"n": range(60), "text": [None] * 60}, SCHEMA)
+    start = 0
+    for size in sizes:
+        write(store, whole.slice(start, size))
+        start += size
+    assert row_groups(store) == (4, 4, 20, *[1] * 7)
+
+    def theirs():
+        with opened(store) as other:
+            other.append(whole.slice(start, 1))
+        assert row_groups(store) == (4, 4, 20, 8)
+
+    with opened(Hooked(store, before=once("lock", theirs, layout.LOCK))) as table:
+        table.compact()
+        assert table._snapshot.version.head.row_groups == (8, 20, 8)
+        assert table.to_arrow() == whole.slice(0, start + 1)
+        assert table.verify().is_intact
+    with opened(store) as table:
+        assert table.vacuum().files == 0
+
+
+def write(store, rows):
+    blz.to_blz(rows, store, mode="a", row_group_rows=len(rows), durability="process")
+
+
 def test_what_others_append_while_a_table_is_sorted_lies_behind():
     store = MemoryStore()
     blz.to_blz(ALL, store, row_group_rows=3, durability="process")
