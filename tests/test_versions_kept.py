@@ -267,6 +267,21 @@ def test_what_comes_after_a_restore_takes_no_id_and_no_number_a_second_time(stor
             assert blz.read_table(store, version=number) == held
 
 
+def test_ids_and_numbers_are_not_given_out_again_though_their_files_are_gone():
+    store = MemoryStore()
+    write(store, rows(0, 3))
+    with opened(store) as table:
+        table.append(rows(3, 5))
+        table.add_column("more", 1)
+        table.restore(1)
+        table.vacuum(keep=1)
+        assert files(store) == {"data/col0/__1__.bin", "data/col1/__1__.bin"}
+        table.append(rows(3, 4))
+        table.add_column("more", 2)
+        assert column_ids(table) == {"n": 0, "text": 1, "more": 3}
+    assert {"data/col0/__3__.bin", "data/col1/__3__.bin"} < files(store)
+
+
 def column_ids(table):
     head = table._snapshot.version.head
     return dict(zip(table.column_names, (path[0] for path in head.columns.paths), strict=True))
