@@ -29,7 +29,8 @@ from crashing import unnamed
 import blztable as blz
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["storming"])
+# Not this file: where it lies is told to the processes, but not to their server.
+CONTEXT.set_forkserver_preload(["blztable", "pyarrow.compute"])
 
 SCHEMA = pa.schema([("writer", pa.int64()), ("number", pa.int64()), ("balance", pa.int64())])
 

@@ -99,11 +99,10 @@ def test_a_writer_that_is_killed_leaves_what_it_was_told_and_at_most_one_commit_
                 perform(table, begun)
             expected = with_it
             assert contents(path) == expected, (kill, begun)
-        # A job that is run again, though it was done.
+        # Jobs that are run again, though they were done.
         with blz.open(path, mode="a") as table:
-            for step in acknowledged:
-                if step[0] in ("append", "several"):
-                    perform(table, step)
+            for step in [step for step in acknowledged if step[0] in ("append", "several")][-3:]:
+                perform(table, step)
         assert contents(path) == expected, kill
         assert verified(path, full=kill % 25 == 0), kill
     with blz.open(path, mode="a") as table:
