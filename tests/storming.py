@@ -167,6 +167,13 @@ def racing(pipe: Connection, path: Path, writer: int, seed: int, seconds: float)
                     table.vacuum(keep=draw.randrange(1, 4), wait=0.5)
 
 
+def founding(pipe: Connection, paths: list[Path], writer: int) -> None:
+    """Append to tables that may not be there yet, all writers to the same one at a time."""
+    for number, path in enumerate(paths):
+        blz.to_blz(balanced(writer, number, 1), path, mode="a", durability="process")
+    pipe.send("done")
+
+
 # --- readers beside a writer
 
 
