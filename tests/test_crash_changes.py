@@ -4,11 +4,14 @@ Creation, replacement and attributes are in `test_crash`, what removes versions 
 `test_crash_vacuum`; `crashing` says what every state must show.
 """
 
+import shutil
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from crash import FLUSHES, killed_state
+from crash import FLUSHES, killed_state, write_state
 from crashing import (
+    NAME,
     RETURNED,
     Commit,
     Held,
@@ -20,10 +23,13 @@ from crashing import (
     leaving_out,
     nothing,
     recorded,
+    states,
     where_it_shows,
 )
 
 import blztable as blz
+from blztable.engine import versions
+from blztable.storage.local import LocalStore
 
 INT = pa.int32()
 
@@ -135,6 +141,41 @@ def test_a_process_killed_anywhere_in_a_change_leaves_the_old_version_or_the_new
         returned = RETURNED in recording.log.marked(stop)
         broken = broken_promise(state, tmp_path / "state", recording, returned=returned)
         assert broken is None, state.story
+
+
+def wrong_after_haste(state, directory, recording):
+    """What is wrong where power was lost on a commit that was not flushed; damage is told."""
+    path = write_state(state, directory) / NAME
+    expected = {**recording.before, **recording.commit.makes}
+    try:
+        for number in versions.numbers(LocalStore(path)):
+            try:
+                with blz.open(path, version=number) as table:
+                    if table.to_arrow() != expected[number].table:
+                        return f"version {number} holds something else"
+            except blz.CorruptError:
+                if number in recording.before:
+                    raise
+        with blz.open(path, mode="a", version=2) as table:
+            table.restore(2)
+        if not blz.read_table(path).equals(BOTH):
+            return "the version before it did not come back"
+        return None
+    except blz.BlzError as error:
+        return f"{type(error).__name__}: {error}"
+    finally:
+        shutil.rmtree(directory)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_power_lost_on_a_change_that_was_not_flushed_is_told_and_the_version_before_is_whole(
+    tmp_path, name
+):
+    recording = recorded(tmp_path, commit(name, "process"))
+    # Nothing is flushed, so at the end all may be lost that may be before.
+    stops = where_it_shows(recording.log)
+    for state, _ in states(recording.log, stops, all_of_it=False):
+        assert wrong_after_haste(state, tmp_path / "state", recording) is None, state.story
 
 
 # The files that each change writes, commit by commit.

@@ -159,7 +159,7 @@ def test_appends_of_racing_writers_all_land_once_and_in_order(tmp_path, writers,
         print(f"{table.version} versions")
 
 
-@pytest.mark.parametrize("tables", sizes(10, 1000))
+@pytest.mark.parametrize("tables", sizes(10, 300))
 def test_of_writers_that_append_to_a_table_that_is_not_there_one_makes_it(tmp_path, tables):
     paths = [tmp_path / f"{number}.blz" for number in range(tables)]
     with ExitStack() as held:
