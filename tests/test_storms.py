@@ -77,7 +77,7 @@ def test_a_writer_that_is_killed_leaves_what_it_was_told_and_at_most_one_commit_
     done, landed, repeated, first = 0, 0, 0, 0
     for kill in range(1, kills + 1):
         with running(restless, path, kill, first) as (process, pipe):
-            pipe.poll(20)
+            pipe.poll(60)
             process.join(draw.uniform(0, 0.3))
             assert process.exitcode is None, told(pipe)
             process.kill()
