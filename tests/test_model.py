@@ -373,9 +373,11 @@ def compact(draw, model: Model) -> Change:
 
     def onto(m: Model) -> Model:
         found = m.numbers(name)
-        there = [row for row in range(m.rows) if found[row] is not None]
+        # What others have appended meanwhile stays behind it.
+        there = [row for row in range(model.rows) if found[row] is not None]
         there.sort(key=lambda row: found[row], reverse=not is_rising)
-        return m.taken(there + [row for row in range(m.rows) if found[row] is None])
+        there += [row for row in range(model.rows) if found[row] is None]
+        return m.taken(there + [*range(model.rows, m.rows)])
 
     return Change(lambda t: t.compact(sort_by=[(name, way)]), onto, frozenset(["joined"]))
 
@@ -579,7 +581,9 @@ class Machine(RuleBasedStateMachine):
             assert not keys
             return False
         for one in changes:
-            newest = one.onto(newest)
+            # What changed nothing is not made again on the others' rows.
+            if one.relies or one.keys:
+                newest = one.onto(newest)
         for number in range(self.newest + 1, t.version + 1):
             self.committed(number, newest, pinned)
         return True
