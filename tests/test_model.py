@@ -377,7 +377,7 @@ def compact(draw, model: Model) -> Change:
         there = [row for row in range(model.rows) if found[row] is not None]
         there.sort(key=lambda row: found[row], reverse=not is_rising)
         there += [row for row in range(model.rows) if found[row] is None]
-        return m.taken(there + [*range(model.rows, m.rows)])
+        return m.taken([*there, *range(model.rows, m.rows)])
 
     return Change(lambda t: t.compact(sort_by=[(name, way)]), onto, frozenset(["joined"]))
 
