@@ -287,7 +287,7 @@ class TestResize:
         t = table({"a": [1]})
         behind = blz.open(t._snapshot.version.store, "a")
         t.append({"a": [2]})
-        with pytest.raises(ConflictError, match="goes on from row 1"):
+        with pytest.raises(ConflictError, match="relies on the rows of version 1"):
             behind.resize(3)
         assert blz.open(t._snapshot.version.store).nrows == 2
 
