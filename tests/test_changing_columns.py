@@ -227,13 +227,14 @@ class TestBesideOthers:
     def test_a_number_of_a_file_is_not_given_out_twice_by_widening(self):
         t = table(pa.table({"a": pa.array([1], pa.int8())}))
         behind = blz.open(t._snapshot.version.store, "a")
-        t.append(pa.table({"a": pa.array([2], pa.int8())}))
+        for _ in range(3):
+            t.append(pa.table({"a": pa.array([2], pa.int8())}))
         t.truncate(1)
+        t.vacuum(keep=1)
+        given_out = t._snapshot.version.head.columns.next_k[0]
         behind.append({"a": [1000]}, evolve=True)
         assert behind["a"][:].to_pylist() == [1, 1000]
-        used = behind._snapshot.version.column(0).k
-        assert min(used) > 2
-        assert behind._snapshot.version.head.columns.next_k[0] == max(used) + 1
+        assert behind._snapshot.version.head.columns.next_k[0] >= given_out
 
 
 def test_options_by_column_follow_its_name():
