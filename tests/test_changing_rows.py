@@ -285,7 +285,7 @@ class TestResize:
         assert t.to_pandas()["c"].cat.categories.tolist() == ["lo", "mid", "hi"]
         assert t.to_pandas()["c"].tolist() == ["lo", "hi", "mid"]
 
-    def test_relies_on_the_number_of_rows(self):
+    def test_relies_on_the_rows(self):
         t = table({"a": [1]})
         behind = blz.open(t._snapshot.version.store, "a")
         t.append({"a": [2]})

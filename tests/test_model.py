@@ -106,7 +106,7 @@ class Change:
 
     call: Callable[[CTable], object]
     onto: Callable[[Model], Model]
-    # Of "columns", "rows", "count", "joined"; empty where nothing changes.
+    # Of "columns", "rows", "joined"; empty where nothing changes.
     relies: frozenset[str]
     keys: tuple[str, ...] = ()
 
@@ -285,8 +285,7 @@ def resize(draw, model: Model) -> Change:
     if n <= model.rows:
         relies = ROWS if n < model.rows else NOTHING
         return Change(lambda t: t.resize(n), lambda m: m.taken(list(range(n))), relies)
-    relies = frozenset(["columns", "count"])
-    return Change(lambda t: t.resize(n), lambda m: m.more(n - m.rows, {}), relies)
+    return Change(lambda t: t.resize(n), lambda m: m.more(n - m.rows, {}), ROWS)
 
 
 def add_column(draw, model: Model) -> Change:
@@ -563,7 +562,6 @@ class Machine(RuleBasedStateMachine):
         lost = (
             ("columns" in relies and files[0][0] != files[1][0])
             or ("rows" in relies and files[0] != files[1])
-            or ("count" in relies and seen.rows != newest.rows)
             or any(seen.attrs.get(key) != newest.attrs.get(key) for key in keys)
         )
         may_be_lost = "joined" in relies and files[0] != files[1]
