@@ -18,12 +18,15 @@ from blztable.engine import operations, versions
 from blztable.engine.commit import AlreadyCommitted
 from blztable.engine.options import DURABILITIES, WriteOptions
 from blztable.engine.places import Place, store_at
-from blztable.errors import TableExistsError
+from blztable.errors import ConflictError, TableExistsError
 from blztable.progress import ProgressOption, reporting
 from blztable.snapshot import Snapshot
 from blztable.storage.store import Store
 from blztable.table import CTable
 from blztable.transaction import check_id
+
+# An append that meets a table that is being made or replaced is made again on the new one.
+APPEND_TRIES = 5
 
 
 def to_blz(
@@ -134,24 +137,31 @@ def to_blz(
     attributes = checked_attrs(dict(attrs or {}))
     store = store_at(path)
     if mode == "a":
-        is_gone = isinstance(data, Iterator)  # Once it was drawn from.
-        while versions.newest_number(store) is None:
+        # What was drawn from cannot be given again.
+        tries = 1 if isinstance(data, Iterator) else APPEND_TRIES
+        while True:
             try:
-                return _create(store, data, index, options, "x", attributes, commit_id, progress)
-            except TableExistsError:
-                # Another writer was faster, or what is there is no table.
-                if is_gone or versions.newest_number(store) is None:
+                if versions.newest_number(store) is None:
+                    return _create(
+                        store, data, index, options, "x", attributes, commit_id, progress
+                    )
+                snapshot = Snapshot(*versions.pin(store))
+                with (
+                    CTable(
+                        snapshot, writable=True, durability=durability, overrides=overrides
+                    ) as table,
+                    reporting(progress, "appending") as callback,
+                    table.transaction(commit_id=commit_id) as tx,
+                ):
+                    tx.append(data, index=index, progress=callback)
+                    if attributes:
+                        tx.attrs.update(attrs)
+                return None
+            except (ConflictError, TableExistsError):
+                # Another writer made the table or replaced it meanwhile; or it is no table.
+                tries -= 1
+                if not tries or versions.newest_number(store) is None:
                     raise
-        snapshot = Snapshot(*versions.pin(store))
-        with (
-            CTable(snapshot, writable=True, durability=durability, overrides=overrides) as table,
-            reporting(progress, "appending") as callback,
-            table.transaction(commit_id=commit_id) as tx,
-        ):
-            tx.append(data, index=index, progress=callback)
-            if attributes:
-                tx.attrs.update(attrs)
-        return None
     return _create(store, data, index, options, mode, attributes, commit_id, progress)
 
 

@@ -143,6 +143,8 @@ class Handle(View):
     def _writing(self) -> Snapshot:
         """The snapshot to be changed, by a handle that may."""
         self._snapshot.check_open()
+        if self._columns is not None:
+            raise ReadOnlyError(f"these are some columns of {self.path}; change the table itself")
         if not self._writable:
             raise ReadOnlyError(f"{self.path} was opened for reading; open it with mode='a'")
         if os.getpid() != self._pid:

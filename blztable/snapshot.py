@@ -7,7 +7,7 @@ frames of them. Knows nothing of what users may do with a table.
 import inspect
 import json
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from blztable.convert.descriptor import FIELD_KEY
 from blztable.convert.frame import index_fields, to_frame
 from blztable.convert.interop import arrow_metadata
 from blztable.convert.rows import RowNumbers
+from blztable.engine.edition import Edition
 from blztable.engine.parts import OpenParts
 from blztable.engine.progress import Callback, Progress
 from blztable.engine.read import read_array, read_columns, spans
@@ -61,12 +62,18 @@ class _Rows:
 class Snapshot:
     """One version and the lock that keeps it, until it is closed."""
 
-    def __init__(self, version: Version, pinned: Lock) -> None:
+    def __init__(
+        self, version: Version, pinned: Lock, is_open: Callable[[], bool] = lambda: True
+    ) -> None:
         self.version = version
         self._pinned = pinned
+        # Of a transaction, whose views end with it.
+        self._is_open = is_open
         self._is_closed = False
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if isinstance(self.version, Edition):
+            raise BlzError(f"{self.name}: what a transaction shows is nowhere else")
         # A copy opens the table for itself: descriptors and locks belong to one handle.
         return _reopened, (self.version.store, self.version.head.version)
 
@@ -94,7 +101,7 @@ class Snapshot:
 
     def check_open(self) -> None:
         """BlzError after `close`."""
-        if self._is_closed:
+        if self._is_closed or not self._is_open():
             raise BlzError(f"{self.name} was closed")
 
     def positions(self, columns: Sequence[str] | None, among: Sequence[int]) -> Sequence[int]:

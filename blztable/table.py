@@ -185,7 +185,7 @@ class CTable(Handle):
         Parameters
         ----------
         values : mapping
-            By the column's name: one value, as many as there are rows to be set, or a pyarrow
+            By the column's name: one value, as many as rows to be set, by position, or a pyarrow
             expression, which sees the values before the update, with types as in `add_column`.
         where : pyarrow.compute.Expression or list of tuples, optional
             Which rows; all by default. Rows for which it is null are left.

@@ -122,6 +122,7 @@ class Transaction(View):
 
             wanted: dict[int, update.Values] = {}
             for name, value in values.items():
+                evolving.check_text(name)
                 index = edition.position(name)
                 if isinstance(value, pc.Expression):
                     wanted[index] = value
@@ -162,6 +163,7 @@ class Transaction(View):
         with self._changing() as work:
             if work is None:
                 return
+            evolving.check_text(name)
             edition, metadata, found = work.edition, None, None
             rows_of: Callable[[int], Any]
             if isinstance(data, pc.Expression):
@@ -198,6 +200,8 @@ class Transaction(View):
     def rename_columns(self, names: Mapping[str, str]) -> None:
         """Give columns other names, as `CTable.rename_columns` does."""
         evolving.check_names(self._work.edition, list(names))
+        for name in names.values():
+            evolving.check_text(name)
         frame = renamed(_plain(self._work.edition.head.pandas), names)
         self._change(evolving.rename_columns, names, frame)
 
@@ -246,7 +250,6 @@ class Transaction(View):
     ) -> None:
         self._check_process()
         self._is_open = False
-        self._snapshot.close()
         # Who keeps the transaction keeps no version by it.
         self._base = None
         if error is not None:
@@ -265,6 +268,7 @@ class Transaction(View):
         version, _ = published
         self._committed = version.head.version
         self._published(*published)
+        self._work.complain()
         if GROWING.intersection(self._work.operations):
             merged = maintain.merge_after(version, self._work.options)
             if merged is not None:
@@ -296,7 +300,7 @@ class Transaction(View):
     def _show(self) -> None:
         """Let reads see what was done."""
         # The base is pinned by the work; an ExitStack closes and holds nothing.
-        self._snapshot = Snapshot(self._work.edition, ExitStack())
+        self._snapshot = Snapshot(self._work.edition, ExitStack(), lambda: self._is_open)
 
     def _set_attributes(self, changes: Mapping[str, Any], removed: Sequence[str]) -> None:
         self._change(_set_keys, "attributes", checked_attrs(dict(changes)), removed)

@@ -160,7 +160,7 @@ REFUSED = {
     ),
     "an expression that fails": (
         lambda t: t.add_column("z", pc.field("a") / 0),
-        ValueError,
+        SchemaError,
         "divide by zero",
     ),
     "an unknown column in one": (

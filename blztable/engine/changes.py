@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from blztable.engine.edition import BY_COLUMN, DEFAULTS, Edition, EditionColumn, Written
 from blztable.errors import ConflictError
-from blztable.format.jsontext import Json
+from blztable.format.jsontext import Json, dumps
 
 AGAIN = "open the table again and repeat it"
 NAMES = {"attributes": "attribute", "properties": "property"}
@@ -224,7 +224,7 @@ class Keys:
         there = getattr(newest.head, self.mapping)
         before = getattr(self.seen.head, self.mapping)
         for key in (*self.changes, *self.removed):
-            if (key in there, there.get(key)) != (key in before, before.get(key)):
+            if _text(there, key) != _text(before, key):
                 raise ConflictError(
                     f"{newest.store.name}: {NAMES[self.mapping]} {key!r} was changed by version "
                     f"{newest.head.version} or one before it: {AGAIN}"
@@ -254,6 +254,11 @@ def _check_row_groups(seen: Edition, newest: Edition, doing: str) -> None:
             f"{newest.store.name}: {doing} relies on the rows of version {seen.head.version}; "
             f"those of version {newest.head.version} are others: {AGAIN}"
         )
+
+
+def _text(mapping: Mapping[str, Json], key: str) -> bytes | None:
+    """A value as JSON, in which 1 and true are two; None where there is none."""
+    return dumps(mapping[key]) if key in mapping else None
 
 
 def _files(edition: Edition) -> list[tuple[int, ...]]:

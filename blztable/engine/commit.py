@@ -13,6 +13,7 @@ Ctrl-C is put off in steps 1 and 3 to 6 and in the removal of what failed, so th
 nor a file is forgotten on the way; step 2 ends by itself between two of its tasks.
 """
 
+import os
 import secrets
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -30,6 +31,7 @@ from blztable.errors import (
     CommitUnknownError,
     CorruptError,
     LimitError,
+    ReadOnlyError,
     TableNotFoundError,
 )
 from blztable.format import layout, manifest
@@ -87,6 +89,8 @@ class Transaction:
         self._written: list[str] = []
         self._reserved: list[str] = []
         self._attempt: tuple[int, str] | None = None
+        self._pid = os.getpid()
+        self._complaint: str | None = None
         self.base: Version | None = None
 
     def __enter__(self) -> Self:
@@ -139,6 +143,8 @@ class Transaction:
                 self._discard(self._written, self._reserved)
 
     def _discard(self, written: Sequence[str], reserved: Sequence[str]) -> None:
+        if self._pid != os.getpid():
+            return  # A forked child that ends: the files are its parent's.
         # The first error is the news; what cannot be removed is an orphan for vacuum.
         with suppress(BlzError, OSError):
             self._store.delete(written)
@@ -199,8 +205,13 @@ class Transaction:
             Published, but not known to survive a loss of power.
         """
         store = self._store
+        if self._pid != os.getpid():
+            raise ReadOnlyError(f"{store.name}: a transaction belongs to the process it began in")
         if self._is_durable:
-            store.flush([*self._written])
+            try:
+                store.flush([*self._written])
+            except KeyNotFound as error:
+                raise CorruptError(f"{store.name}: a file just written is gone: {error}") from None
         with PutOff(), self._writers_lock():
             number = self._publish(operation, draft)
             if self._is_durable:
@@ -218,10 +229,13 @@ class Transaction:
                 mirrors.refresh(version)
                 retention.retire(version, is_durable=self._is_durable)
             except (BlzError, KeyNotFound) as error:
-                warnings.warn(
-                    f"{store.name}: version {number} is committed, but {error}", stacklevel=4
-                )
+                self._complaint = f"{store.name}: version {number} is committed, but {error}"
         return version, pinned
+
+    def complain(self) -> None:
+        """Warn of what failed behind the commit: called last, for a warning may be an error."""
+        if self._complaint is not None:
+            warnings.warn(self._complaint, stacklevel=4)
 
     def _writers_lock(self) -> Lock:
         try:

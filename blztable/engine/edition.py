@@ -146,6 +146,7 @@ class Edition(Version):
     ) -> "Edition":
         """The row groups at these places of a list of those there are and then those written."""
         both = (*self.head.row_groups, *rows)
+        assert len(written) == len(self.columns)
         columns = [self._arranged(index, mine, order) for index, mine in enumerate(written)]
         return self.with_columns(columns, row_groups=[both[place] for place in order])
 

@@ -155,12 +155,19 @@ def _portions(edition: Edition, rows_of: Rows) -> Iterator[Portion]:
         yield pa.Table.from_arrays([rows_of(group)], names=["rows"]), rows
 
 
+def check_text(name: object) -> None:
+    """TypeError for what cannot name a column."""
+    if not isinstance(name, str):
+        raise TypeError(f"a column's name is text, not {name!r} of type {type(name).__name__}")
+
+
 def check_names(edition: Edition, names: Sequence[str]) -> None:
     """Raise ColumnNotFoundError where there is no such column."""
     if isinstance(names, str):
         raise TypeError(f"a list of names; for one column give [{names!r}]")
     there = set(edition.schema.names)
     for name in names:
+        check_text(name)
         if name not in there:
             raise ColumnNotFoundError(
                 f"no column {name!r} in {edition.store.name}; "

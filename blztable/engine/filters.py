@@ -111,14 +111,14 @@ def evaluate(
 ) -> pa.ChunkedArray:
     """The expression's value for each of `rows` rows, from the columns that `positions` says.
 
-    ValueError where a value does not allow it: a number divided by zero, a cast that does not fit.
+    SchemaError where a value does not allow it: a number divided by zero, a cast that does not fit.
     """
     arrays = [comparable(column) for column in columns.values()]
     table = pa.Table.from_arrays(arrays, names=list(columns)) if columns else _no_columns(rows)
     try:
         result = _project(expression, table)
     except _REFUSALS as error:
-        raise ValueError(f"{_text(expression)} cannot be evaluated: {error}") from None
+        raise SchemaError(f"{_text(expression)} cannot be evaluated: {error}") from None
     assert len(result) == rows, (len(result), rows)
     return result
 

@@ -55,7 +55,7 @@ def merge_after(version: Version, options: WriteOptions) -> tuple[Version, Lock]
             return None
         with work:
             _join(work, "merge", len(groups) - run, len(groups))
-            return work.publish()
+            merged = work.publish()
     except ConflictError:
         return None
     except BlzError as error:
@@ -66,6 +66,8 @@ def merge_after(version: Version, options: WriteOptions) -> tuple[Version, Lock]
             stacklevel=4,
         )
         return None
+    work.complain()
+    return merged
 
 
 def compact(work: Work) -> None:

@@ -103,7 +103,9 @@ def create(
             )
             return Draft(head, lines)
 
-        return transaction.publish("replace" if transaction.base else "create", draft)
+        published = transaction.publish("replace" if transaction.base else "create", draft)
+    transaction.complain()
+    return published
 
 
 def restore(old: Version, *, is_durable: bool) -> tuple[Version, Lock]:
@@ -133,7 +135,9 @@ def restore(old: Version, *, is_durable: bool) -> tuple[Version, Lock]:
     with Transaction(store, is_durable=is_durable, base=old, is_replacement=True) as transaction:
         if is_durable and not old.head.durable:
             flush_whole(old)
-        return transaction.publish("restore", draft)
+        published = transaction.publish("restore", draft)
+    transaction.complain()
+    return published
 
 
 def _check_absent(store: Store, version: Version | None, replace_existing: bool) -> None:

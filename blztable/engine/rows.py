@@ -53,11 +53,13 @@ def append(
     told = Progress(progress, rows, len(work.edition.columns))
     for segment in segments:
         evolve.widen(work, segment.schema, segment.frame)
-        columns = [work.column_writer(index) for index in range(len(work.edition.columns))]
+        # What is drawn from the caller may run code of his, which may change the columns.
+        edition = work.edition
+        columns = [work.column_writer(index) for index in range(len(edition.columns))]
         groups = row_groups(segment.parts, work.options.row_group_rows)
         written, parts = work.write(columns, groups, told)
         if written:
-            work.add("append", Append(work.edition, written, parts, counts_on))
+            work.add("append", Append(edition, written, parts, counts_on))
 
 
 def delete(work: Work, where: object) -> int:

@@ -20,6 +20,7 @@ from blztable.engine.versions import Version
 from blztable.engine.write import ColumnWriter, write_groups
 from blztable.errors import ConflictError
 from blztable.format import layout
+from blztable.interrupts import PutOff
 from blztable.storage.store import Lock
 
 
@@ -78,9 +79,11 @@ class Work:
 
     def add(self, operation: str, change: Change, *, may_be_lost: bool = False) -> None:
         """Make a change; one that may be lost is left out where it conflicts and others do not."""
-        self.edition = change.onto(self.edition)
-        self._changes.append((change, may_be_lost))
-        self._operations.append(operation)
+        edition = change.onto(self.edition)
+        with PutOff():
+            self.edition = edition
+            self._changes.append((change, may_be_lost))
+            self._operations.append(operation)
 
     def column_writer(self, index: int) -> ColumnWriter:
         """Who writes more parts of the column at this position."""
@@ -120,6 +123,10 @@ class Work:
         version, pinned = self._transaction.publish(operation, self._draft)
         self.edition.hand_over(version)
         return version, pinned
+
+    def complain(self) -> None:
+        """Warn of what failed behind the commit."""
+        self._transaction.complain()
 
     def _draft(self, newest: Version | None) -> Draft:
         base = self._base.head

@@ -8,7 +8,7 @@ from engine.stores import tree
 import blztable as blz
 from blztable.engine import versions
 from blztable.engine.changes import Append, Join, Keys, Select
-from blztable.engine.edition import Edition
+from blztable.engine.edition import Edition, Written
 from blztable.engine.parts import OpenParts
 from blztable.errors import ConflictError
 from blztable.format.chunk import CODEC_SHIFT, WRITABLE_CODECS, ChunkHeader
@@ -157,7 +157,9 @@ def test_a_change_reads_no_file_when_it_is_made_again(store):
     newest = edition(store)
     store.delete([key for key in there if key.endswith(".bin")])
     assert Select(before, [1], None).onto(newest).schema.names == ["b"]
-    assert Append(before, [], []).onto(newest).head.rows == 4096
+    lines = [before.column(index) for index in range(len(before.columns))]
+    nothing = [Written(line.arranged(line, []), 1) for line in lines]
+    assert Append(before, [], nothing).onto(newest).head.rows == 4096
 
 
 def test_a_schema_of_other_types_is_another_schema():
