@@ -197,7 +197,12 @@ def _united(dictionaries: Sequence[pa.Array]) -> tuple[pa.Array, list[np.ndarray
     type_ = dictionaries[0].type
     # Not the empty ones: of a slice that was imported, Arrow looks for the bytes before it.
     valued = [dictionary for dictionary in dictionaries if len(dictionary)]
-    values = pa.concat_arrays(valued) if valued else pa.nulls(0, type_)
+    try:
+        values = pa.concat_arrays(valued) if valued else pa.nulls(0, type_)
+    except pa.ArrowInvalid:
+        raise SchemaError(
+            f"the values of {len(valued)} dictionaries have no room in one array of {type_}"
+        ) from None
     stored = _as_type(values, stored_type(type_))
     codes = pc.dictionary_encode(_told_apart(stored), null_encoding="encode").indices.to_numpy()
     _, first = np.unique(codes, return_index=True)

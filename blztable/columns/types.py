@@ -72,10 +72,18 @@ def one_array(column: pa.ChunkedArray) -> pa.Array:
     else:
         # Not the empty ones: of a slice that was imported, Arrow looks for the bytes before it.
         chunks = [chunk for chunk in column.chunks if len(chunk)]
-        joined = pa.chunked_array(chunks, column.type).combine_chunks()
+        joined = _combined(pa.chunked_array(chunks, column.type))
     if not isinstance(joined, pa.Array):
         raise SchemaError(f"{len(column)} rows have no room in one array of {column.type}")
     return joined
+
+
+def _combined(column: pa.ChunkedArray) -> pa.Array | pa.ChunkedArray | None:
+    """The chunks put together as far as they have room; None where Arrow does not even try."""
+    try:
+        return column.combine_chunks()
+    except pa.ArrowInvalid:
+        return None
 
 
 class _Cast:
