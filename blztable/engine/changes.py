@@ -77,7 +77,11 @@ class Join:
     def _place(self, newest: Edition) -> int:
         if newest is self.seen:
             return self.start
-        wanted, there = _files(self.seen)[self.start : self.stop], _files(newest)
+        wanted = _files(self.seen, self.start, self.stop)
+        # Where they were, most often.
+        if _files(newest, self.start, self.stop) == wanted:
+            return self.start
+        there = _files(newest)
         for start in range(len(there) - len(wanted) + 1):
             if there[start : start + len(wanted)] == wanted:
                 return start
@@ -261,10 +265,10 @@ def _text(mapping: Mapping[str, Json], key: str) -> bytes | None:
     return dumps(mapping[key]) if key in mapping else None
 
 
-def _files(edition: Edition) -> list[tuple[int, ...]]:
+def _files(edition: Edition, start: int = 0, stop: int | None = None) -> list[tuple[int, ...]]:
     """What tells row groups apart: their rows and the files of all columns."""
-    lines = [edition.column(index).k for index in range(len(edition.columns))]
-    return list(zip(edition.head.row_groups, *lines, strict=True))
+    lines = [edition.column(index).k[start:stop] for index in range(len(edition.columns))]
+    return list(zip(edition.head.row_groups[start:stop], *lines, strict=True))
 
 
 def _with_defaults(newest: Edition, defaults: Mapping[str, Json]) -> dict[str, Json]:

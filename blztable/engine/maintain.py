@@ -54,7 +54,7 @@ def merge_after(version: Version, options: WriteOptions) -> tuple[Version, Lock]
         if not run:
             return None
         with work:
-            _join(work, "merge", len(groups) - run, len(groups))
+            _join(work, "merge", work.edition, len(groups) - run, len(groups))
             merged = work.publish()
     except ConflictError:
         return None
@@ -76,17 +76,19 @@ def compact(work: Work) -> None:
     Those that others changed meanwhile are left to them, as an append does that merges the last
     ones; it is a conflict only where nothing is left to be joined.
     """
-    full, groups = _full(work), work.edition.head.row_groups
-    lengths = _fitting(work.edition, range(len(groups)))
+    edition, full = work.edition, _full(work)
+    groups = edition.head.row_groups
+    lengths = _fitting(edition, range(len(groups)))
     firsts = [0, *accumulate(lengths)]
     runs = [
         (first + start, first + stop)
         for first, length in zip(firsts, lengths, strict=False)
         for start, stop in merging.small_runs(groups[first : first + length], full)
     ]
-    # From the end, so that those before keep their places.
+    # From the end, so that those before keep their places: all are places in this edition, for one
+    # a run would take memory for all row groups each time.
     for start, stop in reversed(runs):
-        _join(work, "compact", start, stop, may_be_lost=True)
+        _join(work, "compact", edition, start, stop, may_be_lost=True)
 
 
 def sort(work: Work, keys: Sequence[tuple[str, str]]) -> None:
@@ -128,9 +130,16 @@ def sort(work: Work, keys: Sequence[tuple[str, str]]) -> None:
     work.add("sort", Join(edition, 0, there, [stop - start for start, stop in cuts], written))
 
 
-def _join(work: Work, operation: str, start: int, stop: int, *, may_be_lost: bool = False) -> None:
-    """Write the rows of these row groups together."""
-    edition = work.edition
+def _join(
+    work: Work,
+    operation: str,
+    edition: Edition,
+    start: int,
+    stop: int,
+    *,
+    may_be_lost: bool = False,
+) -> None:
+    """Write the rows of these row groups of an edition together."""
     full = _full(work)
     columns = [work.column_writer(index) for index in range(len(edition.columns))]
     size = merging.rows_per_group(sum(edition.head.row_groups[start:stop]), full)

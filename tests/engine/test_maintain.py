@@ -9,6 +9,9 @@ from sameness import bits
 
 import blztable as blz
 from blztable.engine import merging
+from blztable.engine.maintain import compact
+from blztable.engine.options import WriteOptions
+from blztable.engine.work import Work
 from blztable.errors import ColumnNotFoundError, SchemaError
 from blztable.format import layout
 from blztable.storage.memory import MemoryStore
@@ -53,6 +56,22 @@ def test_compacting_leaves_what_fits_no_longer_together(sizes):
         assert table.compact() == version
         assert table.verify().is_intact
     assert len(blz.open(store).versions()) == 2 + (version == 3)
+
+
+def test_all_joins_of_a_compaction_rely_on_one_edition():
+    # One a run would be as many lists of all row groups as there are runs.
+    store = MemoryStore()
+    blz.to_blz(ALL, store, row_group_rows=1, durability="process")
+    with blz.open(store) as table:
+        options = WriteOptions(row_group_rows=2, durability="process")
+        with Work(table._snapshot.version, options) as work:
+            compact(work)
+            joins = [change for change, _ in work._changes]
+            assert [(join.start, join.stop) for join in joins] == [(6, 8), (4, 6), (2, 4), (0, 2)]
+            assert {id(join.seen) for join in joins} == {id(joins[0].seen)}
+            work.publish()[1].close()
+    assert row_groups(store) == (2, 2, 2, 2)
+    assert blz.read_table(store) == ALL
 
 
 def test_compacting_beside_an_appender_leaves_it_what_it_merged_itself():
