@@ -139,7 +139,7 @@ def test_views_are_cut_into_arrays_that_their_offsets_can_count():
 def test_views_of_a_large_buffer_do_not_make_groups_of_single_rows(type_):
     column = pa.array(["x" * 1000] * 1000, type_)
     table = pa.table({"a": column})
-    assert grouping._bytes_of(table["a"].slice(0, 10)) == 10 * 1008
+    assert grouping.bytes_taken(table["a"].slice(0, 10)) == 10 * 1008
     assert list(grouping.row_ranges(table, 1000, None)) == [(0, 1000)]
 
 

@@ -1,7 +1,9 @@
 """Feeding: columns that get their rows one by one, and are appended together.
 
-Where row groups are cut is fixed when it begins, from what a row takes by the types and by the
-rows there are; so each column is written by itself, as soon as it has the rows of a row group.
+Row groups are cut alike in all columns, and each column is written by itself, as soon as it has
+the rows of one. How many these are is decided late, when the first column has enough for one: from
+what a row takes in the columns that were fed by then, and from a guess for the others. From then
+on it stands, so a column that turns out far wider than thought is an error, not memory without end.
 """
 
 from dataclasses import replace
@@ -11,9 +13,18 @@ import pyarrow as pa
 from blztable.columns.types import layouts, one_array
 from blztable.engine.changes import Append
 from blztable.engine.edition import Edition, Written
-from blztable.engine.grouping import MOST_SMALL, rows_per_group
+from blztable.engine.grouping import (
+    COLUMN_BYTES,
+    GROUP_BYTES,
+    MOST_BYTES,
+    MOST_SMALL,
+    bytes_taken,
+    is_fixed,
+    rows_per_group,
+)
 from blztable.engine.work import Work
-from blztable.errors import SchemaError
+from blztable.engine.write import Part
+from blztable.errors import LimitError, SchemaError
 
 # What an item of text takes, where nothing is known.
 ITEM_BYTES = 64
@@ -23,19 +34,37 @@ class Feeding:
     """Rows on their way into all columns of a table."""
 
     def __init__(self, work: Work) -> None:
-        """Decide on the row groups."""
+        """Guess what a row takes."""
         edition = work.edition
-        widths = [_width(edition, index) for index in range(len(edition.columns))]
-        # As if there were a thousand rows: widths may be less than a byte.
-        nbytes = [int(1000 * width) for width in widths]
+        indices = range(len(edition.columns))
         self._work = work
         self._edition = edition
-        self._size = rows_per_group(nbytes, 1000, work.options.row_group_rows)
-        self._columns = [_Column(work, index, self._size) for index in range(len(widths))]
+        self._columns = [_Column(work, index, _width(edition, index)) for index in indices]
+        self._waiting_bytes = 0
+        # The rows of a row group, once that is decided; and how many are enough to decide.
+        self._size = work.options.row_group_rows
+        self._enough = self._decided()
 
     def add(self, index: int, values: pa.ChunkedArray) -> None:
-        """More rows of one column, of its type."""
-        self._columns[index].add(values)
+        """More rows of one column, of its type.
+
+        Raises
+        ------
+        LimitError
+            A row group of this column would take more memory than one may.
+        """
+        column = self._columns[index]
+        if self._size is None:
+            self._waiting_bytes += bytes_taken(values)
+        column.add(values, self._size)
+        if self._size is None and (
+            column.rows >= self._enough
+            or column.nbytes >= COLUMN_BYTES
+            or self._waiting_bytes >= GROUP_BYTES
+        ):
+            self._size = self._decided()
+            for each in self._columns:
+                each.write(self._size)
 
     def finish(self) -> None:
         """Append what the columns were given; SchemaError where some were given more rows."""
@@ -49,54 +78,105 @@ class Feeding:
             )
         rows = lengths[0] if lengths else 0
         if rows:
-            written = [column.finish() for column in self._columns]
-            cuts = [min(self._size, rows - start) for start in range(0, rows, self._size)]
+            size = self._size or self._decided()
+            written = [column.finish(size) for column in self._columns]
+            cuts = [min(size, rows - start) for start in range(0, rows, size)]
             self._work.add("append", Append(self._edition, cuts, written))
+
+    def _decided(self) -> int:
+        """The rows of a row group, by what is known of the columns now."""
+        wanted = self._work.options.row_group_rows
+        # As if there were a thousand rows: widths may be less than a byte.
+        nbytes = [int(1000 * column.width) for column in self._columns]
+        size = rows_per_group(nbytes, 1000, wanted)
+        # A few rows may be too many where each is huge; an append halves row groups, too.
+        while not wanted and size > 1 and size * max(nbytes, default=0) > 1000 * MOST_BYTES:
+            size //= 2
+        return size
 
 
 class _Column:
     """One column: what was written of it, and what waits."""
 
-    def __init__(self, work: Work, index: int, size: int) -> None:
+    def __init__(self, work: Work, index: int, width: float) -> None:
         self.rows = 0
+        # Of all rows it was fed.
+        self.nbytes = 0
+        self._guess = width
         self._work = work
         self._writer = work.column_writer(index)
-        self._size = size
         self._waiting: list[pa.Array] = []
         self._waiting_rows = 0
-        self._written: list[Written] = []
+        self._waiting_bytes = 0
+        self._parts: list[Part] = []
 
-    def add(self, values: pa.ChunkedArray) -> None:
+    @property
+    def width(self) -> float:
+        """The bytes a row takes: of those it was fed, else as guessed."""
+        return self.nbytes / self.rows if self.rows else self._guess
+
+    def add(self, values: pa.ChunkedArray, size: int | None) -> None:
+        """Let rows wait until there are `size`; without it, until that is decided."""
+        nbytes = bytes_taken(values)
+        self.rows += len(values)
+        self.nbytes += nbytes
         self._waiting += [chunk for chunk in values.chunks if len(chunk)]
         self._waiting_rows += len(values)
-        self.rows += len(values)
-        if self._waiting_rows >= self._size:
-            whole = pa.chunked_array(self._waiting, values.type)
-            full = len(whole) // self._size * self._size
-            self._write(whole.slice(0, full))
-            self._waiting = whole.slice(full).chunks
-            self._waiting_rows -= full
-        elif len(self._waiting) > MOST_SMALL:
+        self._waiting_bytes += nbytes
+        if size is not None:
+            self.write(size)
+        if len(self._waiting) > MOST_SMALL:
             # Thousands of small arrays would take more memory than their rows.
-            self._waiting = [one_array(pa.chunked_array(self._waiting, values.type))]
+            try:
+                self._waiting = [one_array(self._whole())]
+            except SchemaError as error:
+                raise SchemaError(f"column {self._writer.name!r}: {error}") from None
 
-    def finish(self) -> Written:
+    def write(self, size: int) -> None:
+        """Write those that wait, as far as they fill row groups of so many rows."""
+        full = self._waiting_rows // size * size
+        if full:
+            whole = self._whole()
+            self._write(whole.slice(0, full), size)
+            rest = whole.slice(full)
+            self._waiting = rest.chunks
+            self._waiting_rows = len(rest)
+            self._waiting_bytes = bytes_taken(rest)
+        self._check(self._waiting_rows, self._waiting_bytes, size)
+
+    def finish(self, size: int) -> Written:
         """All that was written, the rows that waited too."""
+        self.write(size)
         if self._waiting_rows:
-            self._write(pa.chunked_array(self._waiting, self._writer.type))
-        parts = self._written[0].parts
-        for more in self._written[1:]:
-            parts = parts.arranged(more.parts, range(len(parts.k) + len(more.parts.k)))
-        return Written(parts, self._written[-1].next_k)
+            self._write(self._whole(), size)
+        whole = replace(self._writer, parts=dict(enumerate(self._parts)))
+        return Written(whole.finish(), whole.next_k)
 
-    def _write(self, rows: pa.ChunkedArray) -> None:
-        starts = range(0, len(rows), self._size)
-        pieces = (rows.slice(start, self._size) for start in starts)
+    def _whole(self) -> pa.ChunkedArray:
+        return pa.chunked_array(self._waiting, self._writer.type)
+
+    def _write(self, rows: pa.ChunkedArray, size: int) -> None:
+        pieces = [rows.slice(start, size) for start in range(0, len(rows), size)]
+        for piece in pieces:
+            self._check(len(piece), bytes_taken(piece), size)
+        writer = self._writer
         groups = ((pa.table({"rows": piece}), len(piece)) for piece in pieces)
-        _, written = self._work.write([self._writer], groups)
-        self._written += written
+        self._work.write([writer], groups)
+        self._parts += [writer.parts[group] for group in range(len(pieces))]
         # Another one, for a writer counts its row groups from the first.
-        self._writer = replace(self._writer, first_k=written[0].next_k, parts={})
+        self._writer = replace(writer, first_k=writer.next_k, parts={})
+
+    def _check(self, rows: int, nbytes: int, size: int) -> None:
+        """LimitError where so many rows are too much for one row group; one row never is.
+
+        Of a fixed width they are as many bytes as was decided, or asked for.
+        """
+        if rows > 1 and nbytes > MOST_BYTES and not is_fixed(self._writer.type):
+            raise LimitError(
+                f"column {self._writer.name!r}: {rows} rows take {nbytes} bytes, and row groups "
+                f"of {size} rows are decided on; none may take more than {MOST_BYTES}: "
+                "append rows in whole, or give a smaller row_group_rows"
+            )
 
 
 def _width(edition: Edition, index: int) -> float:

@@ -68,7 +68,7 @@ class _Pending:
 
     def add(self, table: pa.Table, rows: int) -> None:
         """Some more rows."""
-        more = list(map(_bytes_of, table.columns))
+        more = list(map(bytes_taken, table.columns))
         self.nbytes = [sum(pair) for pair in zip_longest(self.nbytes, more, fillvalue=0)]
         self.rows += rows
         if sum(more) < SMALL_BYTES:
@@ -128,7 +128,7 @@ def row_windows(
 
 def row_ranges(table: pa.Table, rows: int, wanted: int | None) -> Iterator[tuple[int, int]]:
     """The rows of each group of a table."""
-    size = rows_per_group(list(map(_bytes_of, table.columns)), rows, wanted)
+    size = rows_per_group(list(map(bytes_taken, table.columns)), rows, wanted)
     cuts = set(range(0, rows, size)) | {rows}
     for column in table.columns:
         if pa.types.is_dictionary(column.type):
@@ -159,9 +159,9 @@ def _within_limits(table: pa.Table, start: int, stop: int) -> Iterator[tuple[int
     if rows <= 0:
         return
     if rows > 1 and any(
-        _bytes_of(column.slice(start, rows)) > MOST_BYTES
+        bytes_taken(column.slice(start, rows)) > MOST_BYTES
         for column in table.columns
-        if not _is_fixed(column.type)
+        if not is_fixed(column.type)
     ):
         middle = start + rows // 2
         yield from _within_limits(table, start, middle)
@@ -170,11 +170,12 @@ def _within_limits(table: pa.Table, start: int, stop: int) -> Iterator[tuple[int
         yield start, stop
 
 
-def _is_fixed(type_: pa.DataType) -> bool:
+def is_fixed(type_: pa.DataType) -> bool:
+    """Whether all rows take the same."""
     return pa.types.is_primitive(type_) or pa.types.is_fixed_size_binary(type_)
 
 
-def _bytes_of(column: pa.ChunkedArray) -> int:
+def bytes_taken(column: pa.ChunkedArray) -> int:
     """About what the rows take, without what they share with others: dictionaries, view buffers."""
     if pa.types.is_dictionary(column.type):
         return sum(chunk.indices.nbytes for chunk in column.chunks)
