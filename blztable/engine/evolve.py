@@ -119,6 +119,7 @@ def _retype(work: Work, index: int, field: pa.Field, frame: Mapping[str, Json] |
     opened = OpenParts(edition)
 
     def rows_of(group: int) -> pa.ChunkedArray:
+        opened.forget_before(group)
         span = Span(group, 0, edition.head.row_groups[group])
         column = read_columns(edition, [index], [span], parts=opened)[0]
         return _wider(column, field.type)

@@ -159,9 +159,11 @@ class OpenParts:
         return part
 
     def forget_before(self, group: int) -> None:
-        """Let go of the parts of earlier row groups."""
-        for key in [key for key in self._parts if key[1] < group]:
-            del self._parts[key]
+        """Let go of the parts of earlier row groups; who has one still may go on with it."""
+        # A list first: workers open parts meanwhile.
+        for key in list(self._parts):
+            if key[1] < group:
+                del self._parts[key]
 
 
 class _Kept:

@@ -5,7 +5,8 @@ written anew, with all their columns.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Protocol, Self
 
 import numpy as np
 import pyarrow as pa
@@ -113,25 +114,25 @@ def _leave(work: Work, operation: str, kept: Callable[[int], np.ndarray]) -> int
     edition = work.edition
     groups = edition.head.row_groups
     order: list[int] = []
-    touched: list[tuple[int, np.ndarray]] = []
+    touched: list[tuple[int, Selection]] = []
     opened = OpenParts(edition)
     gone = 0
     for group, rows in enumerate(groups):
-        mask = kept(group)
-        left = int(mask.sum())
-        gone += rows - left
-        if left == rows:
+        left = Selection.of(kept(group))
+        gone += rows - left.count
+        if left.is_all:
             order.append(group)
-        elif left:
+        elif left.count:
             order.append(len(groups) + len(touched))
-            touched.append((group, mask))
+            touched.append((group, left))
     if not gone:
         return 0
     columns = [work.column_writer(index) for index in range(len(edition.columns))]
 
     def portions() -> Iterator[Portion]:
-        for group, mask in touched:
-            yield read_group(opened, range(len(columns)), group, mask), int(mask.sum())
+        for group, left in touched:
+            opened.forget_before(group)
+            yield read_group(opened, range(len(columns)), group, left.mask()), left.count
 
     def old(column: int, number: int) -> OpenedPart:
         return opened.open(column, touched[number][0])
@@ -139,6 +140,33 @@ def _leave(work: Work, operation: str, kept: Callable[[int], np.ndarray]) -> int
     rows_left, written = work.write(columns, portions(), old=old)
     work.add(operation, Rows(edition, order, rows_left, written))
     return gone
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Some rows of a row group, kept in a bit each: there may be one for every group of a table."""
+
+    rows: int
+    count: int
+    # None where it is all of them.
+    bits: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, mask: np.ndarray) -> Self:
+        """The rows for which it is true."""
+        rows, count = len(mask), int(np.count_nonzero(mask))
+        return cls(rows, count, None if count == rows else np.packbits(mask))
+
+    @property
+    def is_all(self) -> bool:
+        """Whether no row is left out."""
+        return self.count == self.rows
+
+    def mask(self) -> np.ndarray | None:
+        """A truth value a row; None where it is all of them."""
+        if self.bits is None:
+            return None
+        return np.unpackbits(self.bits, count=self.rows).view(np.bool_)
 
 
 def read_group(
@@ -166,9 +194,10 @@ class Condition:
         self._names = [schema.field(index).name for index in self._indices]
 
     def mask(self, group: int) -> np.ndarray:
-        """The rows of a group for which it is true."""
+        """The rows of a group for which it is true; the groups before it are done with."""
         version = self._opened.version
         rows = version.head.row_groups[group]
+        self._opened.forget_before(group)
         span = [Span(group, 0, rows)]
         columns = read_columns(version, self._indices, span, parts=self._opened)
         return filters.mask(self._expression, dict(zip(self._names, columns, strict=True)), rows)

@@ -18,7 +18,7 @@ from blztable.engine.changes import Update
 from blztable.engine.grouping import Portion
 from blztable.engine.parts import OpenedPart, OpenParts
 from blztable.engine.read import Span, read_columns
-from blztable.engine.rows import Condition, read_group, repeated
+from blztable.engine.rows import Condition, Selection, read_group, repeated
 from blztable.engine.work import Work
 from blztable.errors import SchemaError
 
@@ -39,7 +39,7 @@ def update(work: Work, values: Mapping[int, Values], where: object, fit: Fit) ->
     edition = work.edition
     opened = OpenParts(edition)
     touched = dict(_touched(opened, where))
-    first = np.cumsum([0, *(int(mask.sum()) for mask in touched.values())])
+    first = np.cumsum([0, *(selected.count for selected in touched.values())])
     rows = int(first[-1])
     for index, value in values.items():
         if isinstance(value, pa.ChunkedArray) and len(value) != rows:
@@ -53,7 +53,9 @@ def update(work: Work, values: Mapping[int, Values], where: object, fit: Fit) ->
     groups = list(touched)
 
     def portions() -> Iterator[Portion]:
-        for number, (group, mask) in enumerate(touched.items()):
+        for number, (group, selected) in enumerate(touched.items()):
+            opened.forget_before(group)
+            mask = selected.mask()
             arrays = []
             for index, value in values.items():
                 start, stop = first[number], first[number + 1]
@@ -64,7 +66,7 @@ def update(work: Work, values: Mapping[int, Values], where: object, fit: Fit) ->
                 else:
                     new = value.slice(start, stop - start)
                 arrays.append(_mixed(opened, index, group, mask, new))
-            yield pa.Table.from_arrays(arrays, names=list(map(str, places))), len(mask)
+            yield pa.Table.from_arrays(arrays, names=list(map(str, places))), selected.rows
 
     def old(column: int, number: int) -> OpenedPart:
         return opened.open(places[column], groups[number])
@@ -81,37 +83,41 @@ def update(work: Work, values: Mapping[int, Values], where: object, fit: Fit) ->
 def evaluated(
     opened: OpenParts, expression: pc.Expression, group: int, mask: np.ndarray | None = None
 ) -> pa.ChunkedArray:
-    """What an expression is in the rows of a group, or in those selected."""
+    """What an expression is in the rows of a group, or in those selected.
+
+    The groups before it are done with.
+    """
     edition = opened.version
+    opened.forget_before(group)
     indices = filters.positions(expression, edition.schema)
     rows = edition.head.row_groups[group]
     columns = read_columns(edition, indices, [Span(group, 0, rows)], parts=opened)
     names = [edition.schema.field(index).name for index in indices]
     result = filters.evaluate(expression, dict(zip(names, columns, strict=True)), rows)
-    if mask is None or mask.all():
+    if mask is None:
         return result
     return pa.chunked_array([as_stored(one_array(result)).filter(pa.array(mask))])
 
 
-def _touched(opened: OpenParts, where: object) -> Iterator[tuple[int, np.ndarray]]:
+def _touched(opened: OpenParts, where: object) -> Iterator[tuple[int, Selection]]:
     """The row groups with rows to be updated, and which."""
     row_groups = opened.version.head.row_groups
     if where is None:
-        yield from ((group, np.ones(rows, np.bool_)) for group, rows in enumerate(row_groups))
+        yield from ((group, Selection(rows, rows)) for group, rows in enumerate(row_groups))
         return
     condition = Condition(opened, where)
     for group in range(len(row_groups)):
-        mask = condition.mask(group)
-        if mask.any():
-            yield group, mask
+        selected = Selection.of(condition.mask(group))
+        if selected.count:
+            yield group, selected
 
 
 def _mixed(
-    opened: OpenParts, index: int, group: int, mask: np.ndarray, new: pa.ChunkedArray
+    opened: OpenParts, index: int, group: int, mask: np.ndarray | None, new: pa.ChunkedArray
 ) -> pa.Array:
     """The column of a row group with the new values in the rows selected."""
     stored = [as_stored(chunk) for chunk in new.chunks]
-    if mask.all():
+    if mask is None:
         return one_array(pa.chunked_array(stored))
     old = read_group(opened, [index], group).column(0)
     both = one_array(pa.chunked_array([*old.chunks, *stored]))
