@@ -79,10 +79,7 @@ class Appender:
         edition, what = self._work.edition, f"column {name!r}"
         index = edition.position(name)
         found, descriptor = values_of(kept(values), what)
-        frame = edition.head.pandas
-        field = edition.schema.field(index)
-        facts = None if frame is None else dict(frame)
-        fit = fit_column(found, descriptor, field, facts, what)
+        fit = fit_column(found, descriptor, edition.schema.field(index), edition.frame, what)
         self._feeding.add(index, self._ordered(index, fit, isinstance(found, pa.Scalar), what))
 
     def _ordered(

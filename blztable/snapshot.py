@@ -7,7 +7,7 @@ frames of them. Knows nothing of what users may do with a table.
 import inspect
 import json
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from blztable.convert.descriptor import FIELD_KEY
 from blztable.convert.frame import index_fields, to_frame
 from blztable.convert.interop import arrow_metadata
 from blztable.convert.rows import RowNumbers
-from blztable.engine.edition import Edition
+from blztable.engine.edition import PANDAS_KEY, Edition
 from blztable.engine.parts import OpenParts
 from blztable.engine.progress import Callback, Progress
 from blztable.engine.read import read_array, read_columns, spans
@@ -28,7 +28,6 @@ from blztable.engine.versions import Version, pin
 from blztable.errors import BlzError, ColumnNotFoundError
 from blztable.storage.store import Lock, Store
 
-PANDAS_KEY = b"pandas"
 # Where a result says which rows it lacks: pairs of the first one and the one after the last.
 MISSING_ROWS = "blz:missing_rows"
 
@@ -91,7 +90,7 @@ class Snapshot:
     def levels(self) -> list[str]:
         """The columns that are the index of a frame, outermost first."""
         names = self.version.schema.names
-        levels = index_fields(_plain(self.version.head.pandas))
+        levels = index_fields(self.version.frame)
         return [name for name in levels if names.count(name) == 1]
 
     def close(self) -> None:
@@ -130,7 +129,7 @@ class Snapshot:
         fields = [schema.field(index) for index in positions]
         metadata = dict(schema.metadata or {})
         if PANDAS_KEY not in metadata:
-            frame, attributes = _plain(head.pandas), dict(head.attributes)
+            frame, attributes = self.version.frame, dict(head.attributes)
             text = arrow_metadata(frame, pa.schema(fields), head.rows, attributes)
             if text is not None:
                 metadata[PANDAS_KEY] = text
@@ -179,7 +178,7 @@ class Snapshot:
     ) -> pd.DataFrame:
         """Some columns as a frame with its index; `columns` orders and repeats them."""
         head, schema = self.version.head, self.version.schema
-        frame = _plain(head.pandas)
+        frame = self.version.frame
         levels = set(index_fields(frame))
         # A column asked for twice is read once, one of the index beside those asked for.
         needed = dict.fromkeys(positions) | dict.fromkeys(
@@ -269,7 +268,3 @@ def _without_ours(field: pa.Field) -> pa.Field:
     if metadata.pop(FIELD_KEY, None) is None:
         return field
     return field.with_metadata(metadata or None)
-
-
-def _plain(frame: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    return None if frame is None else dict(frame)

@@ -89,7 +89,7 @@ class Transaction(View):
             if work is None:
                 return
             schema, head = work.edition.schema, work.edition.head
-            frame, declared = _plain(head.pandas), evolving.defaults(work.edition)
+            frame, declared = work.edition.frame, evolving.defaults(work.edition)
             defaults = {place: self._placed(place, value) for place, value in declared.items()}
             target = Target(schema, frame, head.rows, defaults, self._categories)
             given = onto(data, target, index=index, evolve=evolve)
@@ -111,11 +111,10 @@ class Transaction(View):
             if work is None:
                 return 0
             edition = work.edition
-            facts = _plain(edition.head.pandas)
 
             def fitted(index: int, array: Any, descriptor: Any = None) -> pa.ChunkedArray:
                 field = edition.schema.field(index)
-                return fit_column(array, descriptor, field, facts, f"column {field.name!r}")
+                return fit_column(array, descriptor, field, edition.frame, f"column {field.name!r}")
 
             def computed(index: int, array: pa.ChunkedArray) -> pa.ChunkedArray:
                 return fitted(index, as_computed_for(array, edition.schema.field(index).type))
@@ -152,8 +151,8 @@ class Transaction(View):
         with self._changing() as work:
             if work is None:
                 return
-            facts = _plain(work.edition.head.pandas)
-            nullable = [may_be_null(field, facts) for field in work.edition.schema]
+            frame = work.edition.frame
+            nullable = [may_be_null(field, frame) for field in work.edition.schema]
             empty = evolving.fillings(work.edition, nullable)
             fillings = [self._placed(place, value) for place, value in enumerate(empty)]
             rows.resize(work, _number(n, "n"), fillings)
@@ -181,16 +180,15 @@ class Transaction(View):
                 value, its = values_of(default, f"the default of column {name!r}")
                 if not isinstance(value, pa.Scalar):
                     raise SchemaError(f"the default of column {name!r} is one value")
-                facts = _plain(edition.head.pandas)
                 what = f"the default of column {name!r}"
-                fit = fit_column(value, its, field, facts, what)
+                fit = fit_column(value, its, field, edition.frame, what)
                 declared = one_in_order(fit, _order(found), what)[0]
             evolving.add_column(work, field, rows_of, frame=edition.head.pandas, default=declared)
 
     def drop_columns(self, names: Sequence[str]) -> None:
         """Drop columns, as `CTable.drop_columns` does."""
         evolving.check_names(self._work.edition, names)
-        frame = dropped(_plain(self._work.edition.head.pandas), names)
+        frame = dropped(self._work.edition.frame, names)
         self._change(evolving.drop_columns, names, frame)
 
     def reorder_columns(self, names: Sequence[str]) -> None:
@@ -202,7 +200,7 @@ class Transaction(View):
         evolving.check_names(self._work.edition, list(names))
         for name in names.values():
             evolving.check_text(name)
-        frame = renamed(_plain(self._work.edition.head.pandas), names)
+        frame = renamed(self._work.edition.frame, names)
         self._change(evolving.rename_columns, names, frame)
 
     def compact(self, sort_by: str | Sequence[str | tuple[str, str]] = ()) -> None:
@@ -375,7 +373,3 @@ def check_id(commit_id: Any) -> None:
         raise TypeError(f"commit_id is text, not {type(commit_id).__name__}")
     if not 0 < len(commit_id.encode("utf-8", "replace")) <= MAX_ID_LENGTH:
         raise ValueError(f"commit_id has from 1 to {MAX_ID_LENGTH} bytes")
-
-
-def _plain(frame: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    return None if frame is None else dict(frame)

@@ -19,7 +19,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from blztable.engine.edition import BY_COLUMN, DEFAULTS, Edition, EditionColumn, Written
+from blztable.engine.edition import DEFAULTS, Edition, EditionColumn, Written
+from blztable.engine.options import BY_COLUMN
 from blztable.errors import ConflictError
 from blztable.format.jsontext import Json, dumps
 

@@ -22,8 +22,6 @@ from blztable.format.line import NO_FILE, ColumnParts
 PANDAS_KEY = b"pandas"
 # The property with the values that new rows have where nothing is said: by id, in base64.
 DEFAULTS = "defaults"
-# Properties that name columns.
-BY_COLUMN = ("compression", "clevel", "shuffle", "page_rows")
 
 
 @dataclass(frozen=True, slots=True)

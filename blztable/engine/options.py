@@ -20,6 +20,9 @@ DURABILITIES = ("full", "process")
 # What a table remembers.
 KEPT = ("compression", "clevel", "shuffle", "checksum", "row_group_rows", "page_rows")
 
+# Of those, what may differ by column: mappings by its name.
+BY_COLUMN = ("compression", "clevel", "shuffle", "page_rows")
+
 T = TypeVar("T")
 
 
@@ -74,7 +77,7 @@ class WriteOptions:
 
     def check_names(self, names: Sequence[str]) -> None:
         """ColumnNotFoundError where a mapping names a column that is not there."""
-        for option in ("compression", "clevel", "shuffle", "page_rows"):
+        for option in BY_COLUMN:
             value = getattr(self, option)
             missing = [key for key in value if key not in names] if _is_mapping(value) else []
             if missing:

@@ -20,6 +20,7 @@ from blztable.errors import (
     TableNotFoundError,
 )
 from blztable.format import jsontext, layout, manifest
+from blztable.format.jsontext import Json
 from blztable.format.line import ColumnParts
 from blztable.storage.store import KeyNotFound, Lock, Store
 
@@ -100,6 +101,11 @@ class Version:
             return self.store.get(self.key, start, length)
         except KeyNotFound:
             raise CorruptError(f"{self._where} is gone") from None
+
+    @property
+    def frame(self) -> dict[str, Json] | None:
+        """What a DataFrame was besides its columns, for those who read or change that."""
+        return None if self.head.pandas is None else dict(self.head.pandas)
 
     @property
     def key(self) -> str:
