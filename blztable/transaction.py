@@ -21,9 +21,9 @@ from blztable.appender import Appender
 from blztable.attributes import Attributes
 from blztable.convert.attributes import checked_attrs
 from blztable.convert.categories import check_order, one_in_order
-from blztable.convert.descriptor import FIELD_KEY, to_bytes
+from blztable.convert.evolve import with_nulls
 from blztable.convert.fit import as_computed_for, fit_column, may_be_null
-from blztable.convert.frame import dropped, renamed
+from blztable.convert.frame import described, dropped, renamed
 from blztable.convert.onto import Target, onto
 from blztable.convert.values import values_of
 from blztable.engine import evolve as evolving
@@ -163,7 +163,7 @@ class Transaction(View):
             if work is None:
                 return
             evolving.check_text(name)
-            edition, metadata, found = work.edition, None, None
+            edition, descriptor, found = work.edition, None, None
             rows_of: Callable[[int], Any]
             if isinstance(data, pc.Expression):
                 type_ = filters.type_of(data, edition.schema)
@@ -171,10 +171,13 @@ class Transaction(View):
             else:
                 found, descriptor = values_of(data, f"column {name!r}")
                 type_ = found.type
-                if descriptor is not None:
-                    metadata = {FIELD_KEY: to_bytes(descriptor)}
                 rows_of = _by_group(found, edition.head.row_groups, name)
-            field = pa.field(name, type_, metadata=metadata)
+            field = described(pa.field(name, type_), descriptor)
+            groups = range(len(edition.head.row_groups))
+            if not may_be_null(field, edition.frame) and any(
+                rows_of(group).null_count for group in groups
+            ):
+                field = with_nulls(field, edition.frame)
             declared = None
             if default is not None:
                 value, its = values_of(default, f"the default of column {name!r}")
@@ -182,7 +185,8 @@ class Transaction(View):
                     raise SchemaError(f"the default of column {name!r} is one value")
                 what = f"the default of column {name!r}"
                 fit = fit_column(value, its, field, edition.frame, what)
-                declared = one_in_order(fit, _order(found), what)[0]
+                # One that is null is none.
+                declared = None if fit.null_count else one_in_order(fit, _order(found), what)[0]
             evolving.add_column(work, field, rows_of, frame=edition.head.pandas, default=declared)
 
     def drop_columns(self, names: Sequence[str]) -> None:

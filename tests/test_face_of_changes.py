@@ -2,6 +2,7 @@
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import blztable as blz
@@ -82,3 +83,45 @@ def test_a_category_is_given_as_a_plain_value(tmp_path):
         assert table["n"][:].to_pylist() == [7, 2, 2]
         assert table["d"][:].to_pylist() == ["p", "q", "r"]
         assert table.to_pandas()["c"].dtype == "category"
+
+
+def test_a_list_of_texts_goes_into_a_category(tmp_path):
+    pd.DataFrame({"c": pd.Categorical(["x", "y"])}).to_blz(tmp_path / "c")
+    with blz.open(tmp_path / "c", "a") as table:
+        table.update({"c": ["z", None]})
+        with table.appender() as rows:
+            rows["c"].append(["x", "z"])
+        assert table["c"][:].to_pylist() == ["z", None, "x", "z"]
+        assert table.to_pandas()["c"].dtype == "category"
+
+
+def test_a_default_that_is_null_is_none(table):
+    table.add_column("y", [1, 2, 3], default=pa.scalar(None, pa.int64()))
+    table.add_column("z", pa.nulls(3), default=pa.scalar(None))
+    table.append({"a": [4]})
+    assert table["y"][:].to_pylist() == [1, 2, 3, None]
+    assert table["z"][:].to_pylist() == [None] * 4
+    assert "defaults" not in table._snapshot.version.head.properties
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(pa.array([1, None, 2**60 + 1]), id="integers"),
+        pytest.param(pa.array([True, None, False]), id="booleans"),
+        pytest.param(pc.if_else(pc.field("a") == 2, None, pc.field("a") + 2**60), id="expression"),
+    ],
+)
+def test_a_column_with_nulls_that_a_frame_gets_is_of_a_nullable_dtype(tmp_path, data):
+    pd.DataFrame({"a": [1, 2, 3]}).to_blz(tmp_path / "f")
+    with blz.open(tmp_path / "f", "a") as table:
+        table.add_column("b", data)
+        table.add_column("plain", pc.field("a") + 1)
+        given = table["b"][:].to_pylist()
+        assert given.count(None) == 1
+        frame = table.to_pandas()
+        assert frame["b"].dtype in (pd.Int64Dtype(), pd.BooleanDtype())
+        assert [None if value is pd.NA else value for value in frame["b"]] == given
+        assert frame["plain"].dtype == "int64"
+        table.append(frame)
+        assert table["b"][:].to_pylist() == given * 2

@@ -7,9 +7,9 @@ holds what is there and what comes. All else stays, for `fit` to refuse.
 import pyarrow as pa
 
 from blztable.convert.categories import with_room
-from blztable.convert.descriptor import FIELD_KEY, Descriptor, to_bytes
-from blztable.convert.fit import cast_exactly, has_no_nulls, places_by_name
-from blztable.convert.frame import Facts, descriptor_of, with_labels
+from blztable.convert.descriptor import Descriptor
+from blztable.convert.fit import cast_exactly, may_be_null, places_by_name
+from blztable.convert.frame import Facts, described, descriptor_of, with_labels
 from blztable.convert.gateway import Ingested
 from blztable.errors import SchemaError
 
@@ -39,22 +39,21 @@ def evolved(
     known = {*schema.names, *theirs.index_fields()}
     if data.frame is not None:
         found = with_room(found, theirs)
-    new = [_new(field, theirs, frame is not None) for field in found if field.name not in known]
+    new = [_new(field, theirs, frame) for field in found if field.name not in known]
     for field in new:
         schema = schema.append(field)
     return schema, with_labels(frame, data.frame, [field.name for field in new])
 
 
-def _new(field: pa.Field, theirs: Facts, is_frame: bool) -> pa.Field:
-    """A field that also rows without a value can have."""
-    metadata = dict(field.metadata or {})
-    descriptor = descriptor_of(field, theirs)
+def with_nulls(field: pa.Field, frame: Descriptor | None) -> pa.Field:
+    """The field so that rows without a value can have it, in a table of this frame."""
+    field = field.with_nullable(True)
     # pandas' concat makes floats or objects of them; the nullable dtypes keep every value.
-    if descriptor is None and is_frame and has_no_nulls(field.type):
-        descriptor = {"dtype": "masked"}
-    if descriptor is not None:
-        metadata[FIELD_KEY] = to_bytes(descriptor)
-    return field.with_nullable(True).with_metadata(metadata or None)
+    return field if may_be_null(field, frame) else described(field, {"dtype": "masked"})
+
+
+def _new(field: pa.Field, theirs: Facts, frame: Descriptor | None) -> pa.Field:
+    return with_nulls(described(field, descriptor_of(field, theirs)), frame)
 
 
 def _wider(column: pa.ChunkedArray, type_: pa.DataType) -> pa.DataType:

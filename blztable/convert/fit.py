@@ -85,8 +85,11 @@ def fit_column(
         `what` begins the message.
     """
     if isinstance(array, pa.Scalar):
-        array = _one_row(array, schema_field.type)
-    column = array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
+        column = _one_row(array, schema_field.type)
+    else:
+        column = array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
+        if _is_text(column.type):
+            column = _as_categories(column, schema_field.type)
     return _fit(column, descriptor, schema_field, Facts.decode(frame), frame is not None, what)
 
 
@@ -96,13 +99,8 @@ def as_computed_for(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedAr
     Of a dictionary type with its values, of half floats with wider ones.
     """
     found = column.type
-    if pa.types.is_dictionary(type_) and not (type_.ordered or pa.types.is_dictionary(found)):
-        encoded = [chunk.dictionary_encode() for chunk in column.chunks]
-        chunks = [
-            pa.DictionaryArray.from_arrays(one.indices, one.dictionary.cast(type_.value_type))
-            for one in encoded
-        ]
-        return pa.chunked_array(chunks, pa.dictionary(pa.int32(), type_.value_type))
+    if pa.types.is_dictionary(type_):
+        return _as_categories(column, type_)
     if pa.types.is_floating(type_) and pa.types.is_floating(found):
         narrow = column.cast(type_)
         same = pc.or_(pc.equal(narrow.cast(found), column), pc.is_nan(column))
@@ -129,7 +127,7 @@ def filled(type_: pa.DataType, rows: int, value: pa.Scalar | None) -> pa.Chunked
 def may_be_null(field: pa.Field, frame: Descriptor | None) -> bool:
     """Whether the column can hold missing values: numpy's plain integers and booleans cannot."""
     is_plain = frame is not None and descriptor_of(field, Facts.decode(frame)) is None
-    return bool(field.nullable) and not (is_plain and has_no_nulls(field.type))
+    return bool(field.nullable) and not (is_plain and _has_no_nulls(field.type))
 
 
 def is_counted_on(data: Ingested, frame: Descriptor | None, drawn: int | None) -> bool:
@@ -152,7 +150,7 @@ def _fit(
     try:
         fit = cast_exactly(column, field.type)
         words = _word(descriptor_of(field, mine)), _word(descriptor)
-        if fit.null_count and is_frame and words[0] is None and has_no_nulls(field.type):
+        if fit.null_count and is_frame and words[0] is None and _has_no_nulls(field.type):
             raise SchemaError(
                 f"it has missing values; the table has plain {field.type}, without any"
             )
@@ -164,7 +162,7 @@ def _fit(
     return fit
 
 
-def _one_row(value: pa.Scalar, type_: pa.DataType) -> pa.Array | pa.ChunkedArray:
+def _one_row(value: pa.Scalar, type_: pa.DataType) -> pa.ChunkedArray:
     """A scalar as a column, for which the value counts and not how wide it came in."""
     if pa.types.is_dictionary(type_):
         inner = type_.value_type
@@ -172,12 +170,25 @@ def _one_row(value: pa.Scalar, type_: pa.DataType) -> pa.Array | pa.ChunkedArray
             return filled(type_, 1, value)
     if pa.types.is_floating(value.type) and value.is_valid:
         is_nan = value.as_py() != value.as_py()
-        if not pa.types.is_floating(type_):
+        if is_nan and not pa.types.is_floating(type_):
             # Users of pandas write it for none in any column.
-            return pa.nulls(1) if is_nan else pa.repeat(value, 1)
-        if is_nan or value.cast(type_).as_py() == value.as_py():
-            value = value.cast(type_)
-    return pa.repeat(value, 1)
+            return filled(pa.null(), 1, None)
+        if pa.types.is_floating(type_) and (is_nan or value.cast(type_).as_py() == value.as_py()):
+            return filled(type_, 1, value)
+    return filled(value.type, 1, value)
+
+
+def _as_categories(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
+    """Plain values as those of a dictionary type whose order is not declared; else as they are."""
+    found = column.type
+    if not pa.types.is_dictionary(type_) or type_.ordered or pa.types.is_dictionary(found):
+        return column
+    chunks = []
+    for chunk in column.chunks:
+        codes = chunk.dictionary_encode()
+        values = codes.dictionary.cast(type_.value_type)
+        chunks.append(pa.DictionaryArray.from_arrays(codes.indices, values))
+    return pa.chunked_array(chunks, pa.dictionary(pa.int32(), type_.value_type))
 
 
 def _filled(
@@ -340,7 +351,7 @@ def _is_widening(found: pa.DataType, type_: pa.DataType, kinds: tuple[_Kind, _Ki
     return kinds[0](found) and kinds[1](type_) and same_zone
 
 
-def has_no_nulls(type_: pa.DataType) -> bool:
+def _has_no_nulls(type_: pa.DataType) -> bool:
     """Whether numpy has no missing value for it: one would turn the others into floats."""
     return bool(pa.types.is_integer(type_) or pa.types.is_boolean(type_))
 

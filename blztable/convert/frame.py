@@ -97,10 +97,10 @@ def from_frame(frame: pd.DataFrame, index: bool | None) -> tuple[pa.Table, Descr
     for number, name in enumerate(names):
         values = frame.iloc[:, number].array
         array, descriptor = dtypes.encode(values, f"column {frame.columns[number]!r}")
-        fields.append(_field(name, array.type, descriptor))
+        fields.append(described(pa.field(name, array.type), descriptor))
         arrays.append(array)
     for level in kept:
-        fields.append(_field(level.field, level.array.type, level.descriptor))
+        fields.append(described(pa.field(level.field, level.array.type), level.descriptor))
         arrays.append(level.array)
     facts = Facts(
         levels,
@@ -224,9 +224,11 @@ def descriptor_of(field_: pa.Field, facts: Facts) -> Descriptor | None:
     return descriptor
 
 
-def _field(name: str, type_: pa.DataType, descriptor: Descriptor | None) -> pa.Field:
-    metadata = None if descriptor is None else {FIELD_KEY: to_bytes(descriptor)}
-    return pa.field(name, type_, metadata=metadata)
+def described(field_: pa.Field, descriptor: Descriptor | None) -> pa.Field:
+    """The field with a descriptor written on it, if there is one."""
+    if descriptor is None:
+        return field_
+    return field_.with_metadata({**(field_.metadata or {}), FIELD_KEY: to_bytes(descriptor)})
 
 
 def _places(table: pa.Table, levels: Sequence[str]) -> dict[str, int]:

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from blztable.convert import dtypes
 from blztable.convert.attributes import checked_attrs
-from blztable.convert.descriptor import FIELD_KEY, Descriptor, to_bytes
-from blztable.convert.frame import from_frame
+from blztable.convert.descriptor import Descriptor
+from blztable.convert.frame import described, from_frame
 from blztable.convert.interop import from_metadata
 from blztable.convert.text import check_text
 from blztable.errors import SchemaError
@@ -101,8 +101,7 @@ def _from_mapping(data: Mapping[str, Any]) -> Ingested:
             raise SchemaError(f"column names are text; found {name!r:.60}")
         check_text(name, f"column {name!r}")
         array, descriptor = encoded(values, f"column {name!r}")
-        metadata = None if descriptor is None else {FIELD_KEY: to_bytes(descriptor)}
-        fields.append(pa.field(str(name), array.type, metadata=metadata))
+        fields.append(described(pa.field(str(name), array.type), descriptor))
         arrays.append(array)
     lengths = {field.name: len(array) for field, array in zip(fields, arrays, strict=True)}
     if len(set(lengths.values())) > 1:
