@@ -4,7 +4,7 @@ A table shows one snapshot for its life: it pins its version, so nothing of it i
 table is open. After a commit of its own it shows the version it published.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, overload
 
@@ -298,7 +298,7 @@ class CTable(Handle):
             tx.add_column(name, data, default=default)
         return tx.version
 
-    def drop_columns(self, names: Sequence[str]) -> int:
+    def drop_columns(self, names: Iterable[str]) -> int:
         """Drop columns; no data are touched, their files go with the last version that has them.
 
         Raises
@@ -331,7 +331,7 @@ class CTable(Handle):
             tx.rename_columns(names)
         return tx.version
 
-    def reorder_columns(self, names: Sequence[str]) -> int:
+    def reorder_columns(self, names: Iterable[str]) -> int:
         """Put these columns first, in this order; no data are touched. As `drop_columns`."""
         with self.transaction() as tx:
             tx.reorder_columns(names)

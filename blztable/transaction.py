@@ -7,7 +7,7 @@ transactions.
 
 import operator
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import accumulate
@@ -189,23 +189,27 @@ class Transaction(View):
                 declared = None if fit.null_count else one_in_order(fit, _order(found), what)[0]
             evolving.add_column(work, field, rows_of, frame=edition.head.pandas, default=declared)
 
-    def drop_columns(self, names: Sequence[str]) -> None:
+    def drop_columns(self, names: Iterable[str]) -> None:
         """Drop columns, as `CTable.drop_columns` does."""
-        evolving.check_names(self._work.edition, names)
-        frame = dropped(self._work.edition.frame, names)
-        self._change(evolving.drop_columns, names, frame)
+        with self._changing() as work:
+            if work is not None:
+                gone = evolving.checked_names(work.edition, names)
+                evolving.drop_columns(work, gone, dropped(work.edition.frame, gone))
 
-    def reorder_columns(self, names: Sequence[str]) -> None:
+    def reorder_columns(self, names: Iterable[str]) -> None:
         """Put columns first, as `CTable.reorder_columns` does."""
-        self._change(evolving.reorder_columns, names)
+        with self._changing() as work:
+            if work is not None:
+                evolving.reorder_columns(work, evolving.checked_names(work.edition, names))
 
     def rename_columns(self, names: Mapping[str, str]) -> None:
         """Give columns other names, as `CTable.rename_columns` does."""
-        evolving.check_names(self._work.edition, list(names))
-        for name in names.values():
-            evolving.check_text(name)
-        frame = renamed(self._work.edition.frame, names)
-        self._change(evolving.rename_columns, names, frame)
+        with self._changing() as work:
+            if work is not None:
+                evolving.checked_names(work.edition, names)
+                for name in names.values():
+                    evolving.check_text(name)
+                evolving.rename_columns(work, names, renamed(work.edition.frame, names))
 
     def compact(self, sort_by: str | Sequence[str | tuple[str, str]] = ()) -> None:
         """Write rows anew in full row groups, as `CTable.compact` does."""

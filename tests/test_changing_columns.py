@@ -133,6 +133,37 @@ class TestFrames:
         t.drop_columns(["key"])
         pd.testing.assert_frame_equal(t.to_pandas(), pd.DataFrame({"a": [1, 2]}))
 
+    @pytest.mark.parametrize("gone", [["k"], ["l"], ["k", "l"], []])
+    def test_levels_of_an_index_are_dropped_as_pandas_does(self, gone):
+        index = pd.MultiIndex.from_tuples([("x", 1), ("y", 2)], names=["k", "l"])
+        frame = pd.DataFrame({"a": [1, 2]}, index)
+        t = table(frame)
+        t.drop_columns(gone)
+        pd.testing.assert_frame_equal(t.to_pandas(), frame.reset_index(gone, drop=True))
+
+    def test_an_index_of_one_level_stays_one(self):
+        frame = pd.DataFrame({"a": [1], "b": [2]}, pd.MultiIndex.from_tuples([("x",)], names=["k"]))
+        t = table(frame)
+        t.drop_columns(["b"])
+        pd.testing.assert_frame_equal(t.to_pandas(), frame[["a"]])
+
+
+def test_names_may_come_from_an_iterator():
+    t = table({"a": [1], "b": [2], "c": [3]})
+    t.reorder_columns(name for name in "cb")
+    assert t.to_arrow().column_names == ["c", "b", "a"]
+    t.drop_columns(name for name in "ab")
+    assert t.to_arrow().to_pydict() == {"c": [3]}
+
+
+def test_columns_that_a_twin_dropped_or_renamed_are_not_asked_for_again():
+    t = table({"a": [1], "b": [2]})
+    for _ in range(2):
+        with t.transaction(commit_id="once") as tx:
+            tx.drop_columns(["a"])
+            tx.rename_columns({"b": "c"})
+    assert t.to_arrow().to_pydict() == {"c": [2]}
+
 
 def test_an_expression_is_computed_row_group_by_row_group():
     t = table({"net": np.arange(40.0), "s": [str(n) for n in range(40)]})

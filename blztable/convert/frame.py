@@ -156,9 +156,12 @@ def dropped(frame: Descriptor | None, names: Collection[str]) -> Descriptor | No
         return None
     facts = Facts.decode(frame)
     header = None if facts.header is None else without_labels(facts.header, names)
-    levels = [level for level in facts.levels if level.get("field") not in names] or [DEFAULT]
+    levels = [level for level in facts.levels if level.get("field") not in names]
+    # One level that is left of several is a plain index.
+    multi = facts.multi and (len(levels) > 1 or levels == facts.levels)
     known = {name: word for name, word in facts.dtypes.items() if name not in names}
-    return replace(facts, levels=levels, header=header, dtypes=known).encode()
+    rest = replace(facts, levels=levels or [DEFAULT], multi=multi, header=header, dtypes=known)
+    return rest.encode()
 
 
 @dataclass(frozen=True, slots=True)

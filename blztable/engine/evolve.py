@@ -1,7 +1,7 @@
 """Evolve: other columns. What is not a new column or a wider type is the manifest's alone."""
 
 import base64
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 import pyarrow as pa
@@ -47,7 +47,6 @@ def drop_columns(work: Work, names: Sequence[str], frame: Mapping[str, Json] | N
 
     `frame` is the descriptor without them.
     """
-    check_names(work.edition, names)
     gone = set(names)
     kept = [index for index, name in enumerate(work.edition.schema.names) if name not in gone]
     work.add("drop_columns", Select(work.edition, kept, frame))
@@ -55,7 +54,6 @@ def drop_columns(work: Work, names: Sequence[str], frame: Mapping[str, Json] | N
 
 def reorder_columns(work: Work, names: Sequence[str]) -> None:
     """Put these columns first, in this order."""
-    check_names(work.edition, names)
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f"column {name!r} is to be in two places")
@@ -68,7 +66,6 @@ def reorder_columns(work: Work, names: Sequence[str]) -> None:
 def rename_columns(work: Work, names: Mapping[str, str], frame: Mapping[str, Json] | None) -> None:
     """Give columns other names; `frame` is the descriptor with these."""
     edition = work.edition
-    check_names(edition, list(names))
     there = edition.schema.names
     after = [names.get(name, name) for name in there]
     twice = [name for name in names.values() if after.count(name) > there.count(name)]
@@ -162,11 +159,11 @@ def check_text(name: object) -> None:
         raise TypeError(f"a column's name is text, not {name!r} of type {type(name).__name__}")
 
 
-def check_names(edition: Edition, names: Sequence[str]) -> None:
-    """Raise ColumnNotFoundError where there is no such column."""
+def checked_names(edition: Edition, names: Iterable[str]) -> list[str]:
+    """The names of columns that are there, as a list; ColumnNotFoundError where one is not."""
     if isinstance(names, str):
         raise TypeError(f"a list of names; for one column give [{names!r}]")
-    there = set(edition.schema.names)
+    there, names = set(edition.schema.names), list(names)
     for name in names:
         check_text(name)
         if name not in there:
@@ -174,6 +171,7 @@ def check_names(edition: Edition, names: Sequence[str]) -> None:
                 f"no column {name!r} in {edition.store.name}; "
                 f"there are {edition.schema.names!r:.1000}"
             )
+    return names
 
 
 def _text(value: pa.Scalar) -> str:
