@@ -111,7 +111,7 @@ def test_mode_x_refuses_and_mode_w_replaces(path):
         ({"checksum": "none"}, "checksum is one of .*, not 'none'"),
         ({"durability": "some"}, "durability is one of 'full', 'process', not 'some'"),
         ({"page_rows": 1000}, "page_rows is a power of two from 8.*, not 1000"),
-        ({"row_group_rows": 0}, "row_group_rows is a whole number from 1, not 0"),
+        ({"row_group_rows": 0}, "row_group_rows is a whole number from 1 to 2..62, not 0"),
     ],
 )
 def test_an_option_that_makes_no_sense_is_told_before_anything_is_written(

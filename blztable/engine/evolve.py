@@ -15,7 +15,7 @@ from blztable.engine.parts import OpenParts
 from blztable.engine.read import Span, read_columns
 from blztable.engine.work import Work
 from blztable.engine.write import ColumnWriter
-from blztable.errors import ColumnNotFoundError, CorruptError, SchemaError
+from blztable.errors import ColumnNotFoundError, CorruptError, LimitError, SchemaError
 from blztable.format.jsontext import Json
 
 # The rows of one row group.
@@ -90,8 +90,14 @@ def defaults(edition: Edition) -> dict[int, pa.Scalar]:
     found = {}
     for index, column in enumerate(edition.columns):
         text = edition.defaults.get(str(column.path[0]))
-        if text is not None:
-            found[index] = _value(text, edition.schema.field(index).type)
+        if text is None:
+            continue
+        field = edition.schema.field(index)
+        try:
+            found[index] = _value(text, field.type)
+        except (CorruptError, LimitError) as error:
+            what = f"{edition.store.name}: the default of column {field.name!r}"
+            raise type(error)(f"{what}: {error}") from None
     return found
 
 

@@ -12,7 +12,7 @@ from blztable.columns.paging import CHUNK_BYTES
 from blztable.errors import ColumnNotFoundError, CorruptError
 from blztable.format.checksum import BY_NAME, Checksum
 from blztable.format.chunk import MAX_CHUNK_BYTES, SHUFFLES, WRITABLE_CODECS, Compression
-from blztable.format.jsontext import Json
+from blztable.format.jsontext import MAX_NUMBER, Json
 from blztable.format.metadata import MAX_PAGE_ROWS, MIN_PAGE_ROWS
 
 DURABILITIES = ("full", "process")
@@ -62,8 +62,8 @@ class WriteOptions:
                     f"not {rows!r}"
                 )
         group = self.row_group_rows
-        if group is not None and (type(group) is not int or group < 1):
-            raise ValueError(f"row_group_rows is a whole number from 1, not {group!r}")
+        if group is not None and (type(group) is not int or not 1 <= group <= MAX_NUMBER):
+            raise ValueError(f"row_group_rows is a whole number from 1 to 2**62, not {group!r}")
         assert MIN_PAGE_ROWS <= self.chunk_bytes <= MAX_CHUNK_BYTES, self.chunk_bytes
 
     @classmethod

@@ -24,7 +24,7 @@ from blztable.engine.parts import OpenedPart, named
 from blztable.engine.progress import Progress
 from blztable.engine.reuse import Make, Old, compressing, copying, opened
 from blztable.engine.threads import Task, run_groups
-from blztable.errors import SchemaError
+from blztable.errors import LimitError, SchemaError
 from blztable.format import layout
 from blztable.format.line import NO_FILE, ColumnParts, FactArrays
 from blztable.format.metadata import BlockInfo, StreamInfo
@@ -271,6 +271,8 @@ class _PartWriter:
         layers = _zone_map(self._pages)
         pieces, facts = pack(self._info, self._chunks, self._digests, self._checksum, layers)
         while True:
+            if self._k > layout.MAX_ID:
+                raise LimitError(f"column {self._column.name!r}: no numbers of files are left")
             try:
                 self._shared.store.put_new(layout.part(self._column.path, self._k), pieces)
             except KeyTaken:

@@ -208,6 +208,8 @@ def _columns(value: Json, head_end: int) -> ColumnIndex:
         jsontext.numbers(value.get(name), "columns", count)
         for name in ("next_k", "nbytes", "cbytes", "offset", "length")
     )
+    if 0 in next_k:
+        raise CorruptError("the head of a manifest: columns whose next file has number 0")
     digests = _base64(value.get("sha256"))
     if max(lengths, default=0) > jsontext.MAX_BYTES:
         raise LimitError(f"a manifest line of {max(lengths)} bytes; {jsontext.MAX_BYTES} are read")

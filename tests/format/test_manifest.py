@@ -86,7 +86,7 @@ def heads(draw):
         pandas=draw(st.none() | JSON),
         commit_ids=draw(PAIRS),
         history=draw(HISTORY),
-        columns=ColumnIndex(tuple(paths), each(), each(), each()),
+        columns=ColumnIndex(tuple(paths), tuple(max(k, 1) for k in each()), each(), each()),
     )
 
 
