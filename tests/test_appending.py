@@ -371,6 +371,13 @@ class TestCommitId:
         assert t.append({"x": [1]}, commit_id="sunday") == done == 2
         assert t.nrows == 1
 
+    def test_a_handle_whose_twin_was_faster_shows_its_version_until_it_is_opened_again(self):
+        t = table({"x": [0]})
+        with blz.open(t._snapshot.version.store, "a") as twin:
+            twin.append({"x": [1]}, commit_id="monday")
+        assert t.append({"x": [1]}, commit_id="monday") == 2
+        assert (t.version, t.nrows) == (1, 1)
+
     def test_ids_outlive_a_replacement(self):
         t = table({"x": [0]})
         t.append({"x": [1]}, commit_id="monday")

@@ -7,6 +7,7 @@ block marked ```python no-run is left out; that is for code which promises nothi
 import doctest
 import importlib
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,32 @@ def test_the_examples_in_the_docstrings_run(module, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     failed, _attempted = doctest.testmod(importlib.import_module(module), optionflags=OPTIONS)
     assert failed == 0, f"{failed} examples of {module} fail; see the captured output"
+
+
+def test_the_recipe_for_a_copy_holds_while_versions_come_and_go(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    document = ROOT / "docs" / "crash-safety.md"
+    first, recipe = (code for _, code in python_blocks(document.read_text(encoding="utf-8")))
+    exec(first, {})
+    with blztable.open("live.blz", "a") as other:
+        for n in range(4):
+            other.append({"n": [n]}, index=False)
+    gone = []
+
+    def copied(source: str, target: str) -> None:
+        if "manifest" in source and not gone:
+            gone.extend(Path(source).parent.iterdir())
+            with blztable.open("live.blz", "a") as other:
+                other.set_retention(versions=1, seconds=0)
+                other.append({"n": [4]}, index=False)
+        shutil.copy2(source, target)
+
+    defaults = shutil.copytree.__defaults__
+    mine = tuple(copied if value is shutil.copy2 else value for value in defaults)
+    monkeypatch.setattr(shutil.copytree, "__defaults__", mine)
+    exec(recipe, {"blz": blztable})
+    assert sum(not path.exists() for path in gone) > 1
+    assert blztable.read_table("backup.blz")["n"].to_pylist() == [1, 2, 3, 0, 1, 2, 3]
 
 
 def test_blocks_are_found_and_marked_ones_left_out():
