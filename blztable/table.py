@@ -346,7 +346,8 @@ class CTable(Handle):
         Parameters
         ----------
         sort_by : str, or sequence of str or (str, "ascending" or "descending"), optional
-            Columns to sort all rows by, nulls last. One column at a time is in memory.
+            Columns to sort all rows by, nulls last; ordered categories go by their order. One
+            column at a time is in memory.
 
         Raises
         ------

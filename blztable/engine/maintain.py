@@ -99,7 +99,7 @@ def sort(work: Work, keys: Sequence[tuple[str, str]]) -> None:
     edition = work.edition
     whole = spans(edition.head.row_groups, 0, edition.head.rows)
     indices = [edition.position(name) for name, _ in keys]
-    columns = [comparable(column) for column in read_columns(edition, indices, whole)]
+    columns = [_sortable(column) for column in read_columns(edition, indices, whole)]
     names = [str(number) for number in range(len(keys))]
     try:
         order = pc.sort_indices(
@@ -128,6 +128,18 @@ def sort(work: Work, keys: Sequence[tuple[str, str]]) -> None:
         del column, portions
     there = len(edition.head.row_groups)
     work.add("sort", Join(edition, 0, there, [stop - start for start, stop in cuts], written))
+
+
+def _sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column as it is sorted: ordered categories by their order, if all parts have the same."""
+    type_ = column.type
+    if not pa.types.is_dictionary(type_) or not type_.ordered:
+        return comparable(column)
+    # Of a part that is all null there may be none.
+    orders = [chunk.dictionary for chunk in column.chunks if len(chunk.dictionary)]
+    if any(order.null_count or not order.equals(orders[0]) for order in orders):
+        return comparable(column)
+    return pa.chunked_array([chunk.indices for chunk in column.chunks], type_.index_type)
 
 
 def _join(

@@ -1,5 +1,6 @@
 """Maintenance: the same rows in fewer row groups or in another order, beside other writers."""
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 import samples
@@ -157,6 +158,21 @@ def test_categories_are_sorted_by_what_they_stand_for():
     table = pa.table({"c": pa.chunked_array([["b", None, "a"], ["c", "b"]]).dictionary_encode()})
     found, _ = sort(table, "c")
     assert [v for chunk in found["c"].chunks for v in chunk.to_pylist()] == [*"abbc", None]
+
+
+@pytest.mark.parametrize("way", ["ascending", "descending"])
+def test_ordered_categories_are_sorted_by_their_order_as_pandas_does(way):
+    kind = pd.CategoricalDtype(["low", "mid", "high"], ordered=True)
+    frame = pd.DataFrame({"c": pd.Series(["high", "low", None, "mid", "low", "high"], dtype=kind)})
+    store = MemoryStore()
+    blz.to_blz(frame[:3], store, row_group_rows=2, durability="process")
+    with opened(store) as t:
+        t.append(pd.DataFrame({"c": pd.Series([None], dtype=kind)}), index=False)
+        t.append(frame[3:], index=False)
+        t.compact(sort_by=[("c", way)])
+        expected = frame.sort_values("c", ascending=way == "ascending")["c"].tolist()
+        assert t.to_pandas()["c"].tolist()[:5] == expected[:5]
+        assert t["c"][5:].to_pylist() == [None, None]
 
 
 def test_what_cannot_be_sorted_by_says_so_and_nothing_is_committed():
