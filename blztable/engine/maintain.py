@@ -135,8 +135,8 @@ def _sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     type_ = column.type
     if not pa.types.is_dictionary(type_) or not type_.ordered:
         return comparable(column)
-    # Of a part that is all null there may be none.
-    orders = [chunk.dictionary for chunk in column.chunks if len(chunk.dictionary)]
+    # A part that is all null comes with the categories of another one.
+    orders = [chunk.dictionary for chunk in column.chunks]
     if any(order.null_count or not order.equals(orders[0]) for order in orders):
         return comparable(column)
     return pa.chunked_array([chunk.indices for chunk in column.chunks], type_.index_type)
