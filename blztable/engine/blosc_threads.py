@@ -5,8 +5,6 @@ Whoever else uses Blosc in this process finds the settings as they were when nob
 
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import blosc
 
@@ -15,9 +13,8 @@ _users = 0
 _before: tuple[int, bool] = (1, False)
 
 
-@contextmanager
-def one_blosc_thread() -> Iterator[None]:
-    """One Blosc thread a call and the GIL released, put back when the last one leaves.
+def begin() -> None:
+    """One Blosc thread a call and the GIL released, until `end` was called as often.
 
     With the GIL released Blosc also ignores the BLOSC_* variables of the environment.
     """
@@ -26,14 +23,16 @@ def one_blosc_thread() -> Iterator[None]:
         if _users == 0:
             _before = blosc.set_nthreads(1), blosc.set_releasegil(True)
         _users += 1
-    try:
-        yield
-    finally:
-        with _lock:
-            _users -= 1
-            if _users == 0:
-                blosc.set_nthreads(_before[0])
-                blosc.set_releasegil(_before[1])
+
+
+def end() -> None:
+    """Put the settings back, if nobody works any more."""
+    global _users
+    with _lock:
+        _users -= 1
+        if _users == 0:
+            blosc.set_nthreads(_before[0])
+            blosc.set_releasegil(_before[1])
 
 
 def _forget_users() -> None:

@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from blztable.engine.blosc_threads import one_blosc_thread
+from blztable.engine import blosc_threads
 from blztable.errors import BlzError
 from blztable.interrupts import PutOff
 
@@ -74,6 +74,8 @@ def run_groups(
         with PutOff(interrupt.come):
             work.end()
             work.join(between)
+            # Not only below, where Ctrl-C could come between two lines.
+            work.close()
     work.check()
 
 
@@ -209,6 +211,7 @@ class _Run:
         # What tasks returned: taken before the groups.
         self._waiting: deque[Task] = deque()
         self._running = 0
+        self._is_open = False
         self._is_ended = False
         self._is_stopped = False
         self._changed = threading.Condition()
@@ -272,11 +275,21 @@ class _Run:
             # Else its traceback, this frame and all that was read would hold each other.
             del error
 
-    def stop(self) -> None:
-        """Let workers end with the task they are at."""
+    def open(self) -> None:
+        """Have Blosc work as threads of ours need it."""
+        blosc_threads.begin()
+        self._is_open = True
+
+    def close(self) -> None:
+        """Let workers end with the task they are at, and wait for them; twice is harmless."""
         with self._changed:
             self._is_stopped = True
             self._drop()
+        # One that never began is not waited for: the pool may be busy with this thread.
+        wait([helper for helper in self.helpers or () if not helper.cancel()])
+        if self._is_open:
+            self._is_open = False
+            blosc_threads.end()
 
     def _next(
         self,
@@ -343,14 +356,13 @@ def _processors() -> int:
 def _working(interrupt: _Interrupt) -> Iterator[_Run]:
     """A run that the pool may help with; when it is left, nobody works any more."""
     work = _Run(interrupt)
-    with one_blosc_thread():
-        try:
-            yield work
-        finally:
-            with PutOff():
-                work.stop()
-                # One that never began is not waited for: the pool may be busy with this thread.
-                wait([helper for helper in work.helpers or () if not helper.cancel()])
+    try:
+        with PutOff():
+            work.open()
+        yield work
+    finally:
+        with PutOff():
+            work.close()
 
 
 def _start_helpers(work: _Run, helpers: list[Future[None]]) -> None:
