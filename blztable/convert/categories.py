@@ -53,7 +53,7 @@ def check_order(
         return
     for chunk in column.chunks:
         found = chunk.dictionary
-        if len(found) and not found.equals(order):
+        if len(found) and not _bits(found).equals(_bits(order)):
             raise SchemaError(
                 f"{what}: ordered categories {found.to_pylist()!r:.200}; "
                 f"{before} has {order.to_pylist()!r:.200}"
@@ -76,3 +76,10 @@ def one_in_order(value: pa.ChunkedArray, order: pa.Array | None, what: str) -> p
 
 def _is_ordered(type_: pa.DataType) -> bool:
     return bool(pa.types.is_dictionary(type_) and type_.ordered)
+
+
+def _bits(values: pa.Array) -> pa.Array:
+    """Values that are equal to the bit where they are the same: a NaN is, to itself."""
+    if not pa.types.is_floating(values.type):
+        return values
+    return values.view(f"int{values.type.bit_width}")
