@@ -192,3 +192,60 @@ def test_an_interrupt_while_a_lock_is_let_go_does_not_keep_it_for_ever(tmp_path,
         interrupted(line, held.close)
         del held
         store.lock("", shared=False, timeout=0).close()
+
+
+def change(path: Path, durability: str) -> None:
+    """Several changes in one commit, files of new and of old columns among them."""
+    with blz.open(path, "a", durability=durability) as table, table.transaction() as tx:
+        tx.append(OLD)
+        tx.update({"a": 7}, where=[("a", "==", 1)])
+        tx.add_column("c", 0.5)
+        tx.delete([("a", "==", 2)])
+
+
+def files_named(path: Path) -> set[Path]:
+    """The files that the versions of the table name."""
+    found = set()
+    for name in (path / "meta/manifest").iterdir():
+        with blz.open(path, version=int(name.stem)) as table:
+            version = table._snapshot.version
+            for index in range(len(version.schema)):
+                parts = version.column(index)
+                found |= {path / layout.part(parts.path, k) for k in parts.k if k}
+    return found
+
+
+def check_an_interrupted_change(tmp_path, line: int, durability: str) -> bool:
+    """Interrupt changes there and look at what is left; False if they are over before that line."""
+    path = tmp_path / f"{line}.blz"
+    OLD.to_blz(path, durability="process")
+    where, error = interrupted(line, lambda: change(path, durability))
+    if not where:
+        assert error is None
+        return False
+    assert error is None or type(error) is KeyboardInterrupt, where
+    assert blosc_settings() == ODD_SETTINGS, where
+    assert temporary_names(path) == [], where
+    found = blz.read_blz(path)
+    if "c" in found:
+        assert found.to_dict("list") == {"a": [7, 7], "b": ["x", "x"], "c": [0.5, 0.5]}, where
+    else:
+        assert error is not None, where
+        assert found.equals(OLD), where
+    assert set((path / "data").rglob("*.bin")) == files_named(path), where
+    started = time.monotonic()
+    OLD.to_blz(path, mode="a", durability="process")
+    assert time.monotonic() - started < 5, where
+    assert len(blz.read_blz(path)) == len(found) + len(OLD), where
+    shutil.rmtree(path)
+    return True
+
+
+@pytest.mark.parametrize("durability", ["full", "process"])
+def test_an_interrupt_at_any_line_of_changes_leaves_all_or_none_of_them(
+    tmp_path, quick_locks, odd_settings, destructors, durability
+):
+    line = time.localtime().tm_yday % STEP
+    while check_an_interrupted_change(tmp_path, line, durability):
+        line += STEP
+    assert line > 4000

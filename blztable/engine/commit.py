@@ -86,7 +86,8 @@ class Transaction:
         self._is_replacement = is_replacement
         self._commit_id = commit_id
         self._held = ExitStack()
-        self._written: list[str] = []
+        # Asked when it matters: Ctrl-C may come between a file and a line that remembers it.
+        self._written: list[Callable[[], Sequence[str]]] = []
         self._reserved: list[str] = []
         self._attempt: tuple[int, str] | None = None
         self._pid = os.getpid()
@@ -140,7 +141,7 @@ class Transaction:
         """Remove what was written if nothing was published, and let go of everything."""
         with PutOff(), self._held:
             if error is not None and not self._may_be_published():
-                self._discard(self._written, self._reserved)
+                self._discard(_keys(self._written), self._reserved)
 
     def _discard(self, written: Sequence[str], reserved: Sequence[str]) -> None:
         if self._pid != os.getpid():
@@ -165,9 +166,9 @@ class Transaction:
             self._reserved.append(layout.column((number,)))
         return number
 
-    def note(self, keys: Sequence[str]) -> None:
-        """Remember files written, to be flushed or removed."""
-        self._written += keys
+    def note(self, keys: Callable[[], Sequence[str]]) -> None:
+        """Remember who knows which files are written, before they are: to flush or remove them."""
+        self._written.append(keys)
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
@@ -177,17 +178,18 @@ class Transaction:
             yield
         except BaseException:
             with PutOff():
-                self._discard(self._written[written:], self._reserved[reserved:])
+                self._discard(_keys(self._written[written:]), self._reserved[reserved:])
                 del self._written[written:], self._reserved[reserved:]
             raise
 
     def discard_unnamed(self, named: Collection[str], columns: Collection[str]) -> None:
         """Remove what was written or reserved and given up since: the version does not name it."""
-        written = [key for key in self._written if key not in named]
+        written = _keys(self._written)
         reserved = [prefix for prefix in self._reserved if prefix not in columns]
         with PutOff():
-            self._discard(written, reserved)
-            self._written = [key for key in self._written if key in named]
+            self._discard([key for key in written if key not in named], reserved)
+            kept = [key for key in written if key in named]
+            self._written = [lambda: kept]
             self._reserved = [prefix for prefix in self._reserved if prefix in columns]
 
     def publish(
@@ -209,7 +211,7 @@ class Transaction:
             raise ReadOnlyError(f"{store.name}: a transaction belongs to the process it began in")
         if self._is_durable:
             try:
-                store.flush([*self._written])
+                store.flush(_keys(self._written))
             except KeyNotFound as error:
                 raise CorruptError(f"{store.name}: a file just written is gone: {error}") from None
         with PutOff(), self._writers_lock():
@@ -330,6 +332,10 @@ class Transaction:
             return (versions.newest_number(self._store) or 0) >= number
         except BlzError:
             return True
+
+
+def _keys(written: Sequence[Callable[[], Sequence[str]]]) -> list[str]:
+    return [key for keys in written for key in keys()]
 
 
 def flush_whole(version: Version) -> None:

@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 
@@ -13,7 +14,7 @@ from blztable.engine.grouping import Portion, row_groups
 from blztable.engine.options import WriteOptions
 from blztable.engine.progress import Callback, Progress
 from blztable.engine.versions import Version
-from blztable.engine.write import ColumnWriter, write_groups
+from blztable.engine.write import ColumnWriter, keys_of, write_groups
 from blztable.errors import TableExistsError
 from blztable.format import manifest
 from blztable.format.jsontext import Json
@@ -65,10 +66,8 @@ def create(
         columns = _reserve(transaction, schema)
         groups = row_groups(contents.parts, options.row_group_rows)
         told = Progress(progress, contents.rows, len(columns))
-        try:
-            rows = write_groups(store, columns, groups, options, told)
-        finally:
-            transaction.note([key for column in columns for key in column.keys])
+        transaction.note(partial(keys_of, columns))
+        rows = write_groups(store, columns, groups, options, told)
         parts = [column.finish() for column in columns]
         index = manifest.ColumnIndex(
             paths=tuple(column.path for column in columns),

@@ -6,6 +6,7 @@ end publishes all of it, or nothing was ever there.
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -17,7 +18,7 @@ from blztable.engine.options import WriteOptions
 from blztable.engine.progress import Progress
 from blztable.engine.reuse import Old
 from blztable.engine.versions import Version
-from blztable.engine.write import ColumnWriter, write_groups
+from blztable.engine.write import ColumnWriter, keys_of, write_groups
 from blztable.errors import ConflictError
 from blztable.format import layout
 from blztable.interrupts import PutOff
@@ -106,10 +107,8 @@ class Work:
         """Write row groups of some columns; their rows, and the parts."""
         store = self.edition.store
         progress = progress or Progress(None, None, len(columns))
-        try:
-            rows = write_groups(store, columns, groups, self.options, progress, old)
-        finally:
-            self._transaction.note([key for column in columns for key in column.keys])
+        self._transaction.note(partial(keys_of, columns))
+        rows = write_groups(store, columns, groups, self.options, progress, old)
         return rows, [Written(column.finish(), column.next_k) for column in columns]
 
     def publish(self) -> tuple[Version, Lock] | None:

@@ -96,6 +96,11 @@ class ColumnWriter:
         )
 
 
+def keys_of(columns: Sequence[ColumnWriter]) -> list[str]:
+    """The files that these have written so far."""
+    return [key for column in columns for key in column.keys]
+
+
 def write_groups(
     store: Store,
     columns: Sequence[ColumnWriter],
