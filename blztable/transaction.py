@@ -36,6 +36,7 @@ from blztable.engine.progress import Callback
 from blztable.engine.versions import Version
 from blztable.engine.work import Work
 from blztable.errors import BlzError, ReadOnlyError, SchemaError
+from blztable.interrupts import PutOff
 from blztable.snapshot import Snapshot
 from blztable.storage.store import Lock
 from blztable.view import View
@@ -254,21 +255,26 @@ class Transaction(View):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._check_process()
-        self._is_open = False
-        # Who keeps the transaction keeps no version by it.
-        self._base = None
-        if error is not None:
-            self._held.__exit__(kind, error, traceback)
-            return
         published = None
         try:
+            self._check_process()
+            self._is_open = False
+            # Who keeps the transaction keeps no version by it.
+            self._base = None
+            if error is not None:
+                self._held.__exit__(kind, error, traceback)
+                return
             with self._held:
                 if not self.is_repeated:
                     published = self._work.publish()
         except AlreadyCommitted as known:
             # By a process that does the same work, while this one did.
             self.is_repeated, self._committed = True, known.version
+        except BaseException as failure:
+            # Ctrl-C may come before the lines above have let go.
+            with PutOff():
+                self._held.__exit__(type(failure), failure, failure.__traceback__)
+            raise
         if published is None:
             return
         version, _ = published

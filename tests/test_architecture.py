@@ -40,7 +40,17 @@ MAY_IMPORT = {
     "attributes": {"convert"},
     "appender": {"errors", "engine", "convert"},
     "transaction": {
-        *("errors", "engine", "convert", "storage", "snapshot", "view", "attributes", "appender"),
+        *(
+            "errors",
+            "interrupts",
+            "engine",
+            "convert",
+            "storage",
+            "snapshot",
+            "view",
+            "attributes",
+            "appender",
+        ),
     },
     "handle": {"errors", "engine", "report", "storage", "snapshot", "view"},
     "table": {"progress", "handle", "transaction", "attributes", "appender", "column", "view"},
