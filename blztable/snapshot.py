@@ -20,9 +20,10 @@ from blztable.convert.frame import index_fields, to_frame
 from blztable.convert.interop import arrow_metadata
 from blztable.convert.rows import RowNumbers
 from blztable.engine.edition import PANDAS_KEY, Edition
+from blztable.engine.pages import spans
 from blztable.engine.parts import OpenParts
 from blztable.engine.progress import Callback, Progress
-from blztable.engine.read import read_array, read_columns, spans
+from blztable.engine.read import read_array, read_columns
 from blztable.engine.salvage import Loss, read_intact
 from blztable.engine.versions import Version, pin
 from blztable.errors import BlzError, ColumnNotFoundError

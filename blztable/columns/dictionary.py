@@ -61,10 +61,10 @@ class DictionaryDecoder:
         self._codes = allocate(self._starts[-1] * self._width)
         self._items = view(self._codes).view(NUMPY_TYPES[type_.index_type.id])
         stored = stored_type(type_.value_type)
-        self._dictionaries: list[Decoder] = [
-            family_of(stored).decoder(stored, [piece.dictionary or Piece(0, {})])
-            for piece in pieces
-        ]
+        # Pieces of one part have one dictionary, decoded once.
+        given = [piece.dictionary or Piece(0, {}) for piece in pieces]
+        decoders = {id(piece): family_of(stored).decoder(stored, [piece]) for piece in given}
+        self._dictionaries: list[Decoder] = [decoders[id(piece)] for piece in given]
 
     def target(self, piece: int, stream: str) -> Target:
         """Where this stream of this piece goes."""
@@ -86,16 +86,17 @@ class DictionaryDecoder:
 
     def checks(self) -> Iterable[Callable[[], None]]:
         """Those of the dictionaries."""
-        for dictionary in self._dictionaries:
+        for dictionary in dict.fromkeys(self._dictionaries):
             yield from dictionary.checks()
 
     def finish(self) -> pa.ChunkedArray:
         """The column, an array for each run of parts with equal dictionaries."""
         bitmap, nulls = self._validity.finish()
-        values = [
-            _as_type(decoder.finish().chunk(0), self._type.value_type)
-            for decoder in self._dictionaries
-        ]
+        finished = {
+            decoder: _as_type(decoder.finish().chunk(0), self._type.value_type)
+            for decoder in dict.fromkeys(self._dictionaries)
+        }
+        values = [finished[decoder] for decoder in self._dictionaries]
         runs: list[tuple[int, int, pa.Array]] = []
         # A part of nulls may have an empty dictionary; with that of another its code 0 leads home.
         usable = next((values_ for values_ in values if len(values_)), None)

@@ -11,8 +11,9 @@ from blztable.engine import schema as schemas
 from blztable.engine.changes import AddColumns, Rename, Retype, Select
 from blztable.engine.edition import Edition
 from blztable.engine.grouping import Portion
+from blztable.engine.pages import Span
 from blztable.engine.parts import OpenParts
-from blztable.engine.read import Span, read_columns
+from blztable.engine.read import read_columns
 from blztable.engine.work import Work
 from blztable.engine.write import ColumnWriter
 from blztable.errors import ColumnNotFoundError, CorruptError, LimitError, SchemaError

@@ -15,8 +15,9 @@ from blztable.columns.statistics import RunStatistics, statistics
 from blztable.columns.stream import DICTIONARY, Block
 from blztable.columns.types import encode
 from blztable.engine.files import OpenFiles
+from blztable.engine.pages import Span
 from blztable.engine.parts import OpenedPart
-from blztable.engine.read import Span, read_array
+from blztable.engine.read import read_array
 from blztable.engine.versions import Version
 from blztable.engine.write import PAGES_LAYER
 from blztable.errors import BlzError, CorruptError, StorageError

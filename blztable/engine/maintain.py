@@ -21,8 +21,9 @@ from blztable.engine.edition import Edition, Written
 from blztable.engine.filters import comparable
 from blztable.engine.grouping import Portion, row_groups, rows_per_group
 from blztable.engine.options import WriteOptions
+from blztable.engine.pages import Span, spans
 from blztable.engine.parts import OpenParts
-from blztable.engine.read import Span, read_columns, spans
+from blztable.engine.read import read_columns
 from blztable.engine.versions import Version
 from blztable.engine.work import Work
 from blztable.errors import BlzError, ConflictError, SchemaError

@@ -6,7 +6,9 @@ Every error leaves here with the file, the column and the chunk in its message.
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import accumulate
 from operator import sub
+from typing import Self
 
 import pyarrow as pa
 
@@ -38,14 +40,20 @@ class StreamPlace:
     layout: StreamLayout
     info: StreamInfo
     first_chunk: int
+    # Where each page begins, and the last one ends, where they differ from page to page.
+    bounds: tuple[int, ...]
+
+    @classmethod
+    def of(cls, layout: StreamLayout, info: StreamInfo, first_chunk: int) -> Self:
+        """The place of this stream."""
+        bounds = () if info.pages is None else tuple(accumulate(info.pages, initial=0))
+        return cls(layout, info, first_chunk, bounds)
 
     def range_of(self, start: int, stop: int, page_rows: int) -> tuple[int, int]:
-        """The bytes of these rows, which begin with a page."""
+        """The bytes of these rows, which are whole pages."""
         if self.info.pages is None:
             return self.layout.nbytes(start), self.layout.nbytes(stop)
-        first, last = start // page_rows, -(-stop // page_rows)
-        begin = sum(self.info.pages[:first])
-        return begin, begin + sum(self.info.pages[first:last])
+        return self.bounds[start // page_rows], self.bounds[-(-stop // page_rows)]
 
 
 class OpenedPart:
@@ -136,7 +144,7 @@ class OpenedPart:
             raise LimitError(f"a chunk that claims more than {MAX_RATIO} times its bytes")
         first = 0
         for name, info in named(superchunk.info):
-            self.streams[name] = StreamPlace(expected[name], info, first)
+            self.streams[name] = StreamPlace.of(expected[name], info, first)
             first += len(info.chunks)
 
 

@@ -16,9 +16,10 @@ from blztable.columns.types import one_array
 from blztable.engine import evolve, filters
 from blztable.engine.changes import Append, Rows
 from blztable.engine.grouping import Portion, row_groups
+from blztable.engine.pages import Span
 from blztable.engine.parts import OpenedPart, OpenParts
 from blztable.engine.progress import Callback, Progress
-from blztable.engine.read import Span, read_columns
+from blztable.engine.read import read_columns
 from blztable.engine.work import Work
 from blztable.format.jsontext import Json
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from blztable.engine.pages import Span
 from blztable.engine.progress import Progress
-from blztable.engine.read import Span, read_columns
+from blztable.engine.read import read_columns
 from blztable.engine.versions import Version
 from blztable.errors import BlzError, CorruptError, FormatError, StorageError
 

@@ -16,8 +16,9 @@ from blztable.columns.types import one_array
 from blztable.engine import filters
 from blztable.engine.changes import Update
 from blztable.engine.grouping import Portion
+from blztable.engine.pages import Span
 from blztable.engine.parts import OpenedPart, OpenParts
-from blztable.engine.read import Span, read_columns
+from blztable.engine.read import read_columns
 from blztable.engine.rows import Condition, Selection, read_group, repeated
 from blztable.engine.work import Work
 from blztable.errors import SchemaError

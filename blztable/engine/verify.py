@@ -11,7 +11,8 @@ from functools import partial
 from blztable.columns.types import one_array
 from blztable.engine.examine import Column, Part
 from blztable.engine.files import OpenFiles
-from blztable.engine.read import Span, read_columns
+from blztable.engine.pages import Span
+from blztable.engine.read import read_columns
 from blztable.engine.threads import run
 from blztable.engine.versions import Version, load
 from blztable.errors import BlzError

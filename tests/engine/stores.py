@@ -13,7 +13,8 @@ from blztable.engine.changes import Keys
 from blztable.engine.commit import Draft, Transaction
 from blztable.engine.operations import Contents, create
 from blztable.engine.options import WriteOptions
-from blztable.engine.read import read_columns, spans
+from blztable.engine.pages import spans
+from blztable.engine.read import read_columns
 from blztable.engine.versions import Version
 from blztable.engine.work import Work
 from blztable.format import layout

@@ -19,7 +19,7 @@ from blztable.columns.plain import FAMILIES, STORED_AS
 from blztable.columns.stream import VALID, VALIDITY
 from blztable.columns.types import is_storable, layouts
 from blztable.engine import evolve, versions
-from blztable.engine.read import RUN_BYTES
+from blztable.engine.decode import RUN_BYTES
 from blztable.format import chunk, header, layout, manifest, metadata, trailer
 from blztable.format.checksum import CHECKSUMS
 from blztable.format.statistics import Statistics

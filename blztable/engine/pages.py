@@ -1,0 +1,137 @@
+"""Which pages of a column hold the rows that are wanted, and where these are among their rows.
+
+Knows what the manifest says of a column's parts, and opens nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from blztable.format.line import ColumnParts
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Rows of one row group, one after another."""
+
+    group: int
+    start: int
+    stop: int
+
+    @property
+    def rows(self) -> int:
+        """How many they are."""
+        return self.stop - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """Some rows of one row group, by their numbers in it, in their order."""
+
+    group: int
+    rows: np.ndarray
+
+
+def spans(row_groups: Sequence[int], start: int, stop: int) -> list[Span]:
+    """The rows from `start` to `stop` of the table, by row group."""
+    result, first = [], 0
+    for group, rows in enumerate(row_groups):
+        low, high = max(start - first, 0), min(stop - first, rows)
+        if low < high:
+            result.append(Span(group, low, high))
+        first += rows
+    return result
+
+
+def of_spans(parts: ColumnParts, wanted: Sequence[Span]) -> list[Span]:
+    """The pages of these rows, which are in their order, as rows; neighbours are joined."""
+    pages: list[Span] = []
+    facts = parts.facts
+    for span in wanted:
+        page_rows = max(facts.page_rows[span.group], 1)
+        start = span.start // page_rows * page_rows
+        stop = min(-(-span.stop // page_rows) * page_rows, facts.rows[span.group])
+        if pages and pages[-1].group == span.group and pages[-1].stop >= start:
+            start = pages.pop().start
+        pages.append(Span(span.group, start, stop))
+    return pages
+
+
+def of_rows(parts: ColumnParts, wanted: Sequence[Picked]) -> list[Span]:
+    """The pages of these rows, as rows; neighbours are joined."""
+    pages: list[Span] = []
+    facts = parts.facts
+    for picked in wanted:
+        page_rows = max(facts.page_rows[picked.group], 1)
+        touched = picked.rows // page_rows
+        touched = touched[np.flatnonzero(np.diff(touched, prepend=-1))]
+        cuts = np.flatnonzero(np.diff(touched) != 1) + 1
+        rows = facts.rows[picked.group]
+        firsts = touched[np.append(0, cuts)] * page_rows
+        stops = (touched[np.append(cuts - 1, -1)] + 1) * page_rows
+        pages += (
+            Span(picked.group, start, min(stop, rows))
+            for start, stop in zip(firsts.tolist(), stops.tolist(), strict=True)
+        )
+    return pages
+
+
+def cut_spans(
+    column: pa.ChunkedArray, pages: Sequence[Span], wanted: Sequence[Span]
+) -> pa.ChunkedArray:
+    """The rows wanted, out of the column of all rows of their pages; nothing is copied."""
+    if sum(span.rows for span in wanted) == len(column):
+        return column
+    slices = []
+    at, before = 0, 0
+    for span in wanted:
+        while pages[at].group != span.group or pages[at].stop < span.stop:
+            before += pages[at].rows
+            at += 1
+        slices.append(column.slice(before + span.start - pages[at].start, span.rows))
+    if len(slices) == 1:
+        return slices[0]
+    return pa.chunked_array([chunk for one in slices for chunk in one.chunks], column.type)
+
+
+def take_rows(
+    column: pa.ChunkedArray, pages: Sequence[Span], wanted: Sequence[Picked]
+) -> pa.ChunkedArray:
+    """The rows wanted, out of the column of all rows of their pages.
+
+    The column is as it is stored: Arrow takes no rows of views.
+    """
+    if sum(len(picked.rows) for picked in wanted) == len(column):
+        return column
+    firsts: dict[int, list[int]] = {}
+    starts: dict[int, list[int]] = {}
+    before = 0
+    for span in pages:
+        firsts.setdefault(span.group, []).append(before)
+        starts.setdefault(span.group, []).append(span.start)
+        before += span.rows
+    places = []
+    for picked in wanted:
+        begins = np.array(starts[picked.group])
+        shift = np.array(firsts[picked.group]) - begins
+        if len(begins) == 1:
+            places.append(picked.rows + shift[0])
+        else:
+            places.append(picked.rows + shift[np.searchsorted(begins, picked.rows, "right") - 1])
+    return _taken(column, np.concatenate(places))
+
+
+def _taken(column: pa.ChunkedArray, places: np.ndarray) -> pa.ChunkedArray:
+    """The rows at these places, which ascend; of each chunk by itself, for they do not all join."""
+    if column.num_chunks == 1:
+        return pa.chunked_array([column.chunk(0).take(pa.array(places))])
+    begins = np.cumsum([0, *map(len, column.chunks)])
+    cuts = np.searchsorted(places, begins)
+    taken = [
+        chunk.take(pa.array(places[cuts[number] : cuts[number + 1]] - begins[number]))
+        for number, chunk in enumerate(column.chunks)
+        if cuts[number] < cuts[number + 1]
+    ]
+    return pa.chunked_array(taken, column.type)
