@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from sameness import same, same_table
 
 import blztable as blz
-from blztable.engine.write import PAGES_LAYER
 from blztable.format.chunk import Compression
-from blztable.format.statistics import Statistics
+from blztable.format.statistics import PAGES_LAYER, Statistics
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore
 
@@ -368,7 +367,7 @@ LIES = [
     (TEXT, {"highest": (1, b"zz")}, "upper bound b'zz' does not enclose"),
     (WORD, {"highest": (1, b"c")}, "upper bound b'c' does not enclose"),
     (YES, {"lowest": (1, b"\x01")}, "lower bound 1 does not enclose"),
-    (REAL, {"highest": (1, np.float32("nan").tobytes())}, "upper bound nan does not enclose"),
+    (REAL, {"highest": (1, np.float32("nan").tobytes())}, "upper bound: a NaN, which bounds no float"),
     (AMOUNT, {"lowest": (1, (-699).to_bytes(16, "little", signed=True))}, "lower bound -699 "),
 ]
 

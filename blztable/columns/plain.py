@@ -30,6 +30,17 @@ def as_stored(array: pa.Array) -> pa.Array:
     return array if stored.id == array.type.id else array.cast(stored)
 
 
+def compared_type(type_: pa.DataType) -> pa.DataType:
+    """The type a column of this type is compared as: its values', wider where Arrow needs it."""
+    if pa.types.is_dictionary(type_):
+        return compared_type(type_.value_type)
+    if pa.types.is_float16(type_):
+        return pa.float32()
+    if pa.types.is_decimal32(type_) or pa.types.is_decimal64(type_):
+        return pa.decimal128(type_.precision, type_.scale)
+    return stored_type(type_)
+
+
 def is_plain(type_: pa.DataType) -> bool:
     """Whether a family takes care of the type."""
     return stored_type(type_).id in FAMILIES and not isinstance(type_, pa.BaseExtensionType)

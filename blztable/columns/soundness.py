@@ -6,11 +6,10 @@ One that is wider than the writer's own is as true, and accepted.
 
 from collections.abc import Iterator
 
-import numpy as np
 import pyarrow as pa
 
-from blztable.columns.fixed import NUMPY_TYPES
-from blztable.columns.plain import as_stored, stored_type
+from blztable.columns import bounds
+from blztable.columns.plain import as_stored
 from blztable.columns.statistics import RunStatistics
 from blztable.columns.text import TYPE_IDS as ITEM_IDS
 from blztable.errors import CorruptError
@@ -27,7 +26,7 @@ def lies(
 
     `found` is what the writer's own rules say of these rows.
     """
-    ordered = _ordered(array.type)
+    ordered = bounds.ordered_type(array.type)
     for run in range(len(found.nulls)):
         if stated.nulls[run] != found.nulls[run]:
             yield run, f"{found.nulls[run]} nulls, {stated.nulls[run]} are stated"
@@ -50,27 +49,14 @@ def lies(
                 yield run, f"{side} bound {key!r} does not enclose the values"
 
 
-def _ordered(type_: pa.DataType) -> pa.DataType:
-    """The type whose order bounds follow."""
-    return stored_type(type_.value_type if pa.types.is_dictionary(type_) else type_)
-
-
 def _key(type_: pa.DataType, bound: bytes) -> Key:
     """What a bound is compared by, from its bytes."""
+    (value,) = bounds.decode(type_, [bound])
     if type_.id in ITEM_IDS:
         return bound
-    if pa.types.is_boolean(type_) or type_.id in NUMPY_TYPES:
-        width = np.dtype(NUMPY_TYPES.get(type_.id, "<u1")).itemsize
-    elif pa.types.is_decimal(type_):
-        width = type_.byte_width
-    else:
-        raise CorruptError(f"values of {type_} have none")
-    if len(bound) != width:
-        raise CorruptError(f"{len(bound)} bytes, values of {type_} have {width}")
-    if pa.types.is_decimal(type_):
-        return int.from_bytes(bound, "little", signed=True)
-    key: int | float = np.frombuffer(bound, NUMPY_TYPES.get(type_.id, "<u1"))[0].item()
-    return key
+    if pa.types.is_floating(type_):
+        return float(value.as_py())
+    return int.from_bytes(bound, "little", signed=not pa.types.is_unsigned_integer(type_))
 
 
 def _encloses(key: Key, side: str, type_: pa.DataType, own: bytes | None, rows: pa.Array) -> bool:

@@ -19,11 +19,10 @@ from blztable.engine.pages import Span
 from blztable.engine.parts import OpenedPart
 from blztable.engine.read import read_array
 from blztable.engine.versions import Version
-from blztable.engine.write import PAGES_LAYER
 from blztable.errors import BlzError, CorruptError, StorageError
 from blztable.format import layout
 from blztable.format.line import NO_FILE, ColumnParts
-from blztable.format.statistics import Statistics
+from blztable.format.statistics import PAGES_LAYER, Statistics
 from blztable.report import Problem
 
 # What the process or the machine has too little of says nothing about a file.

@@ -4,7 +4,7 @@ Arrow evaluates them, by one thread, the caller's. Knows nothing of files, versi
 that a read may pass over.
 
 A column is compared as its values: of a dictionary what the codes stand for, and where Arrow
-compares a type badly or not at all a wider one that holds the same values (`_as_compared`).
+compares a type badly or not at all a wider one that holds the same values (`compared_type`).
 """
 
 import pickle
@@ -18,13 +18,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as parquet
 
 from blztable.columns import null
-from blztable.columns.plain import STORED_AS
+from blztable.columns.plain import compared_type
 from blztable.errors import ColumnNotFoundError, SchemaError
 
 _OPERATORS = ("=", "==", "!=", "<", ">", "<=", ">=", "in", "not in")
 _OF_MANY = ("in", "not in")
 # What is wrong with an expression or with a value it met; memory that ran out is not.
-_REFUSALS = (
+REFUSALS = (
     pa.ArrowInvalid,
     pa.ArrowNotImplementedError,
     pa.ArrowTypeError,
@@ -54,7 +54,7 @@ def as_expression(where: object) -> pc.Expression:
         _check_predicate(predicate)
     try:
         return parquet.filters_to_expression(where)
-    except (*_REFUSALS, TypeError, ValueError) as error:
+    except (*REFUSALS, TypeError, ValueError) as error:
         raise ValueError(f"the filter {where!r:.500} is not understood: {error}") from None
 
 
@@ -98,8 +98,8 @@ def positions(expression: pc.Expression, schema: pa.Schema) -> tuple[int, ...]:
             continue
         renamed = [*names[:place], other, *names[place + 1 :]]
         try:
-            _project(expression, rows.rename_columns(renamed))
-        except _REFUSALS:
+            project([expression], rows.rename_columns(renamed))
+        except REFUSALS:
             needed.add(position)
     chosen = tuple(sorted(needed))
     _check_unique([schema.names[position] for position in chosen])
@@ -116,8 +116,8 @@ def evaluate(
     arrays = [comparable(column) for column in columns.values()]
     table = pa.Table.from_arrays(arrays, names=list(columns)) if columns else _no_columns(rows)
     try:
-        result = _project(expression, table)
-    except _REFUSALS as error:
+        (result,) = project([expression], table)
+    except REFUSALS as error:
         raise SchemaError(f"{_text(expression)} cannot be evaluated: {error}") from None
     assert len(result) == rows, (len(result), rows)
     return result
@@ -201,7 +201,7 @@ def _rows_of_nulls(schema: pa.Schema, among: Sequence[int]) -> pa.Table:
     """A row, for a function that is not one of rows is found out when it is called only."""
     if not among:
         return _no_columns(1)
-    arrays = [pa.nulls(1, _as_compared(schema.types[position])) for position in among]
+    arrays = [pa.nulls(1, compared_type(schema.types[position])) for position in among]
     return pa.Table.from_arrays(arrays, names=[schema.names[position] for position in among])
 
 
@@ -209,8 +209,8 @@ def _type_among(
     expression: pc.Expression, schema: pa.Schema, rows: pa.Table, among: Sequence[int]
 ) -> pa.DataType:
     try:
-        return _project(expression, rows).type
-    except _REFUSALS as error:
+        return project([expression], rows)[0].type
+    except REFUSALS as error:
         message = str(error)
     named = re.match(r"(No|Multiple) match\w* for FieldRef\.Name\((.*)\) in ", message, re.DOTALL)
     if named and named[1] == "Multiple":
@@ -231,12 +231,14 @@ def _twice(name: str) -> SchemaError:
     return SchemaError(f"column {name!r} is there twice; an expression needs one")
 
 
-def _project(expression: pc.Expression, table: pa.Table) -> pa.ChunkedArray:
+def project(expressions: Sequence[pc.Expression], table: pa.Table) -> list[pa.ChunkedArray]:
+    """The value of each expression for each row; raises one of `REFUSALS`."""
+    names = [str(place) for place in range(len(expressions))]
     source = acero.Declaration("table_source", acero.TableSourceNodeOptions(table))
-    project = acero.Declaration("project", acero.ProjectNodeOptions([expression], ["value"]))
-    plan = acero.Declaration.from_sequence([source, project])
+    node = acero.Declaration("project", acero.ProjectNodeOptions(list(expressions), names))
     # Whoever calls may be one of our threads already.
-    return plan.to_table(use_threads=False).column(0)
+    result = acero.Declaration.from_sequence([source, node]).to_table(use_threads=False)
+    return result.columns
 
 
 def _no_columns(rows: int) -> pa.Table:
@@ -244,20 +246,9 @@ def _no_columns(rows: int) -> pa.Table:
     return pa.Table.from_arrays([null.nulls(rows)], names=[""]).select([])
 
 
-def _as_compared(type_: pa.DataType) -> pa.DataType:
-    """The type a column of this type is compared as."""
-    if pa.types.is_dictionary(type_):
-        return _as_compared(type_.value_type)
-    if pa.types.is_float16(type_):
-        return pa.float32()
-    if pa.types.is_decimal32(type_) or pa.types.is_decimal64(type_):
-        return pa.decimal128(type_.precision, type_.scale)
-    return STORED_AS.get(type_.id, type_)
-
-
 def comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """The column as it is compared and sorted."""
-    type_ = _as_compared(column.type)
+    type_ = compared_type(column.type)
     if type_ == column.type:
         return column
     if not pa.types.is_dictionary(column.type):

@@ -28,12 +28,11 @@ from blztable.errors import LimitError, SchemaError
 from blztable.format import layout
 from blztable.format.line import NO_FILE, ColumnParts, FactArrays
 from blztable.format.metadata import BlockInfo, StreamInfo
-from blztable.format.statistics import Statistics
+from blztable.format.statistics import PAGES_LAYER, Statistics
 from blztable.format.superchunk import PartFacts, pack
 from blztable.format.trailer import MAX_LAYER_BYTES, Layer
 from blztable.storage.store import KeyTaken, Store
 
-PAGES_LAYER = "pages"
 # Below this a task costs more Python than work.
 TASK_BYTES = 1 << 20
 # Python runs one thread at a time, and of so few bytes most work is Python's.

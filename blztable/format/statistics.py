@@ -17,6 +17,8 @@ from blztable.errors import CorruptError
 from blztable.format import jsontext
 from blztable.format.jsontext import Json
 
+# The metalayer of a trailer that holds the zone map.
+PAGES_LAYER = "pages"
 MAX_BOUND_BYTES = 64
 _NO_BOUND = 255
 
@@ -104,13 +106,14 @@ def _encode(bounds: Sequence[bytes | None]) -> list[Json]:
 
 
 def _decode(values: list[Json]) -> tuple[bytes | None, ...]:
+    decode = binascii.a2b_base64
     try:
-        bounds = tuple(
-            None if value is None else base64.b64decode(value, validate=True)  # type: ignore[arg-type]
+        bounds = [
+            None if value is None else decode(value, strict_mode=True)  # type: ignore[arg-type]
             for value in values
-        )
+        ]
     except (binascii.Error, TypeError, ValueError):
         raise CorruptError("statistics with bounds that are not base64") from None
-    if any(bound is not None and len(bound) > MAX_BOUND_BYTES for bound in bounds):
+    if max(map(len, filter(None, bounds)), default=0) > MAX_BOUND_BYTES:
         raise CorruptError(f"statistics with a bound of more than {MAX_BOUND_BYTES} bytes")
-    return bounds
+    return tuple(bounds)
