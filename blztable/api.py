@@ -24,6 +24,7 @@ from blztable.snapshot import Snapshot
 from blztable.storage.store import Store
 from blztable.table import CTable
 from blztable.transaction import check_id
+from blztable.view import Filters
 
 # An append that meets a table that is being made or replaced is made again on the new one.
 APPEND_TRIES = 5
@@ -291,6 +292,7 @@ def read_blz(
     path: Place,
     *,
     columns: Sequence[str] | None = None,
+    filters: Filters = None,
     version: int | None = None,
     dtype_backend: Any = no_default,
     on_corrupt: str = "raise",
@@ -309,6 +311,11 @@ def read_blz(
         The table's directory.
     columns : sequence of str, optional
         The columns to read, in this order; all by default. The index is restored beside them.
+    filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
+        Which rows: those for which an expression is true (`pc.field("a") > 1`), or all tuples
+        (column, operator, value) of a list, or all those of one of several lists; the operators are
+        ==, !=, <, <=, >, >=, in and not in. Also of columns that are not returned. Rows keep their
+        labels. What statistics rule out is not read: see docs/how-to/query.md.
     version : int, optional
         The version to read; the newest by default.
     dtype_backend : {"numpy_nullable", "pyarrow"}, optional
@@ -326,6 +333,8 @@ def read_blz(
         No table is there, or not this version of it.
     ColumnNotFoundError
         No column has one of these names.
+    SchemaError
+        A filter that does not go with the types of its columns.
     CorruptError
         A file is damaged or missing; the message names it, the column and the chunk. With
         `on_corrupt="skip"` only where a manifest is damaged.
@@ -341,11 +350,19 @@ def read_blz(
     0  x
     1  y
     2  z
+    >>> blz.read_blz("t.blz", filters=[("a", ">", 1)])
+       a  b
+    1  2  y
+    2  3  z
     """
     _one_of("on_corrupt", on_corrupt, ("raise", "skip"))
     with open(path, version=version) as table:
         return table.to_pandas(
-            columns, dtype_backend=dtype_backend, on_corrupt=on_corrupt, progress=progress
+            columns,
+            filters=filters,
+            dtype_backend=dtype_backend,
+            on_corrupt=on_corrupt,
+            progress=progress,
         )
 
 
@@ -353,6 +370,7 @@ def read_table(
     path: Place,
     *,
     columns: Sequence[str] | None = None,
+    filters: Filters = None,
     version: int | None = None,
     on_corrupt: str = "raise",
 ) -> pa.Table:
@@ -364,6 +382,8 @@ def read_table(
         The table's directory.
     columns : sequence of str, optional
         The columns to read, in this order; all by default.
+    filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
+        Which rows, as in `read_blz`.
     version : int, optional
         The version to read; the newest by default.
     on_corrupt : {"raise", "skip"}
@@ -384,7 +404,7 @@ def read_table(
     """
     _one_of("on_corrupt", on_corrupt, ("raise", "skip"))
     with open(path, version=version) as table:
-        return table.to_arrow(columns, on_corrupt=on_corrupt)
+        return table.to_arrow(columns, filters=filters, on_corrupt=on_corrupt)
 
 
 def _one_of(option: str, value: object, choices: tuple[str, ...]) -> None:

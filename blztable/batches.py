@@ -7,7 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from blztable.engine.grouping import row_windows
 from blztable.engine.parts import OpenParts
 from blztable.engine.threads import Ahead
 from blztable.snapshot import Snapshot
@@ -24,24 +23,22 @@ class Batches:
     """
 
     def __init__(
-        self, snapshot: Snapshot, positions: Sequence[int], batch_rows: int | None = None
+        self,
+        snapshot: Snapshot,
+        positions: Sequence[int],
+        batch_rows: int | None = None,
+        filters: object = None,
     ) -> None:
-        snapshot.check_open()
-        head = snapshot.version.head
-        row_bytes = sum(head.columns.nbytes[index] for index in positions) / max(head.rows, 1)
+        scan = snapshot.scan(filters)
         # pyarrow takes no number of more than 64 bits.
-        self._batch_rows = None if batch_rows is None else min(batch_rows, max(head.rows, 1))
+        self._batch_rows = None if batch_rows is None else min(batch_rows, max(snapshot.rows, 1))
         self._schema = snapshot.schema(positions)
         # Until it is closed: a stream closed keeps no version.
         self._snapshot: Snapshot | None = snapshot
         parts = OpenParts(snapshot.version)
-
-        def has_files(group: int) -> bool:
-            return any(snapshot.version.column(index).k[group] for index in positions)
-
         self._tables = Ahead(
-            partial(snapshot.window, positions, start, stop, parts)
-            for start, stop in row_windows(head.row_groups, row_bytes, has_files)
+            partial(snapshot.window, positions, window, parts, scan)
+            for window in snapshot.windows(positions, scan)
         )
         self._ready: deque[pa.RecordBatch] = deque()
 
@@ -75,7 +72,8 @@ class Batches:
                 table = next(self._tables)
                 # Rows of nothing are not cut by default: there may be any number of them.
                 most = self._batch_rows or (BATCH_ROWS if table.nbytes else None)
-                ready.extend(table.to_batches(max_chunksize=most))
+                # Nothing of a window may be left by a filter.
+                ready.extend(table.to_batches(max_chunksize=most) if table.num_rows else ())
                 if len(ready) == 1:
                     self._tables.begin()
             return ready.popleft()

@@ -66,9 +66,7 @@ class Column:
         """One value as Python has it, or rows as an Arrow array; only their pages are decoded."""
         if isinstance(key, slice):
             start, stop, step = key.indices(len(self))
-            if step != 1:
-                raise ValueError(f"a slice of rows in their order, not in steps of {step}")
-            return self._snapshot.array(self._index, start, max(start, stop))
+            return self._snapshot.array(self._index, range(start, stop, step))
         row = operator.index(key)
         row += len(self) if row < 0 else 0
         if not 0 <= row < len(self):
@@ -91,7 +89,7 @@ class Column:
 
     def to_numpy(self) -> np.ndarray:
         """The column as a numpy array: writable and without a copy for numbers without nulls."""
-        array = self._snapshot.array(self._index, 0, len(self))
+        array = self._snapshot.array(self._index, range(len(self)))
         type_ = array.type
         is_number = pa.types.is_integer(type_) or pa.types.is_floating(type_)
         if is_number and array.null_count == 0 and len(array):

@@ -7,7 +7,7 @@ frames of them. Knows nothing of what users may do with a table.
 import inspect
 import json
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,11 +20,14 @@ from blztable.convert.frame import index_fields, to_frame
 from blztable.convert.interop import arrow_metadata
 from blztable.convert.rows import RowNumbers
 from blztable.engine.edition import PANDAS_KEY, Edition
-from blztable.engine.pages import spans
+from blztable.engine.grouping import WINDOW_BYTES
+from blztable.engine.pages import Span, spans
 from blztable.engine.parts import OpenParts
 from blztable.engine.progress import Callback, Progress
-from blztable.engine.read import read_array, read_columns
+from blztable.engine.read import read_array
 from blztable.engine.salvage import Loss, read_intact
+from blztable.engine.scan import Scan
+from blztable.engine.select import Selected, count, read_selected, select, take, take_array, windows
 from blztable.engine.versions import Version, pin
 from blztable.errors import BlzError, ColumnNotFoundError
 from blztable.storage.store import Lock, Store
@@ -35,8 +38,9 @@ MISSING_ROWS = "blz:missing_rows"
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How a read goes: what it does about damage, and whom it tells how far it is."""
+    """How a read goes: which rows, what it does about damage, and whom it tells how far it is."""
 
+    filters: object = None
     on_corrupt: str = "raise"
     progress: Callback | None = None
 
@@ -140,10 +144,12 @@ class Snapshot:
         """All rows of one column."""
         return self._read([position], 0, self.rows, Reading()).arrays[0]
 
-    def array(self, position: int, start: int, stop: int) -> pa.Array:
+    def array(self, position: int, rows: range) -> pa.Array:
         """Rows of one column as one array."""
         self.check_open()
-        wanted = spans(self.version.head.row_groups, start, stop)
+        if rows.step != 1:
+            return take_array(self.version, position, np.asarray(rows, np.int64))
+        wanted = spans(self.version.head.row_groups, rows.start, rows.stop)
         return read_array(self.version, position, wanted)
 
     def arrow(
@@ -157,17 +163,37 @@ class Snapshot:
             schema = schema.with_metadata({**(schema.metadata or {}), key: text})
         return _table(rows.arrays, schema, len(rows.numbers))
 
-    def window(self, positions: Sequence[int], start: int, stop: int, parts: OpenParts) -> pa.Table:
+    def scan(self, filters: object) -> Scan | None:
+        """A filter over this version, its columns and types checked; None without one."""
+        self.check_open()
+        return None if filters is None else Scan(self.version, filters)
+
+    def windows(self, positions: Sequence[int], scan: Scan | None) -> Iterator[list[Span]]:
+        """The rows to be read one after the other of a stream of these columns."""
+        everything = spans(self.version.head.row_groups, 0, self.rows)
+        return windows(self.version, positions, everything, WINDOW_BYTES, scan)
+
+    def window(
+        self, positions: Sequence[int], window: Sequence[Span], parts: OpenParts, scan: Scan | None
+    ) -> pa.Table:
         """Rows of some columns out of `parts`, which keeps open what the rows after them need."""
-        wanted = spans(self.version.head.row_groups, start, stop)
-        parts.forget_before(wanted[0].group)
         self.check_open()
         try:
-            arrays = read_columns(self.version, positions, wanted, parts=parts)
+            selected = select(self.version, positions, window, parts, scan)
         except BlzError:
             self.check_open()
             raise
-        return _table(arrays, self.schema(positions), stop - start)
+        return _table(selected.arrays, self.schema(positions), len(selected.numbers))
+
+    def take(self, positions: Sequence[int], rows: np.ndarray) -> pa.Table:
+        """These rows of some columns, in any order and as often as they are named."""
+        self.check_open()
+        return _table(take(self.version, positions, rows), self.schema(positions), len(rows))
+
+    def count(self, filters: object) -> int:
+        """How many rows a filter leaves."""
+        scan = self.scan(filters)
+        return self.rows if scan is None else count(scan)
 
     def pandas(
         self,
@@ -201,34 +227,35 @@ class Snapshot:
         )
 
     def _read(self, positions: Sequence[int], start: int, stop: int, how: Reading) -> _Rows:
-        self.check_open()
-        version = self.version
+        version, scan = self.version, self.scan(how.filters)
         wanted = spans(version.head.row_groups, start, stop)
-        progress = None
+        progress, lost = None, list[Loss]()
         if how.progress is not None:
             progress = Progress(how.progress, stop - start, len(positions))
+
+        def read(some: Sequence[Span], progress: Progress | None) -> Selected:
+            return read_selected(version, positions, some, scan, progress)
+
         try:
             if how.on_corrupt == "raise":
-                rows = _Rows(
-                    read_columns(version, positions, wanted, progress), range(start, stop), []
-                )
+                selected = read(wanted, progress)
             else:
-                arrays, lost = read_intact(version, positions, wanted, progress)
-                if lost:
-                    self.check_open()
-                rows = _Rows(arrays, _numbers(start, stop, lost), lost)
+                needed = [*positions, *(scan.positions if scan else ())]
+                selected, lost = read_intact(read, version, needed, wanted, progress)
         except BlzError:
             # Closed by another thread in the middle: what it held may be gone, not damaged.
             self.check_open()
             raise
+        if lost:
+            self.check_open()
         if progress is not None:
             progress.finish(stop - start)
-        for loss in rows.lost:
+        for loss in lost:
             warnings.warn(
                 f"rows {loss.start:,} to {loss.stop:,} are left out: {loss.reason}",
                 stacklevel=_level_of_caller(),
             )
-        return rows
+        return _Rows(selected.arrays, selected.numbers, lost)
 
 
 def _level_of_caller() -> int:
@@ -251,16 +278,6 @@ def _table(arrays: list[pa.ChunkedArray], schema: pa.Schema, rows: int) -> pa.Ta
     nulls = pa.Array.from_buffers(pa.null(), rows, [None])
     counted = pa.table({"rows": nulls}).replace_schema_metadata(schema.metadata)
     return counted.select([])  # Last: without columns, a change of metadata forgets the rows.
-
-
-def _numbers(start: int, stop: int, lost: Sequence[Loss]) -> RowNumbers:
-    """The numbers of the rows from `start` to `stop` that are left."""
-    if not lost:
-        return range(start, stop)
-    kept = np.ones(stop - start, np.bool_)
-    for loss in lost:
-        kept[loss.start - start : loss.stop - start] = False
-    return np.flatnonzero(kept) + start
 
 
 def _without_ours(field: pa.Field) -> pa.Field:

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, overload
 
+import pyarrow as pa
+
 from blztable.appender import Appender
 from blztable.attributes import Attributes
 from blztable.column import Column
@@ -65,8 +67,11 @@ class CTable(Handle):
     @overload
     def __getitem__(self, key: list[str]) -> "CTable": ...
 
-    def __getitem__(self, key: str | list[str]) -> "Column | View":
-        """One column by its name; or the table narrowed to a list of columns, same snapshot."""
+    @overload
+    def __getitem__(self, key: slice) -> pa.Table: ...
+
+    def __getitem__(self, key: str | list[str] | slice) -> "Column | View | pa.Table":
+        """One column by its name; the table narrowed to a list of columns; or a slice of rows."""
         if isinstance(key, list):
             snapshot, columns = self._reading(key)
             return CTable(snapshot, writable=False, columns=columns)

@@ -332,7 +332,7 @@ class Transaction(View):
             return None
         start = 0
         for group_rows in self._work.edition.head.row_groups:
-            array = self._snapshot.array(place, start, start + 1)
+            array = self._snapshot.array(place, range(start, start + 1))
             if len(array.dictionary):
                 return array.dictionary
             start += group_rows

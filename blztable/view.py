@@ -5,21 +5,25 @@ A table is one, and so is a transaction, which shows what it has made of the tab
 
 import operator
 from collections.abc import Iterable, Sequence
-from typing import Any, overload
+from typing import Any, TypeAlias, overload
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 from pandas.api.extensions import no_default
 
 from blztable.batches import Batches
 from blztable.column import Column
 from blztable.engine.verify import verify
 from blztable.errors import ColumnNotFoundError
+from blztable.indices import row_numbers
 from blztable.progress import ProgressOption, reporting
 from blztable.report import Report
 from blztable.snapshot import Reading, Snapshot
 from blztable.text import short_text, size_text
 
+Filters: TypeAlias = pc.Expression | list[Any] | None
 # Columns a repr shows before it says how many more there are.
 SHOWN = 40
 
@@ -80,6 +84,7 @@ class View:
         self,
         columns: Sequence[str] | None = None,
         *,
+        filters: Filters = None,
         on_corrupt: str = "raise",
         progress: ProgressOption = None,
     ) -> pa.Table:
@@ -90,6 +95,8 @@ class View:
         columns : sequence of str, optional
             The columns to read, in this order; all by default. Of columns that share a name, all
             are read.
+        filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
+            Which rows, as in `read_blz`.
         on_corrupt : {"raise", "skip"}
             "skip" leaves out the row groups that are damaged in one of these columns, warns, and
             says in the schema's metadata, as "blz:missing_rows", which rows they are.
@@ -106,12 +113,16 @@ class View:
             The result would be larger than this machine's memory.
         """
         with reporting(progress, "reading") as callback:
-            how = Reading(on_corrupt, callback)
+            how = Reading(filters, on_corrupt, callback)
             snapshot, positions = self._reading(columns)
             return snapshot.arrow(positions, 0, snapshot.rows, how)
 
     def to_batches(
-        self, columns: Sequence[str] | None = None, *, batch_rows: int | None = None
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        filters: Filters = None,
+        batch_rows: int | None = None,
     ) -> Batches:
         """Read as a stream of record batches, for tables larger than memory.
 
@@ -122,6 +133,8 @@ class View:
         ----------
         columns : sequence of str, optional
             The columns to read, in this order; all by default.
+        filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
+            Which rows, as in `read_blz`.
         batch_rows : int, optional
             The most rows of a batch, 131,072 by default. Some have fewer, where row groups end.
 
@@ -151,12 +164,13 @@ class View:
         most = None if batch_rows is None else operator.index(batch_rows)
         if most is not None and most < 1:
             raise ValueError(f"a batch has at least 1 row, not {most}")
-        return Batches(*self._reading(columns), most)
+        return Batches(*self._reading(columns), most, filters)
 
     def to_pandas(
         self,
         columns: Sequence[str] | None = None,
         *,
+        filters: Filters = None,
         dtype_backend: Any = no_default,
         on_corrupt: str = "raise",
         progress: ProgressOption = None,
@@ -167,6 +181,8 @@ class View:
         ----------
         columns : sequence of str, optional
             The columns to read, in this order; all by default. The index is restored beside them.
+        filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
+            Which rows, as in `read_blz`; they keep their labels.
         dtype_backend : {"numpy_nullable", "pyarrow"}, optional
             As in pandas. With "pyarrow" dates and decimals stay Arrow values instead of one Python
             object each, which is many times faster.
@@ -194,15 +210,62 @@ class View:
                 positions,
                 columns=None if names is None else list(names),
                 dtype_backend=dtype_backend,
-                how=Reading(on_corrupt, callback),
+                how=Reading(filters, on_corrupt, callback),
             )
+
+    def count(self, *, filters: Filters = None) -> int:
+        """How many rows there are, or how many of them a filter leaves.
+
+        Nothing is read but columns of the filter, and of these nothing where statistics decide.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": range(10)}, "t.blz")
+        >>> with blz.open("t.blz") as t:
+        ...     t.count(), t.count(filters=[("a", ">", 6)])
+        (10, 3)
+        """
+        return self._snapshot.count(filters)
 
     def head(self, n: int = 5) -> pa.Table:
         """The first `n` rows as an Arrow table; only the pages that hold them are decoded."""
-        if n < 0:
-            raise ValueError(f"a number of rows from 0, not {n}")
+        return self[: _number_of_rows(n)]
+
+    def tail(self, n: int = 5) -> pa.Table:
+        """The last `n` rows as an Arrow table; only the pages that hold them are decoded."""
         snapshot, shown = self._reading()
-        return snapshot.arrow(shown, 0, min(n, snapshot.rows))
+        return snapshot.arrow(shown, max(snapshot.rows - _number_of_rows(n), 0), snapshot.rows)
+
+    def take(self, indices: Any, columns: Sequence[str] | None = None) -> pa.Table:
+        """These rows as an Arrow table, in any order and as often as they are named.
+
+        Only the pages that hold them are decoded, each of them once.
+
+        Parameters
+        ----------
+        indices : array-like of int
+            Numbers of rows from 0: of numpy, Arrow or pandas, or a list.
+        columns : sequence of str, optional
+            The columns to read, in this order; all by default.
+
+        Raises
+        ------
+        IndexError
+            A number that is negative, or not below the number of rows.
+        ColumnNotFoundError, CorruptError
+            As in `to_arrow`.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [10, 20, 30], "b": ["x", "y", "z"]}, "t.blz")
+        >>> with blz.open("t.blz") as t:
+        ...     t.take([2, 0, 2], columns=["b"]).to_pydict(), t[::2]["a"].to_pylist()
+        ({'b': ['z', 'x', 'z']}, [10, 30])
+        """
+        snapshot, positions = self._reading(columns)
+        return snapshot.take(positions, row_numbers(indices, snapshot.rows))
 
     def verify(self, *, full: bool = True) -> Report:
         """Check the version, or the columns shown of it, and say what is wrong and what intact.
@@ -234,8 +297,11 @@ class View:
     @overload
     def __getitem__(self, key: list[str]) -> "View": ...
 
-    def __getitem__(self, key: str | list[str]) -> "Column | View":
-        """One column by its name; or the table narrowed to a list of columns, same snapshot."""
+    @overload
+    def __getitem__(self, key: slice) -> pa.Table: ...
+
+    def __getitem__(self, key: str | list[str] | slice) -> "Column | View | pa.Table":
+        """One column by its name; the table narrowed to a list of columns; or a slice of rows."""
         if isinstance(key, str):
             snapshot, positions = self._reading([key])
             if len(positions) > 1:
@@ -243,7 +309,15 @@ class View:
             return Column(snapshot, positions[0])
         if isinstance(key, list):
             return View(*self._reading(key))
-        raise TypeError(f"a column name or a list of them, not {type(key).__name__}")
+        if isinstance(key, slice):
+            snapshot, shown = self._reading()
+            start, stop, step = key.indices(snapshot.rows)
+            if step == 1:
+                return snapshot.arrow(shown, start, max(start, stop))
+            return snapshot.take(shown, np.arange(start, stop, step))
+        raise TypeError(
+            f"a column's name, a list of names, or a slice of rows, not {type(key).__name__}"
+        )
 
     def __arrow_c_schema__(self) -> object:
         """The schema as an Arrow PyCapsule, without opening a stream."""
@@ -278,6 +352,12 @@ class View:
         everything = range(len(snapshot.version.schema))
         shown = everything if self._columns is None else self._columns
         return snapshot, snapshot.positions(columns, shown)
+
+
+def _number_of_rows(n: int) -> int:
+    if n < 0:
+        raise ValueError(f"a number of rows from 0, not {n}")
+    return n
 
 
 def _list_of(columns: Iterable[str] | None) -> Sequence[str] | None:

@@ -367,7 +367,11 @@ LIES = [
     (TEXT, {"highest": (1, b"zz")}, "upper bound b'zz' does not enclose"),
     (WORD, {"highest": (1, b"c")}, "upper bound b'c' does not enclose"),
     (YES, {"lowest": (1, b"\x01")}, "lower bound 1 does not enclose"),
-    (REAL, {"highest": (1, np.float32("nan").tobytes())}, "upper bound: a NaN, which bounds no float"),
+    (
+        REAL,
+        {"highest": (1, np.float32("nan").tobytes())},
+        "upper bound: a NaN, which bounds no float",
+    ),
     (AMOUNT, {"lowest": (1, (-699).to_bytes(16, "little", signed=True))}, "lower bound -699 "),
 ]
 

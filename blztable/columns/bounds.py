@@ -24,6 +24,7 @@ Bounds = Sequence[bytes | None]
 class Runs:
     """One entry a run; a bound that is not known is null. NaNs are counted, never bounds."""
 
+    rows: np.ndarray
     nulls: np.ndarray
     nans: np.ndarray
     lowest: pa.Array
@@ -37,7 +38,11 @@ class Runs:
         """These runs, in this order, as often as they are named."""
         at = pa.array(indices)
         return Runs(
-            self.nulls[indices], self.nans[indices], self.lowest.take(at), self.highest.take(at)
+            self.rows[indices],
+            self.nulls[indices],
+            self.nans[indices],
+            self.lowest.take(at),
+            self.highest.take(at),
         )
 
     @classmethod
@@ -45,40 +50,41 @@ class Runs:
         """The runs of at least one part, one after the other."""
         all_ = list(parts)
         return cls(
+            np.concatenate([part.rows for part in all_]),
             np.concatenate([part.nulls for part in all_]),
             np.concatenate([part.nans for part in all_]),
             pa.concat_arrays([part.lowest for part in all_]),
             pa.concat_arrays([part.highest for part in all_]),
         )
 
-    def check(self, rows: np.ndarray) -> None:
-        """CorruptError where more nulls and NaNs are counted than a run has rows."""
-        if len(self) != len(rows):
-            raise CorruptError(f"statistics of {len(self)} runs; there are {len(rows)}")
-        too_many = np.flatnonzero(self.nulls + self.nans > rows)
-        if len(too_many):
-            run = too_many[0]
-            raise CorruptError(
-                f"run {run} of {rows[run]} rows has {self.nulls[run]} nulls, {self.nans[run]} NaNs"
-            )
-
 
 def runs(
-    type_: pa.DataType, lowest: Bounds, highest: Bounds, nulls: Sequence[int], nans: Sequence[int]
+    type_: pa.DataType,
+    rows: Sequence[int],
+    nulls: Sequence[int],
+    nans: Sequence[int],
+    lowest: Bounds,
+    highest: Bounds,
 ) -> Runs:
-    """What is known of runs of a column of this type.
+    """What is known of runs of so many rows of a column of this type.
 
     Raises
     ------
     CorruptError
-        Bytes that are no bound of this type.
+        Bytes that are no bound of this type, or more nulls and NaNs than a run has rows.
     """
-    return Runs(
+    found = Runs(
+        np.asarray(rows, np.int64),
         np.asarray(nulls, np.int64),
         np.asarray(nans, np.int64),
         decode(type_, lowest),
         decode(type_, highest),
     )
+    too_many = np.flatnonzero(found.nulls + found.nans > found.rows)
+    if len(too_many):
+        run = too_many[0]
+        raise CorruptError(f"{nulls[run]} nulls and {nans[run]} NaNs in {rows[run]} rows")
+    return found
 
 
 def decode(type_: pa.DataType, bounds: Bounds) -> pa.Array:

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as parquet
 
 from blztable.columns import null
+from blztable.columns.nulls import bits_of
 from blztable.columns.plain import compared_type
 from blztable.errors import ColumnNotFoundError, SchemaError
 
@@ -127,9 +128,17 @@ def mask(
     expression: pc.Expression, columns: Mapping[str, pa.ChunkedArray], rows: int
 ) -> np.ndarray:
     """Which rows a filter keeps; a null is no."""
-    result = evaluate(expression, columns, rows)
-    chosen: np.ndarray = pc.fill_null(result, False).to_numpy()
-    return chosen.astype(np.bool_, copy=False)
+    found = [_truths(chunk) for chunk in evaluate(expression, columns, rows).chunks]
+    return found[0] if len(found) == 1 else np.concatenate([np.zeros(0, np.bool_), *found])
+
+
+def _truths(chunk: pa.BooleanArray) -> np.ndarray:
+    """Of each row whether it is true; Arrow's own way to numpy takes many times as long."""
+    valid, values = chunk.buffers()
+    true = bits_of(np.frombuffer(values, np.uint8), chunk.offset, len(chunk))
+    if chunk.null_count:
+        true &= bits_of(np.frombuffer(valid, np.uint8), chunk.offset, len(chunk))
+    return true.view(np.bool_)
 
 
 def _predicates(where: Sequence[object]) -> Iterator[object]:

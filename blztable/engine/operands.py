@@ -36,9 +36,12 @@ _KEEPS_ORDER = {("integer", "float"), ("integer", "decimal"), ("date", "timestam
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Rows of each run, and what is known of them in some columns, by position."""
+    """So many runs, and what is known of their rows in some columns, by position.
 
-    rows: np.ndarray
+    A column may be known by larger runs, in which these are.
+    """
+
+    count: int
     columns: Mapping[int, Runs]
 
 
@@ -77,12 +80,12 @@ class Operand:
         if not isinstance(self.source, int):
             nan = self.kind == "float" and bool(pc.is_nan(self.source).as_py())
             flags = not self.source.is_valid, nan, self.source.is_valid and not nan
-            return Rows(*(np.full(len(known.rows), flag) for flag in flags))
+            return Rows(*(np.full(known.count, flag) for flag in flags))
         runs = known.columns.get(self.source)
         if runs is None:
-            everywhere = np.ones(len(known.rows), np.bool_)
+            everywhere = np.ones(known.count, np.bool_)
             return Rows(everywhere, everywhere, everywhere)
-        return Rows(runs.nulls > 0, runs.nans > 0, runs.nulls + runs.nans < known.rows)
+        return Rows(runs.nulls > 0, runs.nans > 0, runs.nulls + runs.nans < runs.rows)
 
     @property
     def lowest(self) -> pc.Expression:

@@ -3,12 +3,16 @@
 Knows what the manifest says of a column's parts, and opens nothing.
 """
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 import pyarrow as pa
 
+from blztable.columns.types import one_array
+from blztable.errors import SchemaError
 from blztable.format.line import ColumnParts
 
 
@@ -36,12 +40,13 @@ class Picked:
 
 def spans(row_groups: Sequence[int], start: int, stop: int) -> list[Span]:
     """The rows from `start` to `stop` of the table, by row group."""
-    result, first = [], 0
-    for group, rows in enumerate(row_groups):
-        low, high = max(start - first, 0), min(stop - first, rows)
-        if low < high:
-            result.append(Span(group, low, high))
-        first += rows
+    ends = list(accumulate(row_groups))
+    result = []
+    for group in range(bisect_right(ends, start), len(ends)):
+        first = ends[group] - row_groups[group]
+        if first >= stop:
+            break
+        result.append(Span(group, max(start - first, 0), min(stop - first, row_groups[group])))
     return result
 
 
@@ -135,3 +140,30 @@ def _taken(column: pa.ChunkedArray, places: np.ndarray) -> pa.ChunkedArray:
         if cuts[number] < cuts[number + 1]
     ]
     return pa.chunked_array(taken, column.type)
+
+
+def reordered(column: pa.ChunkedArray, order: np.ndarray) -> pa.ChunkedArray:
+    """The rows in another order and as often as they are named, in as few arrays as have room."""
+    try:
+        whole = one_array(column)
+    except SchemaError:
+        begins = np.cumsum([0, *map(len, column.chunks)])
+        chunks = np.searchsorted(begins, order, "right") - 1
+        cuts = np.flatnonzero(np.diff(chunks)) + 1
+        taken = [
+            column.chunk(int(chunks[start])).take(pa.array(some - begins[chunks[start]]))
+            for start, some in zip([0, *cuts.tolist()], np.split(order, cuts), strict=True)
+        ]
+        return pa.chunked_array(taken, column.type)
+    return pa.chunked_array(list(_taken_as_fits(whole, order)), column.type)
+
+
+def _taken_as_fits(array: pa.Array, order: np.ndarray) -> Iterator[pa.Array]:
+    """Rows named twice may have no room in one array of text: then the halves of them."""
+    try:
+        yield array.take(pa.array(order))
+    except pa.ArrowInvalid:
+        if len(order) < 2:
+            raise
+        for half in np.array_split(order, 2):
+            yield from _taken_as_fits(array, half)

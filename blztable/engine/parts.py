@@ -22,6 +22,7 @@ from blztable.format.chunk import CHUNK_HEADER, MAX_RATIO
 from blztable.format.header import FILE_HEADER, MAX_CHUNKS, MAX_METADATA_BYTES
 from blztable.format.line import NO_FILE, ColumnParts
 from blztable.format.metadata import BlockInfo, StreamInfo
+from blztable.format.statistics import PAGES_LAYER, Statistics
 from blztable.format.superchunk import Superchunk, unpack
 from blztable.format.trailer import MAX_LAYER_BYTES, MAX_LAYERS
 from blztable.storage.store import KeyNotFound, Reader
@@ -85,6 +86,21 @@ class OpenedPart:
             sizes = {name: sizes[group] for name, sizes in parts.streams.items() if sizes[group]}
             _check_streams(field.type, superchunk.info, sizes)
             self._place(superchunk, layouts(field.type))
+
+    @property
+    def rows_of_pages(self) -> list[int]:
+        """The rows of each page."""
+        return [
+            min(self.page_rows, self.rows - start) for start in range(0, self.rows, self.page_rows)
+        ]
+
+    def zone_map(self) -> Statistics | None:
+        """What is known of each page; None where that is what the manifest says of the part."""
+        if self.superchunk is None or PAGES_LAYER not in self.superchunk.trailer.layers:
+            return None
+        with self.blame():
+            blob = self.superchunk.trailer.layers[PAGES_LAYER].decode()
+            return Statistics.decode(blob, -(-self.rows // self.page_rows))
 
     def reader(self) -> Reader:
         """The file, for reading chunks; not to be closed."""

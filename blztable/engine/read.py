@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import groupby
 
+import numpy as np
 import pyarrow as pa
 
 from blztable.columns.plain import stored_type
@@ -67,22 +68,27 @@ def read_rows(
     version: Version,
     indices: Sequence[int],
     wanted: Sequence[Picked],
-    progress: Progress | None = None,
+    order: np.ndarray | None = None,
     parts: OpenParts | None = None,
 ) -> list[pa.ChunkedArray]:
-    """As `read_columns`, of single rows: each page with one of them is decoded once, no other."""
+    """As `read_columns`, of single rows: each page with one of them is decoded once, no other.
+
+    With an `order` they come in this one, by their places among the rows wanted.
+    """
     parts = parts or OpenParts(version)
     columns = []
     for index in indices:
         stored = stored_type(version.schema.field(index).type)
         touched = pages.of_rows(version.column(index), wanted)
         columns.append(_Column(parts, index, touched, stored))
-    found = _decoded(version, columns, progress)
+    found = _decoded(version, columns, None)
     result: list[pa.ChunkedArray] = [None] * len(columns)
 
     def take(number: int) -> None:
         taken = pages.take_rows(found[number], columns[number].wanted, wanted)
         found[number] = None
+        if order is not None:
+            taken = pages.reordered(taken, order)
         type_ = version.schema.field(indices[number]).type
         result[number] = taken if taken.type.equals(type_) else taken.cast(type_)
 

@@ -1,16 +1,16 @@
 """Salvage: the row groups of a damaged table that are whole, and what is wrong with the others."""
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-
-import pyarrow as pa
+from typing import TypeVar
 
 from blztable.engine.pages import Span
 from blztable.engine.progress import Progress
-from blztable.engine.read import read_columns
 from blztable.engine.versions import Version
 from blztable.errors import BlzError, CorruptError, FormatError, StorageError
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +23,13 @@ class Loss:
 
 
 def read_intact(
+    read: Callable[[Sequence[Span], Progress | None], T],
     version: Version,
     indices: Sequence[int],
     wanted: Sequence[Span],
     progress: Progress | None = None,
-) -> tuple[list[pa.ChunkedArray], list[Loss]]:
-    """The columns at these positions, of the row groups that can be read in all of them.
+) -> tuple[T, list[Loss]]:
+    """What `read` gives of the row groups that it can read; it needs the columns at `indices`.
 
     Raises
     ------
@@ -36,7 +37,7 @@ def read_intact(
         The manifest's line of a column is damaged, so that nothing is known of any row of it.
     """
     try:
-        return read_columns(version, indices, wanted, progress), []
+        return read(wanted, progress), []
     except BlzError as error:
         if not _is_damage(error):
             raise
@@ -45,7 +46,7 @@ def read_intact(
     intact, lost = [], []
     for span in wanted:
         try:
-            read_columns(version, indices, [span])
+            read([span], None)
         except BlzError as error:
             if not _is_damage(error):
                 raise
@@ -53,7 +54,7 @@ def read_intact(
             lost.append(Loss(first + span.start, first + span.stop, str(error)))
         else:
             intact.append(span)
-    return read_columns(version, indices, intact), lost
+    return read(intact, None), lost
 
 
 def _is_damage(error: BlzError) -> bool:
