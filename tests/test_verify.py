@@ -370,7 +370,7 @@ LIES = [
     (
         REAL,
         {"highest": (1, np.float32("nan").tobytes())},
-        "upper bound: a NaN, which bounds no float",
+        "upper bound: a NaN",
     ),
     (AMOUNT, {"lowest": (1, (-699).to_bytes(16, "little", signed=True))}, "lower bound -699 "),
 ]

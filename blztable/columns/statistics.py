@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from blztable.columns.extremes import WORD, item_extremes, lowered, raised
 from blztable.columns.fixed import NUMPY_TYPES
 from blztable.columns.nulls import bits_of
-from blztable.columns.plain import as_stored, stored_type
+from blztable.columns.plain import as_stored, compared_type, stored_type
 from blztable.columns.stream import CODES, ENDS, VALID, VALUES, Block
 from blztable.columns.text import NARROW, TEXT
 from blztable.columns.types import encode
@@ -131,19 +131,18 @@ def _of_dictionary(pages: "_Pages", codes: np.ndarray, dictionary: pa.Array) -> 
     """What is known of pages of codes: the bounds of the values that rank lowest and highest."""
     values = as_stored(dictionary)
     nans = (0,) * pages.count
-    unknown = _Known([None] * pages.count, nans, _same_bytes)
     mask = pages.mask
     if len(values) == 0:
-        return unknown
+        return _Known([None] * pages.count, nans, _same_bytes)
     if pa.types.is_floating(values.type):
         is_nan = np.isnan(values.to_numpy(zero_copy_only=False))[codes]
         is_nan = is_nan if mask is None else is_nan & mask
         nans = pages.sums(is_nan)
         mask = ~is_nan if mask is None else mask & ~is_nan
     try:
-        order = pc.sort_indices(values).to_numpy()
+        order = pc.sort_indices(values.cast(compared_type(values.type))).to_numpy()
     except pa.ArrowNotImplementedError:
-        return unknown
+        return _Known([None] * pages.count, nans, _same_bytes)
     ranks = np.empty(len(order), np.int64)
     ranks[order] = np.arange(len(order))
     by_rank = _of_integers(_Pages(pages.rows, pages.page_rows, mask), ranks[codes])

@@ -141,7 +141,7 @@ def _function(call: Call, operands: list[Operand]) -> Rule | None:
             return partial(_is_null, one, bool(options and options["nan_is_null"].as_py()))
         case "is_nan", (one,) if one.kind in ("float", "integer"):
             return partial(_is_nan, one)
-        case "is_in", (one,):
+        case "is_in", (one,) if one.kind:
             return _of_set(one, options)
         case "starts_with", (one,) if one.kind == "item" and not options["ignore_case"].as_py():
             return partial(_compared, [one], _starts(one, options["pattern"]))
