@@ -115,7 +115,8 @@ class _Open:
         else:
             self.arguments.append(term)
         self.depth = max(self.depth, depth + 1)
-        if self.depth > MAX_DEPTH:
+        # What is around the whole is a level too.
+        if self.depth > MAX_DEPTH + 1:
             raise ValueError("an expression nested too deep")
 
     def closed(self) -> Call:

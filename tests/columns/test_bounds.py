@@ -1,5 +1,7 @@
 """Bounds come back as the values they were made of; bytes that are none are refused."""
 
+import re
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,9 +36,9 @@ def test_bounds_of_numbers_are_the_extremes_as_they_are_compared(type_, data):
         values = array[8 * run : 8 * run + 8].cast(compared_type(type_)).drop_null()
         if pa.types.is_floating(values.type):
             values = values.filter(pc.invert(pc.is_nan(values)))
-        expected = pc.min_max(values)
-        assert runs.lowest[run].equals(expected["min"])
-        assert runs.highest[run].equals(expected["max"])
+        ordered = values.take(pc.sort_indices(values))
+        assert runs.lowest[run : run + 1].drop_null().equals(ordered[:1])
+        assert runs.highest[run : run + 1].drop_null().equals(ordered[-1:])
 
 
 @pytest.mark.parametrize("type_", own.TEXTS, ids=str)
@@ -63,7 +65,7 @@ def test_what_has_no_bounds_has_none(type_):
 def test_a_bound_has_the_bytes_of_a_value(type_, width):
     assert len(bounds.decode(type_, [None, bytes(width)])) == 2
     for wrong in (b"", bytes(width - 1), bytes(width + 1)):
-        with pytest.raises(CorruptError, match=f"{len(wrong)} bytes, values of {type_}"):
+        with pytest.raises(CorruptError, match=re.escape(f"{len(wrong)} bytes, values of {type_}")):
             bounds.decode(type_, [None, bytes(width), wrong])
 
 

@@ -199,9 +199,9 @@ class Drawn:
             case "~":
                 return ~one
             case "and":
-                return pc.and_(one, self.condition(depth - 1))
+                return pc.Expression._call("and", [one, self.condition(depth - 1)])
             case "or":
-                return pc.or_(one, self.condition(depth - 1))
+                return pc.Expression._call("or", [one, self.condition(depth - 1)])
             case "if":
                 return pc.if_else(one, self.condition(depth - 1), self.condition(depth - 1))
         return self.pick(one.is_null(), one.is_valid())
