@@ -20,7 +20,6 @@ from blztable.convert.frame import index_fields, to_frame
 from blztable.convert.interop import arrow_metadata
 from blztable.convert.rows import RowNumbers
 from blztable.engine.edition import PANDAS_KEY, Edition
-from blztable.engine.grouping import WINDOW_BYTES
 from blztable.engine.pages import Span, spans
 from blztable.engine.parts import OpenParts
 from blztable.engine.progress import Callback, Progress
@@ -171,7 +170,7 @@ class Snapshot:
     def windows(self, positions: Sequence[int], scan: Scan | None) -> Iterator[list[Span]]:
         """The rows to be read one after the other of a stream of these columns."""
         everything = spans(self.version.head.row_groups, 0, self.rows)
-        return windows(self.version, positions, everything, WINDOW_BYTES, scan)
+        return windows(self.version, positions, everything, None, scan)
 
     def window(
         self, positions: Sequence[int], window: Sequence[Span], parts: OpenParts, scan: Scan | None

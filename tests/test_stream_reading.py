@@ -68,13 +68,15 @@ class Watch:
         self._changed = threading.Condition()
         window = Snapshot.window
 
-        def watched(snapshot, positions, start, stop, opened):
+        def watched(snapshot, positions, spans, *others):
+            groups = snapshot.version.head.row_groups
+            start = sum(groups[: spans[0].group]) + spans[0].start
             self.when_begun(start)
             with self._changed:
                 self.begun.append(start)
                 self._changed.notify_all()
             self.wait_until(lambda: start not in self.held)
-            result = window(snapshot, positions, start, stop, opened)
+            result = window(snapshot, positions, spans, *others)
             with self._changed:
                 self.done.append(start)
                 self._changed.notify_all()

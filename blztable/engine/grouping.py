@@ -107,13 +107,16 @@ def row_windows(
     row_groups: Sequence[int],
     row_bytes: float,
     has_files: Callable[[int], bool],
-    nbytes: int = WINDOW_BYTES,
+    nbytes: int | None = None,
 ) -> Iterator[tuple[int, int]]:
     """Rows to be read at a time, from one to another: some pages of a row group, or some groups.
 
     A row group without a file is one window: it takes no memory, and may claim any number of rows.
     """
-    size = max(int(nbytes / max(row_bytes, 1)) // USUAL_PAGE_ROWS, 1) * USUAL_PAGE_ROWS
+    size = (
+        max(int((nbytes or WINDOW_BYTES) / max(row_bytes, 1)) // USUAL_PAGE_ROWS, 1)
+        * USUAL_PAGE_ROWS
+    )
     start = stop = 0
     for group, rows in enumerate(row_groups):
         if stop > start and stop + rows - start > size:

@@ -13,13 +13,14 @@ import pyarrow as pa
 
 from blztable.columns.plain import as_stored, stored_type
 from blztable.columns.types import one_array
-from blztable.engine import evolve, filters
+from blztable.engine import evolve
 from blztable.engine.changes import Append, Rows
 from blztable.engine.grouping import Portion, row_groups
-from blztable.engine.pages import Span
+from blztable.engine.pages import Picked, Span
 from blztable.engine.parts import OpenedPart, OpenParts
 from blztable.engine.progress import Callback, Progress
 from blztable.engine.read import read_columns
+from blztable.engine.scan import Scan
 from blztable.engine.work import Work
 from blztable.format.jsontext import Json
 
@@ -188,17 +189,14 @@ class Condition:
 
     def __init__(self, opened: OpenParts, where: object) -> None:
         """Find out which columns it needs; raises what `filters.check` does."""
-        schema = opened.version.schema
         self._opened = opened
-        self._expression = filters.as_expression(where)
-        self._indices = filters.check(self._expression, schema)
-        self._names = [schema.field(index).name for index in self._indices]
+        self._scan = Scan(opened.version, where)
 
     def mask(self, group: int) -> np.ndarray:
         """The rows of a group for which it is true; the groups before it are done with."""
-        version = self._opened.version
-        rows = version.head.row_groups[group]
+        rows = self._opened.version.head.row_groups[group]
         self._opened.forget_before(group)
-        span = [Span(group, 0, rows)]
-        columns = read_columns(version, self._indices, span, parts=self._opened)
-        return filters.mask(self._expression, dict(zip(self._names, columns, strict=True)), rows)
+        true = np.zeros(rows, np.bool_)
+        for left in self._scan.left([Span(group, 0, rows)], self._opened):
+            true[left.rows if isinstance(left, Picked) else slice(left.start, left.stop)] = True
+        return true

@@ -150,7 +150,9 @@ class Scan:
         return blocks
 
     def left(self, wanted: Sequence[Span], parts: OpenParts) -> list[Left]:
-        """The rows for which the filter is true, of these."""
+        """The rows for which the filter is true, of these; in their order."""
+        if not self.within(wanted):
+            return []
         blocks = self.blocks(wanted, parts)
         morsels = list(_morsels(blocks, self._seams(blocks)))
         found: list[list[Left]] = [[] for _ in morsels]

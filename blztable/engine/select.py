@@ -63,10 +63,13 @@ def windows(
     version: Version,
     positions: Sequence[int],
     wanted: Sequence[Span],
-    nbytes: int,
+    nbytes: int | None,
     scan: Scan | None,
 ) -> Iterator[list[Span]]:
-    """The rows wanted of which something may be left, in parts that decode to so many bytes."""
+    """The rows wanted of which something may be left, in parts that decode to so many bytes.
+
+    As many as a stream should take where it is not said.
+    """
     kept = list(wanted) if scan is None else scan.within(wanted)
     columns = {*positions, *(scan.positions if scan else ())}
     size = sum(version.head.columns.nbytes[position] for position in columns)

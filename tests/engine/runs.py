@@ -38,8 +38,9 @@ def known_of(array, cuts):
         rows = array[start:stop]
         dictionary = array.dictionary if pa.types.is_dictionary(array.type) else None
         found.append(statistics(array.type, encode(rows), dictionary)[1])
-    parts = zip(*((run.lowest, run.highest, run.nulls, run.nans) for run in found), strict=True)
-    return bounds.runs(array.type, *(sum(part, ()) for part in parts))
+    parts = zip(*((run.nulls, run.nans, run.lowest, run.highest) for run in found), strict=True)
+    rows = [stop - start for start, stop in cuts]
+    return bounds.runs(array.type, rows, *(sum(part, ()) for part in parts))
 
 
 class Drawn:

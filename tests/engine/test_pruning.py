@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from blztable.columns import bounds
 from blztable.engine import filters
 from blztable.engine.pruning import Pruner
-from blztable.errors import CorruptError, SchemaError
+from blztable.errors import SchemaError
 
 
 @settings(max_examples=400, deadline=None)
@@ -49,7 +49,7 @@ def judged(expression, **columns):
     cuts = list(itertools.pairwise(ends))
     pruner = Pruner(expression, table.schema)
     known = {at: known_of(table.column(at).combine_chunks(), cuts) for at in pruner.columns}
-    verdict = pruner.judge(np.diff(ends), known)
+    verdict = pruner.judge(len(cuts), known)
     return verdict.some.tolist(), verdict.every.tolist()
 
 
@@ -279,15 +279,14 @@ def test_of_a_column_without_statistics_nothing_is_said():
         pa.schema([("a", pa.int8())] * 1 + [("b", pa.int8())]),
     )
     known = known_of(pa.array([0, 5, None], pa.int8()), [(0, 1), (1, 2), (2, 3)])
-    verdict = pruner.judge(np.ones(3, np.int64), {0: known})
+    verdict = pruner.judge(3, {0: known})
     assert verdict.some.tolist() == [False, True, False]
     assert not verdict.every.any()
 
 
 def test_a_bound_that_is_not_known_passes_over_nothing():
     schema = pa.schema([("a", pa.string())])
-    known = bounds.runs(pa.string(), [None, b"x"], [b"b", None], [0, 0], [0, 0])
-    rows = np.array([4, 4])
+    known = bounds.runs(pa.string(), [4, 4], [0, 0], [0, 0], [None, b"x"], [b"b", None])
     for expression, some, every in (
         (pc.field("a") > "c", [False, True], [False, True]),
         (pc.field("a") < "a", [True, False], [False, False]),
@@ -295,7 +294,7 @@ def test_a_bound_that_is_not_known_passes_over_nothing():
         (pc.field("a").isin(["c", "d"]), [False, False], [False, False]),
         (pc.field("a").isin(["a", "z"]), [True, True], [False, False]),
     ):
-        verdict = Pruner(expression, schema).judge(rows, {0: known})
+        verdict = Pruner(expression, schema).judge(2, {0: known})
         assert (verdict.some.tolist(), verdict.every.tolist()) == (some, every)
 
 
@@ -313,8 +312,11 @@ def test_a_literal_decides_without_statistics():
         assert judged(expression, a=runs) == ([some] * 2, [every] * 2)
 
 
-def test_counts_of_more_rows_than_there_are_are_damage():
-    pruner = Pruner(pc.field("a") > 1, pa.schema([("a", pa.float64())]))
-    known = bounds.runs(pa.float64(), [None], [None], [2], [2])
-    with pytest.raises(CorruptError, match="run 0 of 3 rows has 2 nulls, 2 NaNs"):
-        pruner.judge(np.array([3]), {0: known})
+def test_a_column_may_be_known_by_larger_runs_than_the_others():
+    schema = pa.schema([("a", pa.int64()), ("b", pa.int64())])
+    pruner = Pruner((pc.field("a") == 1) & (pc.field("b") == 2), schema)
+    # One run of 4 rows, 3 of them null, in which there are two of 2 rows.
+    large = bounds.runs(pa.int64(), [4], [3], [0], [b"\1" + bytes(7)], [b"\1" + bytes(7)])
+    small = known_of(pa.array([2, 2, 3, 3]), [(0, 2), (2, 4)])
+    verdict = pruner.judge(2, {0: large.take(np.array([0, 0])), 1: small})
+    assert (verdict.some.tolist(), verdict.every.tolist()) == ([True, False], [False, False])
