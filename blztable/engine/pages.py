@@ -6,11 +6,12 @@ Knows what the manifest says of a column's parts, and opens nothing.
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import numpy as np
 import pyarrow as pa
 
+from blztable.columns.plain import as_stored
 from blztable.columns.types import one_array
 from blztable.errors import SchemaError
 from blztable.format.line import ColumnParts
@@ -25,7 +26,7 @@ class Span:
     stop: int
 
     @property
-    def rows(self) -> int:
+    def count(self) -> int:
         """How many they are."""
         return self.stop - self.start
 
@@ -36,6 +37,15 @@ class Picked:
 
     group: int
     rows: np.ndarray
+
+    @property
+    def count(self) -> int:
+        """How many they are."""
+        return len(self.rows)
+
+
+# Rows of one row group that are left of it.
+Left = Span | Picked
 
 
 def spans(row_groups: Sequence[int], start: int, stop: int) -> list[Span]:
@@ -87,15 +97,15 @@ def cut_spans(
     column: pa.ChunkedArray, pages: Sequence[Span], wanted: Sequence[Span]
 ) -> pa.ChunkedArray:
     """The rows wanted, out of the column of all rows of their pages; nothing is copied."""
-    if sum(span.rows for span in wanted) == len(column):
+    if sum(span.count for span in wanted) == len(column):
         return column
     slices = []
     at, before = 0, 0
     for span in wanted:
         while pages[at].group != span.group or pages[at].stop < span.stop:
-            before += pages[at].rows
+            before += pages[at].count
             at += 1
-        slices.append(column.slice(before + span.start - pages[at].start, span.rows))
+        slices.append(column.slice(before + span.start - pages[at].start, span.count))
     if len(slices) == 1:
         return slices[0]
     return pa.chunked_array([chunk for one in slices for chunk in one.chunks], column.type)
@@ -104,11 +114,8 @@ def cut_spans(
 def take_rows(
     column: pa.ChunkedArray, pages: Sequence[Span], wanted: Sequence[Picked]
 ) -> pa.ChunkedArray:
-    """The rows wanted, out of the column of all rows of their pages.
-
-    The column is as it is stored: Arrow takes no rows of views.
-    """
-    if sum(len(picked.rows) for picked in wanted) == len(column):
+    """The rows wanted, out of the column of all rows of some pages that have them."""
+    if sum(picked.count for picked in wanted) == len(column):
         return column
     firsts: dict[int, list[int]] = {}
     starts: dict[int, list[int]] = {}
@@ -116,7 +123,7 @@ def take_rows(
     for span in pages:
         firsts.setdefault(span.group, []).append(before)
         starts.setdefault(span.group, []).append(span.start)
-        before += span.rows
+        before += span.count
     places = []
     for picked in wanted:
         begins = np.array(starts[picked.group])
@@ -130,14 +137,13 @@ def take_rows(
 
 def _taken(column: pa.ChunkedArray, places: np.ndarray) -> pa.ChunkedArray:
     """The rows at these places, which ascend; of each chunk by itself, for they do not all join."""
-    if column.num_chunks == 1:
-        return pa.chunked_array([column.chunk(0).take(pa.array(places))])
     begins = np.cumsum([0, *map(len, column.chunks)])
     cuts = np.searchsorted(places, begins)
     taken = [
-        chunk.take(pa.array(places[cuts[number] : cuts[number + 1]] - begins[number]))
-        for number, chunk in enumerate(column.chunks)
-        if cuts[number] < cuts[number + 1]
+        # Arrow takes no rows of views.
+        as_stored(chunk).take(pa.array(places[first:last] - begin)).cast(column.type)
+        for chunk, begin, (first, last) in zip(column.chunks, begins, pairwise(cuts), strict=False)
+        if first < last
     ]
     return pa.chunked_array(taken, column.type)
 

@@ -257,7 +257,7 @@ def _piece(part: OpenedPart, span: Span, dictionary: Piece | None) -> Piece:
         if name == VALUES and place.info.pages is not None:
             first_byte = low
             pages = place.info.pages[span.start // part.page_rows : -(-span.stop // part.page_rows)]
-    return Piece(span.rows, sizes, first_byte, part.page_rows, pages, dictionary)
+    return Piece(span.count, sizes, first_byte, part.page_rows, pages, dictionary)
 
 
 def _nbytes(piece: Piece) -> int:

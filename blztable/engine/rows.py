@@ -197,6 +197,6 @@ class Condition:
         rows = self._opened.version.head.row_groups[group]
         self._opened.forget_before(group)
         true = np.zeros(rows, np.bool_)
-        for left in self._scan.left([Span(group, 0, rows)], self._opened):
+        for left in self._scan.find([Span(group, 0, rows)], self._opened).left:
             true[left.rows if isinstance(left, Picked) else slice(left.start, left.stop)] = True
         return true

@@ -1,17 +1,18 @@
-"""Scan: which rows a filter leaves, by reading as little as that takes; and columns of those rows.
+"""Scan: which rows a filter leaves, by reading as little as that takes.
 
 On levels: the manifest's lines say of which row groups nothing can be left, and of which all of
-it; the zone maps in the trailers say the same of pages. What they leave open is read: the parts of
-a conjunction one after the other, the cheapest and most selective first, and each only in the pages
-where those before it left a row. Columns that are only returned are read in the pages with a hit.
+it; the zone maps in the trailers say the same of pages. What they leave open is read: the steps of
+a conjunction one after the other, the cheapest and most selective first, and each only in the
+pages where those before it left a row.
 
-Nothing is written here, and what an expression means is for `filters` and `pruning` to say.
+What an expression means is for `filters` and `pruning` to say; columns that are only returned are
+read elsewhere, when it is known which rows are left.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import pairwise
+from functools import partial, reduce
+from operator import and_
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +20,10 @@ import pyarrow.compute as pc
 
 from blztable.columns import bounds
 from blztable.columns.bounds import Runs
+from blztable.engine import blocks as cutting
 from blztable.engine import filters
-from blztable.engine.pages import Picked, Span
+from blztable.engine.blocks import Blocks
+from blztable.engine.pages import Left, Span, cut_spans, take_rows
 from blztable.engine.parts import OpenParts
 from blztable.engine.pruning import Pruner
 from blztable.engine.read import read_columns
@@ -30,76 +33,32 @@ from blztable.engine.versions import Version
 from blztable.errors import CorruptError
 from blztable.format.statistics import Statistics
 
-# Rows that one thread looks at at a time, if pages are not larger.
-MORSEL_ROWS = 1 << 19
 # The share of rows that a comparison leaves, where nothing else is known.
 _LEAVES = {"equal": 0.02, "is_in": 0.05, "starts_with": 0.05, "is_null": 0.1}
 _LEAVES_ELSE = 0.4
 
-# Rows that are left of a row group, one after another or some of them.
-Left = Span | Picked
-
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One part of a conjunction: what must be true too."""
+    """One part of a conjunction, and the columns that it is evaluated from."""
 
     expression: pc.Expression
-    # The columns it is evaluated from.
     positions: tuple[int, ...]
     names: tuple[str, ...]
     pruner: Pruner
 
 
 @dataclass(frozen=True, slots=True)
-class Blocks:
-    """Rows of which some may be left, a page or a row group each, in the order of the rows."""
+class Found:
+    """The rows left, in their order, and some columns of these, by position."""
 
-    groups: np.ndarray
-    starts: np.ndarray
-    stops: np.ndarray
-    # By step and block: whether the step has to be evaluated there.
-    open: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.groups)
-
-    def __getitem__(self, chosen: np.ndarray | slice) -> "Blocks":
-        """Some of them."""
-        return Blocks(
-            self.groups[chosen], self.starts[chosen], self.stops[chosen], self.open[:, chosen]
-        )
+    left: list[Left]
+    columns: Mapping[int, pa.ChunkedArray]
 
     @property
-    def rows(self) -> np.ndarray:
-        """Rows of each."""
-        return self.stops - self.starts
-
-    @classmethod
-    def joined(cls, parts: Sequence["Blocks"]) -> "Blocks":
-        """Those of several."""
-        return cls(
-            np.concatenate([part.groups for part in parts]),
-            np.concatenate([part.starts for part in parts]),
-            np.concatenate([part.stops for part in parts]),
-            np.concatenate([part.open for part in parts], axis=1),
-        )
-
-    def spans(self) -> list[Span]:
-        """Their rows, those of neighbours together."""
-        cuts = np.flatnonzero(
-            (self.groups[1:] != self.groups[:-1]) | (self.starts[1:] != self.stops[:-1])
-        )
-        firsts, lasts = np.append(0, cuts + 1), np.append(cuts, -1)
-        return [
-            Span(group, start, stop)
-            for group, start, stop in zip(
-                self.groups[firsts].tolist(),
-                self.starts[firsts].tolist(),
-                self.stops[lasts].tolist(),
-                strict=True,
-            )
-        ]
+    def rows(self) -> int:
+        """How many rows are left."""
+        return sum(left.count for left in self.left)
 
 
 class Scan:
@@ -108,17 +67,15 @@ class Scan:
     def __init__(self, version: Version, where: object) -> None:
         """Find out which columns it needs; raises what `filters.check` does."""
         expression = filters.as_expression(where)
-        schema = version.schema
-        filters.check(expression, schema)
-        steps = [_step(part, schema) for part in conjuncts(expression)]
+        filters.check(expression, version.schema)
         self.version = version
-        self.steps = sorted(steps, key=partial(_rank, version))
+        self.steps = sorted(_steps(expression, version.schema), key=partial(_rank, version))
         self._known = {
             position: _of_groups(version, position)
-            for step in steps
+            for step in self.steps
             for position in step.pruner.columns
         }
-        # Of each row group, and of each step: what is to be told from the manifest.
+        # Of each row group, and by step: what the manifest tells.
         self.some, self.open = self._judge(len(version.head.row_groups), self._known)
 
     @property
@@ -135,66 +92,105 @@ class Scan:
         """The rows of those row groups in which some may be left."""
         return [span for span in wanted if self.some[span.group]]
 
+    def find(self, wanted: Sequence[Span], parts: OpenParts, returned: Iterable[int] = ()) -> Found:
+        """The rows left of these, and those columns returned that were read anyway."""
+        blocks = self.blocks(wanted, parts)
+        carried = self.carried(blocks).intersection(returned)
+        morsels = list(cutting.morsels(blocks, self._seams(blocks)))
+        found: list[Found] = [Found([], {})] * len(morsels)
+
+        def look(number: int) -> None:
+            found[number] = self._evaluated(morsels[number], carried, parts)
+
+        run(partial(look, number) for number in range(len(morsels)))
+        columns = {
+            position: pa.chunked_array(
+                [chunk for one in found for chunk in one.columns[position].chunks],
+                self.version.schema.field(position).type,
+            )
+            for position in carried
+        }
+        return Found([left for one in found for left in one.left], columns)
+
     def blocks(self, wanted: Sequence[Span], parts: OpenParts) -> Blocks:
         """The rows that fronts and trailers, too, leave of these."""
         given = self.within(wanted)
-        paged = [self._page_rows(span.group) for span in given]
-        blocks = _blocks(given, paged, self.open)
-        there = np.repeat([rows is not None for rows in paged], _counts(given, paged))
-        if there.any():
-            known = self._known_of_pages(blocks[there], parts)
-            some, is_open = self._judge(int(there.sum()), known)
-            blocks.open[:, there] = is_open
-            there[there] = ~some
-            blocks = blocks[~there]
-        return blocks
+        page_rows = [self._page_rows(span.group) for span in given]
+        blocks, are_pages = cutting.cut(given, page_rows, self.open)
+        if not are_pages.any():
+            return blocks
+        known = self._known_of_pages(blocks[are_pages], parts)
+        some, is_open = self._judge(int(are_pages.sum()), known)
+        blocks.open[:, are_pages] = is_open
+        kept = ~are_pages
+        kept[are_pages] = some
+        return blocks[kept]
 
-    def left(self, wanted: Sequence[Span], parts: OpenParts) -> list[Left]:
-        """The rows for which the filter is true, of these; in their order."""
-        if not self.within(wanted):
-            return []
-        blocks = self.blocks(wanted, parts)
-        morsels = list(_morsels(blocks, self._seams(blocks)))
-        found: list[list[Left]] = [[] for _ in morsels]
+    def carried(self, blocks: Blocks) -> set[int]:
+        """The columns that are read for every row that is left, whatever the rows are."""
+        if not len(blocks):
+            return set()
+        everywhere: np.ndarray = np.logical_and.reduce(blocks.open, axis=1)
+        return {
+            position
+            for number, step in enumerate(self.steps)
+            if everywhere[number]
+            for position in step.positions
+        }
 
-        def look(number: int) -> None:
-            found[number] = self._evaluated(morsels[number], parts)
-
-        run(partial(look, number) for number in range(len(morsels)))
-        return [left for lefts in found for left in lefts]
-
-    def _evaluated(self, blocks: Blocks, parts: OpenParts) -> list[Left]:
-        """The rows left of some blocks, after the steps that are open there."""
-        offsets = np.cumsum(np.append(0, blocks.rows))
-        # Of each row; None while nothing was evaluated.
+    def _evaluated(self, blocks: Blocks, carried: set[int], parts: OpenParts) -> Found:
+        """What is left of some blocks after the steps that are open there."""
+        # Of each row, None while nothing was evaluated; and of each block, whether one of its is.
         alive: np.ndarray | None = None
-        # Whether a row of the block is left.
         has_left = np.ones(len(blocks), np.bool_)
+        begins = np.cumsum(blocks.rows) - blocks.rows
+        read: dict[int, _Read] = {}
         for number, step in enumerate(self.steps):
             chosen = blocks.open[number] & has_left
             if not chosen.any():
                 continue
-            spans = blocks[chosen].spans()
-            columns = read_columns(self.version, step.positions, spans, parts=parts)
+            columns = self._columns(step, chosen, blocks, read, parts)
             rows = int(blocks.rows[chosen].sum())
-            true = filters.mask(step.expression, dict(zip(step.names, columns, strict=True)), rows)
+            named = dict(zip(step.names, columns, strict=True))
+            true = filters.mask(step.expression, named, rows)
             if chosen.all():
                 alive = true if alive is None else alive & true
             else:
-                alive = np.ones(offsets[-1], np.bool_) if alive is None else alive
+                alive = np.ones(int(blocks.rows.sum()), np.bool_) if alive is None else alive
                 alive[np.repeat(chosen, blocks.rows)] &= true
-            has_left = np.logical_or.reduceat(alive, offsets[:-1])
+            has_left = np.logical_or.reduceat(alive, begins)
         if alive is None:
-            return list(blocks.spans())
-        places = np.flatnonzero(alive)
-        block = np.searchsorted(offsets, places, "right") - 1
-        rows_left = places + (blocks.starts - offsets[:-1])[block]
-        groups = blocks.groups[block]
-        cuts = np.flatnonzero(np.diff(groups)) + 1
+            return Found(list(blocks.spans()), {})
+        left = blocks.picked(alive)
+        if not left:
+            schema = self.version.schema
+            return Found(
+                [], {each: pa.chunked_array([], schema.field(each).type) for each in carried}
+            )
+        taken = {each: take_rows(read[each].column, read[each].spans, left) for each in carried}
+        return Found(list(left), taken)
+
+    def _columns(
+        self,
+        step: Step,
+        chosen: np.ndarray,
+        blocks: Blocks,
+        read: "dict[int, _Read]",
+        parts: OpenParts,
+    ) -> list[pa.ChunkedArray]:
+        """The columns of a step in the blocks chosen; what was read for one before is not again."""
+        spans = blocks[chosen].spans()
+        wanted = [
+            position
+            for position in step.positions
+            if position not in read or (chosen & ~read[position].chosen).any()
+        ]
+        columns = read_columns(self.version, wanted, spans, parts=parts)
+        for position, column in zip(wanted, columns, strict=True):
+            read[position] = _Read(chosen, spans, column)
         return [
-            Picked(int(blocks.groups[block[first]]), rows)
-            for first, rows in zip([0, *cuts.tolist()], np.split(rows_left, cuts), strict=True)
-            if len(rows)
+            cut_spans(read[position].column, read[position].spans, spans)
+            for position in step.positions
         ]
 
     def _judge(self, count: int, known: Mapping[int, Runs]) -> tuple[np.ndarray, np.ndarray]:
@@ -202,10 +198,9 @@ class Scan:
         some = np.ones(count, np.bool_)
         is_open = np.ones((len(self.steps), count), np.bool_)
         for number, step in enumerate(self.steps):
-            if step.pruner.columns:
-                verdict = step.pruner.judge(count, known)
-                some &= verdict.some
-                is_open[number] = ~verdict.every
+            verdict = step.pruner.judge(count, known)
+            some &= verdict.some
+            is_open[number] = ~verdict.every
         return some, is_open
 
     def _page_rows(self, group: int) -> int | None:
@@ -229,38 +224,53 @@ class Scan:
         """What zone maps say of the pages in which these blocks are."""
         groups, firsts = np.unique(blocks.groups, return_index=True)
         known: dict[int, list[Runs]] = {position: [] for position in self._known}
-        opened = [(position, int(group)) for group in groups for position in known]
-        run(partial(_open, parts, *one) for one in opened)
+        run(
+            partial(_open, parts, position, group)
+            for group in groups.tolist()
+            for position in known
+        )
         for group, starts in zip(groups.tolist(), np.split(blocks.starts, firsts[1:]), strict=True):
             for position, runs in known.items():
                 part = parts.open(position, group)
                 of_pages = part.zone_map()
                 if of_pages is None:
                     runs.append(self._known[position].take(np.full(len(starts), group)))
-                else:
-                    type_ = self.version.schema.field(position).type
-                    with part.blame():
-                        found = _runs(type_, of_pages, part.rows_of_pages)
-                    runs.append(found.take(starts // part.page_rows))
+                    continue
+                type_ = self.version.schema.field(position).type
+                with part.blame():
+                    found = _runs(type_, of_pages, part.rows_of_pages)
+                runs.append(found.take(starts // part.page_rows))
         return {position: Runs.joined(runs) for position, runs in known.items()}
 
 
-def _open(parts: OpenParts, position: int, group: int) -> None:
-    parts.open(position, group)
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A column in some blocks of a morsel."""
+
+    chosen: np.ndarray
+    spans: list[Span]
+    column: pa.ChunkedArray
 
 
-def _step(expression: pc.Expression, schema: pa.Schema) -> Step:
-    positions = filters.positions(expression, schema)
-    names = tuple(schema.field(position).name for position in positions)
-    return Step(expression, positions, names, Pruner(expression, schema))
+def _steps(expression: pc.Expression, schema: pa.Schema) -> Iterator[Step]:
+    """The parts of a conjunction, those of the same columns together."""
+    by_columns: dict[tuple[int, ...], list[pc.Expression]] = {}
+    for part in conjuncts(expression):
+        by_columns.setdefault(filters.positions(part, schema), []).append(part)
+    for positions, parts in by_columns.items():
+        whole = reduce(and_, parts)
+        names = tuple(schema.field(position).name for position in positions)
+        yield Step(whole, positions, names, Pruner(whole, schema))
 
 
 def _rank(version: Version, step: Step) -> float:
     """What a step costs for each row that it spares those after it."""
     head = version.head
     row_bytes = sum(head.columns.nbytes[position] for position in step.positions) / (head.rows or 1)
-    term = tree(step.expression)
-    leaves = _LEAVES.get(term.function, _LEAVES_ELSE) if isinstance(term, Call) else _LEAVES_ELSE
+    leaves = 1.0
+    for part in conjuncts(step.expression):
+        term = tree(part)
+        leaves *= _LEAVES.get(term.function if isinstance(term, Call) else "", _LEAVES_ELSE)
     return row_bytes / (1 - leaves)
 
 
@@ -278,37 +288,5 @@ def _runs(type_: pa.DataType, known: Statistics, rows: Sequence[int]) -> Runs:
     return bounds.runs(type_, rows, known.nulls, known.nans, known.lowest, known.highest)
 
 
-def _counts(given: Sequence[Span], paged: Sequence[int | None]) -> list[int]:
-    """The blocks of each span."""
-    return [
-        1 if rows is None else -(-span.stop // rows) - span.start // rows
-        for span, rows in zip(given, paged, strict=True)
-    ]
-
-
-def _blocks(given: Sequence[Span], paged: Sequence[int | None], is_open: np.ndarray) -> Blocks:
-    """The pages of so many rows, or all rows, of each span."""
-    counts = np.array(_counts(given, paged), np.int64)
-    which = np.repeat(np.arange(len(given)), counts)
-    number = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
-    begins, ends = np.array([(span.start, span.stop) for span in given], np.int64).reshape(-1, 2).T
-    sizes = np.array([rows or span.stop for span, rows in zip(given, paged, strict=True)], np.int64)
-    starts = (begins // sizes)[which] * sizes[which] + number * sizes[which]
-    groups = np.array([span.group for span in given], np.int64)[which]
-    return Blocks(
-        groups,
-        np.maximum(starts, begins[which]),
-        np.minimum(starts + sizes[which], ends[which]),
-        is_open[:, groups],
-    )
-
-
-def _morsels(blocks: Blocks, seams: np.ndarray) -> Iterator[Blocks]:
-    """The blocks, so many at a time as one thread looks at; cut at seams only."""
-    if not len(blocks):
-        return
-    before = np.cumsum(blocks.rows) - blocks.rows
-    number = before[seams][np.cumsum(seams) - 1] // MORSEL_ROWS
-    cuts = np.flatnonzero(np.diff(number)) + 1
-    for first, last in pairwise([0, *cuts.tolist(), len(blocks)]):
-        yield blocks[first:last]
+def _open(parts: OpenParts, position: int, group: int) -> None:
+    parts.open(position, group)

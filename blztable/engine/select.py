@@ -13,11 +13,11 @@ import pyarrow as pa
 
 from blztable.columns.types import one_array
 from blztable.engine.grouping import row_windows
-from blztable.engine.pages import Picked, Span, spans
+from blztable.engine.pages import Left, Picked, Span, spans
 from blztable.engine.parts import OpenParts
 from blztable.engine.progress import Progress
 from blztable.engine.read import read_columns, read_rows
-from blztable.engine.scan import Left, Scan
+from blztable.engine.scan import Found, Scan
 from blztable.engine.versions import Version
 
 # What is decoded at a time where all that is left is to be there at once.
@@ -49,7 +49,7 @@ def read_selected(
     for window in windows(version, positions, wanted, READ_BYTES, scan):
         found.append(select(version, positions, window, parts, scan))
         if progress is not None:
-            progress.add(sum(span.rows for span in window) * len(positions))
+            progress.add(sum(span.count for span in window) * len(positions))
             progress.tell()
     types = [version.schema.field(position).type for position in positions]
     arrays = [
@@ -77,7 +77,7 @@ def windows(
     def has_files(number: int) -> bool:
         return any(version.column(position).k[kept[number].group] for position in columns)
 
-    rows = [span.rows for span in kept]
+    rows = [span.count for span in kept]
     for start, stop in row_windows(rows, size / max(version.head.rows, 1), has_files, nbytes):
         yield [
             Span(span.group, span.start + part.start, span.start + part.stop)
@@ -95,13 +95,16 @@ def select(
 ) -> Selected:
     """The columns at these positions, of the rows of a window that are left."""
     parts.forget_before(window[0].group)
-    left: Sequence[Left] = window if scan is None else scan.left(window, parts)
-    whole = [one for one in left if isinstance(one, Span)]
-    if len(whole) == len(left):
-        arrays = read_columns(version, positions, whole, parts=parts)
+    found = Found(list(window), {}) if scan is None else scan.find(window, parts, positions)
+    others = [position for position in positions if position not in found.columns]
+    whole = [one for one in found.left if isinstance(one, Span)]
+    if len(whole) == len(found.left):
+        arrays = read_columns(version, others, whole, parts=parts)
     else:
-        arrays = read_rows(version, positions, [_picked(one) for one in left], parts=parts)
-    return Selected(arrays, numbers(version, left))
+        picked = [_picked(one) for one in found.left]
+        arrays = read_rows(version, others, picked, parts=parts)
+    columns = {**found.columns, **dict(zip(others, arrays, strict=True))}
+    return Selected([columns[position] for position in positions], numbers(version, found.left))
 
 
 def take(version: Version, positions: Sequence[int], rows: np.ndarray) -> list[pa.ChunkedArray]:
@@ -125,16 +128,14 @@ def take_array(version: Version, position: int, rows: np.ndarray) -> pa.Array:
 
 def count(scan: Scan) -> int:
     """How many rows are left; no column is read that the filter does not need."""
-    version = scan.version
+    version, parts = scan.version, OpenParts(scan.version)
     everything = spans(version.head.row_groups, 0, version.head.rows)
     is_open: np.ndarray = np.logical_or.reduce(scan.open)
-    rows = sum(span.rows for span in scan.within(everything) if not is_open[span.group])
+    rows = sum(span.count for span in scan.within(everything) if not is_open[span.group])
     undecided = [span for span in everything if is_open[span.group]]
-    parts = OpenParts(version)
     for window in windows(version, [], undecided, READ_BYTES, scan):
         parts.forget_before(window[0].group)
-        for left in scan.left(window, parts):
-            rows += left.rows if isinstance(left, Span) else len(left.rows)
+        rows += scan.find(window, parts).rows
     return rows
 
 

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
+from itertools import chain, islice
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -38,10 +39,14 @@ def run(tasks: Iterable[Task], between: Callable[[], None] | None = None) -> Non
 
     `between` is called by the caller's thread after each task that it ran itself.
     """
+    tasks = iter(tasks)
     interrupt = _Interrupt()
     with PutOff(interrupt.come), _working(interrupt) as work:
-        work.call_helpers()
-        work.add(tasks)
+        first = list(islice(tasks, 2))
+        # One alone is done before a helper has woken up.
+        if len(first) == 2:
+            work.call_helpers()
+        work.add(chain(first, tasks))
         work.end()
         work.join(between)
     work.check()

@@ -107,11 +107,20 @@ def test_an_exception_of_the_stream_itself_is_raised():
 
     def tasks():
         yield lambda: done.append(1)
+        yield lambda: done.append(1)
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         run(tasks())
-    assert done == [1]
+    assert done == [1, 1]
+
+
+def test_one_task_alone_calls_nobody_to_help(monkeypatch):
+    monkeypatch.setattr(threads, "_pool", None)
+    done = []
+    run([lambda: done.append(threading.current_thread())])
+    assert done == [threading.current_thread()]
+    assert threads._pool is None
 
 
 def test_an_exception_of_a_returned_task_is_raised():
