@@ -23,7 +23,7 @@ from blztable.errors import (
     TableExistsError,
     TableNotFoundError,
 )
-from blztable.report import Problem, Report, Vacuumed, VersionInfo
+from blztable.report import ColumnPlan, Explanation, Problem, Report, Vacuumed, VersionInfo
 from blztable.table import CTable
 from blztable.transaction import Transaction
 from blztable.version import VERSION

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
+from blztable.text import short_text, size_text
+
 # Problems that the text of a report lists before it says how many more there are.
 SHOWN = 40
 
@@ -113,6 +115,85 @@ class Report:
                 for name in self.columns
             ],
         }
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPlan:
+    """What a read takes of one column."""
+
+    name: str
+    position: int
+    is_filter: bool
+    is_returned: bool
+    row_groups: int
+    pages: int
+    # All there are.
+    pages_in_all: int
+    # Bytes of its files that are read, fronts and trailers among them; and all there are.
+    nbytes: int
+    nbytes_in_all: int
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What a read takes and passes over, as the statistics tell.
+
+    A look at the rows spares more: pages in which no row is left by a filter are not read of other
+    columns. Manifests are not counted.
+    """
+
+    # The steps of the filter, in the order in which they are evaluated.
+    steps: tuple[str, ...]
+    # The rows in pages that are not passed over, and all there are.
+    rows: int
+    rows_in_all: int
+    row_groups: int
+    row_groups_in_all: int
+    columns: tuple[ColumnPlan, ...]
+
+    @property
+    def pages(self) -> int:
+        """Pages that are read, over all columns."""
+        return sum(column.pages for column in self.columns)
+
+    @property
+    def pages_skipped(self) -> int:
+        """Pages of these columns that are passed over."""
+        return sum(column.pages_in_all for column in self.columns) - self.pages
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of files that are read."""
+        return sum(column.nbytes for column in self.columns)
+
+    @property
+    def nbytes_skipped(self) -> int:
+        """Bytes of these columns' files that are passed over."""
+        return sum(column.nbytes_in_all for column in self.columns) - self.nbytes
+
+    def __str__(self) -> str:
+        """A table, a column a line."""
+        lines = [
+            f"row groups {self.row_groups:,} of {self.row_groups_in_all:,}, "
+            f"rows {self.rows:,} of {self.rows_in_all:,}, "
+            f"{size_text(self.nbytes)} read, {size_text(self.nbytes_skipped)} passed over"
+        ]
+        lines += [f"filter {number}: {step}" for number, step in enumerate(self.steps, 1)]
+        cells = [("column", "for", "row groups", "pages", "bytes")]
+        for column in self.columns:
+            uses = ("filter", column.is_filter), ("result", column.is_returned)
+            cells.append(
+                (
+                    short_text(column.name),
+                    ", ".join(use for use, is_so in uses if is_so),
+                    f"{column.row_groups:,} of {self.row_groups_in_all:,}",
+                    f"{column.pages:,} of {column.pages_in_all:,}",
+                    f"{size_text(column.nbytes)} of {size_text(column.nbytes_in_all)}",
+                )
+            )
+        widths = [max(map(len, cell)) for cell in zip(*cells, strict=True)]
+        lines += ["  ".join(map(str.ljust, row, widths)).rstrip() for row in cells]
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True)

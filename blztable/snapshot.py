@@ -20,6 +20,7 @@ from blztable.convert.frame import index_fields, to_frame
 from blztable.convert.interop import arrow_metadata
 from blztable.convert.rows import RowNumbers
 from blztable.engine.edition import PANDAS_KEY, Edition
+from blztable.engine.explain import explain
 from blztable.engine.pages import Span, spans
 from blztable.engine.parts import OpenParts
 from blztable.engine.progress import Callback, Progress
@@ -29,6 +30,7 @@ from blztable.engine.scan import Scan
 from blztable.engine.select import Selected, count, read_selected, select, take, take_array, windows
 from blztable.engine.versions import Version, pin
 from blztable.errors import BlzError, ColumnNotFoundError
+from blztable.report import Explanation
 from blztable.storage.store import Lock, Store
 
 # Where a result says which rows it lacks: pairs of the first one and the one after the last.
@@ -169,8 +171,11 @@ class Snapshot:
 
     def windows(self, positions: Sequence[int], scan: Scan | None) -> Iterator[list[Span]]:
         """The rows to be read one after the other of a stream of these columns."""
-        everything = spans(self.version.head.row_groups, 0, self.rows)
-        return windows(self.version, positions, everything, None, scan)
+        return windows(self.version, positions, self._everything, None, scan)
+
+    @property
+    def _everything(self) -> list[Span]:
+        return spans(self.version.head.row_groups, 0, self.rows)
 
     def window(
         self, positions: Sequence[int], window: Sequence[Span], parts: OpenParts, scan: Scan | None
@@ -188,6 +193,11 @@ class Snapshot:
         """These rows of some columns, in any order and as often as they are named."""
         self.check_open()
         return _table(take(self.version, positions, rows), self.schema(positions), len(rows))
+
+    def explain(self, positions: Sequence[int], filters: object) -> Explanation:
+        """What reading some columns through a filter takes."""
+        scan = self.scan(filters)
+        return explain(self.version, positions, self._everything, scan)
 
     def count(self, filters: object) -> int:
         """How many rows a filter leaves."""

@@ -19,7 +19,7 @@ from blztable.engine.verify import verify
 from blztable.errors import ColumnNotFoundError
 from blztable.indices import row_numbers
 from blztable.progress import ProgressOption, reporting
-from blztable.report import Report
+from blztable.report import Explanation, Report
 from blztable.snapshot import Reading, Snapshot
 from blztable.text import short_text, size_text
 
@@ -227,6 +227,25 @@ class View:
         (10, 3)
         """
         return self._snapshot.count(filters)
+
+    def explain(
+        self, columns: Sequence[str] | None = None, *, filters: Filters = None
+    ) -> Explanation:
+        """What reading these columns through this filter takes, and what it passes over.
+
+        Told from the manifest, fronts and trailers alone. Printed, it is a table.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": range(64), "b": range(64)}, "t.blz", page_rows=16, row_group_rows=32)
+        >>> with blz.open("t.blz") as t:
+        ...     plan = t.explain(["b"], filters=[("a", "==", 50)])
+        >>> plan.row_groups, plan.rows, plan.pages, plan.pages_skipped
+        (1, 16, 2, 6)
+        """
+        snapshot, positions = self._reading(columns)
+        return snapshot.explain(positions, filters)
 
     def head(self, n: int = 5) -> pa.Table:
         """The first `n` rows as an Arrow table; only the pages that hold them are decoded."""

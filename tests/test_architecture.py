@@ -27,12 +27,12 @@ MAY_IMPORT = {
     "engine": {
         *("errors", "interrupts", "format", "storage", "columns", "report", "version"),
     },
-    "report": set(),
+    "report": {"text"},
     "text": set(),
     "indices": set(),
     "version": set(),
     "progress": {"engine"},
-    "snapshot": {"errors", "engine", "convert", "storage"},
+    "snapshot": {"errors", "engine", "convert", "report", "storage"},
     "batches": {"engine", "snapshot"},
     "column": {"errors", "snapshot", "text"},
     "view": {

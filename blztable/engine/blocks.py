@@ -11,7 +11,7 @@ import numpy as np
 
 from blztable.engine.pages import Picked, Span
 
-# Rows that one thread looks at at a time, if pages are not larger.
+# Rows that one thread looks at at a time, where row groups are smaller.
 MORSEL_ROWS = 1 << 19
 
 
@@ -95,12 +95,16 @@ def cut(
     return blocks, np.array([rows is not None for rows in page_rows], np.bool_)[which]
 
 
-def morsels(blocks: Blocks, seams: np.ndarray) -> Iterator[Blocks]:
-    """The blocks, so many at a time as one thread looks at; cut at seams only."""
+def morsels(blocks: Blocks) -> Iterator[Blocks]:
+    """The blocks, so many at a time as one thread looks at.
+
+    Of a row group all: a chunk may have several pages, and is to be decoded once.
+    """
     if not len(blocks):
         return
-    before = np.cumsum(blocks.rows) - blocks.rows
-    number = before[seams][np.cumsum(seams) - 1] // MORSEL_ROWS
+    is_first = np.diff(blocks.groups, prepend=-1) != 0
+    before = (np.cumsum(blocks.rows) - blocks.rows)[is_first]
+    number = (before // MORSEL_ROWS)[np.cumsum(is_first) - 1]
     cuts = np.flatnonzero(np.diff(number)) + 1
     for first, last in pairwise([0, *cuts.tolist(), len(blocks)]):
         yield blocks[first:last]

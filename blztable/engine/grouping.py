@@ -106,7 +106,7 @@ def _joined(tables: list[pa.Table]) -> list[pa.Table]:
 def row_windows(
     row_groups: Sequence[int],
     row_bytes: float,
-    has_files: Callable[[int], bool],
+    may_be_cut: Callable[[int], bool],
     nbytes: int | None = None,
 ) -> Iterator[tuple[int, int]]:
     """Rows to be read at a time, from one to another: some pages of a row group, or some groups.
@@ -123,7 +123,7 @@ def row_windows(
             yield start, stop
             start = stop
         stop += rows
-        if stop - start > size and has_files(group):
+        if stop - start > size and may_be_cut(group):
             # Whole pages, as far as they are usual.
             for first in range(start, stop, size):
                 yield first, min(first + size, stop)

@@ -3,7 +3,7 @@
 Every error leaves here with the file, the column and the chunk in its message.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
@@ -94,6 +94,20 @@ class OpenedPart:
             min(self.page_rows, self.rows - start) for start in range(0, self.rows, self.page_rows)
         ]
 
+    @property
+    def nbytes_to_open(self) -> int:
+        """What was read of the file to open it."""
+        if self.superchunk is None:
+            return 0
+        if self.is_small:
+            return self.cbytes
+        return self.offsets[0] + self.cbytes - self.offsets[-1]
+
+    @property
+    def is_small(self) -> bool:
+        """Whether opening it read all of it."""
+        return self.cbytes <= SMALL_FILE
+
     def zone_map(self) -> Statistics | None:
         """What is known of each page; None where that is what the manifest says of the part."""
         if self.superchunk is None or PAGES_LAYER not in self.superchunk.trailer.layers:
@@ -137,7 +151,7 @@ class OpenedPart:
         reader = self.reader()
         if reader.size != facts.cbytes:
             raise CorruptError(f"{reader.size} bytes; the manifest says {facts.cbytes}")
-        if facts.cbytes <= SMALL_FILE:
+        if self.is_small:
             data = reader.read(0, facts.cbytes)
             self._kept = _Kept(data)
             return unpack(data[:front], data[len(data) - trailer :], facts)
@@ -181,6 +195,10 @@ class OpenParts:
             part = OpenedPart(self.version, index, parts, group, self._files)
             self._parts[index, group] = part
         return part
+
+    def items(self) -> Iterable[tuple[tuple[int, int], OpenedPart]]:
+        """The parts opened, by column and row group."""
+        return self._parts.items()
 
     def forget_before(self, group: int) -> None:
         """Let go of the parts of earlier row groups; who has one still may go on with it."""

@@ -101,6 +101,14 @@ def read_array(version: Version, index: int, wanted: Sequence[Span]) -> pa.Array
     return one_array(read_columns(version, [index], wanted)[0])
 
 
+def nbytes_of_pages(parts: OpenParts, index: int, wanted: Sequence[Span]) -> int:
+    """The bytes of the files that are read for these pages, beside what opens them."""
+    column = _Column(parts, index, wanted)
+    run(column.opening())
+    extents = (one.extent for one in column.untargeted() if not one.part.is_small)
+    return sum(end - start for start, end in extents)
+
+
 def _decoded(
     version: Version, columns: Sequence["_Column"], progress: Progress | None
 ) -> list[pa.ChunkedArray]:
@@ -174,6 +182,11 @@ class _Column:
             part = self._opened[numbers[0]]
             if sum(_nbytes(self._pieces[at]) for at in numbers) > DOUBTED_RATIO * part.cbytes:
                 yield from self._runs(numbers, lambda at, name: None)
+
+    def untargeted(self) -> Iterator[Run]:
+        """What there is to decode, without a place to go."""
+        for numbers in self._by_part():
+            yield from self._runs(numbers, lambda at, name: None)
 
     def make_room(self) -> None:
         """Allocate what the pages decode to.

@@ -96,7 +96,7 @@ class Scan:
         """The rows left of these, and those columns returned that were read anyway."""
         blocks = self.blocks(wanted, parts)
         carried = self.carried(blocks).intersection(returned)
-        morsels = list(cutting.morsels(blocks, self._seams(blocks)))
+        morsels = list(cutting.morsels(blocks))
         found: list[Found] = [Found([], {})] * len(morsels)
 
         def look(number: int) -> None:
@@ -180,11 +180,7 @@ class Scan:
     ) -> list[pa.ChunkedArray]:
         """The columns of a step in the blocks chosen; what was read for one before is not again."""
         spans = blocks[chosen].spans()
-        wanted = [
-            position
-            for position in step.positions
-            if position not in read or (chosen & ~read[position].chosen).any()
-        ]
+        wanted = unread(step, chosen, {position: one.chosen for position, one in read.items()})
         columns = read_columns(self.version, wanted, spans, parts=parts)
         for position, column in zip(wanted, columns, strict=True):
             read[position] = _Read(chosen, spans, column)
@@ -211,14 +207,6 @@ class Scan:
             if facts.page_rows[group] < facts.rows[group]
         ]
         return min(sizes, default=None)
-
-    def _seams(self, blocks: Blocks) -> np.ndarray:
-        """Whether a block begins with a page of all columns, so that no page is decoded twice."""
-        groups, which = np.unique(blocks.groups, return_inverse=True)
-        facts = [self.version.column(position).facts for position in self.positions]
-        largest = [max((one.page_rows[group] for one in facts), default=1) for group in groups]
-        page = blocks.starts // np.array(largest, np.int64)[which]
-        return (np.diff(blocks.groups, prepend=-1) != 0) | (np.diff(page, prepend=-1) != 0)
 
     def _known_of_pages(self, blocks: Blocks, parts: OpenParts) -> dict[int, Runs]:
         """What zone maps say of the pages in which these blocks are."""
@@ -250,6 +238,15 @@ class _Read:
     chosen: np.ndarray
     spans: list[Span]
     column: pa.ChunkedArray
+
+
+def unread(step: Step, chosen: np.ndarray, read: Mapping[int, np.ndarray]) -> list[int]:
+    """The columns of a step that were not read before in all blocks chosen."""
+    return [
+        position
+        for position in step.positions
+        if chosen.any() and (position not in read or (chosen & ~read[position]).any())
+    ]
 
 
 def _steps(expression: pc.Expression, schema: pa.Schema) -> Iterator[Step]:

@@ -68,17 +68,19 @@ def windows(
 ) -> Iterator[list[Span]]:
     """The rows wanted of which something may be left, in parts that decode to so many bytes.
 
-    As many as a stream should take where it is not said.
+    Row groups are whole then; where it is not said, as a stream takes them.
     """
     kept = list(wanted) if scan is None else scan.within(wanted)
     columns = {*positions, *(scan.positions if scan else ())}
     size = sum(version.head.columns.nbytes[position] for position in columns)
 
-    def has_files(number: int) -> bool:
+    def may_be_cut(number: int) -> bool:
+        if nbytes is not None:
+            return False
         return any(version.column(position).k[kept[number].group] for position in columns)
 
     rows = [span.count for span in kept]
-    for start, stop in row_windows(rows, size / max(version.head.rows, 1), has_files, nbytes):
+    for start, stop in row_windows(rows, size / max(version.head.rows, 1), may_be_cut, nbytes):
         yield [
             Span(span.group, span.start + part.start, span.start + part.stop)
             for part in spans(rows, start, stop)
