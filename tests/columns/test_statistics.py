@@ -270,3 +270,14 @@ def test_a_dictionary_column_is_bounded_by_the_values_its_rows_stand_for(type_, 
             dtype = {"int16": "<i2", "double": "<f8", "bool": "<u1"}[str(type_)]
             assert np.frombuffer(low, dtype)[0] == min(known)
             assert np.frombuffer(high, dtype)[0] == max(known)
+
+
+@pytest.mark.parametrize("type_", own.FLOATS, ids=str)
+def test_nans_of_a_dictionary_are_counted_and_bound_nothing(type_):
+    values = pa.array([2.0, math.nan, 1.0]).cast(type_)
+    codes = pa.array([1, 0, 1, None], pa.int8())
+    rows = pa.DictionaryArray.from_arrays(codes, values)
+    pages, _ = statistics(rows.type, encode(rows, PAGE), values)
+    assert (pages.nulls, pages.nans) == ((1,), (2,))
+    two = values[:1].to_numpy().tobytes()
+    assert (pages.lowest, pages.highest) == ((two,), (two,))
