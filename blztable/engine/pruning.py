@@ -225,7 +225,7 @@ def _is_in(one: Operand, values: "_Set", known: Known) -> Truth:
     null = rows.null & is_null
     if values.nulls is _Nulls.INCONCLUSIVE and values.has_null:
         # Who is not among the others might be the null.
-        null = null | false
+        return Truth(true, np.zeros_like(false), null | false)
     return Truth(true, false, null)
 
 
@@ -233,10 +233,8 @@ def _among(members: pa.Array, lowest: pa.Array, highest: pa.Array) -> tuple[np.n
     """Of each run: whether a member lies between the bounds, and whether all is one member."""
     ranks = pc.rank(pa.concat_arrays([members, lowest, highest]), tiebreaker="dense").to_numpy()
     of_members, low, high = np.split(ranks, np.cumsum([len(members), len(lowest)]))
-    has_low, has_high = np.asarray(lowest.is_valid()), np.asarray(highest.is_valid())
-    # Ranks count from 1.
-    low = np.where(has_low, low, 0)
-    high = np.where(has_high, high, len(ranks))
+    # Ranks count from 1, and a bound that is not known ranks last, which is right for an upper one.
+    low = np.where(np.asarray(lowest.is_valid()), low, 0)
     of_members = np.append(np.sort(of_members), len(ranks) + 1)
     some = of_members[np.searchsorted(of_members, low)] <= high
     only = some & (low == high)

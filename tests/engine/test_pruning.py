@@ -276,7 +276,7 @@ def test_columns_are_those_whose_statistics_help():
 def test_of_a_column_without_statistics_nothing_is_said():
     pruner = Pruner(
         (pc.field("a") > 1) & (pc.field("b") > 1),
-        pa.schema([("a", pa.int8())] * 1 + [("b", pa.int8())]),
+        pa.schema([("a", pa.int8()), ("b", pa.int8())]),
     )
     known = known_of(pa.array([0, 5, None], pa.int8()), [(0, 1), (1, 2), (2, 3)])
     verdict = pruner.judge(3, {0: known})
@@ -320,3 +320,33 @@ def test_a_column_may_be_known_by_larger_runs_than_the_others():
     small = known_of(pa.array([2, 2, 3, 3]), [(0, 2), (2, 4)])
     verdict = pruner.judge(2, {0: large.take(np.array([0, 0])), 1: small})
     assert (verdict.some.tolist(), verdict.every.tolist()) == ([True, False], [False, False])
+
+
+def with_nulls_matched(expression, matching):
+    """`is_in` with a way to match nulls that pyarrow has no word for."""
+    buffer = expression.__reduce__()[1][0]
+    reader = pa.ipc.open_file(buffer)
+    options = reader.get_batch(0).column(0)
+    names = [field.name for field in options.type]
+    changed = dict(zip(names, options.flatten(), strict=True))
+    changed["null_matching_behavior"] = pa.array([matching], pa.uint32())
+    metadata = [("call", "is_in"), ("field_ref", "a"), ("options", "0"), ("end", "is_in")]
+    batch = pa.record_batch([pa.StructArray.from_arrays(list(changed.values()), names)], ["0"])
+    schema = pa.schema(batch.schema, metadata=pa.KeyValueMetadata(metadata))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, schema) as writer:
+        writer.write_batch(batch.replace_schema_metadata(schema.metadata))
+    return pc.Expression._deserialize(sink.getvalue())
+
+
+@pytest.mark.parametrize("wanted", [[1], [1, None], [None]], ids=str)
+@pytest.mark.parametrize("matching", range(4))
+def test_a_set_matches_nulls_in_each_way_there_is(matching, wanted):
+    runs = [pa.array(run, pa.int64()) for run in ([1, 1], [None, None], [2, 3], [7, None])]
+    values = pa.array(wanted, pa.int64())
+    expression = with_nulls_matched(pc.is_in(pc.field("a"), value_set=values), matching)
+    for outer in (expression, ~expression, expression.is_null()):
+        masks = [filters.mask(outer, {"a": pa.chunked_array([run])}, 2) for run in runs]
+        found = judged(outer, a=runs)
+        assert found[0] == [mask.any() for mask in masks]
+        assert found[1] == [mask.all() for mask in masks]
