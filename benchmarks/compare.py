@@ -16,22 +16,16 @@ writes with durability "process", "blztable full" with the default.
 import argparse
 import json
 import os
-import platform
 import shutil
-import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import NamedTuple
 
 import data_sets
 import formats
-import numpy as np
-import pandas as pd
-import pyarrow as pa
 import tasks
+import turns
 
 RIVALS = ["parquet", "feather"]
 # A rival's peak when it makes a frame, in tables.
@@ -54,7 +48,7 @@ def main() -> None:
     if options.run:
         print(json.dumps(measure(Run(*json.loads(options.run)))))
         return
-    print_surroundings(options)
+    turns.print_surroundings(options.rounds, "seconds")
     folder = Path(tempfile.mkdtemp(prefix="compare-", dir=data_sets.cache_folder()))
     try:
         for data in options.data:
@@ -84,17 +78,16 @@ def compare(data: str, folder: Path, options: argparse.Namespace) -> None:
     seconds: dict[tuple[str, str], list[list[float]]] = {}
     for round_ in range(options.rounds):
         for task in options.tasks:
-            turn = round_ % len(options.formats)
-            for name in options.formats[turn:] + options.formats[:turn]:
+            for name in turns.turn(options.formats, round_):
                 if name == "blztable full" and task != tasks.WRITE:
                     continue
                 path = path_of(folder, data, name)
-                warm(data_sets.prepare(data, options.scale) if task == tasks.WRITE else path)
+                turns.warm(data_sets.prepare(data, options.scale) if task == tasks.WRITE else path)
                 # A flush of ours must not pay for what another left to be written.
                 os.sync()
-                touch_memory(MEMORY_FACTOR * sizes["memory"])
+                turns.touch_memory(MEMORY_FACTOR * sizes["memory"])
                 run = Run(data, task, name, str(path), options.scale, options.calls)
-                seconds.setdefault((task, name), []).append(in_fresh_process(run))
+                seconds.setdefault((task, name), []).append(turns.in_fresh_process(__file__, run))
         print(f"{data}: round {round_ + 1} of {options.rounds}", file=sys.stderr)
     print_tables(data, sizes, seconds, options)
 
@@ -114,27 +107,6 @@ def path_of(folder: Path, data: str, name: str) -> Path:
     return folder / (f"{data}-{name.replace(' ', '-')}" + formats.FORMATS[name].suffix)
 
 
-def warm(path: Path) -> None:
-    """Bring a file, or all files of a folder, into the page cache."""
-    for file in formats.files_of(path):
-        with file.open("rb", buffering=0) as stream:
-            while stream.read(1 << 24):
-                pass
-
-
-def touch_memory(nbytes: int) -> None:
-    """Have the machine give us this much memory, and give it back."""
-    code = f"import numpy; numpy.ones({nbytes}, 'u1')"
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def in_fresh_process(run: Run) -> list[float]:
-    """The seconds of each call, from a process that did nothing before."""
-    command = [sys.executable, __file__, "--run", json.dumps(run)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
-    return json.loads(done.stdout)
-
-
 def measure(run: Run) -> list[float]:
     """Make the calls and time each; what they leave is removed outside the timed region."""
     format_ = formats.FORMATS[run.format]
@@ -147,23 +119,9 @@ def measure(run: Run) -> list[float]:
         # Beside the file that the reading tasks read.
         path = path.with_stem(f"{path.stem}-written")
         call = tasks.writer(table, format_, path)
-    else:
-        call = tasks.reader(run.task, data_sets.DATA_SETS[run.data], format_, path)
-    seconds = []
-    for _ in range(run.calls):
-        start = time.perf_counter()
-        call()
-        seconds.append(time.perf_counter() - start)
-        if run.task == tasks.WRITE:
-            formats.remove(path)
-    return seconds
-
-
-def print_surroundings(options: argparse.Namespace) -> None:
-    versions = f"pyarrow {pa.__version__}, pandas {pd.__version__}, numpy {np.__version__}"
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    print(f"Python {platform.python_version()}, {versions}; {platform.machine()}, {cores} cores.")
-    print(f"Medians of {options.rounds} rounds, seconds; call 1 / call 3 of a fresh process.\n")
+        return turns.timed(call, run.calls, after=lambda: formats.remove(path))
+    call = tasks.reader(run.task, data_sets.DATA_SETS[run.data], format_, path)
+    return turns.timed(call, run.calls)
 
 
 def print_tables(data: str, sizes: dict[str, int], seconds: dict, options) -> None:
@@ -172,36 +130,28 @@ def print_tables(data: str, sizes: dict[str, int], seconds: dict, options) -> No
     ours = [name for name in options.formats if name not in RIVALS]
     rivals = [name for name in options.formats if name in RIVALS]
     ratios = [f"{name}: times faster" for name in ours] if rivals else []
-    print_row(["task", *ours, *rivals, *ratios])
-    print_row(["---"] + ["---:"] * (len(ours) + len(rivals) + len(ratios)))
-    print_row(
+    turns.print_row(["task", *ours, *rivals, *ratios])
+    turns.print_row(["---"] + ["---:"] * (len(ours) + len(rivals) + len(ratios)))
+    turns.print_row(
         ["MB on disk"]
         + [f"{sizes[name] / 1e6:,.1f}" for name in [*ours, *rivals]]
         + [""] * len(ratios)
     )
     for task in options.tasks:
         medians = {
-            name: [statistics.median(run[call] for run in seconds[task, name]) for call in (0, 2)]
+            name: turns.medians(seconds[task, name])
             for name in options.formats
             if (task, name) in seconds
         }
-        cells = [task] + [pair(medians.get(name), ".3f") for name in [*ours, *rivals]]
+        cells = [task] + [turns.pair(medians.get(name), ".3f") for name in [*ours, *rivals]]
         if rivals:
             best = [min(medians[name][call] for name in rivals) for call in (0, 1)]
             for name in ours:
                 mine = medians.get(name)
                 faster = mine and [best[call] / mine[call] for call in (0, 1)]
-                cells.append(pair(faster, ".2f"))
-        print_row(cells)
+                cells.append(turns.pair(faster, ".2f"))
+        turns.print_row(cells)
     print(flush=True)
-
-
-def pair(values: list[float] | None, spec: str) -> str:
-    return " / ".join(format(value, spec) for value in values) if values else ""
-
-
-def print_row(cells: list[str]) -> None:
-    print("| " + " | ".join(cells) + " |")
 
 
 if __name__ == "__main__":
