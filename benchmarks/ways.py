@@ -1,0 +1,318 @@
+"""How users of each system filter, take and count: for every kind of question the ways they have.
+
+A way is given the path and the question and gives the call to time. It opens what it reads anew in
+each call; but for "duckdb", whose connection is open before, and which so has decompressed what it
+reads again: the harder rival. Where a system has several ways, the one that is mostly fastest comes
+first. Knows nothing of how they are measured.
+"""
+
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import formats
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.feather as feather
+import pyarrow.parquet as pq
+
+# What a knowing user may choose; the default is 2^20.
+SMALL_GROUP_ROWS = 1 << 17
+FEATHER_BATCH_ROWS = 1 << 16
+
+
+class Filter(NamedTuple):
+    """The rows of which this is true: as Arrow says it, and as SQL does."""
+
+    columns: list[str]
+    filtered: list[str]
+    where: pc.Expression
+    sql: str
+
+
+class Take(NamedTuple):
+    """These rows, each once."""
+
+    columns: list[str]
+    indices: np.ndarray
+
+
+class Count(NamedTuple):
+    """How many rows there are of which this is true."""
+
+    filtered: list[str]
+    where: pc.Expression
+
+
+Call = Callable[[], pa.Table | int]
+Way = Callable[[Path, Any], Call]
+
+
+class System(NamedTuple):
+    """What keeps a table, and the ways it has to answer a question of each kind."""
+
+    suffix: str
+    write: Callable[[pa.Table, Path], object]
+    ways: dict[type, dict[str, Way]]
+
+
+def package(name: str) -> ModuleType:
+    """Imported only by who measures it: it may not be there, and the others do not pay for it."""
+    return importlib.import_module(name)
+
+
+def blztable_filter(path: Path, asked: Filter) -> Call:
+    blz = formats.blz()
+    return lambda: blz.read_table(path, columns=asked.columns, filters=asked.where)
+
+
+def blztable_take(path: Path, asked: Take) -> Call:
+    def take() -> pa.Table:
+        with formats.blz().open(path) as table:
+            return table.take(asked.indices, columns=asked.columns)
+
+    return take
+
+
+def blztable_whole(path: Path, asked: Take) -> Call:
+    """The columns with all their rows, against which a take is held."""
+    blz = formats.blz()
+    return lambda: blz.read_table(path, columns=asked.columns)
+
+
+def blztable_count(path: Path, asked: Count) -> Call:
+    def count() -> int:
+        with formats.blz().open(path) as table:
+            return table.count(filters=asked.where)
+
+    return count
+
+
+def parquet_filter(path: Path, asked: Filter) -> Call:
+    return lambda: pq.read_table(path, columns=asked.columns, filters=asked.where)
+
+
+def dataset_filter(path: Path, asked: Filter) -> Call:
+    return lambda: opened(path).to_table(columns=asked.columns, filter=asked.where)
+
+
+def feather_filter(path: Path, asked: Filter) -> Call:
+    needed = list(dict.fromkeys([*asked.columns, *asked.filtered]))
+
+    def read() -> pa.Table:
+        table = feather.read_table(path, columns=needed, memory_map=True)
+        return table.filter(asked.where).select(asked.columns)
+
+    return read
+
+
+def dataset_take(path: Path, asked: Take) -> Call:
+    return lambda: opened(path).take(pa.array(asked.indices), columns=asked.columns)
+
+
+def dataset_count(path: Path, asked: Count) -> Call:
+    return lambda: opened(path).count_rows(filter=asked.where)
+
+
+def opened(path: Path) -> ds.Dataset:
+    return ds.dataset(path, format=path.suffix.removeprefix("."))
+
+
+def parquet_take(path: Path, asked: Take) -> Call:
+    return lambda: pq.read_table(path, columns=asked.columns).take(pa.array(asked.indices))
+
+
+def parquet_take_groups(path: Path, asked: Take) -> Call:
+    """Of the row groups that have one of the rows only."""
+
+    def take() -> pa.Table:
+        with pq.ParquetFile(path) as file:
+            groups = file.num_row_groups
+            rows = [file.metadata.row_group(group).num_rows for group in range(groups)]
+            needed, places = found(np.cumsum(rows), asked.indices)
+            parts = file.read_row_groups(needed.tolist(), columns=asked.columns)
+        return parts.take(pa.array(places))
+
+    return take
+
+
+def feather_take(path: Path, asked: Take) -> Call:
+    def take() -> pa.Table:
+        table = feather.read_table(path, columns=asked.columns, memory_map=True)
+        return table.take(pa.array(asked.indices))
+
+    return take
+
+
+def feather_take_batches(path: Path, asked: Take) -> Call:
+    """Of the record batches that have one of the rows only."""
+
+    def take() -> pa.Table:
+        with pa.memory_map(str(path)) as file:
+            schema = pa.ipc.open_file(file).schema
+            fields = [schema.get_field_index(name) for name in asked.columns]
+            options = pa.ipc.IpcReadOptions(included_fields=fields)
+            reader = pa.ipc.open_file(file, options=options)
+            ends = np.arange(1, reader.num_record_batches + 1) * FEATHER_BATCH_ROWS
+            needed, places = found(ends, asked.indices)
+            parts = pa.Table.from_batches([reader.get_batch(batch) for batch in needed.tolist()])
+        return parts.take(pa.array(places))
+
+    return take
+
+
+def found(ends: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The pieces (they end at these rows) with the wanted rows, and their places in those alone."""
+    needed, piece = np.unique(np.searchsorted(ends, indices, side="right"), return_inverse=True)
+    starts = np.append(0, ends)[needed]
+    before = np.cumsum(ends[needed] - starts) - (ends[needed] - starts)
+    return needed, indices - starts[piece] + before[piece]
+
+
+def lance_filter(path: Path, asked: Filter) -> Call:
+    lance = package("lance")
+    return lambda: lance.dataset(path).to_table(columns=asked.columns, filter=asked.sql)
+
+
+def lance_filter_late(path: Path, asked: Filter) -> Call:
+    lance = package("lance")
+    options = {"columns": asked.columns, "filter": asked.sql, "late_materialization": True}
+    return lambda: lance.dataset(path).scanner(**options).to_table()
+
+
+def lance_take(path: Path, asked: Take) -> Call:
+    lance = package("lance")
+    return lambda: lance.dataset(path).take(asked.indices.tolist(), columns=asked.columns)
+
+
+def write_lance(table: pa.Table, path: Path) -> None:
+    package("lance").write_dataset(table, path)
+
+
+def write_lance_indexed(table: pa.Table, path: Path) -> None:
+    """With zone maps of what is filtered, which Lance makes on request."""
+    data_set = package("lance").write_dataset(table, path)
+    for name in {"l_orderkey", "l_shipdate"}.intersection(table.column_names):
+        data_set.create_scalar_index(name, index_type="ZONEMAP")
+
+
+def write_duckdb(table: pa.Table, path: Path) -> None:
+    with package("duckdb").connect(path) as connection:
+        connection.register("given", table)
+        connection.execute("create table kept as select * from given")
+
+
+def duckdb_filter(connection: Any, asked: Filter) -> pa.Table:
+    query = f"select {', '.join(asked.columns)} from kept where {asked.sql}"
+    return connection.sql(query).to_arrow_table()
+
+
+def duckdb_take_join(connection: Any, asked: Take) -> pa.Table:
+    connection.register("given", pa.table({"row": asked.indices}))
+    columns = ", ".join(asked.columns)
+    query = f"select {columns} from kept join given on kept.rowid = given.row"
+    return connection.sql(query).to_arrow_table()
+
+
+def duckdb_take_in(connection: Any, asked: Take) -> pa.Table:
+    columns = ", ".join(asked.columns)
+    query = f"select {columns} from kept where rowid in (select unnest($1))"
+    return connection.sql(query, params=[asked.indices.tolist()]).to_arrow_table()
+
+
+def kept_open(answer: Callable[[Any, Any], pa.Table]) -> Way:
+    def way(path: Path, asked: Any) -> Call:
+        connection = package("duckdb").connect(path, read_only=True)
+        return lambda: answer(connection, asked)
+
+    return way
+
+
+def opened_anew(answer: Callable[[Any, Any], pa.Table]) -> Way:
+    def way(path: Path, asked: Any) -> Call:
+        duckdb = package("duckdb")
+
+        def call() -> pa.Table:
+            with duckdb.connect(path, read_only=True) as connection:
+                return answer(connection, asked)
+
+        return call
+
+    return way
+
+
+BLZTABLE = System(
+    ".blz",
+    formats.BLZTABLE.write,
+    {
+        Filter: {"read_table": blztable_filter},
+        Take: {"take": blztable_take},
+        Count: {"count": blztable_count},
+    },
+)
+PARQUET = System(
+    ".parquet",
+    formats.PARQUET.write,
+    {
+        Filter: {"read_table": parquet_filter, "dataset": dataset_filter},
+        Take: {
+            "dataset.take": dataset_take,
+            "read_table, take": parquet_take,
+            "read_row_groups, take": parquet_take_groups,
+        },
+        Count: {"dataset.count_rows": dataset_count},
+    },
+)
+FEATHER = System(
+    ".feather",
+    formats.FEATHER.write,
+    {
+        Filter: {"dataset": dataset_filter, "read_table, filter": feather_filter},
+        Take: {
+            "dataset.take": dataset_take,
+            "read_table, take": feather_take,
+            "get_batch, take": feather_take_batches,
+        },
+    },
+)
+LANCE = System(
+    ".lance",
+    write_lance,
+    {
+        Filter: {"late_materialization": lance_filter_late, "to_table": lance_filter},
+        Take: {"take": lance_take},
+    },
+)
+DUCKDB_ANSWERS: dict[type, dict[str, Callable[[Any, Any], pa.Table]]] = {
+    Filter: {"where": duckdb_filter},
+    Take: {"join": duckdb_take_join, "rowid in": duckdb_take_in},
+}
+
+
+def duckdb_ways(connected: Callable[[Callable], Way]) -> dict[type, dict[str, Way]]:
+    return {
+        kind: {name: connected(answer) for name, answer in answers.items()}
+        for kind, answers in DUCKDB_ANSWERS.items()
+    }
+
+
+SYSTEMS = {
+    "blztable": BLZTABLE,
+    "touched pages": BLZTABLE._replace(ways={Take: {"read_table": blztable_whole}}),
+    "parquet": PARQUET,
+    "parquet, small groups": PARQUET._replace(
+        suffix="-small.parquet",
+        write=lambda table, path: pq.write_table(
+            table, path, compression="lz4", row_group_size=SMALL_GROUP_ROWS
+        ),
+    ),
+    "feather": FEATHER,
+    "lance": LANCE,
+    "lance, indexed": LANCE._replace(suffix="-indexed.lance", write=write_lance_indexed),
+    "duckdb": System(".duckdb", write_duckdb, duckdb_ways(kept_open)),
+    "duckdb, opened": System(".duckdb", write_duckdb, duckdb_ways(opened_anew)),
+}
