@@ -20,8 +20,10 @@ import data_sets
 import formats
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 BATCH_ROWS = 1 << 16
+KEYS = 1 << 20
 # Row groups of a stream: two of them are what it may hold.
 GROUPS = 40
 GROUP_BYTES = 256_000_000
@@ -32,7 +34,7 @@ def batch() -> pa.RecordBatch:
     """A batch of about lineitem's columns."""
     draw = np.random.default_rng(0)
     words = np.array([f"carefully bold package number {index}" for index in range(5000)])
-    columns = {f"key{index}": draw.integers(0, 1 << 20, BATCH_ROWS) for index in range(4)}
+    columns = {f"key{index}": draw.integers(0, KEYS, BATCH_ROWS) for index in range(4)}
     columns |= {f"price{index}": draw.random(BATCH_ROWS).round(2) for index in range(4)}
     columns |= {
         f"day{index}": pa.array(draw.integers(8000, 10000, BATCH_ROWS, "i4"), pa.date32())
@@ -71,6 +73,16 @@ def read_stream(path: Path) -> dict[str, float]:
         for part in table.to_batches():
             rows += part.num_rows
         assert rows == table.nrows
+        return growth.against(2 * group_bytes(table), table.nbytes)
+
+
+def filter_stream(path: Path) -> dict[str, float]:
+    """Read, batch by batch, one row in a hundred of them, some in every page."""
+    with formats.blz().open(path) as table:
+        growth, rows = Growth(), 0
+        for part in table.to_batches(filters=pc.field("key0") < KEYS // 100):
+            rows += part.num_rows
+        assert 0 < rows < table.nrows // 50
         return growth.against(2 * group_bytes(table), table.nbytes)
 
 
@@ -169,6 +181,7 @@ def figures(folder: Path) -> dict[str, dict[str, float]]:
         return {
             "write_stream": figure("write_stream", stream),
             "read_stream": figure("read_stream", stream),
+            "filter_stream": figure("filter_stream", stream),
             "read_all": figure("read_all", lineitem),
             "validate": figure("validate", lineitem),
         }
@@ -194,6 +207,9 @@ class Memory:
     def track_reading_a_stream(self, found):
         return found["read_stream"]["ratio"]
 
+    def track_filtering_a_stream(self, found):
+        return found["filter_stream"]["ratio"]
+
     def track_reading_all(self, found):
         return found["read_all"]["ratio"]
 
@@ -203,7 +219,7 @@ class Memory:
 
 for _method in (
     *(Memory.track_writing_a_stream, Memory.track_reading_a_stream),
-    *(Memory.track_reading_all, Memory.track_validation),
+    *(Memory.track_filtering_a_stream, Memory.track_reading_all, Memory.track_validation),
 ):
     _method.unit = "ratio"
 
