@@ -309,6 +309,7 @@ SYSTEMS = {
         write=lambda table, path: pq.write_table(
             table, path, compression="lz4", row_group_size=SMALL_GROUP_ROWS
         ),
+        ways={kind: PARQUET.ways[kind] for kind in (Filter, Take)},
     ),
     "feather": FEATHER,
     "lance": LANCE,
