@@ -131,10 +131,11 @@ def take_array(version: Version, position: int, rows: np.ndarray) -> pa.Array:
 def count(scan: Scan) -> int:
     """How many rows are left; no column is read that the filter does not need."""
     version, parts = scan.version, OpenParts(scan.version)
-    everything = spans(version.head.row_groups, 0, version.head.rows)
+    groups = np.array(version.head.row_groups, np.int64)
     is_open: np.ndarray = np.logical_or.reduce(scan.open)
-    rows = sum(span.count for span in scan.within(everything) if not is_open[span.group])
-    undecided = [span for span in everything if is_open[span.group]]
+    rows = int(groups[scan.some & ~is_open].sum())
+    left = np.flatnonzero(scan.some & is_open).tolist()
+    undecided = [Span(group, 0, version.head.row_groups[group]) for group in left]
     for window in windows(version, [], undecided, READ_BYTES, scan):
         parts.forget_before(window[0].group)
         rows += scan.find(window, parts).rows
