@@ -239,7 +239,8 @@ def test_casts_that_keep_the_order_are_seen_through():
     assert judged(pc.field("a").cast(pa.int64()) < 5, a=numbers)[0] == [True, False]
     assert judged(pc.field("a").cast(pa.float32()) < 5.5, a=numbers)[0] == [True, False]
     # Of text an order of another kind.
-    assert judged(pc.field("a").cast(pa.string()) < "5", a=numbers)[0] == [True, True]
+    text = pc.field("a").cast(pa.string())
+    assert judged(text < "15", a=[pa.array([2, 10])])[0] == [True]
 
 
 @pytest.mark.parametrize(
