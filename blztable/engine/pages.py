@@ -11,7 +11,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 import pyarrow as pa
 
-from blztable.columns.plain import as_stored
+from blztable.columns.plain import as_stored, stored_type
 from blztable.columns.types import one_array
 from blztable.errors import SchemaError
 from blztable.format.line import ColumnParts
@@ -150,6 +150,12 @@ def _taken(column: pa.ChunkedArray, places: np.ndarray) -> pa.ChunkedArray:
 
 def reordered(column: pa.ChunkedArray, order: np.ndarray) -> pa.ChunkedArray:
     """The rows in another order and as often as they are named, in as few arrays as have room."""
+    # Arrow takes no rows of views.
+    stored = pa.chunked_array(list(map(as_stored, column.chunks)), stored_type(column.type))
+    return _reordered(stored, order).cast(column.type)
+
+
+def _reordered(column: pa.ChunkedArray, order: np.ndarray) -> pa.ChunkedArray:
     try:
         whole = one_array(column)
     except SchemaError:

@@ -18,7 +18,6 @@ from itertools import groupby
 import numpy as np
 import pyarrow as pa
 
-from blztable.columns.plain import stored_type
 from blztable.columns.stream import DICTIONARY, VALID, VALUES, Decoder, Piece, Target
 from blztable.columns.types import decoder, one_array
 from blztable.engine import pages
@@ -73,27 +72,27 @@ def read_rows(
 ) -> list[pa.ChunkedArray]:
     """As `read_columns`, of single rows: each page with one of them is decoded once, no other.
 
-    With an `order` they come in this one, by their places among the rows wanted.
+    With an `order` they come in this one, by their places among the rows wanted. Pages are let go
+    when the rows are taken out, part by part: only the rows add up.
     """
     parts = parts or OpenParts(version)
-    columns = []
+    found: list[list[pa.ChunkedArray | None]] = [[None] * len(wanted) for _ in indices]
+
+    def take(number: int, at: int) -> None:
+        touched = pages.of_rows(version.column(indices[number]), wanted[at : at + 1])
+        column = _Column(parts, indices[number], touched)
+        (decoded,) = _decoded(version, [column], None)
+        found[number][at] = pages.take_rows(decoded, touched, wanted[at : at + 1])
+
     for index in indices:
-        stored = stored_type(version.schema.field(index).type)
-        touched = pages.of_rows(version.column(index), wanted)
-        columns.append(_Column(parts, index, touched, stored))
-    found = _decoded(version, columns, None)
-    result: list[pa.ChunkedArray] = [None] * len(columns)
-
-    def take(number: int) -> None:
-        taken = pages.take_rows(found[number], columns[number].wanted, wanted)
-        found[number] = None
-        if order is not None:
-            taken = pages.reordered(taken, order)
-        type_ = version.schema.field(indices[number]).type
-        result[number] = taken if taken.type.equals(type_) else taken.cast(type_)
-
-    run(partial(take, number) for number in range(len(columns)))
-    return result
+        version.column(index)  # Its line, before the threads want it.
+    run(partial(take, number, at) for at in range(len(wanted)) for number in range(len(indices)))
+    types = [version.schema.field(index).type for index in indices]
+    result = [
+        pa.chunked_array([chunk for part in column if part for chunk in part.chunks], type_)
+        for column, type_ in zip(found, types, strict=True)
+    ]
+    return result if order is None else [pages.reordered(column, order) for column in result]
 
 
 def read_array(version: Version, index: int, wanted: Sequence[Span]) -> pa.Array:
@@ -136,12 +135,11 @@ class _Column:
         parts: OpenParts,
         index: int,
         wanted: Sequence[Span],
-        type_: pa.DataType | None = None,
     ) -> None:
         field = parts.version.schema.field(index)
         self._parts = parts
         self._index = index
-        self._type: pa.DataType = type_ or field.type
+        self._type: pa.DataType = field.type
         self._nullable: bool = field.nullable
         # Whole pages.
         self.wanted = wanted
