@@ -6,6 +6,7 @@ Each is a few lines over the other rooms; what a user gets wrong is told before 
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -16,8 +17,9 @@ from blztable.convert.attributes import checked_attrs
 from blztable.convert.stream import stream
 from blztable.engine import operations, versions
 from blztable.engine.commit import AlreadyCommitted
-from blztable.engine.options import DURABILITIES, WriteOptions
+from blztable.engine.options import DURABILITIES, WriteOptions, one_of
 from blztable.engine.places import Place, store_at
+from blztable.engine.sort_keys import parsed
 from blztable.errors import ConflictError, TableExistsError
 from blztable.progress import ProgressOption, reporting
 from blztable.snapshot import Snapshot
@@ -45,6 +47,7 @@ def to_blz(
     durability: str = "full",
     attrs: Mapping[str, Any] | None = None,
     commit_id: str | None = None,
+    sort_by: str | Sequence[str | tuple[str, str]] = (),
     progress: ProgressOption = None,
 ) -> None:
     """Write a table, in one commit: readers see the old one or the new one, whole.
@@ -91,6 +94,11 @@ def to_blz(
     commit_id : str, optional
         A name of the caller's for the commit: where one of the last 1,000 commits that had a name
         had this one, nothing is written, so that a job may be run again.
+    sort_by : str, or sequence of str or (str, "ascending" or "descending"), optional
+        Columns to sort the rows by, nulls last; ordered categories go by their order. The table
+        keeps this order for `CTable.compact`, which sorts one that is there: with "a" it is a
+        ValueError. A stored index goes along with its rows, a RangeIndex counts them as they are
+        stored. A stream is written twice, and then a few columns at a time are in memory.
     progress : bool or callable, optional
         True shows a bar (with tqdm: the extra `progress`); a callable is called in this thread with
         the rows done and the rows in all, None where the end of a stream is not known.
@@ -98,8 +106,8 @@ def to_blz(
     Raises
     ------
     SchemaError
-        A column or value that cannot be stored, an item of a stream that does not fit the first;
-        nothing is committed then.
+        A column or value that cannot be stored or sorted by, an item of a stream that does not fit
+        the first; nothing is committed then.
     TableExistsError
         With "x" a table is there; or something that is not a table is, which is never touched.
     ConflictError, BusyError, StorageError, ReadOnlyError
@@ -123,7 +131,7 @@ def to_blz(
     >>> blz.open("hours.blz").nrows
     8760
     """
-    _one_of("mode", mode, ("w", "a", "x"))
+    one_of("mode", mode, ("w", "a", "x"))
     chosen = {
         "compression": compression,
         "clevel": clevel,
@@ -136,16 +144,18 @@ def to_blz(
     options = WriteOptions(**overrides, durability=durability)
     check_id(commit_id)
     attributes = checked_attrs(dict(attrs or {}))
+    order = parsed(sort_by)
     store = store_at(path)
+    create_with = partial(
+        _create, store, data, index, options, attributes, order, commit_id, progress
+    )
     if mode == "a":
         # What was drawn from cannot be given again.
         tries = 1 if isinstance(data, Iterator) else APPEND_TRIES
         while True:
             try:
                 if versions.newest_number(store) is None:
-                    return _create(
-                        store, data, index, options, "x", attributes, commit_id, progress
-                    )
+                    return create_with("x")
                 snapshot = Snapshot(*versions.pin(store))
                 with (
                     CTable(
@@ -154,6 +164,8 @@ def to_blz(
                     reporting(progress, "appending") as callback,
                     table.transaction(commit_id=commit_id) as tx,
                 ):
+                    if order and not tx.is_repeated:
+                        raise ValueError("an append leaves rows as they come; compact() sorts all")
                     tx.append(data, index=index, progress=callback)
                     if attributes:
                         tx.attrs.update(attrs)
@@ -163,7 +175,7 @@ def to_blz(
                 tries -= 1
                 if not tries or versions.newest_number(store) is None:
                     raise
-    return _create(store, data, index, options, mode, attributes, commit_id, progress)
+    return create_with(mode)
 
 
 def _create(
@@ -171,15 +183,16 @@ def _create(
     data: Any,
     index: bool | None,
     options: WriteOptions,
-    mode: str,
     attributes: dict[str, Any],
+    sort_by: Sequence[tuple[str, str]],
     commit_id: str | None,
     progress: ProgressOption,
+    mode: str,
 ) -> None:
     """Write a table of these data, in place of one that is there unless the mode is "x"."""
     given = stream(data, index=index)
     contents = operations.Contents(
-        given.schema, given.parts, given.frame, given.attrs | attributes, given.rows
+        given.schema, given.parts, given.frame, given.attrs | attributes, given.rows, sort_by
     )
     with reporting(progress, "writing") as callback, suppress(AlreadyCommitted):
         _, lock = operations.create(
@@ -237,7 +250,7 @@ def create(
     ...     print(t.nrows, t.column_names)
     0 ['at', 'what']
     """
-    _one_of("mode", mode, ("w", "x"))
+    one_of("mode", mode, ("w", "x"))
     attributes = checked_attrs(dict(attrs or {}))
     contents = operations.Contents(pa.schema(schema), (), attributes=attributes)
     options = WriteOptions(
@@ -281,8 +294,8 @@ def open(
     ...     print(t.nrows, t.version)
     3 1
     """
-    _one_of("mode", mode, ("r", "a"))
-    _one_of("durability", durability, DURABILITIES)
+    one_of("mode", mode, ("r", "a"))
+    one_of("durability", durability, DURABILITIES)
     number = None if version is None else operator.index(version)
     opened, pinned = versions.pin(store_at(path), number)
     return CTable(Snapshot(opened, pinned), writable=mode == "a", durability=durability)
@@ -355,7 +368,7 @@ def read_blz(
     1  2  y
     2  3  z
     """
-    _one_of("on_corrupt", on_corrupt, ("raise", "skip"))
+    one_of("on_corrupt", on_corrupt, ("raise", "skip"))
     with open(path, version=version) as table:
         return table.to_pandas(
             columns,
@@ -402,12 +415,6 @@ def read_table(
     >>> blz.read_table("t.blz", columns=["a"]).to_pydict()
     {'a': [1, 2, 3]}
     """
-    _one_of("on_corrupt", on_corrupt, ("raise", "skip"))
+    one_of("on_corrupt", on_corrupt, ("raise", "skip"))
     with open(path, version=version) as table:
         return table.to_arrow(columns, filters=filters, on_corrupt=on_corrupt)
-
-
-def _one_of(option: str, value: object, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        names = " or ".join(repr(choice) for choice in choices)
-        raise ValueError(f"{option} is {names}, not {value!r}")

@@ -21,6 +21,7 @@ from blztable.convert.interop import arrow_metadata
 from blztable.convert.rows import RowNumbers
 from blztable.engine.edition import PANDAS_KEY, Edition
 from blztable.engine.explain import explain
+from blztable.engine.options import one_of
 from blztable.engine.pages import Span, spans
 from blztable.engine.parts import OpenParts
 from blztable.engine.progress import Callback, Progress
@@ -47,8 +48,7 @@ class Reading:
 
     def __post_init__(self) -> None:
         """Raise ValueError for a word that is not one of the choices."""
-        if self.on_corrupt not in ("raise", "skip"):
-            raise ValueError(f"on_corrupt is 'raise' or 'skip', not {self.on_corrupt!r}")
+        one_of("on_corrupt", self.on_corrupt, ("raise", "skip"))
 
 
 @dataclass(frozen=True, slots=True)

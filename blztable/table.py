@@ -342,7 +342,7 @@ class CTable(Handle):
             tx.reorder_columns(names)
         return tx.version
 
-    def compact(self, sort_by: str | Sequence[str | tuple[str, str]] = ()) -> int:
+    def compact(self, sort_by: str | Sequence[str | tuple[str, str]] | None = None) -> int:
         """Write small row groups together, or all rows in another order, beside others' appends.
 
         Appends join small row groups at the end by themselves; this is for those that `delete`
@@ -351,8 +351,8 @@ class CTable(Handle):
         Parameters
         ----------
         sort_by : str, or sequence of str or (str, "ascending" or "descending"), optional
-            Columns to sort all rows by, nulls last; ordered categories go by their order. One
-            column at a time is in memory.
+            Columns to sort all rows by, nulls last, as in `to_blz`; a few of all columns at a time
+            are in memory. By default those that the table was sorted by last; () for none.
 
         Raises
         ------

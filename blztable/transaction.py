@@ -27,7 +27,7 @@ from blztable.convert.frame import described, dropped, renamed
 from blztable.convert.onto import Target, onto
 from blztable.convert.values import values_of
 from blztable.engine import evolve as evolving
-from blztable.engine import filters, maintain, rows, update
+from blztable.engine import filters, maintain, rows, sort_keys, update
 from blztable.engine.changes import Keys
 from blztable.engine.commit import AlreadyCommitted
 from blztable.engine.options import WriteOptions
@@ -212,17 +212,9 @@ class Transaction(View):
                     evolving.check_text(name)
                 evolving.rename_columns(work, names, renamed(work.edition.frame, names))
 
-    def compact(self, sort_by: str | Sequence[str | tuple[str, str]] = ()) -> None:
+    def compact(self, sort_by: str | Sequence[str | tuple[str, str]] | None = None) -> None:
         """Write rows anew in full row groups, as `CTable.compact` does."""
-        keys = [sort_by] if isinstance(sort_by, str) else sort_by
-        pairs = [(key, "ascending") if isinstance(key, str) else tuple(key) for key in keys]
-        for pair in pairs:
-            if len(pair) != 2 or pair[1] not in ("ascending", "descending"):
-                raise ValueError(f"sort_by has names, or names with a direction, not {pair!r}")
-        if pairs:
-            self._change(maintain.sort, pairs)
-        else:
-            self._change(maintain.compact)
+        self._change(maintain.compact, None if sort_by is None else sort_keys.parsed(sort_by))
 
     def set_retention(self, *, versions: int | None = None, seconds: int | None = None) -> None:
         """Say how long versions are kept, as `CTable.set_retention` does."""

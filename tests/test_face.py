@@ -102,7 +102,7 @@ def test_mode_x_refuses_and_mode_w_replaces(path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"mode": "r"}, "mode is 'w' or 'a' or 'x', not 'r'"),
+        ({"mode": "r"}, "mode is one of 'w', 'a', 'x', not 'r'"),
         ({"compression": "blosclz"}, "compression is one of 'lz4', .*, not 'blosclz'"),
         ({"compression": {"n": "gzip"}}, "compression is one of .*, not 'gzip'"),
         ({"clevel": 10}, "clevel is a whole number from 0 to 9, not 10"),
@@ -182,9 +182,9 @@ def test_create_makes_an_empty_table_open_for_writing(tmp_path):
 
 
 def test_open_says_what_is_not_possible(path, tmp_path):
-    with pytest.raises(ValueError, match="mode is 'r' or 'a', not 'w'"):
+    with pytest.raises(ValueError, match="mode is one of 'r', 'a', not 'w'"):
         blz.open(path, "w")
-    with pytest.raises(ValueError, match="durability is 'full' or 'process', not 'some'"):
+    with pytest.raises(ValueError, match="durability is one of 'full', 'process', not 'some'"):
         blz.open(path, "a", durability="some")
     with pytest.raises(blz.TableNotFoundError, match=f"no version 2 of {path}") as caught:
         blz.open(path, version=2)

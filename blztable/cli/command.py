@@ -145,7 +145,7 @@ def _restore(options: argparse.Namespace) -> int:
 def _compact(options: argparse.Namespace) -> int:
     with blz.open(options.path, "a") as table:
         before = table.version
-        table.compact(sort_by=_names(table, options.sort_by) if options.sort_by else ())
+        table.compact(sort_by=_names(table, options.sort_by) if options.sort_by else None)
         found = {
             "path": table.path,
             "version": table.version,

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from blztable.engine.edition import DEFAULTS, Edition, EditionColumn, Written
 from blztable.engine.options import BY_COLUMN
+from blztable.engine.sort_keys import SORT_BY, kept
 from blztable.errors import ConflictError
 from blztable.format.jsontext import Json, dumps
 
@@ -187,6 +188,8 @@ class Select:
         names = {field.name for field in fields}
         ids = {str(column.path[0]) for column in columns}
         properties = _named(newest.head.properties, lambda name: name if name in names else None)
+        if not kept(properties, [column.path for column in columns]):
+            properties.pop(SORT_BY, None)
         if newest.defaults:
             properties[DEFAULTS] = {
                 key: newest.defaults[key] for key in newest.defaults if key in ids

@@ -13,7 +13,6 @@ import pyarrow as pa
 from blztable.engine import schema as schemas
 from blztable.engine.commit import Draft
 from blztable.engine.versions import Version
-from blztable.errors import ColumnNotFoundError
 from blztable.format import layout, manifest
 from blztable.format.jsontext import Json
 from blztable.format.line import NO_FILE, ColumnParts
@@ -161,14 +160,7 @@ class Edition(Version):
 
     def position(self, name: str) -> int:
         """Where the column of this name is."""
-        found = self.schema.get_all_field_indices(name)
-        if len(found) != 1:
-            there = f"{len(found)} columns are" if found else "no column is"
-            raise ColumnNotFoundError(
-                f"{there} named {name!r} in {self.store.name}; "
-                f"there are {self.schema.names!r:.1000}"
-            )
-        return int(found[0])
+        return schemas.position(self.schema, name, self.store.name)
 
     @property
     def defaults(self) -> Mapping[str, Json]:

@@ -8,34 +8,26 @@ import warnings
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from blztable.columns import dictionary
-from blztable.columns.plain import as_stored, stored_type
-from blztable.columns.types import one_array
-from blztable.engine import merging
-from blztable.engine.changes import Join
+from blztable.engine import merging, sort_keys
+from blztable.engine.changes import Join, Keys
 from blztable.engine.edition import Edition, Written
-from blztable.engine.filters import comparable
 from blztable.engine.grouping import Portion, row_groups, rows_per_group
 from blztable.engine.options import WriteOptions
-from blztable.engine.pages import Span, spans
+from blztable.engine.pages import Span
 from blztable.engine.parts import OpenParts
 from blztable.engine.read import read_columns
+from blztable.engine.sort_keys import SORT_BY, Key
+from blztable.engine.sorting import Unsorted
 from blztable.engine.versions import Version
 from blztable.engine.work import Work
-from blztable.errors import BlzError, ConflictError, SchemaError
+from blztable.errors import BlzError, ConflictError
 from blztable.storage.store import Lock
 
 # Bits of codes that may have no room for the values of several row groups.
 NARROW_CODES = 16
-# Of these one array has room for 2 GiB only.
-LARGE = {
-    pa.lib.Type_STRING: pa.large_string(),
-    pa.lib.Type_BINARY: pa.large_binary(),
-}
 
 
 def merge_after(version: Version, options: WriteOptions) -> tuple[Version, Lock] | None:
@@ -71,7 +63,46 @@ def merge_after(version: Version, options: WriteOptions) -> tuple[Version, Lock]
     return merged
 
 
-def compact(work: Work) -> None:
+def compact(work: Work, sort_by: Sequence[tuple[str, str]] | None = None) -> None:
+    """Write all rows in this order, names with ways, or join small row groups where there is none.
+
+    Without a word about it the order is the one that the table keeps.
+    """
+    edition = work.edition
+    if sort_by is None:
+        keys = sort_keys.kept(edition.head.properties, edition.head.columns.paths)
+    else:
+        keys = sort_keys.placed(sort_by, edition.schema, edition.store.name)
+    if keys:
+        _sort(work, keys)
+    else:
+        _join_small(work)
+
+
+def _sort(work: Work, keys: Sequence[Key]) -> None:
+    """Write all rows anew, in the order of these columns, and keep it as the table's.
+
+    A few columns at a time are in memory, and the order of the rows.
+    """
+    edition = work.edition
+    unsorted = Unsorted.of_version(edition)
+    order = unsorted.order(keys)
+    if order is None:
+        _join_small(work)
+    else:
+        rows: list[int] = []
+        written: list[Written] = []
+        for some in unsorted.together():
+            groups = unsorted.groups(some, order, work.options.row_group_rows)
+            rows, parts = work.write([work.column_writer(index) for index in some], groups)
+            written += parts
+        work.add("sort", Join(edition, 0, len(edition.head.row_groups), rows, written))
+    record = sort_keys.to_json(keys, edition.head.columns.paths)
+    if record != edition.head.properties.get(SORT_BY):
+        work.add("sort", Keys(work.edition, "properties", {SORT_BY: record}))
+
+
+def _join_small(work: Work) -> None:
     """Join all small row groups with their neighbours.
 
     Those that others changed meanwhile are left to them, as an append does that merges the last
@@ -90,57 +121,6 @@ def compact(work: Work) -> None:
     # a run would take memory for all row groups each time.
     for start, stop in reversed(runs):
         _join(work, "compact", edition, start, stop, may_be_lost=True)
-
-
-def sort(work: Work, keys: Sequence[tuple[str, str]]) -> None:
-    """Write all rows anew, in the order of these columns, each "ascending" or "descending".
-
-    A column at a time is in memory, and the order of the rows.
-    """
-    edition = work.edition
-    whole = spans(edition.head.row_groups, 0, edition.head.rows)
-    indices = [edition.position(name) for name, _ in keys]
-    columns = [_sortable(column) for column in read_columns(edition, indices, whole)]
-    names = [str(number) for number in range(len(keys))]
-    try:
-        order = pc.sort_indices(
-            pa.Table.from_arrays(columns, names=names),
-            sort_keys=[(name, way) for name, (_, way) in zip(names, keys, strict=True)],
-        ).to_numpy()
-    except (pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-        types = ", ".join(f"{name!r} ({edition.schema.field(name).type})" for name, _ in keys)
-        raise SchemaError(f"columns that cannot be sorted by: {types}: {error}") from None
-    if np.array_equal(order, np.arange(len(order))):
-        compact(work)
-        return
-    size = _full(work)
-    cuts = [(start, min(start + size, len(order))) for start in range(0, len(order), size)]
-    written: list[Written] = []
-    for index in range(len(edition.columns)):
-        column = _taken(edition, index, whole)
-        type_ = stored_type(edition.schema.field(index).type)
-
-        def portions(column: pa.Array = column, type_: pa.DataType = type_) -> Iterator[Portion]:
-            for start, stop in cuts:
-                part = column.take(pa.array(order[start:stop])).cast(type_)
-                yield pa.Table.from_arrays([part], names=["rows"]), stop - start
-
-        written += work.write([work.column_writer(index)], portions())[1]
-        del column, portions
-    there = len(edition.head.row_groups)
-    work.add("sort", Join(edition, 0, there, [stop - start for start, stop in cuts], written))
-
-
-def _sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The column as it is sorted: ordered categories by their order, if all parts have the same."""
-    type_ = column.type
-    if not pa.types.is_dictionary(type_) or not type_.ordered:
-        return comparable(column)
-    # A part that is all null comes with the categories of another one.
-    orders = [chunk.dictionary for chunk in column.chunks]
-    if any(order.null_count or not order.equals(orders[0]) for order in orders):
-        return comparable(column)
-    return pa.chunked_array([chunk.indices for chunk in column.chunks], type_.index_type)
 
 
 def _join(
@@ -195,18 +175,6 @@ def _portions(edition: Edition, start: int, stop: int, full: int) -> Iterator[Po
             yield pa.Table.from_arrays(arrays, names=edition.schema.names), rows
             del arrays
             waiting = []
-
-
-def _taken(edition: Edition, index: int, whole: Sequence[Span]) -> pa.Array:
-    """A whole column as something to take rows from; text by offsets that have room for it."""
-    column = read_columns(edition, [index], whole)[0]
-    stored = stored_type(column.type)
-    type_ = LARGE.get(stored.id, stored)
-    chunks = [as_stored(chunk).cast(type_) for chunk in column.chunks]
-    try:
-        return one_array(pa.chunked_array(chunks, type_))
-    except SchemaError as error:
-        raise SchemaError(f"column {edition.schema.field(index).name!r}: {error}") from None
 
 
 def _full(work: Work) -> int:

@@ -8,15 +8,17 @@ from functools import partial
 import pyarrow as pa
 
 from blztable.engine import schema as schemas
-from blztable.engine import versions
+from blztable.engine import sort_keys, sorting, versions
 from blztable.engine.commit import Draft, Transaction, flush_whole
 from blztable.engine.grouping import Portion, row_groups
 from blztable.engine.options import WriteOptions
 from blztable.engine.progress import Callback, Progress
+from blztable.engine.sort_keys import SORT_BY, Key
+from blztable.engine.sorting import Unsorted
 from blztable.engine.versions import Version
 from blztable.engine.write import ColumnWriter, keys_of, write_groups
 from blztable.errors import TableExistsError
-from blztable.format import manifest
+from blztable.format import layout, manifest
 from blztable.format.jsontext import Json
 from blztable.format.layout import Path
 from blztable.storage.store import Lock, Store
@@ -31,7 +33,10 @@ class Contents:
     # The frame descriptor of so many rows, for they are known at the end only.
     frame: Callable[[int], Mapping[str, Json] | None] = lambda rows: None
     attributes: Mapping[str, Json] | None = None
+    # Where it is known, all of them are in memory, in one part.
     rows: int | None = None
+    # The order the rows are to have: names, each with its way. Without any, as they come.
+    sort_by: Sequence[tuple[str, str]] = ()
 
 
 def create(
@@ -48,13 +53,17 @@ def create(
     Raises
     ------
     SchemaError
-        A type or value that cannot be stored; nothing was committed.
+        A type or value that cannot be stored or sorted by; nothing was committed.
+    ColumnNotFoundError
+        A column to sort by, or of the options, that is not there.
     TableExistsError
         A table is there and is not to be replaced, or the directory is not ours.
     """
     schema = contents.schema
     schemas.check(schema)
     options.check_names(schema.names)
+    keys = sort_keys.placed(contents.sort_by, schema, "the data")
+    sorting.check(schema, keys)
     with Transaction(
         store,
         is_durable=options.is_durable,
@@ -64,47 +73,111 @@ def create(
     ) as transaction:
         _check_absent(store, transaction.base, replace_existing)
         columns = _reserve(transaction, schema)
-        groups = row_groups(contents.parts, options.row_group_rows)
-        told = Progress(progress, contents.rows, len(columns))
-        transaction.note(partial(keys_of, columns))
-        rows = write_groups(store, columns, groups, options, told)
-        parts = [column.finish() for column in columns]
-        index = manifest.ColumnIndex(
-            paths=tuple(column.path for column in columns),
-            next_k=tuple(column.next_k for column in columns),
-            nbytes=tuple(part.nbytes for part in parts),
-            cbytes=tuple(part.cbytes for part in parts),
-        )
-        lines = [part.encode() for part in parts]
-        encoded = schemas.encode(schema)
-        frame = contents.frame(sum(rows))
+        writes = 2 if keys and contents.rows is None else 1
+        told = Progress(progress, contents.rows, writes * len(columns))
+        creation = _Creation(store, transaction, contents, options, told)
+        made = creation.in_order(columns, keys) if keys else creation.as_they_come(columns)
+        told.finish(made.head.rows)
+        lines = [made.column(index).encode() for index in range(len(columns))]
+        properties = options.to_json()
+        if keys:
+            properties[SORT_BY] = sort_keys.to_json(keys, made.head.columns.paths)
 
         def draft(newest: Version | None) -> Draft:
             _check_absent(store, newest, replace_existing)
-            head = manifest.Head(
-                version=0,
+            head = replace(
+                made.head,
                 uuid=newest.head.uuid if newest else str(uuid.uuid4()),
-                parent=0,
-                commit="",
-                writer="",
-                time="",
-                operation="",
-                row_groups=tuple(rows),
-                schema=encoded,
-                fields=schemas.readable(schema),
-                next_column=_next_column(newest, index.paths),
-                durable=False,
-                properties=_kept_properties(newest) | options.to_json(),
-                attributes=dict(contents.attributes or {}),
-                pandas=frame,
+                next_column=_next_column(newest, made.head.columns.paths),
+                properties=_kept_properties(newest) | properties,
                 commit_ids=newest.head.commit_ids if newest else (),
-                columns=index,
             )
             return Draft(head, lines)
 
         published = transaction.publish("replace" if transaction.base else "create", draft)
     transaction.complain()
     return published
+
+
+@dataclass(frozen=True, slots=True)
+class _Creation:
+    """Writes the rows of a new table; what it makes is a version that is nowhere yet."""
+
+    store: Store
+    transaction: Transaction
+    contents: Contents
+    options: WriteOptions
+    progress: Progress
+
+    def as_they_come(self, columns: Sequence[ColumnWriter]) -> Version:
+        """Write all rows."""
+        groups = row_groups(self.contents.parts, self.options.row_group_rows)
+        return self._made(columns, self._write(columns, groups))
+
+    def in_order(self, columns: Sequence[ColumnWriter], keys: Sequence[Key]) -> Version:
+        """Write all rows in the order of the keys, a few columns at a time.
+
+        A stream is written as it comes before: its end has to be known, and it may not fit memory.
+        """
+        contents, wanted = self.contents, self.options.row_group_rows
+        if contents.rows is None:
+            made = self.as_they_come(columns)
+            unsorted = Unsorted.of_version(made)
+            order = unsorted.order(keys)
+            if order is None:
+                return made
+            columns = [replace(one, first_k=one.next_k, parts={}) for one in columns]
+        else:
+            parts = list(contents.parts)
+            [(table, _)] = parts
+            unsorted = Unsorted.of_table(table)
+            order = unsorted.order(keys)
+            if order is None:
+                return self._made(columns, self._write(columns, row_groups(parts, wanted)))
+        rows: list[int] = []
+        for some in unsorted.together():
+            rows = self._write(
+                [columns[index] for index in some], unsorted.groups(some, order, wanted)
+            )
+        # The files of a stream as it came.
+        prefixes = {layout.column(column.path) for column in columns}
+        self.transaction.discard_unnamed(set(keys_of(columns)), prefixes)
+        return self._made(columns, rows)
+
+    def _write(self, columns: Sequence[ColumnWriter], groups: Iterable[Portion]) -> list[int]:
+        self.transaction.note(partial(keys_of, columns))
+        return write_groups(self.store, columns, groups, self.options, self.progress)
+
+    def _made(self, columns: Sequence[ColumnWriter], rows: Sequence[int]) -> Version:
+        """What was written as a version: its parts are known, so that it can be read."""
+        schema, parts = self.contents.schema, [column.finish() for column in columns]
+        head = manifest.Head(
+            version=0,
+            uuid="",
+            parent=0,
+            commit="",
+            writer="",
+            time="",
+            operation="",
+            row_groups=tuple(rows),
+            schema=schemas.encode(schema),
+            fields=schemas.readable(schema),
+            next_column=0,
+            durable=False,
+            properties={},
+            attributes=dict(self.contents.attributes or {}),
+            pandas=self.contents.frame(sum(rows)),
+            columns=manifest.ColumnIndex(
+                paths=tuple(column.path for column in columns),
+                next_k=tuple(column.next_k for column in columns),
+                nbytes=tuple(part.nbytes for part in parts),
+                cbytes=tuple(part.cbytes for part in parts),
+            ),
+        )
+        made = Version(self.store, head, schema)
+        for index, part in enumerate(parts):
+            made.know(index, part)
+        return made
 
 
 def restore(old: Version, *, is_durable: bool) -> tuple[Version, Lock]:

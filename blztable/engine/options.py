@@ -43,14 +43,14 @@ class WriteOptions:
     def __post_init__(self) -> None:
         """Raise ValueError for a value that is not one of the choices."""
         for codec in _values(self.compression):
-            _one_of("compression", codec, WRITABLE_CODECS)
+            one_of("compression", codec, WRITABLE_CODECS)
         for level in _values(self.clevel):
             if type(level) is not int or not 0 <= level <= 9:
                 raise ValueError(f"clevel is a whole number from 0 to 9, not {level!r}")
         for shuffle in _values(self.shuffle):
-            _one_of("shuffle", shuffle, (None, *SHUFFLES))
-        _one_of("checksum", self.checksum, [name for name in BY_NAME if name != "none"])
-        _one_of("durability", self.durability, DURABILITIES)
+            one_of("shuffle", shuffle, (None, *SHUFFLES))
+        one_of("checksum", self.checksum, [name for name in BY_NAME if name != "none"])
+        one_of("durability", self.durability, DURABILITIES)
         for rows in _values(self.page_rows):
             if rows is not None and (
                 type(rows) is not int
@@ -127,7 +127,8 @@ def _of(value: T | Mapping[str, T], name: str, default: T) -> T:
     return value.get(name, default) if isinstance(value, Mapping) else value
 
 
-def _one_of(option: str, value: object, choices: Iterable[str | None]) -> None:
+def one_of(option: str, value: object, choices: Iterable[str | None]) -> None:
+    """ValueError where the value is none of the choices."""
     choices = list(choices)
     if value not in choices:
         names = ", ".join(repr(choice) for choice in choices)

@@ -5,7 +5,7 @@ from contextlib import suppress
 import pyarrow as pa
 
 from blztable.columns.types import is_storable
-from blztable.errors import CorruptError, FormatError, SchemaError
+from blztable.errors import ColumnNotFoundError, CorruptError, FormatError, SchemaError
 
 # An extension type that Arrow does not know here arrives as its storage with this beside it.
 EXTENSION_KEY = b"ARROW:extension:name"
@@ -23,6 +23,17 @@ def check(schema: pa.Schema) -> None:
             field.name.encode("utf-8")
         except UnicodeEncodeError:
             raise SchemaError(f"column {field.name!r}: a name that is not UTF-8") from None
+
+
+def position(schema: pa.Schema, name: str, where: str) -> int:
+    """Where the one column of this name is; ColumnNotFoundError where there is none."""
+    found = schema.get_all_field_indices(name)
+    if len(found) != 1:
+        there = f"{len(found)} columns are" if found else "no column is"
+        raise ColumnNotFoundError(
+            f"{there} named {name!r} in {where}; there are {schema.names!r:.1000}"
+        )
+    return int(found[0])
 
 
 def encode(schema: pa.Schema) -> bytes:

@@ -128,7 +128,6 @@ def write_groups(
             yield _writing(shared, arrays, len(rows) - 1)
 
     run_groups(tasks(), shared.held.is_half_gone, progress.tell, shared.held.is_small)
-    progress.finish(sum(rows))
     return rows
 
 

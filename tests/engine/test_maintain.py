@@ -200,11 +200,11 @@ def test_categories_that_have_no_room_together_are_not_sorted():
             table.compact(sort_by="n")
 
 
-@pytest.mark.parametrize("keys", [(), "n"])
+@pytest.mark.parametrize("keys", [(), "n", None])
 def test_a_table_that_is_tidy_is_left_as_it_is(keys):
     store = MemoryStore()
     table = pa.table({"n": [1, 1, 2, 3, None], "text": [*"edcba"]}, SCHEMA)
-    blz.to_blz(table, store, row_group_rows=2, durability="process")
+    blz.to_blz(table, store, row_group_rows=2, durability="process", sort_by="n")
     before = tree(store)
     with opened(store) as t:
         assert t.compact(sort_by=keys) == 1
