@@ -15,6 +15,7 @@ from pandas.api.extensions import no_default
 
 from blztable.batches import Batches
 from blztable.column import Column
+from blztable.engine.sort_keys import kept
 from blztable.engine.verify import verify
 from blztable.errors import ColumnNotFoundError
 from blztable.indices import row_numbers
@@ -69,6 +70,16 @@ class View:
         """Bytes of the columns' files."""
         snapshot, shown = self._reading()
         return sum(snapshot.version.head.columns.cbytes[index] for index in shown)
+
+    @property
+    def sort_by(self) -> list[tuple[str, str]]:
+        """The columns that `to_blz` or `compact` sorted the rows by, each with its direction.
+
+        What was appended or changed since is where it is, until `compact` sorts again.
+        """
+        version = self._snapshot.version
+        keys = kept(version.head.properties, version.head.columns.paths)
+        return [(version.schema.names[index], way) for index, way in keys]
 
     @property
     def version(self) -> int:
