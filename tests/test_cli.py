@@ -109,6 +109,7 @@ def test_info_says_what_a_table_is(run, run_json, path):
             "rows": 3,
             "columns": 3,
             "row_groups": 1,
+            "sort_by": [],
             "nbytes": table.nbytes,
             "cbytes": table.cbytes,
             "ratio": round(table.nbytes / table.cbytes, 3),

@@ -24,6 +24,7 @@ def info(table: blz.CTable) -> Json:
         "rows": table.nrows,
         "columns": len(table.column_names),
         "row_groups": said.row_groups,
+        "sort_by": [list(key) for key in table.sort_by],
         "nbytes": table.nbytes,
         "cbytes": table.cbytes,
         "ratio": round(table.nbytes / table.cbytes, 3) if table.cbytes else None,
@@ -34,8 +35,9 @@ def info(table: blz.CTable) -> Json:
 def info_lines(found: Json) -> Iterator[str]:
     """A line for each fact."""
     sizes = {"nbytes": " bytes uncompressed", "cbytes": " bytes on disk"}
-    for name, value in found.items():
-        if name != "attributes":
+    order = (name if way == "ascending" else f"{name} {way}" for name, way in found["sort_by"])
+    for name, value in {**found, "sort_by": ", ".join(order)}.items():
+        if name != "attributes" and value != "":
             number = f"{value:,}" if isinstance(value, int) else str(value)
             title = name.replace("_", " ")
             yield f"{title + ':':<11} {printable(number)}{sizes.get(name, '')}"
