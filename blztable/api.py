@@ -47,7 +47,7 @@ def to_blz(
     durability: str = "full",
     attrs: Mapping[str, Any] | None = None,
     commit_id: str | None = None,
-    sort_by: str | Sequence[str | tuple[str, str]] = (),
+    sort_by: str | Sequence[str | tuple[str, str]] | None = None,
     progress: ProgressOption = None,
 ) -> None:
     """Write a table, in one commit: readers see the old one or the new one, whole.
@@ -144,7 +144,7 @@ def to_blz(
     options = WriteOptions(**overrides, durability=durability)
     check_id(commit_id)
     attributes = checked_attrs(dict(attrs or {}))
-    order = parsed(sort_by)
+    order = [] if sort_by is None else parsed(sort_by)
     store = store_at(path)
     create_with = partial(
         _create, store, data, index, options, attributes, order, commit_id, progress

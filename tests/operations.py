@@ -22,6 +22,8 @@ class Model:
     columns: dict[str, list]
     attrs: dict = field(default_factory=dict)
     keep: int | None = None
+    # Columns that it was sorted by, with their ways.
+    order: tuple = ()
 
     def rows(self, order) -> "Model":
         columns = {name: [cells[row] for row in order] for name, cells in self.columns.items()}
@@ -96,7 +98,9 @@ def reordered(model):
 
 def renamed(model, who):
     names = {"n": "m", "text": f"{who}'s text"}
-    return replace(model, columns={names.get(k, k): v for k, v in model.columns.items()})
+    columns = {names.get(name, name): cells for name, cells in model.columns.items()}
+    order = tuple((names.get(name, name), way) for name, way in model.order)
+    return replace(model, columns=columns, order=order)
 
 
 def dropped(model, name):
@@ -147,7 +151,9 @@ OPERATIONS = {
     "sort": Operation(
         lambda t, who: t.compact(sort_by=[("n", "descending")]),
         # What was appended meanwhile lies behind.
-        lambda m, who: m.rows([*reversed(range(ROWS)), *range(ROWS, len(m))]),
+        lambda m, who: replace(
+            m.rows([*reversed(range(ROWS)), *range(ROWS, len(m))]), order=(("n", "descending"),)
+        ),
     ),
     "add_column": Operation(
         lambda t, who: t.add_column("new", new_values(who, t.nrows)),
@@ -215,7 +221,7 @@ def found(store):
 def held(table):
     columns = table.to_arrow().to_pydict()
     keep = table._snapshot.version.head.properties.get("keep_versions")
-    return Model(columns, dict(table.attrs), keep)
+    return Model(columns, dict(table.attrs), keep, tuple(table.sort_by))
 
 
 def files_named(store):

@@ -42,6 +42,15 @@ def making(number: int) -> dict[int, Held]:
     return {number: Held(content(number))}
 
 
+def sorting(number: int, **options) -> Callable[[LocalStore], None]:
+    """A stream, which is written as it comes and then in order."""
+    return lambda store: blz.to_blz(iter([content(number)]), store, sort_by="n", **options)
+
+
+def in_order(number: int) -> dict[int, Held]:
+    return {number: Held(content(number).take([0, 2, 1]))}
+
+
 CHECKED = {3: Held(content(2), {"checked": 1})}
 COMMITS = {
     "creation": Commit(nothing, writing(1, mode="x"), making(1)),
@@ -52,11 +61,13 @@ COMMITS = {
     "replacement where an old version goes": Commit(
         replaced(2, is_old=True), writing(3), making(3), frozenset({1})
     ),
+    "sorted replacement": Commit(replaced(2), sorting(3), in_order(3)),
     "attributes": Commit(replaced(2), changing(set_attribute), CHECKED),
 }
 PROCESS_COMMITS = {
     "creation": Commit(nothing, writing(1, mode="x", durability="process"), making(1)),
     "replacement": Commit(replaced(2), writing(3, durability="process"), making(3)),
+    "sorted replacement": Commit(replaced(2), sorting(3, durability="process"), in_order(3)),
     "replacement that makes one too many": Commit(
         replaced(10), writing(11, durability="process"), making(11), frozenset({1})
     ),
@@ -117,6 +128,8 @@ EXPECTED = {
         *MANIFEST,
         "sync_directory t.blz/meta/manifest",
     ],
+    # What is written first is gone by then.
+    "sorted replacement": [text.replace("__1__", "__2__") for text in files(4)] + MANIFEST,
     "attributes": MANIFEST,
 }
 
@@ -127,6 +140,7 @@ NEEDLESS = {
     ("creation", ROOT, 0): "flushed again with the first files",
     ("creation", ROOT, 1): "flushed before, when the place was prepared",
     ("replacement", ROOT, 0): "no name was added to the root",
+    ("sorted replacement", ROOT, 0): "no name was added to the root",
     ("replacement where an old version goes", ROOT, 0): "no name was added to the root",
     ("replacement where an old version goes", MANIFEST[1], 0): "done again when version 1 goes",
 }

@@ -22,14 +22,18 @@ Key = tuple[int, str]
 
 def parsed(sort_by: Any) -> list[tuple[str, str]]:
     """What a user says, a name or several, as names with ways; ValueError where it is none."""
-    items = [sort_by] if isinstance(sort_by, str) else list(sort_by)
-    pairs = [(item, WAYS[0]) if isinstance(item, str) else tuple(item) for item in items]
-    for pair in pairs:
-        if len(pair) != 2 or not isinstance(pair[0], str) or pair[1] not in WAYS:
-            raise ValueError(
-                "sort_by has names, or names with a direction, "
-                f"'ascending' or 'descending', not {pair!r:.100}"
-            )
+    pairs = []
+    for item in [sort_by] if isinstance(sort_by, str) else sort_by:
+        match item:
+            case str(name):
+                pairs.append((name, WAYS[0]))
+            case [str(name), str(way)] if way in WAYS:
+                pairs.append((name, way))
+            case _:
+                raise ValueError(
+                    "sort_by has names, or names with a direction, "
+                    f"'ascending' or 'descending', not {item!r:.100}"
+                )
     return pairs
 
 

@@ -377,7 +377,9 @@ def test_the_operations_are_those_of_the_page():
 
 def test_the_properties_are_those_of_the_page():
     store = MemoryStore()
-    blz.to_blz({"n": [1, 2]}, store, shuffle="bit", row_group_rows=99, page_rows={"n": 8}, sort_by="n")
+    blz.to_blz(
+        {"n": [1, 2]}, store, shuffle="bit", row_group_rows=99, page_rows={"n": 8}, sort_by="n"
+    )
     with blz.open(store, "a") as t:
         t.set_retention(versions=5, seconds=60)
         t.add_column("m", pa.array([1, 2], "i4"), default=7)
