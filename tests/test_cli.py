@@ -290,6 +290,20 @@ def test_compact_joins_row_groups_and_sorts(run, run_json, path):
     assert blz.read_table(path)["visits"].to_pylist() == [2, 2, 7, 7, 11, 11]
 
 
+def test_info_shows_the_order_that_compact_sorts_by_again(run, run_json, tmp_path):
+    path = str(tmp_path / "sorted.blz")
+    blz.to_blz({"a": [2, 1], EVIL: [1, 2]}, path, sort_by=["a", (EVIL, "descending")])
+    blz.to_blz({"a": [0], EVIL: [3]}, path, mode="a")
+    found = run_json("info", path)
+    assert found["sort_by"] == [["a", "ascending"], [EVIL, "descending"]]
+    line = next(line for line in run("info", path)[1].split("\n") if line.startswith("sort by"))
+    assert line.startswith("sort by:    a, red")
+    assert line.endswith(" descending")
+    assert line.isprintable()
+    run("compact", path)
+    assert blz.read_table(path)["a"].to_pylist() == [0, 1, 2]
+
+
 def test_a_column_to_sort_by_may_have_a_comma(run, tmp_path):
     blz.to_blz({"a,b": [2, 1]}, tmp_path / "t.blz")
     assert run("compact", tmp_path / "t.blz", "--sort-by", "a,b")[0] == 0

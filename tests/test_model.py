@@ -59,6 +59,8 @@ class Model:
     rows: int = 0
     attrs: Mapping[str, int] = field(default_factory=dict)
     defaults: Mapping[str, Bits] = field(default_factory=dict)
+    # The column that rows are sorted by, and whether they rise.
+    order: tuple[str, bool] | None = None
 
     def column(self, name: str) -> tuple[Bits, ...]:
         return self.columns[self.names.index(name)]
@@ -82,6 +84,7 @@ class Model:
             types=tuple(self.types[place] for place in places),
             columns=tuple(self.columns[place] for place in places),
             defaults={n: b for n, b in self.defaults.items() if n in names},
+            order=self.order if self.order and self.order[0] in names else None,
         )
 
     def with_column(self, name: str, type_: pa.DataType, values: tuple[Bits, ...]) -> "Model":
@@ -106,7 +109,7 @@ class Change:
 
     call: Callable[[CTable], object]
     onto: Callable[[Model], Model]
-    # Of "columns", "rows", "joined"; empty where nothing changes.
+    # Of "columns", "rows", "joined", "order"; empty where nothing changes.
     relies: frozenset[str]
     keys: tuple[str, ...] = ()
 
@@ -345,6 +348,7 @@ def rename(draw, model: Model) -> Change:
             m,
             names=tuple(new.get(name, name) for name in m.names),
             defaults={new.get(name, name): b for name, b in m.defaults.items()},
+            order=m.order and (new.get(m.order[0], m.order[0]), m.order[1]),
         )
 
     return Change(lambda t: t.rename_columns(new), onto, COLUMNS)
@@ -365,10 +369,15 @@ def attributes(draw, model: Model) -> Change:
 
 def compact(draw, model: Model) -> Change:
     numbers = model.of(*INTEGERS)
+    call = lambda t: t.compact(sort_by=[order(wanted)])  # noqa: E731
     if not numbers or draw(st.booleans()):
-        return Change(lambda t: t.compact(), lambda m: m, frozenset(["joined"]))
-    name, is_rising = draw(st.sampled_from(numbers)), draw(st.booleans())
-    way = "ascending" if is_rising else "descending"
+        if model.order is None or draw(st.booleans()):
+            sort_by = draw(st.sampled_from([None, ()])) if model.order is None else ()
+            return Change(lambda t: t.compact(sort_by), lambda m: m, frozenset(["joined"]))
+        wanted, call = model.order, lambda t: t.compact()
+    else:
+        wanted = draw(st.sampled_from(numbers)), draw(st.booleans())
+    name, is_rising = wanted
 
     def onto(m: Model) -> Model:
         found = m.numbers(name)
@@ -376,9 +385,13 @@ def compact(draw, model: Model) -> Change:
         there = [row for row in range(model.rows) if found[row] is not None]
         there.sort(key=lambda row: found[row], reverse=not is_rising)
         there += [row for row in range(model.rows) if found[row] is None]
-        return m.taken([*there, *range(model.rows, m.rows)])
+        return replace(m.taken([*there, *range(model.rows, m.rows)]), order=wanted)
 
-    return Change(lambda t: t.compact(sort_by=[(name, way)]), onto, frozenset(["joined"]))
+    return Change(call, onto, frozenset(["joined", "order"]))
+
+
+def order(wanted: tuple[str, bool]) -> tuple[str, str]:
+    return wanted[0], "ascending" if wanted[1] else "descending"
 
 
 ON_COLUMNS = [append, append, feed, update, update, delete, truncate, resize, compact]
@@ -564,7 +577,9 @@ class Machine(RuleBasedStateMachine):
             or ("rows" in relies and files[0] != files[1])
             or any(seen.attrs.get(key) != newest.attrs.get(key) for key in keys)
         )
-        may_be_lost = "joined" in relies and files[0] != files[1]
+        may_be_lost = ("joined" in relies and files[0] != files[1]) or (
+            "order" in relies and seen.order != newest.order
+        )
         try:
             run(changes)
         except ConflictError:
@@ -575,7 +590,7 @@ class Machine(RuleBasedStateMachine):
             return False
         assert not (is_behind and lost)
         if t.version == base:
-            assert not relies - {"joined"}
+            assert not relies - {"joined", "order"}
             assert not keys
             return False
         for one in changes:
@@ -621,6 +636,7 @@ def same(t, model: Model) -> None:
         column.validate(full=True)
         assert bits(column) == list(expected), name
     assert dict(t.attrs) == dict(model.attrs)
+    assert t.sort_by == ([order(model.order)] if model.order else [])
 
 
 quick = settings(

@@ -1,10 +1,12 @@
 """The order that a table was sorted by, which it keeps: for whom, how long, and what it does."""
 
 import pytest
-from engine.stores import set_properties, tree
+from engine.stores import Hooked, once, set_properties, tree
 from test_sorting import NUMBERS, SMALL, TABLE, checked, opened, put
 
 import blztable as blz
+from blztable.errors import ConflictError
+from blztable.format import layout
 from blztable.storage.memory import MemoryStore
 
 
@@ -89,6 +91,20 @@ def test_what_was_appended_is_sorted_when_the_table_is_compacted():
         assert table.compact() == made
     assert tree(store) == before
     checked(store)
+
+
+def test_an_order_that_others_gave_meanwhile_is_a_conflict():
+    """Rows in one order beside the word of another one would be rows in none."""
+    store = put(TABLE, "n")
+    blz.to_blz({"n": [-1], "text": ["last"]}, store, mode="a", **SMALL)
+    theirs = lambda: set_properties(store, sort_by=[[1, "ascending"]])  # noqa: E731
+    hooked = Hooked(store, before=once("lock", theirs, layout.LOCK))
+    message = "property 'sort_by' was changed"
+    with opened(hooked) as table, pytest.raises(ConflictError, match=message):
+        table.compact()
+    with opened(store) as table:
+        assert table.sort_by == [("text", "ascending")]
+        assert table["n"][30:].to_pylist() == [-1]
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,18 @@ def test_a_write_tells_what_it_has_done_up_to_all_rows(processors, source, total
     check_calls(told, total)
 
 
+@pytest.mark.parametrize("source", [lambda: TABLE, items])
+@pytest.mark.parametrize("way", ["ascending", "descending"])
+def test_a_sorted_write_tells_what_it_has_done_up_to_all_rows(processors, source, way):
+    """The first pass over a stream is half of the way."""
+    told = Told()
+    total = ROWS if source() is TABLE else None
+    blz.to_blz(
+        source(), MemoryStore("shelf"), sort_by=[("a", way)], row_group_rows=100, progress=told
+    )
+    check_calls(told, total)
+
+
 def test_a_stream_is_told_of_before_it_ends():
     told = Told()
 

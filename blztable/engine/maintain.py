@@ -98,7 +98,8 @@ def _sort(work: Work, keys: Sequence[Key]) -> None:
             written += parts
         work.add("sort", Join(edition, 0, len(edition.head.row_groups), rows, written))
     record = sort_keys.to_json(keys, edition.head.columns.paths)
-    if record != edition.head.properties.get(SORT_BY):
+    # Rows in this order go with the record of it, also where others have changed that meanwhile.
+    if order is not None or record != edition.head.properties.get(SORT_BY):
         work.add("sort", Keys(work.edition, "properties", {SORT_BY: record}))
 
 
