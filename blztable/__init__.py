@@ -4,7 +4,7 @@
 """
 
 from blztable import accessor as accessor  # Registers `df.to_blz`.
-from blztable.api import create, open, read_blz, read_table, to_blz
+from blztable.api import create, open, read_blz, read_table
 from blztable.appender import Appender, ColumnAppender
 from blztable.attributes import Attributes
 from blztable.column import Column
@@ -27,6 +27,7 @@ from blztable.report import ColumnPlan, Explanation, Problem, Report, Vacuumed, 
 from blztable.table import CTable
 from blztable.transaction import Transaction
 from blztable.version import VERSION
+from blztable.writing import to_blz
 
 __version__ = VERSION
 

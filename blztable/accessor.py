@@ -6,8 +6,8 @@ from typing import Any
 
 import pandas as pd
 
-from blztable.api import to_blz
 from blztable.engine.places import Place
+from blztable.writing import to_blz
 
 
 def _without_data(function: Callable[..., None]) -> Signature:

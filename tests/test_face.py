@@ -22,7 +22,7 @@ from convert.test_whole_frames import assert_same
 from hypothesis import HealthCheck, given, reject, settings
 
 import blztable as blz
-import blztable.api
+import blztable.accessor
 from blztable.engine import versions
 from blztable.engine.files import OpenFiles
 from blztable.engine.parts import OpenedPart
@@ -242,7 +242,7 @@ def test_errors_are_what_callers_would_catch():
 def test_the_method_of_frames_survives_a_reload_without_a_warning(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        importlib.reload(blztable.api)
+        importlib.reload(blztable.accessor)
     FRAME.to_blz(tmp_path / "t.blz")
     assert len(blz.read_blz(tmp_path / "t.blz")) == 3
 
