@@ -10,10 +10,11 @@ great deal more than they have are decoded aside first, to see that they mean it
 """
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 
 import numpy as np
 import pyarrow as pa
@@ -76,22 +77,21 @@ def read_rows(
     when the rows are taken out, part by part: only the rows add up.
     """
     parts = parts or OpenParts(version)
-    found: list[list[pa.ChunkedArray | None]] = [[None] * len(wanted) for _ in indices]
+    found: list[list[pa.Array]] = [[] for _ in range(len(indices) * len(wanted))]
 
-    def take(number: int, at: int) -> None:
-        touched = pages.of_rows(version.column(indices[number]), wanted[at : at + 1])
-        column = _Column(parts, indices[number], touched)
-        (decoded,) = _decoded(version, [column], None)
-        found[number][at] = pages.take_rows(decoded, touched, wanted[at : at + 1])
+    def begun() -> Iterator[Task]:
+        for at, picked in enumerate(wanted):
+            for number, index in enumerate(indices):
+                yield _PartRows(parts, index, picked, found[number * len(wanted) + at]).open
 
     for index in indices:
         version.column(index)  # Its line, before the threads want it.
-    run(partial(take, number, at) for at in range(len(wanted)) for number in range(len(indices)))
-    types = [version.schema.field(index).type for index in indices]
-    result = [
-        pa.chunked_array([chunk for part in column if part for chunk in part.chunks], type_)
-        for column, type_ in zip(found, types, strict=True)
-    ]
+    run(begun())
+    result = []
+    for number, index in enumerate(indices):
+        of_parts = found[number * len(wanted) : (number + 1) * len(wanted)]
+        type_ = version.schema.field(index).type
+        result.append(pa.chunked_array(list(chain.from_iterable(of_parts)), type_))
     return result if order is None else [pages.reordered(column, order) for column in result]
 
 
@@ -116,15 +116,20 @@ def _decoded(
     for column in columns:
         column.plan()
     _check_memory(sum(column.nbytes for column in columns), version.store.name)
-    doubted = [one for column in columns for one in column.doubted()]
-    if sum(one.nbytes for one in doubted) > DOUBTED_BYTES:
-        run(joined(doubted))
+    run(_doubts(columns))
     for column in columns:
         column.make_room()
     work = (one for column in columns for one in column.runs())
     run(joined(work, progress), progress.tell if progress else None)
     run(task for column in columns for task in column.checks())
     return [column.finish() for column in columns]
+
+
+def _doubts(columns: Sequence["_Column"]) -> list[Task]:
+    """A look at files that claim a great deal, to be had before there is room for it."""
+    doubted = [one for column in columns for one in column.doubted()]
+    is_much = sum(one.nbytes for one in doubted) > DOUBTED_BYTES
+    return list(joined(doubted)) if is_much else []
 
 
 class _Column:
@@ -234,6 +239,52 @@ class _Column:
 
     def _blame(self) -> AbstractContextManager[None]:
         return self._opened[0].blame() if self._opened else nullcontext()
+
+
+class _PartRows:
+    """Some rows of one part; whoever decodes the last of its chunks takes them out."""
+
+    def __init__(
+        self, parts: OpenParts, index: int, wanted: Picked, result: list[pa.Array]
+    ) -> None:
+        self._version = parts.version
+        self._wanted = wanted
+        self._pages = pages.of_rows(parts.version.column(index), [wanted])
+        self._column = _Column(parts, index, self._pages)
+        self._result = result
+        self._lock = threading.Lock()
+        self._left = 0
+
+    def open(self) -> list[Task]:
+        """Open the part and make room; what is returned decodes."""
+        column = self._column
+        for task in column.opening():
+            task()
+        column.plan()
+        _check_memory(column.nbytes, self._version.store.name)
+        for task in _doubts([column]):
+            task()
+        column.make_room()
+        tasks = list(joined(column.runs()))
+        self._left = len(tasks)
+        if not tasks:
+            self._finish()
+        return [partial(self._decode, task) for task in tasks]
+
+    def _decode(self, task: Task) -> None:
+        task()
+        with self._lock:
+            self._left -= 1
+            is_last = self._left == 0
+        if is_last:
+            self._finish()
+
+    def _finish(self) -> None:
+        for check in self._column.checks():
+            check()
+        self._result += pages.take_rows(self._column.finish(), self._pages, [self._wanted]).chunks
+        # Only the rows add up, not their pages.
+        del self._column
 
 
 def _range(part: OpenedPart, name: str, span: Span) -> tuple[int, int]:
