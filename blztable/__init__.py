@@ -4,7 +4,7 @@
 """
 
 from blztable import accessor as accessor  # Registers `df.to_blz`.
-from blztable.api import create, open, read_blz, read_table
+from blztable.api import create, dataset, open, read_blz, read_table
 from blztable.appender import Appender, ColumnAppender
 from blztable.attributes import Attributes
 from blztable.column import Column
@@ -58,6 +58,7 @@ __all__ = [
     "Vacuumed",
     "VersionInfo",
     "create",
+    "dataset",
     "open",
     "read_blz",
     "read_table",

@@ -12,6 +12,7 @@ import pyarrow as pa
 from pandas.api.extensions import no_default
 
 from blztable.convert.attributes import checked_attrs
+from blztable.dataset import BlzDataset
 from blztable.engine import operations, versions
 from blztable.engine.options import DURABILITIES, WriteOptions, one_of
 from blztable.engine.places import Place, store_at
@@ -233,3 +234,32 @@ def read_table(
     one_of("on_corrupt", on_corrupt, ("raise", "skip"))
     with open(path, version=version) as table:
         return table.to_arrow(columns, filters=filters, on_corrupt=on_corrupt)
+
+
+def dataset(path: Place, *, version: int | None = None) -> BlzDataset:
+    """Open a table as a pyarrow Dataset, for query engines.
+
+    As `CTable.dataset`, of a table of its own: the version is held as long as the dataset is used.
+
+    Parameters
+    ----------
+    path : path-like
+        The table's directory.
+    version : int, optional
+        The version to show; the newest by default.
+
+    Raises
+    ------
+    TableNotFoundError, CorruptError
+        As in `open`.
+
+    Examples
+    --------
+    >>> import blztable as blz
+    >>> import polars as pl
+    >>> blz.to_blz({"n": [1, 2, 3], "word": ["a", "b", "c"]}, "words.blz")
+    >>> words = pl.scan_pyarrow_dataset(blz.dataset("words.blz"))
+    >>> words.filter(pl.col("n") > 1).select("word").collect().to_series().to_list()
+    ['b', 'c']
+    """
+    return open(path, version=version).dataset()

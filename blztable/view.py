@@ -15,6 +15,7 @@ from pandas.api.extensions import no_default
 
 from blztable.batches import Batches
 from blztable.column import Column
+from blztable.dataset import BlzDataset
 from blztable.engine.verify import verify
 from blztable.errors import ColumnNotFoundError
 from blztable.indices import row_numbers
@@ -234,6 +235,26 @@ class View(Shown):
         """
         snapshot, positions = self._reading(columns)
         return snapshot.take(positions, row_numbers(indices, snapshot.rows))
+
+    def dataset(self) -> BlzDataset:
+        """The version, or the columns shown of it, as a pyarrow Dataset, for query engines.
+
+        It shows this version whatever is committed, until the table is closed; `blztable.dataset`
+        makes one that stays open.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> import duckdb
+        >>> blz.to_blz({"n": [1, 2, 3], "word": ["a", "b", "c"]}, "words.blz")
+        >>> with blz.open("words.blz") as t:
+        ...     d = t.dataset()
+        ...     print(duckdb.sql("SELECT word FROM d WHERE n > 1").fetchall())
+        [('b',), ('c',)]
+        """
+        self._snapshot.check_open()
+        # A view of its own: the table may show another version after a commit.
+        return BlzDataset(View(*self._reading()))
 
     def verify(self, *, full: bool = True) -> Report:
         """Check the version, or the columns shown of it, and say what is wrong and what intact.
