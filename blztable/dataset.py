@@ -24,6 +24,8 @@ Projection = Sequence[str] | Mapping[str, pc.Expression]
 # and says so.
 _SENTINEL = "/no file: Arrow cannot scan a blztable dataset by itself; use its to_table()"
 
+_VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+
 
 class Readable(Protocol):
     """What is scanned: some columns of a version."""
@@ -75,7 +77,7 @@ class _Scannable:
         return self.scanner(filter=filter, **options).count_rows()
 
 
-class BlzDataset(_Scannable, ds.FileSystemDataset):  # type: ignore[misc]  # It is Any.
+class BlzDataset(_Scannable, ds.FileSystemDataset):  # type: ignore[misc]
     """A version of a table as a pyarrow Dataset: engines read the columns and rows they need.
 
     DuckDB, Polars (`scan_pyarrow_dataset`), DataFusion (`register_dataset`), and what is built on
@@ -83,9 +85,10 @@ class BlzDataset(_Scannable, ds.FileSystemDataset):  # type: ignore[misc]  # It 
     row groups and pages that cannot hold such rows are passed over. Made by `CTable.dataset` and
     `blztable.dataset`.
 
-    The schema is that of the table. A type that an engine does not take, as DuckDB does not take
-    float16, is refused there; choose other columns, `t[["a", "b"]].dataset()`. So is a column whose
-    name is there twice.
+    The schema is that of the table, but views of text and bytes are large text and bytes, with
+    which all engines can compare. A type that an engine does not take, as DuckDB does not take
+    float16, is refused there; choose other columns, `t[["a", "b"]].dataset()`. A column whose name
+    is there twice cannot be read.
 
     It holds its version, may be scanned by threads at the same time, and pickles as path, version
     and filter. `sort_by`, `join`, `join_asof` and `replace_schema` are not supported, nor a union
@@ -103,7 +106,8 @@ class BlzDataset(_Scannable, ds.FileSystemDataset):  # type: ignore[misc]  # It 
 
     def __init__(self, source: Readable, filter: pc.Expression | None = None) -> None:
         format_, disk = ds.IpcFileFormat(), pyarrow.fs.LocalFileSystem()
-        super().__init__([format_.make_fragment(_SENTINEL, disk)], source.schema, format_, disk)
+        sentinel = format_.make_fragment(_SENTINEL, disk)
+        super().__init__([sentinel], _given(source.schema), format_, disk)
         self._source = source
         self._filter = filter
 
@@ -139,8 +143,13 @@ class BlzDataset(_Scannable, ds.FileSystemDataset):  # type: ignore[misc]  # It 
         return BlzScan(self._source, columns, _both(self._filter, filter), batch_size)
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator["BlzFragment"]:
-        """The one fragment there is: it is decoded by all processors."""
-        yield BlzFragment(BlzDataset(self._source, _both(self._filter, filter)))
+        """The one fragment there is, with all rows: it is decoded by all processors.
+
+        The filter is checked only, as pyarrow's leave out fragments by it, and no rows of them.
+        """
+        if filter is not None:
+            filters.check(filter, self.schema)
+        return iter([BlzFragment(self)])
 
     def _is_refused(self, *_: Any, **__: Any) -> NoReturn:
         raise NotImplementedError("not by a blztable dataset; call its to_table() first")
@@ -189,26 +198,29 @@ class BlzScan:
         self._source = source
         self._filter = filter
         self._batch_rows = batch_rows
-        # None for columns as they are.
-        self._computed: list[_Computed] | None = None
         self._names: Sequence[str] | None
         if isinstance(columns, Mapping):
-            self._computed = [_Computed.of(name, columns[name], schema) for name in columns]
-            self._names = list(dict.fromkeys(name for one in self._computed for name in one.needs))
+            made = [_Made.of(name, columns[name], schema) for name in columns]
+            self._names = list(dict.fromkeys(name for one in made for name in one.needs))
         else:
             self._names = columns
         for name in schema.names if self._names is None else self._names:
             if schema.names.count(name) > 1:
                 raise SchemaError(f"column {name!r} is there twice; a dataset needs one")
-        # The schema of what is read. Asked for now: it tells of columns that are not there.
-        self.projected_schema: pa.Schema = source.to_batches(self._names).schema
-        if self._computed is not None:
-            self.projected_schema = pa.schema([one.field for one in self._computed])
+        # Asked for now: it tells of columns that are not there.
+        read = source.to_batches(self._names).schema
+        if not isinstance(columns, Mapping):
+            made = [_Made(_as_given(field), (field.name,)) for field in read]
+        # The schema of the batches given out.
+        self.projected_schema = pa.schema([one.field for one in made], read.metadata)
+        # Empty where these are the batches read.
+        is_read = all(one.expression is None for one in made) and self.projected_schema == read
+        self._made = [] if is_read else made
 
     @property
     def dataset_schema(self) -> pa.Schema:
         """The schema of the table."""
-        return self._source.schema
+        return _given(self._source.schema)
 
     def to_reader(self) -> pa.RecordBatchReader:
         """The rows as a RecordBatchReader."""
@@ -219,13 +231,13 @@ class BlzScan:
         rows = self._source.to_batches(
             self._names, filters=self._filter, batch_rows=self._batch_rows
         )
-        return rows if self._computed is None else map(self._compute, rows)
+        return map(self._make, rows) if self._made else rows
 
     def to_table(self) -> pa.Table:
         """The rows as a table."""
-        if self._computed is None:
-            return self._source.to_arrow(self._names, filters=self._filter)
-        return self.to_reader().read_all()
+        if self._made:
+            return self.to_reader().read_all()
+        return self._source.to_arrow(self._names, filters=self._filter)
 
     def head(self, num_rows: int) -> pa.Table:
         """The first rows."""
@@ -249,37 +261,59 @@ class BlzScan:
         """The rows as an Arrow PyCapsule stream."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
-    def _compute(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        assert self._computed is not None
-        arrays = [one.array(batch) for one in self._computed]
-        if not arrays:
-            return batch.select([])
+    def _make(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        arrays = [one.array(batch) for one in self._made]
         return pa.RecordBatch.from_arrays(arrays, schema=self.projected_schema)
 
 
 @dataclass(frozen=True)
-class _Computed:
-    """A column of a result: what it is computed from and how."""
+class _Made:
+    """A column given out: the columns it is made of, and the expression, if it is not just one."""
 
     field: pa.Field
-    expression: pc.Expression
     needs: tuple[str, ...]
+    expression: pc.Expression | None = None
 
     @classmethod
     def of(cls, name: str, expression: pc.Expression, schema: pa.Schema) -> Self:
-        """What is computed of columns of this schema."""
+        """What an expression over columns of this schema makes."""
         needs = tuple(schema.names[index] for index in filters.positions(expression, schema))
-        # Evaluated, it might become another type, the one it is compared as.
         if len(needs) == 1 and expression.equals(pc.field(needs[0])):
-            return cls(schema.field(needs[0]).with_name(name), expression, needs)
-        return cls(pa.field(name, filters.type_of(expression, schema)), expression, needs)
+            return cls(_as_given(schema.field(needs[0])).with_name(name), needs)
+        return cls(pa.field(name, filters.type_of(expression, schema)), needs, expression)
 
     def array(self, batch: pa.RecordBatch) -> pa.Array:
-        """The values for a batch."""
+        """Its values for the rows of a batch."""
+        if self.expression is None:
+            return _cast(batch.column(self.needs[0]), self.field.type)
         columns = {name: pa.chunked_array([batch.column(name)]) for name in self.needs}
-        if len(self.needs) == 1 and self.expression.equals(pc.field(self.needs[0])):
-            return batch.column(self.needs[0])
         return filters.evaluate(self.expression, columns, batch.num_rows).combine_chunks()
+
+
+def _given(schema: pa.Schema) -> pa.Schema:
+    """The schema that engines see."""
+    return pa.schema(map(_as_given, schema), schema.metadata)
+
+
+def _as_given(field: pa.Field) -> pa.Field:
+    """A field without views. A table that has one gets no filters from DuckDB, and DataFusion's
+    are comparisons with views, which Arrow has not.
+    """
+    type_ = field.type
+    if pa.types.is_dictionary(type_):
+        values = _VIEWS.get(type_.value_type, type_.value_type)
+        return field.with_type(pa.dictionary(type_.index_type, values, type_.ordered))
+    return field.with_type(_VIEWS.get(type_, type_))
+
+
+def _cast(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    """An array as one without views; Arrow cannot cast the values of a dictionary so."""
+    if array.type == type_:
+        return array
+    if not pa.types.is_dictionary(type_):
+        return array.cast(type_)
+    values = array.dictionary.cast(type_.value_type)
+    return pa.DictionaryArray.from_arrays(array.indices, values, ordered=type_.ordered)
 
 
 def _both(one: pc.Expression | None, other: pc.Expression | None) -> pc.Expression | None:
