@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -89,9 +90,20 @@ class Batches:
         return self._schema.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The batches left, as an Arrow PyCapsule stream."""
-        reader = pa.RecordBatchReader.from_batches(self._schema, self)
-        return reader.__arrow_c_stream__(requested_schema)
+        """The batches left, as an Arrow PyCapsule stream, cast to the schema requested.
+
+        ValueError for other names than those of the columns, ArrowTypeError for types that cannot
+        be cast to; a value that does not fit is told by the batch that has it.
+        """
+        if requested_schema is None:
+            return pa.RecordBatchReader.from_batches(self._schema, self).__arrow_c_stream__()
+        requested = pa.schema(_Requested(requested_schema))
+        schema = self._schema
+        if any(map(_is_of_views, schema.types)) and requested.types != schema.types:
+            schema = without_views(schema)
+        batches = (cast(batch, schema) for batch in self)
+        reader = pa.RecordBatchReader.from_batches(schema, batches)
+        return reader.__arrow_c_stream__(requested.__arrow_c_schema__())
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("a stream goes on only where it was begun; pickle the table instead")
@@ -101,3 +113,49 @@ class Batches:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+@dataclass(frozen=True)
+class _Requested:
+    """A schema that came as a PyCapsule."""
+
+    capsule: object
+
+    def __arrow_c_schema__(self) -> object:
+        return self.capsule
+
+
+_WITHOUT_VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+
+
+def without_views(schema: pa.Schema) -> pa.Schema:
+    """The schema with text and bytes in place of views, which Arrow can do little with."""
+    return pa.schema(map(_without_view, schema), schema.metadata)
+
+
+def cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch as one of a schema without views."""
+    if batch.schema == schema:
+        return batch
+    arrays = map(_cast, batch.columns, schema.types)
+    return pa.RecordBatch.from_arrays(list(arrays), schema=schema)
+
+
+def _without_view(field: pa.Field) -> pa.Field:
+    type_ = field.type
+    if pa.types.is_dictionary(type_):
+        values = _WITHOUT_VIEWS.get(type_.value_type, type_.value_type)
+        return field.with_type(pa.dictionary(type_.index_type, values, type_.ordered))
+    return field.with_type(_WITHOUT_VIEWS.get(type_, type_))
+
+
+def _is_of_views(type_: pa.DataType) -> bool:
+    """Whether it is a dictionary that Arrow cannot decode."""
+    return pa.types.is_dictionary(type_) and type_.value_type in _WITHOUT_VIEWS
+
+
+def _cast(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    if array.type == type_ or not pa.types.is_dictionary(type_):
+        return array.cast(type_)
+    values = array.dictionary.cast(type_.value_type)
+    return pa.DictionaryArray.from_arrays(array.indices, values, ordered=type_.ordered)
