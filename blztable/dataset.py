@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.fs
 
-from blztable.batches import Batches
+from blztable.batches import Batches, cast, without_views
 from blztable.engine import filters
 from blztable.errors import SchemaError
 
@@ -23,8 +23,6 @@ Projection = Sequence[str] | Mapping[str, pc.Expression]
 # The one file of every dataset: what of Arrow's own code goes round the methods below looks for it,
 # and says so.
 _SENTINEL = "/no file: Arrow cannot scan a blztable dataset by itself; use its to_table()"
-
-_VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 
 
 class Readable(Protocol):
@@ -107,7 +105,7 @@ class BlzDataset(_Scannable, ds.FileSystemDataset):  # type: ignore[misc]
     def __init__(self, source: Readable, filter: pc.Expression | None = None) -> None:
         format_, disk = ds.IpcFileFormat(), pyarrow.fs.LocalFileSystem()
         sentinel = format_.make_fragment(_SENTINEL, disk)
-        super().__init__([sentinel], _given(source.schema), format_, disk)
+        super().__init__([sentinel], without_views(source.schema), format_, disk)
         self._source = source
         self._filter = filter
 
@@ -192,35 +190,36 @@ class BlzScan:
         filter: pc.Expression | None,
         batch_rows: int | None,
     ) -> None:
-        schema = source.schema
+        schema = without_views(source.schema)
         if filter is not None:
             filters.check(filter, schema)
         self._source = source
         self._filter = filter
         self._batch_rows = batch_rows
-        self._names: Sequence[str] | None
+        self._names = columns if not isinstance(columns, Mapping) else None
+        # What is made of the columns read; nothing where they are given out as they are.
+        self._made: list[_Made] = []
         if isinstance(columns, Mapping):
-            made = [_Made.of(name, columns[name], schema) for name in columns]
-            self._names = list(dict.fromkeys(name for one in made for name in one.needs))
-        else:
-            self._names = columns
+            self._made = [_Made.of(name, columns[name], schema) for name in columns]
+            self._names = list(dict.fromkeys(name for one in self._made for name in one.needs))
         for name in schema.names if self._names is None else self._names:
             if schema.names.count(name) > 1:
                 raise SchemaError(f"column {name!r} is there twice; a dataset needs one")
         # Asked for now: it tells of columns that are not there.
-        read = source.to_batches(self._names).schema
-        if not isinstance(columns, Mapping):
-            made = [_Made(_as_given(field), (field.name,)) for field in read]
-        # The schema of the batches given out.
-        self.projected_schema = pa.schema([one.field for one in made], read.metadata)
-        # Empty where these are the batches read.
-        is_read = all(one.expression is None for one in made) and self.projected_schema == read
-        self._made = [] if is_read else made
+        stored = source.to_batches(self._names).schema
+        self._read = without_views(stored)
+        self._is_as_stored = self._read == stored and not self._made
 
     @property
     def dataset_schema(self) -> pa.Schema:
         """The schema of the table."""
-        return _given(self._source.schema)
+        return without_views(self._source.schema)
+
+    @property
+    def projected_schema(self) -> pa.Schema:
+        """The schema of the batches."""
+        made = pa.schema([one.field for one in self._made], self._read.metadata)
+        return made if self._made else self._read
 
     def to_reader(self) -> pa.RecordBatchReader:
         """The rows as a RecordBatchReader."""
@@ -231,13 +230,16 @@ class BlzScan:
         rows = self._source.to_batches(
             self._names, filters=self._filter, batch_rows=self._batch_rows
         )
-        return map(self._make, rows) if self._made else rows
+        if self._is_as_stored:
+            return rows
+        batches = (cast(batch, self._read) for batch in rows)
+        return map(self._make, batches) if self._made else batches
 
     def to_table(self) -> pa.Table:
         """The rows as a table."""
-        if self._made:
-            return self.to_reader().read_all()
-        return self._source.to_arrow(self._names, filters=self._filter)
+        if self._is_as_stored:
+            return self._source.to_arrow(self._names, filters=self._filter)
+        return self.to_reader().read_all()
 
     def head(self, num_rows: int) -> pa.Table:
         """The first rows."""
@@ -279,41 +281,15 @@ class _Made:
         """What an expression over columns of this schema makes."""
         needs = tuple(schema.names[index] for index in filters.positions(expression, schema))
         if len(needs) == 1 and expression.equals(pc.field(needs[0])):
-            return cls(_as_given(schema.field(needs[0])).with_name(name), needs)
+            return cls(schema.field(needs[0]).with_name(name), needs)
         return cls(pa.field(name, filters.type_of(expression, schema)), needs, expression)
 
     def array(self, batch: pa.RecordBatch) -> pa.Array:
         """Its values for the rows of a batch."""
         if self.expression is None:
-            return _cast(batch.column(self.needs[0]), self.field.type)
+            return batch.column(self.needs[0])
         columns = {name: pa.chunked_array([batch.column(name)]) for name in self.needs}
         return filters.evaluate(self.expression, columns, batch.num_rows).combine_chunks()
-
-
-def _given(schema: pa.Schema) -> pa.Schema:
-    """The schema that engines see."""
-    return pa.schema(map(_as_given, schema), schema.metadata)
-
-
-def _as_given(field: pa.Field) -> pa.Field:
-    """A field without views. A table that has one gets no filters from DuckDB, and DataFusion's
-    are comparisons with views, which Arrow has not.
-    """
-    type_ = field.type
-    if pa.types.is_dictionary(type_):
-        values = _VIEWS.get(type_.value_type, type_.value_type)
-        return field.with_type(pa.dictionary(type_.index_type, values, type_.ordered))
-    return field.with_type(_VIEWS.get(type_, type_))
-
-
-def _cast(array: pa.Array, type_: pa.DataType) -> pa.Array:
-    """An array as one without views; Arrow cannot cast the values of a dictionary so."""
-    if array.type == type_:
-        return array
-    if not pa.types.is_dictionary(type_):
-        return array.cast(type_)
-    values = array.dictionary.cast(type_.value_type)
-    return pa.DictionaryArray.from_arrays(array.indices, values, ordered=type_.ordered)
 
 
 def _both(one: pc.Expression | None, other: pc.Expression | None) -> pc.Expression | None:
