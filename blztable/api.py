@@ -11,8 +11,8 @@ import pandas as pd
 import pyarrow as pa
 from pandas.api.extensions import no_default
 
+from blztable.arrow_dataset import BlzDataset
 from blztable.convert.attributes import checked_attrs
-from blztable.dataset import BlzDataset
 from blztable.engine import operations, versions
 from blztable.engine.options import DURABILITIES, WriteOptions, one_of
 from blztable.engine.places import Place, store_at

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pandas.api.extensions import no_default
 
+from blztable.arrow_dataset import BlzDataset
 from blztable.batches import Batches
 from blztable.column import Column
-from blztable.dataset import BlzDataset
 from blztable.engine.verify import verify
 from blztable.errors import ColumnNotFoundError
 from blztable.indices import row_numbers

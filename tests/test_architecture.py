@@ -34,7 +34,7 @@ MAY_IMPORT = {
     "progress": {"engine"},
     "snapshot": {"errors", "engine", "convert", "report", "storage"},
     "batches": {"engine", "snapshot"},
-    "dataset": {"errors", "engine", "batches"},
+    "arrow_dataset": {"errors", "engine", "batches"},
     "column": {"errors", "snapshot", "text"},
     "view": {
         *(
@@ -42,7 +42,7 @@ MAY_IMPORT = {
             "engine",
             "report",
             "batches",
-            "dataset",
+            "arrow_dataset",
             "progress",
             "snapshot",
             "column",
@@ -68,7 +68,7 @@ MAY_IMPORT = {
     },
     "handle": {"errors", "engine", "report", "storage", "snapshot", "view"},
     "table": {"progress", "handle", "transaction", "attributes", "appender", "column", "view"},
-    "api": {"engine", "convert", "dataset", "progress", "snapshot", "table", "view"},
+    "api": {"engine", "convert", "arrow_dataset", "progress", "snapshot", "table", "view"},
     "writing": {
         *("errors", "engine", "convert", "storage", "progress", "snapshot", "table"),
         "transaction",
