@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -97,13 +96,11 @@ class Batches:
         """
         if requested_schema is None:
             return pa.RecordBatchReader.from_batches(self._schema, self).__arrow_c_stream__()
-        requested = pa.schema(_Requested(requested_schema))
-        schema = self._schema
-        if any(map(_is_of_views, schema.types)) and requested.types != schema.types:
-            schema = without_views(schema)
+        # Arrow casts all but the values of a dictionary that are views.
+        schema = without_views(self._schema)
         batches = (cast(batch, schema) for batch in self)
         reader = pa.RecordBatchReader.from_batches(schema, batches)
-        return reader.__arrow_c_stream__(requested.__arrow_c_schema__())
+        return reader.__arrow_c_stream__(requested_schema)
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("a stream goes on only where it was begun; pickle the table instead")
@@ -113,16 +110,6 @@ class Batches:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-@dataclass(frozen=True)
-class _Requested:
-    """A schema that came as a PyCapsule."""
-
-    capsule: object
-
-    def __arrow_c_schema__(self) -> object:
-        return self.capsule
 
 
 _WITHOUT_VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
@@ -147,11 +134,6 @@ def _without_view(field: pa.Field) -> pa.Field:
         values = _WITHOUT_VIEWS.get(type_.value_type, type_.value_type)
         return field.with_type(pa.dictionary(type_.index_type, values, type_.ordered))
     return field.with_type(_WITHOUT_VIEWS.get(type_, type_))
-
-
-def _is_of_views(type_: pa.DataType) -> bool:
-    """Whether it is a dictionary that Arrow cannot decode."""
-    return pa.types.is_dictionary(type_) and type_.value_type in _WITHOUT_VIEWS
 
 
 def _cast(array: pa.Array, type_: pa.DataType) -> pa.Array:
