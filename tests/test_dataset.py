@@ -18,6 +18,7 @@ from engine.stores import set_properties
 from samples import array
 
 import blztable as blz
+from blztable.batches import Batches
 from blztable.engine import versions
 from blztable.storage.local import LocalStore
 
@@ -309,6 +310,23 @@ def test_damage_reaches_engines_with_its_message(d, path):
         pl.scan_pyarrow_dataset(d).select("n").collect()
 
 
+@pytest.mark.parametrize("columns", [["n"], ["seen"], {"double": field("n") * 2}], ids=str)
+def test_batches_are_fetched_by_who_asks_for_them(d, monkeypatch, columns):
+    # A thread of Arrow's would wait for an interpreter that is gone, and the process for that one.
+    fetched_by = set()
+    fetch = Batches.__next__
+
+    def watched(batches):
+        fetched_by.add(threading.get_ident())
+        return fetch(batches)
+
+    monkeypatch.setattr(Batches, "__next__", watched)
+    assert len(list(d.to_batches(columns, batch_size=8))) == ROWS / 8
+    assert d.scanner(columns).to_reader().read_all().num_rows == ROWS
+    assert next(d.get_fragments()).to_table(columns=columns).num_rows == ROWS
+    assert fetched_by == {threading.get_ident()}
+
+
 ABANDONING = {
     "batches": "scan = d.to_batches(); next(scan)",
     "reader": "scan = d.scanner().to_reader(); scan.read_next_batch()",
@@ -328,7 +346,6 @@ assert polars.scan_pyarrow_dataset(d).head(1).collect(engine="streaming").height
 }
 
 
-# Where threads of Arrow's fetch batches ahead, they wait for an interpreter that is gone.
 @pytest.mark.parametrize("abandon", ABANDONING)
 def test_a_process_ends_that_leaves_a_scan_in_the_middle(tmp_path, abandon):
     rows = 1_000_000
