@@ -44,6 +44,9 @@ class Readable(Protocol):
     ) -> Batches:
         """The rows that a filter keeps, as a stream."""
 
+    def take(self, indices: Any, columns: Sequence[str] | None = None) -> pa.Table:
+        """Rows by their numbers."""
+
     def count(self, *, filters: Any = None) -> int:
         """How many rows a filter keeps."""
 
@@ -253,6 +256,8 @@ class BlzScan:
 
     def take(self, indices: Any) -> pa.Table:
         """Rows by their numbers among those read."""
+        if self._is_as_stored and self._filter is None:
+            return self._source.take(indices, self._names)
         return self.to_table().take(indices)
 
     def count_rows(self) -> int:

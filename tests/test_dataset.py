@@ -127,6 +127,7 @@ def test_a_filtered_dataset_keeps_what_all_filters_keep(d, own):
 
 def test_rows_are_taken_by_their_numbers(d, own):
     assert same(d.take([3, 60, 3]), own.take([3, 60, 3]))
+    assert same(d.take([3, 60, 3], ["word", "n"]), own.take([3, 60, 3], ["word", "n"]))
     found = d.take(pa.array([1, 0]), columns=["n"], filter=SOME)
     assert found["n"].to_pylist() == [42, 41]
 
