@@ -13,6 +13,7 @@ from functools import partial
 
 import numpy as np
 
+from blztable.columns.picking import Accept
 from blztable.columns.stream import Target
 from blztable.engine.parts import OpenedPart, StreamPlace
 from blztable.engine.progress import Progress
@@ -33,7 +34,9 @@ class Goal:
     low: int
     high: int
     # None where it is only to be seen whether the chunks hold what they claim.
-    target: Target | None
+    target: Target | None = None
+    # Instead of a target: what takes something out of each chunk. All goals of a run have the same.
+    accept: Accept | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,10 @@ class Run:
                         f"{part.checksum.name} is {digest(chunk).hex()}, "
                         f"expected {digests[at : at + size].hex()}"
                     )
-                if goal.target and goal.low <= begin and begin + nbytes <= goal.high:
+                if goal.accept is not None:
+                    whole = self._decompressed(chunk, nbytes)
+                    goal.accept(begin, whole)
+                elif goal.target and goal.low <= begin and begin + nbytes <= goal.high:
                     decompress_into(chunk, typesize, addresses[at_goal] + begin, nbytes)
                 else:
                     self._decode_some(chunk, begin, nbytes, self.goals[at_goal:])
@@ -111,8 +117,7 @@ class Run:
         self, chunk: memoryview, begin: int, nbytes: int, goals: Sequence[Goal]
     ) -> None:
         """Decompress aside, and keep the bytes that are wanted."""
-        whole = np.empty(nbytes, np.uint8)
-        decompress_into(chunk, self.place.info.typesize, whole.ctypes.data, nbytes)
+        whole = self._decompressed(chunk, nbytes)
         for goal in goals:
             if goal.low >= begin + nbytes:
                 return
@@ -120,6 +125,12 @@ class Run:
                 start, stop = max(begin, goal.low), min(begin + nbytes, goal.high)
                 wanted = whole[start - begin : stop - begin]
                 goal.target.buffer[start - goal.low : stop - goal.low] = wanted
+
+    def _decompressed(self, chunk: memoryview, nbytes: int) -> np.ndarray:
+        """The bytes of a chunk, in memory of this thread; the next one takes their place."""
+        whole = np.frombuffer(scratch(nbytes, 1), np.uint8)
+        decompress_into(chunk, self.place.info.typesize, whole.ctypes.data, nbytes)
+        return whole
 
 
 def runs(part: OpenedPart, stream: str, goals: Sequence[Goal]) -> Iterator[Run]:

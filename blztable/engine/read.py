@@ -10,20 +10,18 @@ great deal more than they have are decoded aside first, to see that they mean it
 """
 
 import os
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from itertools import chain, groupby
+from itertools import groupby
 
-import numpy as np
 import pyarrow as pa
 
 from blztable.columns.stream import DICTIONARY, VALID, VALUES, Decoder, Piece, Target
 from blztable.columns.types import decoder, one_array
 from blztable.engine import pages
 from blztable.engine.decode import Goal, Run, joined, runs
-from blztable.engine.pages import Picked, Span
+from blztable.engine.pages import Span
 from blztable.engine.parts import OpenedPart, OpenParts
 from blztable.engine.progress import Progress
 from blztable.engine.threads import Task, run
@@ -64,37 +62,6 @@ def read_columns(
     ]
 
 
-def read_rows(
-    version: Version,
-    indices: Sequence[int],
-    wanted: Sequence[Picked],
-    order: np.ndarray | None = None,
-    parts: OpenParts | None = None,
-) -> list[pa.ChunkedArray]:
-    """As `read_columns`, of single rows: each page with one of them is decoded once, no other.
-
-    With an `order` they come in this one, by their places among the rows wanted. Pages are let go
-    when the rows are taken out, part by part: only the rows add up.
-    """
-    parts = parts or OpenParts(version)
-    found: list[list[pa.Array]] = [[] for _ in range(len(indices) * len(wanted))]
-
-    def begun() -> Iterator[Task]:
-        for at, picked in enumerate(wanted):
-            for number, index in enumerate(indices):
-                yield _PartRows(parts, index, picked, found[number * len(wanted) + at]).open
-
-    for index in indices:
-        version.column(index)  # Its line, before the threads want it.
-    run(begun())
-    result = []
-    for number, index in enumerate(indices):
-        of_parts = found[number * len(wanted) : (number + 1) * len(wanted)]
-        type_ = version.schema.field(index).type
-        result.append(pa.chunked_array(list(chain.from_iterable(of_parts)), type_))
-    return result if order is None else [pages.reordered(column, order) for column in result]
-
-
 def read_array(version: Version, index: int, wanted: Sequence[Span]) -> pa.Array:
     """The rows wanted of one column, as one array; SchemaError where they have no room in one."""
     return one_array(read_columns(version, [index], wanted)[0])
@@ -115,8 +82,8 @@ def _decoded(
     run(task for column in columns for task in column.opening())
     for column in columns:
         column.plan()
-    _check_memory(sum(column.nbytes for column in columns), version.store.name)
-    run(_doubts(columns))
+    check_memory(sum(column.nbytes for column in columns), version.store.name)
+    run(doubts(one for column in columns for one in column.doubted()))
     for column in columns:
         column.make_room()
     work = (one for column in columns for one in column.runs())
@@ -125,11 +92,10 @@ def _decoded(
     return [column.finish() for column in columns]
 
 
-def _doubts(columns: Sequence["_Column"]) -> list[Task]:
+def doubts(doubted: Iterable[Run]) -> list[Task]:
     """A look at files that claim a great deal, to be had before there is room for it."""
-    doubted = [one for column in columns for one in column.doubted()]
-    is_much = sum(one.nbytes for one in doubted) > DOUBTED_BYTES
-    return list(joined(doubted)) if is_much else []
+    work = list(doubted)
+    return list(joined(work)) if sum(one.nbytes for one in work) > DOUBTED_BYTES else []
 
 
 class _Column:
@@ -164,7 +130,7 @@ class _Column:
         self._pieces: list[Piece] = []
         for numbers in self._by_part():
             part = self._opened[numbers[0]]
-            dictionary = _dictionary(part)
+            dictionary = dictionary_of(part)
             self._pieces += (_piece(part, self.wanted[at], dictionary) for at in numbers)
 
     def _by_part(self) -> Iterator[list[int]]:
@@ -213,7 +179,7 @@ class _Column:
         for name in part.streams:
             goals = []
             for at in numbers[:1] if name.startswith(DICTIONARY) else numbers:
-                low, high = _range(part, name, self.wanted[at])
+                low, high = byte_range(part, name, self.wanted[at])
                 if low < high:
                     goals.append(Goal(low, high, target(at, name)))
             if goals:
@@ -241,53 +207,7 @@ class _Column:
         return self._opened[0].blame() if self._opened else nullcontext()
 
 
-class _PartRows:
-    """Some rows of one part; whoever decodes the last of its chunks takes them out."""
-
-    def __init__(
-        self, parts: OpenParts, index: int, wanted: Picked, result: list[pa.Array]
-    ) -> None:
-        self._version = parts.version
-        self._wanted = wanted
-        self._pages = pages.of_rows(parts.version.column(index), [wanted])
-        self._column = _Column(parts, index, self._pages)
-        self._result = result
-        self._lock = threading.Lock()
-        self._left = 0
-
-    def open(self) -> list[Task]:
-        """Open the part and make room; what is returned decodes."""
-        column = self._column
-        for task in column.opening():
-            task()
-        column.plan()
-        _check_memory(column.nbytes, self._version.store.name)
-        for task in _doubts([column]):
-            task()
-        column.make_room()
-        tasks = list(joined(column.runs()))
-        self._left = len(tasks)
-        if not tasks:
-            self._finish()
-        return [partial(self._decode, task) for task in tasks]
-
-    def _decode(self, task: Task) -> None:
-        task()
-        with self._lock:
-            self._left -= 1
-            is_last = self._left == 0
-        if is_last:
-            self._finish()
-
-    def _finish(self) -> None:
-        for check in self._column.checks():
-            check()
-        self._result += pages.take_rows(self._column.finish(), self._pages, [self._wanted]).chunks
-        # Only the rows add up, not their pages.
-        del self._column
-
-
-def _range(part: OpenedPart, name: str, span: Span) -> tuple[int, int]:
+def byte_range(part: OpenedPart, name: str, span: Span) -> tuple[int, int]:
     """The bytes that a stream has of these pages; of a dictionary all."""
     place = part.streams[name]
     if name.startswith(DICTIONARY):
@@ -295,7 +215,7 @@ def _range(part: OpenedPart, name: str, span: Span) -> tuple[int, int]:
     return place.range_of(span.start, span.stop, part.page_rows)
 
 
-def _dictionary(part: OpenedPart) -> Piece | None:
+def dictionary_of(part: OpenedPart) -> Piece | None:
     """The dictionary of a part, which all its pages share."""
     if part.dictionary_rows is None:
         return None
@@ -314,7 +234,7 @@ def _piece(part: OpenedPart, span: Span, dictionary: Piece | None) -> Piece:
     for name, place in part.streams.items():
         if name.startswith(DICTIONARY):
             continue
-        low, high = _range(part, name, span)
+        low, high = byte_range(part, name, span)
         sizes[name] = high - low
         if name == VALUES and place.info.pages is not None:
             first_byte = low
@@ -328,7 +248,7 @@ def _nbytes(piece: Piece) -> int:
     return nbytes + (sum(piece.dictionary.sizes.values()) if piece.dictionary else 0)
 
 
-def _check_memory(nbytes: int, table: str) -> None:
+def check_memory(nbytes: int, table: str) -> None:
     """LimitError where the machine could not hold so many bytes, whatever else it does."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if nbytes > memory:

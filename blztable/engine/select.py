@@ -15,8 +15,9 @@ from blztable.columns.types import one_array
 from blztable.engine.grouping import row_windows
 from blztable.engine.pages import Left, Picked, Span, spans
 from blztable.engine.parts import OpenParts
+from blztable.engine.pick import read_rows
 from blztable.engine.progress import Progress
-from blztable.engine.read import read_columns, read_rows
+from blztable.engine.read import read_columns
 from blztable.engine.scan import Found, Scan
 from blztable.engine.versions import Version
 

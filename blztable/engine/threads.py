@@ -187,12 +187,16 @@ class Ahead(Generic[T]):
         self._thread = self._result = None
 
 
-def scratch(nbytes: int) -> memoryview:
-    """Memory of this thread alone, of at least `nbytes`; the next call may hand it out again."""
-    buffer: np.ndarray | None = getattr(_local, "scratch", None)
+def scratch(nbytes: int, number: int = 0) -> memoryview:
+    """Memory of this thread alone, of at least `nbytes`; the next call may hand it out again.
+
+    Two of different numbers may be used at once.
+    """
+    buffers: dict[int, np.ndarray] = _local.__dict__.setdefault("scratch", {})
+    buffer = buffers.get(number)
     if buffer is None or len(buffer) < nbytes:
         # Not cleared, so that of a small file only the pages it fills are touched.
-        buffer = _local.scratch = np.empty(max(nbytes, 2 << 20), np.uint8)
+        buffer = buffers[number] = np.empty(max(nbytes, 2 << 20), np.uint8)
     return buffer.data[:nbytes]
 
 

@@ -1,0 +1,219 @@
+"""Pick: single rows of columns, out of the pages that have one of them; each is decoded once.
+
+In two turns, for of text it must be known where the items lie before they are taken. What is taken
+out of the chunks (`columns/picking.py`) goes through the decoders as if there were no other rows.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from blztable.columns.picking import Accept, Bits, Bytes, Ends, Words
+from blztable.columns.stream import DICTIONARY, ENDS, VALUES, Decoder, Piece, Target
+from blztable.columns.types import decoder
+from blztable.engine import pages
+from blztable.engine.decode import Goal, Run, joined, runs
+from blztable.engine.pages import Picked
+from blztable.engine.parts import OpenedPart, OpenParts
+from blztable.engine.read import (
+    DOUBTED_RATIO,
+    byte_range,
+    check_memory,
+    dictionary_of,
+    doubts,
+)
+from blztable.engine.threads import Task, run
+from blztable.engine.versions import Version
+from blztable.errors import CorruptError
+
+OPENED_AT_ONCE = 16
+
+
+def read_rows(
+    version: Version,
+    indices: Sequence[int],
+    wanted: Sequence[Picked],
+    order: np.ndarray | None = None,
+    parts: OpenParts | None = None,
+) -> list[pa.ChunkedArray]:
+    """The columns at these positions, of the rows wanted; raises as `read_columns` does.
+
+    With an `order` they come in this one, by their places among the rows wanted.
+    """
+    parts = parts or OpenParts(version)
+    columns = [_Column(parts, index, wanted) for index in indices]
+    run(task for column in columns for task in column.opening())
+    run(joined(one for column in columns for one in column.ends()))
+    check_memory(sum(column.plan() for column in columns), version.store.name)
+    run(doubts(one for column in columns for one in column.doubted()))
+    for column in columns:
+        column.make_room()
+    run(joined(one for column in columns for one in column.runs()))
+    run(task for column in columns for task in column.settling())
+    run(task for column in columns for task in column.checks())
+    found = [column.finish() for column in columns]
+    return found if order is None else [pages.reordered(column, order) for column in found]
+
+
+class _Column:
+    """Rows of one column on their way from its parts to the result."""
+
+    def __init__(self, parts: OpenParts, index: int, wanted: Sequence[Picked]) -> None:
+        self._field: pa.Field = parts.version.schema.field(index)
+        parts.version.column(index)  # Its line, before the threads want it.
+        self._parts = [_Part(parts, index, picked) for picked in wanted]
+
+    def opening(self) -> Iterator[Task]:
+        """Open the parts, some at a time."""
+        for first in range(0, len(self._parts), OPENED_AT_ONCE):
+            yield partial(_open, self._parts[first : first + OPENED_AT_ONCE])
+
+    def ends(self) -> Iterator[Run]:
+        """The first turn: where the items of text are."""
+        for part in self._parts:
+            yield from part.ends()
+
+    def plan(self) -> int:
+        """The bytes that the rows take."""
+        self._pieces = [part.piece() for part in self._parts]
+        sizes = [{**piece.sizes, **_sizes(piece.dictionary)} for piece in self._pieces]
+        return sum(sum(one.values()) for one in sizes)
+
+    def doubted(self) -> Iterator[Run]:
+        """The dictionaries, which are decoded whole, without a place to go."""
+        for part, piece in zip(self._parts, self._pieces, strict=True):
+            if sum(_sizes(piece.dictionary).values()) > DOUBTED_RATIO * part.opened.cbytes:
+                yield from part.dictionary(lambda name: None)
+
+    def make_room(self) -> None:
+        """Allocate what the rows take."""
+        self._decoder: Decoder = decoder(self._field.type, self._pieces)
+
+    def runs(self) -> Iterator[Run]:
+        """The second turn: all the rest."""
+        for number, part in enumerate(self._parts):
+            yield from part.runs(partial(self._decoder.target, number))
+
+    def settling(self) -> Iterator[Task]:
+        """Check what was taken, as it would be checked when it is decoded."""
+        for part in self._parts:
+            yield part.settle
+
+    def checks(self) -> Iterator[Task]:
+        """What is left to check."""
+        for check in self._decoder.checks():
+            yield partial(self._check, check)
+
+    def _check(self, check: Callable[[], None]) -> None:
+        with self._parts[0].opened.blame():
+            check()
+
+    def finish(self) -> pa.ChunkedArray:
+        """The rows."""
+        column = self._decoder.finish()
+        if not self._field.nullable and column.null_count:
+            raise CorruptError(
+                f"column {self._field.name!r}: nulls, where the schema says that there are none"
+            )
+        return column
+
+
+class _Part:
+    """The rows of one part."""
+
+    def __init__(self, parts: OpenParts, index: int, picked: Picked) -> None:
+        self._parts = parts
+        self._index = index
+        self._rows = picked.rows
+        self._group = picked.group
+        self._spans = pages.of_rows(parts.version.column(index), [picked])
+        self._ends: Ends | None = None
+        self._taken: list[tuple[str, Target, Bits | None]] = []
+        self.opened: OpenedPart
+
+    def open(self) -> None:
+        """Front and trailer."""
+        self.opened = self._parts.open(self._index, self._group)
+
+    def ends(self) -> Iterator[Run]:
+        """Find where the items begin and end, if they have ends."""
+        place = self.opened.streams.get(ENDS)
+        if place is None:
+            return
+        width = place.layout.typesize
+        bounds = self.opened.streams[VALUES].bounds
+        self._ends = Ends(self._rows, width, self.opened.page_rows, bounds)
+        yield from runs(self.opened, ENDS, self._goals(ENDS, self._ends.accept))
+
+    def piece(self) -> Piece:
+        """The rows as a part that has no others."""
+        if self._ends is not None:
+            with self.opened.blame(ENDS):
+                self._ends.check()
+        rows, sizes = len(self._rows), {}
+        for name, place in self.opened.streams.items():
+            if name.startswith(DICTIONARY):
+                continue
+            if place.layout.bits is None:
+                assert self._ends is not None
+                sizes[name] = self._ends.nbytes
+            else:
+                sizes[name] = place.layout.nbytes(rows)
+        return Piece(rows, sizes, page_rows=rows, dictionary=dictionary_of(self.opened))
+
+    def runs(self, target: Callable[[str], Target]) -> Iterator[Run]:
+        """Take the rows of all streams but the ends, which are known."""
+        yield from self.dictionary(target)
+        for name, place in self.opened.streams.items():
+            if name.startswith(DICTIONARY):
+                continue
+            into = target(name)
+            bits = Bits(self._rows) if place.layout.bits == 1 else None
+            self._taken.append((name, into, bits))
+            if name == ENDS:
+                continue
+            if bits is not None:
+                accept = bits.accept
+            elif place.layout.bits is None:
+                assert self._ends is not None
+                accept = Bytes(self._ends.starts, self._ends.ends, into.buffer).accept
+            else:
+                accept = Words(self._rows, place.layout.bits // 8, into.buffer).accept
+            yield from runs(self.opened, name, self._goals(name, accept))
+
+    def dictionary(self, target: Callable[[str], Target | None]) -> Iterator[Run]:
+        """The dictionary, whole."""
+        for name, place in self.opened.streams.items():
+            if name.startswith(DICTIONARY) and place.info.nbytes:
+                goal = Goal(0, place.info.nbytes, target(name))
+                yield from runs(self.opened, name, [goal])
+
+    def settle(self) -> None:
+        """Check what was taken, as it would be where it is decoded."""
+        for name, target, bits in self._taken:
+            if bits is not None:
+                target.buffer[:] = bits.packed()
+            elif name == ENDS:
+                assert self._ends is not None
+                target.buffer[:] = self._ends.encode()
+            if target.check is not None and len(target.buffer):
+                with self.opened.blame(name):
+                    target.check(0, len(target.buffer))
+
+    def _goals(self, name: str, accept: Accept) -> list[Goal]:
+        """The bytes that a stream has of the pages that are touched."""
+        ranges = (byte_range(self.opened, name, span) for span in self._spans)
+        return [Goal(low, high, accept=accept) for low, high in ranges if low < high]
+
+
+def _open(parts: Sequence[_Part]) -> None:
+    for part in parts:
+        part.open()
+
+
+def _sizes(dictionary: Piece | None) -> Mapping[str, int]:
+    return (
+        {} if dictionary is None else {DICTIONARY + key: n for key, n in dictionary.sizes.items()}
+    )
