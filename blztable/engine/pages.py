@@ -54,7 +54,7 @@ def spans(row_groups: Sequence[int], start: int, stop: int) -> list[Span]:
     result = []
     for group in range(bisect_right(ends, start), len(ends)):
         first = ends[group] - row_groups[group]
-        if first >= stop:
+        if max(first, start) >= stop:
             break
         result.append(Span(group, max(start - first, 0), min(stop - first, row_groups[group])))
     return result
