@@ -17,7 +17,8 @@ from blztable.columns.picking import Accept
 from blztable.columns.stream import Target
 from blztable.engine.parts import OpenedPart, StreamPlace
 from blztable.engine.progress import Progress
-from blztable.engine.threads import Task, scratch
+from blztable.engine.scratch import scratch
+from blztable.engine.threads import Task
 from blztable.errors import BlzError, CorruptError
 from blztable.format.chunk import decompress_into
 

@@ -24,11 +24,12 @@ from blztable.engine.read import (
     dictionary_of,
     doubts,
 )
-from blztable.engine.threads import Task, run
+from blztable.engine.threads import Task, batches, run
 from blztable.engine.versions import Version
 from blztable.errors import CorruptError
 
-OPENED_AT_ONCE = 16
+# Of so many rows one thread looks at what was taken.
+SMALL_ROWS = 1 << 18
 
 
 def read_rows(
@@ -44,14 +45,15 @@ def read_rows(
     """
     parts = parts or OpenParts(version)
     columns = [_Column(parts, index, wanted) for index in indices]
-    run(task for column in columns for task in column.opening())
+    rows = max((picked.count for picked in wanted), default=1)
+    run(batches(part.open for column in columns for part in column.parts))
     run(joined(one for column in columns for one in column.ends()))
     check_memory(sum(column.plan() for column in columns), version.store.name)
     run(doubts(one for column in columns for one in column.doubted()))
     for column in columns:
         column.make_room()
     run(joined(one for column in columns for one in column.runs()))
-    run(task for column in columns for task in column.settling())
+    run(batches((part.settle for column in columns for part in column.parts), SMALL_ROWS // rows))
     run(task for column in columns for task in column.checks())
     found = [column.finish() for column in columns]
     return found if order is None else [pages.reordered(column, order) for column in found]
@@ -63,27 +65,22 @@ class _Column:
     def __init__(self, parts: OpenParts, index: int, wanted: Sequence[Picked]) -> None:
         self._field: pa.Field = parts.version.schema.field(index)
         parts.version.column(index)  # Its line, before the threads want it.
-        self._parts = [_Part(parts, index, picked) for picked in wanted]
-
-    def opening(self) -> Iterator[Task]:
-        """Open the parts, some at a time."""
-        for first in range(0, len(self._parts), OPENED_AT_ONCE):
-            yield partial(_open, self._parts[first : first + OPENED_AT_ONCE])
+        self.parts = [_Part(parts, index, picked) for picked in wanted]
 
     def ends(self) -> Iterator[Run]:
         """The first turn: where the items of text are."""
-        for part in self._parts:
+        for part in self.parts:
             yield from part.ends()
 
     def plan(self) -> int:
         """The bytes that the rows take."""
-        self._pieces = [part.piece() for part in self._parts]
+        self._pieces = [part.piece() for part in self.parts]
         sizes = [{**piece.sizes, **_sizes(piece.dictionary)} for piece in self._pieces]
         return sum(sum(one.values()) for one in sizes)
 
     def doubted(self) -> Iterator[Run]:
         """The dictionaries, which are decoded whole, without a place to go."""
-        for part, piece in zip(self._parts, self._pieces, strict=True):
+        for part, piece in zip(self.parts, self._pieces, strict=True):
             if sum(_sizes(piece.dictionary).values()) > DOUBTED_RATIO * part.opened.cbytes:
                 yield from part.dictionary(lambda name: None)
 
@@ -93,13 +90,8 @@ class _Column:
 
     def runs(self) -> Iterator[Run]:
         """The second turn: all the rest."""
-        for number, part in enumerate(self._parts):
+        for number, part in enumerate(self.parts):
             yield from part.runs(partial(self._decoder.target, number))
-
-    def settling(self) -> Iterator[Task]:
-        """Check what was taken, as it would be checked when it is decoded."""
-        for part in self._parts:
-            yield part.settle
 
     def checks(self) -> Iterator[Task]:
         """What is left to check."""
@@ -107,7 +99,7 @@ class _Column:
             yield partial(self._check, check)
 
     def _check(self, check: Callable[[], None]) -> None:
-        with self._parts[0].opened.blame():
+        with self.parts[0].opened.blame():
             check()
 
     def finish(self) -> pa.ChunkedArray:
@@ -206,11 +198,6 @@ class _Part:
         """The bytes that a stream has of the pages that are touched."""
         ranges = (byte_range(self.opened, name, span) for span in self._spans)
         return [Goal(low, high, accept=accept) for low, high in ranges if low < high]
-
-
-def _open(parts: Sequence[_Part]) -> None:
-    for part in parts:
-        part.open()
 
 
 def _sizes(dictionary: Piece | None) -> Mapping[str, int]:

@@ -24,11 +24,10 @@ from blztable.engine.decode import Goal, Run, joined, runs
 from blztable.engine.pages import Span
 from blztable.engine.parts import OpenedPart, OpenParts
 from blztable.engine.progress import Progress
-from blztable.engine.threads import Task, run
+from blztable.engine.threads import Task, batches, run
 from blztable.engine.versions import Version
 from blztable.errors import CorruptError, LimitError
 
-OPENED_AT_ONCE = 16
 # A file is doubted that claims more than so many times its bytes. Only zstd gives as much, of data
 # that hardly differ; such a file is decoded twice, if those of a read claim so much together.
 DOUBTED_RATIO = 1 << 10
@@ -70,7 +69,7 @@ def read_array(version: Version, index: int, wanted: Sequence[Span]) -> pa.Array
 def nbytes_of_pages(parts: OpenParts, index: int, wanted: Sequence[Span]) -> int:
     """The bytes of the files that are read for these pages, beside what opens them."""
     column = _Column(parts, index, wanted)
-    run(column.opening())
+    run(batches(column.opening()))
     extents = (one.extent for one in column.untargeted() if not one.part.is_small)
     return sum(end - start for start, end in extents)
 
@@ -79,7 +78,7 @@ def _decoded(
     version: Version, columns: Sequence["_Column"], progress: Progress | None
 ) -> list[pa.ChunkedArray]:
     """Each column's pages."""
-    run(task for column in columns for task in column.opening())
+    run(batches(call for column in columns for call in column.opening()))
     for column in columns:
         column.plan()
     check_memory(sum(column.nbytes for column in columns), version.store.name)
@@ -116,14 +115,13 @@ class _Column:
         self.wanted = wanted
         self._opened: list[OpenedPart] = [None] * len(wanted)  # type: ignore[list-item]
 
-    def opening(self) -> Iterator[Task]:
-        """Open the parts, some at a time."""
-        for first in range(0, len(self.wanted), OPENED_AT_ONCE):
-            yield partial(self._open, first)
+    def opening(self) -> Iterator[Callable[[], None]]:
+        """Open each part."""
+        for at in range(len(self.wanted)):
+            yield partial(self._open, at)
 
-    def _open(self, first: int) -> None:
-        for at, span in enumerate(self.wanted[first : first + OPENED_AT_ONCE], first):
-            self._opened[at] = self._parts.open(self._index, span.group)
+    def _open(self, at: int) -> None:
+        self._opened[at] = self._parts.open(self._index, self.wanted[at].group)
 
     def plan(self) -> None:
         """See what the pages take."""

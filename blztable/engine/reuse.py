@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from blztable.engine.parts import OpenedPart, named
-from blztable.engine.threads import scratch
+from blztable.engine.scratch import scratch
 from blztable.engine.versions import DAMAGED
 from blztable.errors import CorruptError
 from blztable.format.checksum import Checksum

@@ -28,7 +28,7 @@ from blztable.engine.parts import OpenParts
 from blztable.engine.pruning import Pruner
 from blztable.engine.read import read_columns
 from blztable.engine.terms import Call, conjuncts, tree
-from blztable.engine.threads import run
+from blztable.engine.threads import batches, run
 from blztable.engine.versions import Version
 from blztable.errors import CorruptError
 from blztable.format.statistics import Statistics
@@ -69,7 +69,8 @@ class Scan:
         expression = filters.as_expression(where)
         filters.check(expression, version.schema)
         self.version = version
-        self.steps = sorted(_steps(expression, version.schema), key=partial(_rank, version))
+        steps = list(_steps(expression, version.schema))
+        self.steps = sorted(steps, key=partial(_rank, version)) if len(steps) > 1 else steps
         self._known = {
             position: _of_groups(version, position)
             for step in self.steps
@@ -212,12 +213,10 @@ class Scan:
         """What zone maps say of the pages in which these blocks are."""
         groups, firsts = np.unique(blocks.groups, return_index=True)
         known: dict[int, list[Runs]] = {position: [] for position in self._known}
-        run(
-            partial(_open, parts, position, group)
-            for group in groups.tolist()
-            for position in known
-        )
-        for group, starts in zip(groups.tolist(), np.split(blocks.starts, firsts[1:]), strict=True):
+        there = groups.tolist()
+        wanted = [(position, group) for group in there for position in known]
+        run(batches(partial(_open, parts, *one) for one in wanted))
+        for group, starts in zip(there, np.split(blocks.starts, firsts[1:]), strict=True):
             for position, runs in known.items():
                 part = parts.open(position, group)
                 of_pages = part.zone_map()

@@ -14,10 +14,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import chain, islice
 from typing import Generic, TypeVar
-
-import numpy as np
 
 from blztable.engine import blosc_threads
 from blztable.errors import BlzError
@@ -28,7 +27,6 @@ T = TypeVar("T")
 
 _lock = threading.Lock()
 _pool: ThreadPoolExecutor | None = None
-_local = threading.local()
 
 
 def run(tasks: Iterable[Task], between: Callable[[], None] | None = None) -> None:
@@ -50,6 +48,18 @@ def run(tasks: Iterable[Task], between: Callable[[], None] | None = None) -> Non
         work.end()
         work.join(between)
     work.check()
+
+
+def batches(calls: Iterable[Callable[[], None]], size: int = 16) -> Iterator[Task]:
+    """Tasks of so many calls each, which are too small for a task of their own."""
+    several = iter(calls)
+    while batch := list(islice(several, max(size, 1))):
+        yield partial(_call_all, batch)
+
+
+def _call_all(calls: Iterable[Callable[[], None]]) -> None:
+    for call in calls:
+        call()
 
 
 def run_groups(
@@ -185,19 +195,6 @@ class Ahead(Generic[T]):
         # Entered again by a handler of a signal, which may close what it interrupts.
         self._turn, self._starting = threading.RLock(), threading.RLock()
         self._thread = self._result = None
-
-
-def scratch(nbytes: int, number: int = 0) -> memoryview:
-    """Memory of this thread alone, of at least `nbytes`; the next call may hand it out again.
-
-    Two of different numbers may be used at once.
-    """
-    buffers: dict[int, np.ndarray] = _local.__dict__.setdefault("scratch", {})
-    buffer = buffers.get(number)
-    if buffer is None or len(buffer) < nbytes:
-        # Not cleared, so that of a small file only the pages it fills are touched.
-        buffer = buffers[number] = np.empty(max(nbytes, 2 << 20), np.uint8)
-    return buffer.data[:nbytes]
 
 
 class _Interrupt:

@@ -16,7 +16,8 @@ import pytest
 
 import blztable as blz
 from blztable.engine import threads
-from blztable.engine.threads import Ahead, run, run_groups, scratch
+from blztable.engine.scratch import scratch
+from blztable.engine.threads import Ahead, run, run_groups
 
 SECONDS = 10
 pytestmark = pytest.mark.timeout(60)
