@@ -125,7 +125,7 @@ class Transaction(View):
                 evolving.check_text(name)
                 index = edition.position(name)
                 if isinstance(value, pc.Expression):
-                    wanted[index] = value
+                    wanted[index] = filters.as_expression(value)
                     continue
                 found, descriptor = values_of(value, f"column {name!r}")
                 fit = fitted(index, found, descriptor)
@@ -167,6 +167,7 @@ class Transaction(View):
             edition, descriptor, found = work.edition, None, None
             rows_of: Callable[[int], Any]
             if isinstance(data, pc.Expression):
+                data = filters.as_expression(data)
                 type_ = filters.type_of(data, edition.schema)
                 rows_of = partial(update.evaluated, OpenParts(edition), data)
             else:

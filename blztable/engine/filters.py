@@ -20,6 +20,7 @@ import pyarrow.parquet as parquet
 from blztable.columns import null
 from blztable.columns.nulls import bits_of
 from blztable.columns.plain import compared_type
+from blztable.engine.terms import guarded
 from blztable.errors import ColumnNotFoundError, SchemaError
 
 _OPERATORS = ("=", "==", "!=", "<", ">", "<=", ">=", "in", "not in")
@@ -45,7 +46,7 @@ def as_expression(where: object) -> pc.Expression:
         Tuples that are no filter.
     """
     if isinstance(where, pc.Expression):
-        return where
+        return guarded(where)
     if not isinstance(where, list):
         raise TypeError(
             "a filter is a pyarrow Expression or a list of tuples (column, operator, value), "
@@ -54,7 +55,7 @@ def as_expression(where: object) -> pc.Expression:
     for predicate in _predicates(where):
         _check_predicate(predicate)
     try:
-        return parquet.filters_to_expression(where)
+        return guarded(parquet.filters_to_expression(where))
     except (*REFUSALS, TypeError, ValueError) as error:
         raise ValueError(f"the filter {where!r:.500} is not understood: {error}") from None
 

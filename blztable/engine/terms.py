@@ -17,6 +17,8 @@ import pyarrow.compute as pc
 
 # So that whoever goes down a tree may recurse; chains of the same are one call.
 MAX_DEPTH = 100
+_LARGE = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+_SMALL = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 _CHAINS = ("and", "and_kleene", "or", "or_kleene")
 _CONJUNCTIONS = ("and", "and_kleene")
 _UNFORESEEN = (
@@ -75,6 +77,27 @@ def conjuncts(expression: pc.Expression) -> tuple[pc.Expression, ...]:
         return tuple(_expression(pairs[start:stop], batch) for start, stop in spans)
     except _UNFORESEEN:
         return (expression,)
+
+
+def guarded(expression: pc.Expression) -> pc.Expression:
+    """The expression with literals that Arrow can compare: no views, no nulls of large text."""
+    try:
+        pairs, batch = _written(expression)
+        columns = list(map(_comparable, batch.columns))
+        if all(old is new for old, new in zip(batch.columns, columns, strict=True)):
+            return expression
+        return _expression(pairs, pa.RecordBatch.from_arrays(columns, names=batch.schema.names))
+    except _UNFORESEEN:
+        return expression
+
+
+def _comparable(literal: pa.Array) -> pa.Array:
+    """One value, of a type that Arrow has kernels for."""
+    type_ = _LARGE.get(literal.type, literal.type)
+    if literal.null_count and type_ in _SMALL:
+        # Casting a null of large text to another type ends the process.
+        return pa.nulls(1, _SMALL[type_])
+    return literal if type_ == literal.type else literal.cast(type_)
 
 
 def _term(pairs: list[Pair], batch: pa.RecordBatch) -> Term:

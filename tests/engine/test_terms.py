@@ -107,3 +107,23 @@ def test_rows_are_kept_where_all_conjuncts_are_true(seed):
     masks = [filters.mask(each, columns, len(kept)) for each in conjuncts(expression)]
     assert len(masks) >= 2
     assert functools.reduce(operator.and_, masks).tolist() == kept.tolist()
+
+
+@pytest.mark.parametrize("type_", [pa.large_string(), pa.large_binary(), pa.string_view()], ids=str)
+@pytest.mark.parametrize(
+    "column", [pa.date32(), pa.string(), pa.large_string(), pa.int8()], ids=str
+)
+def test_a_null_of_large_text_does_not_end_the_process(column, type_):
+    schema = pa.schema([("a", column)])
+    expression = filters.as_expression(pc.field("a") == pa.scalar(None, type_))
+    assert "large" not in str(expression)
+    try:
+        assert filters.check(expression, schema) == (0,)
+    except SchemaError as error:
+        assert "no kernel" in str(error)  # noqa: PT017
+
+
+def test_a_literal_may_be_a_view():
+    expression = filters.as_expression(pc.field("a") == pa.scalar("b", pa.string_view()))
+    columns = {"a": pa.chunked_array([["a", "b"]])}
+    assert filters.mask(expression, columns, 2).tolist() == [False, True]
