@@ -33,7 +33,10 @@ def explain(
     version: Version, positions: Sequence[int], wanted: Sequence[Span], scan: Scan | None
 ) -> Explanation:
     """What reading the columns at these positions takes."""
+    steps = [str(step.expression) for step in scan.steps] if scan else []
     filtered = scan.positions if scan else []
+    if scan is not None and scan.is_decided:
+        wanted, scan = scan.within(wanted), None
     counted = {position: _Counted() for position in dict.fromkeys([*filtered, *positions])}
     rows, parts = 0, OpenParts(version)
     groups: set[int] = set()
@@ -53,7 +56,7 @@ def explain(
             counted[position].nbytes += part.nbytes_to_open
         parts = OpenParts(version)
     return Explanation(
-        tuple(str(step.expression) for step in scan.steps) if scan else (),
+        tuple(steps),
         rows,
         version.head.rows,
         len(groups),

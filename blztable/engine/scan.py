@@ -32,6 +32,7 @@ from blztable.engine.threads import batches, run
 from blztable.engine.versions import Version
 from blztable.errors import CorruptError
 from blztable.format.statistics import Statistics
+from blztable.format.superchunk import PartFacts
 
 # The share of rows that a comparison leaves, where nothing else is known.
 _LEAVES = {"equal": 0.02, "is_in": 0.05, "starts_with": 0.05, "is_null": 0.1}
@@ -200,27 +201,38 @@ class Scan:
             is_open[number] = ~verdict.every
         return some, is_open
 
-    def _page_rows(self, group: int) -> int | None:
-        """The rows of the smallest pages whose statistics help; None where there are no more."""
-        sizes = [
-            facts.page_rows[group]
-            for facts in (self.version.column(position).facts for position in self._known)
-            if facts.page_rows[group] < facts.rows[group]
+    def _helpful(self, group: int) -> list[int]:
+        """The columns of which pages of a row group may tell more than the manifest does."""
+        return [
+            position
+            for position in self._known
+            if any(
+                self.open[number, group] and position in step.pruner.columns
+                for number, step in enumerate(self.steps)
+            )
+            and self._facts(position, group).page_rows < self._facts(position, group).rows
         ]
+
+    def _facts(self, position: int, group: int) -> PartFacts:
+        return self.version.column(position).facts[group]
+
+    def _page_rows(self, group: int) -> int | None:
+        """The rows of the smallest pages that may tell more; None where none do."""
+        sizes = [self._facts(position, group).page_rows for position in self._helpful(group)]
         return min(sizes, default=None)
 
     def _known_of_pages(self, blocks: Blocks, parts: OpenParts) -> dict[int, Runs]:
         """What zone maps say of the pages in which these blocks are."""
         groups, firsts = np.unique(blocks.groups, return_index=True)
-        known: dict[int, list[Runs]] = {position: [] for position in self._known}
-        there = groups.tolist()
-        wanted = [(position, group) for group in there for position in known]
+        helpful = {group: self._helpful(group) for group in groups.tolist()}
+        wanted = [(position, group) for group, those in helpful.items() for position in those]
         run(batches(partial(_open, parts, *one) for one in wanted))
-        for group, starts in zip(there, np.split(blocks.starts, firsts[1:]), strict=True):
+        known: dict[int, list[Runs]] = {position: [] for position in self._known}
+        for group, starts in zip(helpful, np.split(blocks.starts, firsts[1:]), strict=True):
             for position, runs in known.items():
-                part = parts.open(position, group)
-                of_pages = part.zone_map()
-                if of_pages is None:
+                part = parts.open(position, group) if position in helpful[group] else None
+                of_pages = part.zone_map() if part else None
+                if part is None or of_pages is None:
                     runs.append(self._known[position].take(np.full(len(starts), group)))
                     continue
                 type_ = self.version.schema.field(position).type
