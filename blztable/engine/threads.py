@@ -38,9 +38,11 @@ def run(tasks: Iterable[Task], between: Callable[[], None] | None = None) -> Non
     `between` is called by the caller's thread after each task that it ran itself.
     """
     tasks = iter(tasks)
+    first = list(islice(tasks, 2))
+    if not first:
+        return
     interrupt = _Interrupt()
     with PutOff(interrupt.come), _working(interrupt) as work:
-        first = list(islice(tasks, 2))
         # One alone is done before a helper has woken up.
         if len(first) == 2:
             work.call_helpers()
