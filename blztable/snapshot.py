@@ -171,7 +171,8 @@ class Snapshot:
 
     def windows(self, positions: Sequence[int], scan: Scan | None) -> Iterator[list[Span]]:
         """The rows to be read one after the other of a stream of these columns."""
-        return windows(self.version, positions, self._everything, None, scan)
+        read = list({*positions, *(scan.positions if scan else ())})
+        return windows(self.version, read, self._everything, None, scan)
 
     @property
     def _everything(self) -> list[Span]:

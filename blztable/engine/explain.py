@@ -40,7 +40,8 @@ def explain(
     counted = {position: _Counted() for position in dict.fromkeys([*filtered, *positions])}
     rows, parts = 0, OpenParts(version)
     groups: set[int] = set()
-    for window in windows(version, positions, wanted, READ_BYTES, scan):
+    read = scan.positions if scan else positions
+    for window in windows(version, read, wanted, READ_BYTES, scan):
         for position, spans in _reads(window, positions, scan, parts):
             there = pages.of_spans(version.column(position), spans)
             one = counted[position]

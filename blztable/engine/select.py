@@ -21,7 +21,7 @@ from blztable.engine.read import read_columns
 from blztable.engine.scan import Found, Scan
 from blztable.engine.versions import Version
 
-# What is decoded at a time where all that is left is to be there at once.
+# What a filter is evaluated from at a time, where all that it leaves is to be there at once.
 READ_BYTES = 256_000_000
 
 
@@ -47,7 +47,7 @@ def read_selected(
         return Selected(read_columns(version, positions, rows, progress), numbers(version, rows))
     parts = OpenParts(version)
     found = []
-    for window in windows(version, positions, wanted, READ_BYTES, scan):
+    for window in windows(version, scan.positions, wanted, READ_BYTES, scan):
         found.append(select(version, positions, window, parts, scan))
         if progress is not None:
             progress.add(sum(span.count for span in window) * len(positions))
@@ -67,18 +67,17 @@ def windows(
     nbytes: int | None,
     scan: Scan | None,
 ) -> Iterator[list[Span]]:
-    """The rows wanted of which something may be left, in parts that decode to so many bytes.
+    """The rows wanted of which something may be left, in parts with so many bytes in these columns.
 
     Row groups are whole then; where it is not said, as a stream takes them.
     """
     kept = list(wanted) if scan is None else scan.within(wanted)
-    columns = {*positions, *(scan.positions if scan else ())}
-    size = sum(version.head.columns.nbytes[position] for position in columns)
+    size = sum(version.head.columns.nbytes[position] for position in positions)
 
     def may_be_cut(number: int) -> bool:
         if nbytes is not None:
             return False
-        return any(version.column(position).k[kept[number].group] for position in columns)
+        return any(version.column(position).k[kept[number].group] for position in positions)
 
     rows = [span.count for span in kept]
     for start, stop in row_windows(rows, size / max(version.head.rows, 1), may_be_cut, nbytes):
@@ -137,7 +136,7 @@ def count(scan: Scan) -> int:
     rows = int(groups[scan.some & ~is_open].sum())
     left = np.flatnonzero(scan.some & is_open).tolist()
     undecided = [Span(group, 0, version.head.row_groups[group]) for group in left]
-    for window in windows(version, [], undecided, READ_BYTES, scan):
+    for window in windows(version, scan.positions, undecided, READ_BYTES, scan):
         parts.forget_before(window[0].group)
         rows += scan.find(window, parts).rows
     return rows
