@@ -44,7 +44,8 @@ def read_rows(
     With an `order` they come in this one, by their places among the rows wanted.
     """
     parts = parts or OpenParts(version)
-    columns = [_Column(parts, index, wanted) for index in indices]
+    by_index = {index: _Column(parts, index, wanted) for index in indices}
+    columns = list(by_index.values())
     rows = max((picked.count for picked in wanted), default=1)
     run(batches(part.open for column in columns for part in column.parts))
     run(joined(one for column in columns for one in column.ends()))
@@ -55,8 +56,10 @@ def read_rows(
     run(joined(one for column in columns for one in column.runs()))
     run(batches((part.settle for column in columns for part in column.parts), SMALL_ROWS // rows))
     run(task for column in columns for task in column.checks())
-    found = [column.finish() for column in columns]
-    return found if order is None else [pages.reordered(column, order) for column in found]
+    found = {index: column.finish() for index, column in by_index.items()}
+    if order is not None:
+        found = {index: pages.reordered(column, order) for index, column in found.items()}
+    return [found[index] for index in indices]
 
 
 class _Column:

@@ -43,6 +43,8 @@ def read_columns(
 ) -> list[pa.ChunkedArray]:
     """The columns at these positions, of the rows wanted; `parts` has what was opened before.
 
+    One that is named twice is read once.
+
     Raises
     ------
     CorruptError
@@ -51,14 +53,12 @@ def read_columns(
         The machine has not the memory that the result takes.
     """
     parts = parts or OpenParts(version)
-    columns = [
-        _Column(parts, index, pages.of_spans(version.column(index), wanted)) for index in indices
-    ]
-    found = _decoded(version, columns, progress)
-    return [
-        pages.cut_spans(array, column.wanted, wanted)
-        for array, column in zip(found, columns, strict=True)
-    ]
+    columns = {
+        index: _Column(parts, index, pages.of_spans(version.column(index), wanted))
+        for index in indices
+    }
+    found = dict(zip(columns, _decoded(version, list(columns.values()), progress), strict=True))
+    return [pages.cut_spans(found[index], columns[index].wanted, wanted) for index in indices]
 
 
 def read_array(version: Version, index: int, wanted: Sequence[Span]) -> pa.Array:
