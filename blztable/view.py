@@ -314,9 +314,10 @@ class View(Shown):
 
 
 def _number_of_rows(n: int) -> int:
-    if n < 0:
-        raise ValueError(f"a number of rows from 0, not {n}")
-    return n
+    rows = operator.index(n)
+    if rows < 0:
+        raise ValueError(f"a number of rows from 0, not {rows}")
+    return rows
 
 
 def _list_of(columns: Iterable[str] | None) -> Sequence[str] | None:
