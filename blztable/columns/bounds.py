@@ -90,7 +90,11 @@ def runs(
 def decode(type_: pa.DataType, bounds: Bounds) -> pa.Array:
     """Bounds of values of this type, from bytes, as the type they are compared as."""
     ordered = ordered_type(type_)
-    return _values(ordered, bounds).cast(compared_type(ordered))
+    values = _values(ordered, bounds)
+    try:
+        return values.cast(compared_type(ordered))
+    except pa.ArrowInvalid as error:
+        raise CorruptError(f"a value that {ordered} does not have: {error}") from None
 
 
 def ordered_type(type_: pa.DataType) -> pa.DataType:
