@@ -152,6 +152,15 @@ def test_damage_elsewhere_is_no_warning(store):
     assert "blz:missing_rows" not in found.attrs
 
 
+def test_a_line_of_the_manifest_that_only_the_filter_needs_leaves_nothing_to_skip(store):
+    with reseal.editing(store) as table:
+        table.lines[FEW]["k"] = "?"
+    # Statistics say nothing of a sum.
+    given_ = pc.field("few") + 0 < 9
+    with pytest.raises(CorruptError, match=r"the manifest's line of column \(1,\)"):
+        blz.read_blz(store, columns=["t"], filters=given_, on_corrupt="skip")
+
+
 def test_progress_ends_with_all_rows_where_some_are_left_out(store):
     damage(store, FEW, 1)
     calls = []

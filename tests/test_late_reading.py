@@ -8,6 +8,7 @@ from engine.recorded import Recorded
 from engine.stores import write
 
 import blztable as blz
+from blztable.engine import grouping
 from blztable.storage.memory import MemoryStore
 
 ROWS, GROUP, PAGE = 128, 64, 8
@@ -132,6 +133,8 @@ def test_steps_of_one_column_are_one(store, read):
     left = rows_where((few == 3) & (other > 60))
     assert read(store, given_, ["key"])["key"].to_pylist() == left
     assert set(store.chunks().values()) == {1}
+    with blz.open(store) as table:
+        assert len(table.explain(filters=given_).steps) == 2
 
 
 @READS
@@ -205,6 +208,16 @@ def test_parts_are_opened_once(store):
     fronts = [key for key, offset, _ in store.reads if key.startswith("data/") and offset == 0]
     assert sorted(fronts) == sorted(set(fronts))
     assert len(fronts) == 6
+
+
+def test_a_stream_opens_parts_once_for_all_its_windows(store, monkeypatch):
+    monkeypatch.setattr(grouping, "USUAL_PAGE_ROWS", PAGE)
+    monkeypatch.setattr(grouping, "WINDOW_BYTES", 1)
+    found = streamed(store, [("few", "<", 60)], ["rest"])
+    assert found["rest"].num_chunks > 2 * 2
+    fronts = [key for key, offset, _ in store.reads if key.startswith("data/") and offset == 0]
+    assert len(fronts) == len(set(fronts)) == 4
+    assert set(store.chunks().values()) == {1}
 
 
 @READS
