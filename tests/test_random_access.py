@@ -214,6 +214,14 @@ def test_dictionaries_that_differ_by_row_group():
         assert table["d"][0:4].to_pylist() == words[0:4].to_pylist()
 
 
+def test_rows_of_pages_without_a_byte():
+    words = ["", None] * 8 + ["a"] * 8
+    whole = pa.table({kind: pa.array(words, kind) for kind in ("string", "large_string")})
+    with blz.open(stored(whole)) as table:
+        for rows in ([3, 2], [0], [15, 16], [1, 23]):
+            assert table.take(rows).equals(whole.take(rows))
+
+
 BOUNDS = [None, 0, 1, 7, 8, 24, 30, 59, 60, 61, 1000, -1, -8, -30, -60, -61, -1000]
 STEPS = [None, 1, 2, 7, 60, 1000, -1, -2, -9, -1000]
 

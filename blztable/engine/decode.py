@@ -139,6 +139,8 @@ def runs(part: OpenedPart, stream: str, goals: Sequence[Goal]) -> Iterator[Run]:
 
     Goals are in the order of their bytes, none empty, and do not overlap.
     """
+    if not goals:
+        return
     place = part.streams[stream]
     # The run that is open, its first chunk, the byte it begins at, and its first goal.
     first: int | None = None

@@ -180,8 +180,7 @@ class _Column:
                 low, high = byte_range(part, name, self.wanted[at])
                 if low < high:
                     goals.append(Goal(low, high, target(at, name)))
-            if goals:
-                yield from runs(part, name, goals)
+            yield from runs(part, name, goals)
 
     def checks(self) -> Iterator[Task]:
         """What is left to check when all is decoded."""
