@@ -1,4 +1,4 @@
-"""The code in the documents runs: README, docs/ and the examples in docstrings.
+"""The code in the documents runs: README, docs/, the examples in docstrings and those in examples/.
 
 A document is one story: its ```python blocks share a namespace and an empty working directory. A
 block marked ```python no-run is left out; that is for code which promises nothing.
@@ -7,14 +7,17 @@ block marked ```python no-run is left out; that is for code which promises nothi
 import doctest
 import importlib
 import re
+import runpy
 import shutil
 from pathlib import Path
 
 import pytest
+from engine.runs import PRUNED
 
 import blztable
 
 ROOT = Path(__file__).parents[1]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 FENCE = re.compile(r"^```python([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
@@ -26,6 +29,8 @@ MODULES = sorted(
 )
 
 
+# ibis calls what DuckDB is about to drop.
+@pytest.mark.filterwarnings("ignore:fetch_arrow_table")
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_code_in_the_documents_runs(document, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -43,6 +48,23 @@ def test_the_examples_in_the_docstrings_run(module, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     failed, _attempted = doctest.testmod(importlib.import_module(module), optionflags=OPTIONS)
     assert failed == 0, f"{failed} examples of {module} fail; see the captured output"
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def test_the_examples_run(example, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(example.parent)
+    runpy.run_path(str(example), run_name="__main__")
+    assert "flights" in capsys.readouterr().out
+
+
+def test_the_types_that_are_said_to_prune_are_those_that_do():
+    # As Arrow names them, but floats, which have a width in Python.
+    floats = {"halffloat": "float16", "float": "float32", "double": "float64"}
+    names = {re.split(r"[\[(]", str(type_))[0] for type_ in PRUNED}
+    text = (ROOT / "docs" / "how-to" / "query.md").read_text(encoding="utf-8")
+    section = text.partition("### The types that prune\n")[2].partition("\n### ")[0]
+    said = re.findall(r"`(\w+)`", " ".join(re.findall(r"^\|([^|]*)\|", section, re.MULTILINE)))
+    assert sorted(said) == sorted({"dictionary", *(floats.get(name, name) for name in names)})
 
 
 def test_the_recipe_for_a_copy_holds_while_versions_come_and_go(tmp_path, monkeypatch):
