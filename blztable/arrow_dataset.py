@@ -210,7 +210,8 @@ class BlzScan:
                 raise SchemaError(f"column {name!r} is there twice; a dataset needs one")
         # Asked for now: it tells of columns that are not there.
         stored = source.to_batches(self._names).schema
-        self._read = without_views(stored)
+        # The metadata are the dataset's, as with pyarrow's own: DataFusion compares them.
+        self._read = without_views(stored).with_metadata(schema.metadata)
         self._is_as_stored = self._read == stored and not self._made
 
     @property

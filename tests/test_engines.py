@@ -462,3 +462,15 @@ def test_polars_finds_the_same_rows_by_any_condition(dataset, condition):
     view = whole.column_names.index("seen")
     whole = whole.set_column(view, "seen", whole["seen"].cast(pa.large_string()))
     assert by_polars(dataset, condition) == by_polars(ds.dataset(whole), condition)
+
+
+def test_datafusion_groups_a_table_that_pandas_wrote(tmp_path):
+    frame = pl.DataFrame({"shop": ["a", "b"] * 4, "sold": range(8)}).to_pandas()
+    frame.to_blz(tmp_path / "t.blz")
+    context = datafusion.SessionContext()
+    context.register_dataset("d", blz.dataset(tmp_path / "t.blz"))
+    for sql, rows in (
+        ("SELECT shop, sum(sold) FROM d GROUP BY shop", 2),
+        ("SELECT count(*) FROM d", 1),
+    ):
+        assert context.sql(sql).to_arrow_table().num_rows == rows
