@@ -44,7 +44,10 @@ def read_selected(
     # Straight into memory for all of it, where nothing is to be looked at first.
     if scan is None or scan.is_decided:
         rows = wanted if scan is None else scan.within(wanted)
-        return Selected(read_columns(version, positions, rows, progress), numbers(version, rows))
+        arrays = read_columns(version, positions, rows, progress)
+        return _with_categories(
+            version, positions, wanted, Selected(arrays, numbers(version, rows))
+        )
     parts = OpenParts(version)
     found = []
     for window in windows(version, scan.positions, wanted, READ_BYTES, scan):
@@ -57,7 +60,24 @@ def read_selected(
         pa.chunked_array([chunk for one in found for chunk in one.arrays[number].chunks], type_)
         for number, type_ in enumerate(types)
     ]
-    return Selected(arrays, _joined([one.numbers for one in found]))
+    selected = Selected(arrays, _joined([one.numbers for one in found]))
+    return _with_categories(version, positions, wanted, selected)
+
+
+def _with_categories(
+    version: Version, positions: Sequence[int], wanted: Sequence[Span], selected: Selected
+) -> Selected:
+    """Where no row is left, dictionary columns have the values of the first row there was."""
+    if len(selected.numbers) or not wanted:
+        return selected
+    first = Span(wanted[0].group, wanted[0].start, wanted[0].start + 1)
+    arrays = [
+        read_columns(version, [position], [first])[0].slice(0, 0)
+        if pa.types.is_dictionary(version.schema.field(position).type)
+        else array
+        for position, array in zip(positions, selected.arrays, strict=True)
+    ]
+    return Selected(arrays, selected.numbers)
 
 
 def windows(
