@@ -223,11 +223,14 @@ class Snapshot:
         )
         rows = self._read(list(needed), 0, self.rows, how or Reading())
         fields = pa.schema([schema.field(index) for index in needed], schema.metadata)
+        arrays = rows.arrays
+        if not len(rows.numbers) and self.rows:
+            arrays = [self._empty(*column) for column in zip(needed, arrays, strict=True)]
         attributes = dict(head.attributes)
         if rows.lost:
             attributes[MISSING_ROWS] = [list(pair) for pair in rows.missing]
         return to_frame(
-            _table(rows.arrays, fields, len(rows.numbers)),
+            _table(arrays, fields, len(rows.numbers)),
             len(rows.numbers),
             frame,
             attributes,
@@ -235,6 +238,12 @@ class Snapshot:
             dtype_backend=dtype_backend,
             row_numbers=rows.numbers,
         )
+
+    def _empty(self, position: int, array: pa.ChunkedArray) -> pa.ChunkedArray:
+        """A column without rows; of categories, as pandas has it, those of the first row."""
+        if not pa.types.is_dictionary(array.type):
+            return array
+        return pa.chunked_array([self.array(position, range(1)).slice(0, 0)])
 
     def _read(self, positions: Sequence[int], start: int, stop: int, how: Reading) -> _Rows:
         version, scan = self.version, self.scan(how.filters)

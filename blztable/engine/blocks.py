@@ -51,10 +51,9 @@ class Blocks:
         ranges = self.groups[firsts], self.starts[firsts], self.stops[lasts]
         return [Span(*one) for one in zip(*(array.tolist() for array in ranges), strict=True)]
 
-    def picked(self, alive: np.ndarray) -> list[Picked]:
-        """The rows that are alive, of a flag for each row of all blocks."""
+    def picked(self, places: np.ndarray) -> list[Picked]:
+        """The rows at these places among those of all blocks."""
         ends = np.cumsum(self.rows)
-        places = np.flatnonzero(alive)
         block = np.searchsorted(ends, places, "right")
         rows = places + (self.stops - ends)[block]
         groups = self.groups[block]

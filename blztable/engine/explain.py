@@ -11,10 +11,11 @@ import numpy as np
 
 from blztable.engine import pages
 from blztable.engine.blocks import morsels
+from blztable.engine.morsel import unread
 from blztable.engine.pages import Span
 from blztable.engine.parts import OpenParts
 from blztable.engine.read import nbytes_of_pages
-from blztable.engine.scan import Scan, unread
+from blztable.engine.scan import Scan
 from blztable.engine.select import READ_BYTES, windows
 from blztable.engine.versions import Version
 from blztable.report import ColumnPlan, Explanation

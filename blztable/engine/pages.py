@@ -132,10 +132,10 @@ def take_rows(
             places.append(picked.rows + shift[0])
         else:
             places.append(picked.rows + shift[np.searchsorted(begins, picked.rows, "right") - 1])
-    return _taken(column, np.concatenate(places))
+    return take_places(column, np.concatenate(places))
 
 
-def _taken(column: pa.ChunkedArray, places: np.ndarray) -> pa.ChunkedArray:
+def take_places(column: pa.ChunkedArray, places: np.ndarray) -> pa.ChunkedArray:
     """The rows at these places, which ascend; of each chunk by itself, for they do not all join."""
     begins = np.cumsum([0, *map(len, column.chunks)])
     cuts = np.searchsorted(places, begins)

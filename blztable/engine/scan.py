@@ -10,7 +10,6 @@ read elsewhere, when it is known which rows are left.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial, reduce
 from operator import and_
 
@@ -23,10 +22,10 @@ from blztable.columns.bounds import Runs
 from blztable.engine import blocks as cutting
 from blztable.engine import filters
 from blztable.engine.blocks import Blocks
-from blztable.engine.pages import Left, Span, cut_spans, take_rows
+from blztable.engine.morsel import Found, Morsel, Step
+from blztable.engine.pages import Span
 from blztable.engine.parts import OpenParts
 from blztable.engine.pruning import Pruner
-from blztable.engine.read import read_columns
 from blztable.engine.terms import Call, conjuncts, tree
 from blztable.engine.threads import batches, run
 from blztable.engine.versions import Version
@@ -37,29 +36,6 @@ from blztable.format.superchunk import PartFacts
 # The share of rows that a comparison leaves, where nothing else is known.
 _LEAVES = {"equal": 0.02, "is_in": 0.05, "starts_with": 0.05, "is_null": 0.1}
 _LEAVES_ELSE = 0.4
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One part of a conjunction, and the columns that it is evaluated from."""
-
-    expression: pc.Expression
-    positions: tuple[int, ...]
-    names: tuple[str, ...]
-    pruner: Pruner
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The rows left, in their order, and some columns of these, by position."""
-
-    left: list[Left]
-    columns: Mapping[int, pa.ChunkedArray]
-
-    @property
-    def rows(self) -> int:
-        """How many rows are left."""
-        return sum(left.count for left in self.left)
 
 
 class Scan:
@@ -140,56 +116,12 @@ class Scan:
             for position in step.positions
         }
 
-    def _evaluated(self, blocks: Blocks, carried: set[int], parts: OpenParts) -> Found:
+    def _evaluated(self, blocks: Blocks, carried: Iterable[int], parts: OpenParts) -> Found:
         """What is left of some blocks after the steps that are open there."""
-        # Of each row, None while nothing was evaluated; and of each block, whether one of its is.
-        alive: np.ndarray | None = None
-        has_left = np.ones(len(blocks), np.bool_)
-        begins = np.cumsum(blocks.rows) - blocks.rows
-        read: dict[int, _Read] = {}
+        morsel = Morsel(blocks, parts)
         for number, step in enumerate(self.steps):
-            chosen = blocks.open[number] & has_left
-            if not chosen.any():
-                continue
-            columns = self._columns(step, chosen, blocks, read, parts)
-            rows = int(blocks.rows[chosen].sum())
-            named = dict(zip(step.names, columns, strict=True))
-            true = filters.mask(step.expression, named, rows)
-            if chosen.all():
-                alive = true if alive is None else alive & true
-            else:
-                alive = np.ones(int(blocks.rows.sum()), np.bool_) if alive is None else alive
-                alive[np.repeat(chosen, blocks.rows)] &= true
-            has_left = np.logical_or.reduceat(alive, begins)
-        if alive is None:
-            return Found(list(blocks.spans()), {})
-        left = blocks.picked(alive)
-        if not left:
-            schema = self.version.schema
-            return Found(
-                [], {each: pa.chunked_array([], schema.field(each).type) for each in carried}
-            )
-        taken = {each: take_rows(read[each].column, read[each].spans, left) for each in carried}
-        return Found(list(left), taken)
-
-    def _columns(
-        self,
-        step: Step,
-        chosen: np.ndarray,
-        blocks: Blocks,
-        read: "dict[int, _Read]",
-        parts: OpenParts,
-    ) -> list[pa.ChunkedArray]:
-        """The columns of a step in the blocks chosen; what was read for one before is not again."""
-        spans = blocks[chosen].spans()
-        wanted = unread(step, chosen, {position: one.chosen for position, one in read.items()})
-        columns = read_columns(self.version, wanted, spans, parts=parts)
-        for position, column in zip(wanted, columns, strict=True):
-            read[position] = _Read(chosen, spans, column)
-        return [
-            cut_spans(read[position].column, read[position].spans, spans)
-            for position in step.positions
-        ]
+            morsel.apply(number, step)
+        return morsel.found(carried)
 
     def _judge(self, count: int, known: Mapping[int, Runs]) -> tuple[np.ndarray, np.ndarray]:
         """Of so many runs: whether a row may be left; and by step, whether it is open."""
@@ -240,24 +172,6 @@ class Scan:
                     found = _runs(type_, of_pages, part.rows_of_pages)
                 runs.append(found.take(starts // part.page_rows))
         return {position: Runs.joined(runs) for position, runs in known.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """A column in some blocks of a morsel."""
-
-    chosen: np.ndarray
-    spans: list[Span]
-    column: pa.ChunkedArray
-
-
-def unread(step: Step, chosen: np.ndarray, read: Mapping[int, np.ndarray]) -> list[int]:
-    """The columns of a step that were not read before in all blocks chosen."""
-    return [
-        position
-        for position in step.positions
-        if chosen.any() and (position not in read or (chosen & ~read[position]).any())
-    ]
 
 
 def _steps(expression: pc.Expression, schema: pa.Schema) -> Iterator[Step]:

@@ -13,12 +13,13 @@ import pyarrow as pa
 
 from blztable.columns.types import one_array
 from blztable.engine.grouping import row_windows
+from blztable.engine.morsel import Found
 from blztable.engine.pages import Left, Picked, Span, spans
 from blztable.engine.parts import OpenParts
 from blztable.engine.pick import read_rows
 from blztable.engine.progress import Progress
 from blztable.engine.read import read_columns
-from blztable.engine.scan import Found, Scan
+from blztable.engine.scan import Scan
 from blztable.engine.versions import Version
 
 # What a filter is evaluated from at a time, where all that it leaves is to be there at once.
@@ -44,10 +45,7 @@ def read_selected(
     # Straight into memory for all of it, where nothing is to be looked at first.
     if scan is None or scan.is_decided:
         rows = wanted if scan is None else scan.within(wanted)
-        arrays = read_columns(version, positions, rows, progress)
-        return _with_categories(
-            version, positions, wanted, Selected(arrays, numbers(version, rows))
-        )
+        return Selected(read_columns(version, positions, rows, progress), numbers(version, rows))
     parts = OpenParts(version)
     found = []
     for window in windows(version, scan.positions, wanted, READ_BYTES, scan):
@@ -60,24 +58,7 @@ def read_selected(
         pa.chunked_array([chunk for one in found for chunk in one.arrays[number].chunks], type_)
         for number, type_ in enumerate(types)
     ]
-    selected = Selected(arrays, _joined([one.numbers for one in found]))
-    return _with_categories(version, positions, wanted, selected)
-
-
-def _with_categories(
-    version: Version, positions: Sequence[int], wanted: Sequence[Span], selected: Selected
-) -> Selected:
-    """Where no row is left, dictionary columns have the values of the first row there was."""
-    if len(selected.numbers) or not wanted:
-        return selected
-    first = Span(wanted[0].group, wanted[0].start, wanted[0].start + 1)
-    arrays = [
-        read_columns(version, [position], [first])[0].slice(0, 0)
-        if pa.types.is_dictionary(version.schema.field(position).type)
-        else array
-        for position, array in zip(positions, selected.arrays, strict=True)
-    ]
-    return Selected(arrays, selected.numbers)
+    return Selected(arrays, _joined([one.numbers for one in found]))
 
 
 def windows(
