@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blztable.columns.fixed import NUMPY_TYPES
-from blztable.columns.plain import compared_type, stored_type
+from blztable.columns.plain import as_compared, stored_type
 from blztable.columns.text import TYPE_IDS as ITEM_IDS
 from blztable.errors import CorruptError
 
@@ -89,12 +89,7 @@ def runs(
 
 def decode(type_: pa.DataType, bounds: Bounds) -> pa.Array:
     """Bounds of values of this type, from bytes, as the type they are compared as."""
-    ordered = ordered_type(type_)
-    values = _values(ordered, bounds)
-    try:
-        return values.cast(compared_type(ordered))
-    except pa.ArrowInvalid as error:
-        raise CorruptError(f"a value that {ordered} does not have: {error}") from None
+    return as_compared(_values(ordered_type(type_), bounds))
 
 
 def ordered_type(type_: pa.DataType) -> pa.DataType:

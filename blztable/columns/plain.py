@@ -41,6 +41,13 @@ def compared_type(type_: pa.DataType) -> pa.DataType:
     return stored_type(type_)
 
 
+def as_compared(array: pa.Array) -> pa.Array:
+    """The array, not of a dictionary, as the type it is compared as."""
+    # That is wide enough, and values are as they were given: decimals may have more digits than
+    # their type says, which Arrow looks at when it casts decimals only.
+    return array.cast(compared_type(array.type), safe=False)
+
+
 def is_plain(type_: pa.DataType) -> bool:
     """Whether a family takes care of the type."""
     return stored_type(type_).id in FAMILIES and not isinstance(type_, pa.BaseExtensionType)

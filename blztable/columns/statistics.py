@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from blztable.columns.extremes import WORD, item_extremes, lowered, raised
 from blztable.columns.fixed import NUMPY_TYPES
 from blztable.columns.nulls import bits_of
-from blztable.columns.plain import as_stored, compared_type, stored_type
+from blztable.columns.plain import as_compared, as_stored, stored_type
 from blztable.columns.stream import CODES, ENDS, VALID, VALUES, Block
 from blztable.columns.text import NARROW, TEXT
 from blztable.columns.types import encode
@@ -140,7 +140,7 @@ def _of_dictionary(pages: "_Pages", codes: np.ndarray, dictionary: pa.Array) -> 
         nans = pages.sums(is_nan)
         mask = ~is_nan if mask is None else mask & ~is_nan
     try:
-        order = pc.sort_indices(values.cast(compared_type(values.type))).to_numpy()
+        order = pc.sort_indices(as_compared(values)).to_numpy()
     except pa.ArrowNotImplementedError:
         return _Known([None] * pages.count, nans, _same_bytes)
     ranks = np.empty(len(order), np.int64)

@@ -19,7 +19,7 @@ import pyarrow.parquet as parquet
 
 from blztable.columns import null
 from blztable.columns.nulls import bits_of
-from blztable.columns.plain import compared_type
+from blztable.columns.plain import as_compared, compared_type
 from blztable.engine.terms import guarded
 from blztable.errors import ColumnNotFoundError, SchemaError
 
@@ -262,6 +262,6 @@ def comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if type_ == column.type:
         return column
     if not pa.types.is_dictionary(column.type):
-        return column.cast(type_)
-    values = [chunk.dictionary.cast(type_).take(chunk.indices) for chunk in column.chunks]
+        return as_compared(column)
+    values = [as_compared(chunk.dictionary).take(chunk.indices) for chunk in column.chunks]
     return pa.chunked_array(values, type_)
