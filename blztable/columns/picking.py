@@ -63,15 +63,18 @@ class Words:
 
 
 class Ends:
-    """Of a stream of item ends: where the items of the rows begin and end in the part's bytes."""
+    """Of a stream of item ends: where the items of some rows begin and end in the part's bytes."""
 
-    def __init__(self, rows: np.ndarray, width: int, page_rows: int, pages: Sequence[int]) -> None:
-        """`pages` says where each page's items begin, and the last one's end."""
+    def __init__(
+        self, rows: np.ndarray, width: int, count: int, page_rows: int, pages: Sequence[int]
+    ) -> None:
+        """Of `count` rows; `pages` says where each page's items begin, and the last one's end."""
         page = rows // page_rows
         bounds = np.array(pages, np.int64)
         self._width = width
         self._rows = rows
         self._begins_page = rows % page_rows == 0
+        self._ends_page = ((rows + 1) % page_rows == 0) | (rows + 1 == count)
         self._low, self._high = bounds[page], bounds[page + 1]
         self.starts = self._low.copy()
         self.ends = np.zeros(len(rows), np.int64)
@@ -108,6 +111,9 @@ class Ends:
             or (starts[1:] < ends[:-1]).any()
         ):
             raise CorruptError("item ends that do not ascend within their page")
+        # Else the item would be another one than in a read of all.
+        if (ends < self._high)[self._ends_page].any():
+            raise CorruptError("item ends that are not those of their pages")
 
 
 class Bytes:

@@ -139,7 +139,8 @@ class _Part:
             return
         width = place.layout.typesize
         bounds = self.opened.streams[VALUES].bounds
-        self._ends = Ends(self._rows, width, self.opened.page_rows, bounds)
+        opened = self.opened
+        self._ends = Ends(self._rows, width, opened.rows, opened.page_rows, bounds)
         yield from runs(self.opened, ENDS, self._goals(ENDS, self._ends.accept))
 
     def piece(self) -> Piece:

@@ -57,7 +57,7 @@ def items(draw):
 @given(rows_of_it, items(), st.sampled_from([4, 8]), st.data())
 def test_items_are_found_and_their_bytes_taken(rows, given_, width, data):
     ends, page_rows, pages = given_
-    found = Ends(rows, width, page_rows, pages)
+    found = Ends(rows, width, ROWS, page_rows, pages)
     give(data, ends.astype(f"<i{width}").view(np.uint8), found.accept, unit=width)
     found.check()
     starts = np.append(0, ends)[rows]
@@ -85,14 +85,14 @@ def test_items_are_found_and_their_bytes_taken(rows, given_, width, data):
     ],
 )
 def test_ends_that_leave_their_page_or_descend_are_damage(rows, ends):
-    found = Ends(np.array(rows), 4, 4, [0, 4])
+    found = Ends(np.array(rows), 4, 4, 4, [0, 4])
     found.accept(0, np.array(ends, "<i4").view(np.uint8))
     with pytest.raises(CorruptError, match="item ends that do not ascend within their page"):
         found.check()
 
 
 def test_a_chunk_that_cuts_an_end_is_damage():
-    found = Ends(np.array([0]), 4, 8, [0, 8])
+    found = Ends(np.array([0]), 4, 8, 8, [0, 8])
     for begin, size in ((0, 6), (2, 4)):
         with pytest.raises(CorruptError, match="cuts an item of 4 bytes"):
             found.accept(begin, np.zeros(size, np.uint8))
