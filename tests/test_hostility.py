@@ -331,6 +331,20 @@ def test_a_file_that_claims_gigabytes_is_decoded_aside_before_they_are_allocated
     )
 
 
+def test_an_item_that_claims_gigabytes_is_decoded_aside_before_they_are_allocated(tmp_path):
+    path = make(tmp_path / "t.blz", pa.table({"x": pa.array([b"a"], pa.large_binary())}))
+    zeros = bytes(ZSTD.compress(np.zeros(MAX_CHUNK_BYTES, np.uint8), 1))
+    cut = reseal.with_header(zeros[:-16], ctbytes=len(zeros) - 16)
+    nbytes = 501 * MAX_CHUNK_BYTES
+    with reseal.editing(path) as table:
+        part = table.part()
+        part.chunks = [bytes(compress(np.array([nbytes]))), zeros, *[cut] * 500]
+        values = part.metadata["streams"][1]
+        values |= {"nbytes": nbytes, "pages": [nbytes], "chunk_size": MAX_CHUNK_BYTES}
+        values.pop("chunks", None)
+    assert_refused(path, blz.CorruptError, "a chunk that does not decompress", rows=(0, 1))
+
+
 def test_a_file_that_means_what_it_claims_is_read(path):
     """More than a thousand times its bytes, and more than is believed unseen."""
     claim(path, [ZEROS] * 20)

@@ -4,7 +4,7 @@ In two turns, for of text it must be known where the items lie before they are t
 out of the chunks (`columns/picking.py`) goes through the decoders as if there were no other rows.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -23,6 +23,7 @@ from blztable.engine.read import (
     check_memory,
     dictionary_of,
     doubts,
+    nbytes_of,
 )
 from blztable.engine.threads import Task, batches, run
 from blztable.engine.versions import Version
@@ -78,14 +79,13 @@ class _Column:
     def plan(self) -> int:
         """The bytes that the rows take."""
         self._pieces = [part.piece() for part in self.parts]
-        sizes = [{**piece.sizes, **_sizes(piece.dictionary)} for piece in self._pieces]
-        return sum(sum(one.values()) for one in sizes)
+        return sum(map(nbytes_of, self._pieces))
 
     def doubted(self) -> Iterator[Run]:
-        """The dictionaries, which are decoded whole, without a place to go."""
+        """What there is to decode in files that claim a great deal, without a place to go."""
         for part, piece in zip(self.parts, self._pieces, strict=True):
-            if sum(_sizes(piece.dictionary).values()) > DOUBTED_RATIO * part.opened.cbytes:
-                yield from part.dictionary(lambda name: None)
+            if nbytes_of(piece) > DOUBTED_RATIO * part.opened.cbytes:
+                yield from part.untargeted()
 
     def make_room(self) -> None:
         """Allocate what the rows take."""
@@ -161,7 +161,7 @@ class _Part:
 
     def runs(self, target: Callable[[str], Target]) -> Iterator[Run]:
         """Take the rows of all streams but the ends, which are known."""
-        yield from self.dictionary(target)
+        yield from self._dictionary(target)
         for name, place in self.opened.streams.items():
             if name.startswith(DICTIONARY):
                 continue
@@ -179,7 +179,14 @@ class _Part:
                 accept = Words(self._rows, place.layout.bits // 8, into.buffer).accept
             yield from runs(self.opened, name, self._goals(name, accept))
 
-    def dictionary(self, target: Callable[[str], Target | None]) -> Iterator[Run]:
+    def untargeted(self) -> Iterator[Run]:
+        """What the second turn decodes, without a place to go."""
+        yield from self._dictionary(lambda name: None)
+        for name in self.opened.streams:
+            if not name.startswith(DICTIONARY) and name != ENDS:
+                yield from runs(self.opened, name, self._goals(name))
+
+    def _dictionary(self, target: Callable[[str], Target | None]) -> Iterator[Run]:
         """The dictionary, whole."""
         for name, place in self.opened.streams.items():
             if name.startswith(DICTIONARY) and place.info.nbytes:
@@ -198,13 +205,7 @@ class _Part:
                 with self.opened.blame(name):
                     target.check(0, len(target.buffer))
 
-    def _goals(self, name: str, accept: Accept) -> list[Goal]:
+    def _goals(self, name: str, accept: Accept | None = None) -> list[Goal]:
         """The bytes that a stream has of the pages that are touched."""
         ranges = (byte_range(self.opened, name, span) for span in self._spans)
         return [Goal(low, high, accept=accept) for low, high in ranges if low < high]
-
-
-def _sizes(dictionary: Piece | None) -> Mapping[str, int]:
-    return (
-        {} if dictionary is None else {DICTIONARY + key: n for key, n in dictionary.sizes.items()}
-    )

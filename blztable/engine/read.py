@@ -141,13 +141,13 @@ class _Column:
         """What the planned pages decode to, the bitmap for every row if there is one."""
         has_nulls = any(VALID in piece.sizes for piece in self._pieces)
         rows = sum(piece.rows for piece in self._pieces) if has_nulls else 0
-        return rows // 8 + sum(map(_nbytes, self._pieces))
+        return rows // 8 + sum(map(nbytes_of, self._pieces))
 
     def doubted(self) -> Iterator[Run]:
         """What there is to decode in files that claim a great deal, without a place to go."""
         for numbers in self._by_part():
             part = self._opened[numbers[0]]
-            if sum(_nbytes(self._pieces[at]) for at in numbers) > DOUBTED_RATIO * part.cbytes:
+            if sum(nbytes_of(self._pieces[at]) for at in numbers) > DOUBTED_RATIO * part.cbytes:
                 yield from self._runs(numbers, lambda at, name: None)
 
     def untargeted(self) -> Iterator[Run]:
@@ -239,7 +239,7 @@ def _piece(part: OpenedPart, span: Span, dictionary: Piece | None) -> Piece:
     return Piece(span.count, sizes, first_byte, part.page_rows, pages, dictionary)
 
 
-def _nbytes(piece: Piece) -> int:
+def nbytes_of(piece: Piece) -> int:
     """The bytes of a piece, without its bitmap of nulls."""
     nbytes = sum(piece.sizes.values()) - piece.sizes.get(VALID, 0)
     return nbytes + (sum(piece.dictionary.sizes.values()) if piece.dictionary else 0)
