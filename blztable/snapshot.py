@@ -8,6 +8,7 @@ import inspect
 import json
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,6 +110,16 @@ class Snapshot:
         if self._is_closed or not self._is_open():
             raise BlzError(f"{self.name} was closed")
 
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        """While it is read: closed in the middle, what it held may be gone, and is not damaged."""
+        self.check_open()
+        try:
+            yield
+        except BlzError:
+            self.check_open()
+            raise
+
     def positions(self, columns: Sequence[str] | None, among: Sequence[int]) -> Sequence[int]:
         """Where the columns of these names are, those of one name all; `among` by default."""
         if columns is None:
@@ -147,11 +158,11 @@ class Snapshot:
 
     def array(self, position: int, rows: range) -> pa.Array:
         """Rows of one column as one array."""
-        self.check_open()
-        if rows.step != 1:
-            return take_array(self.version, position, np.asarray(rows, np.int64))
-        wanted = spans(self.version.head.row_groups, rows.start, rows.stop)
-        return read_array(self.version, position, wanted)
+        with self._held():
+            if rows.step != 1:
+                return take_array(self.version, position, np.asarray(rows, np.int64))
+            wanted = spans(self.version.head.row_groups, rows.start, rows.stop)
+            return read_array(self.version, position, wanted)
 
     def arrow(
         self, positions: Sequence[int], start: int, stop: int, how: Reading | None = None
@@ -182,28 +193,26 @@ class Snapshot:
         self, positions: Sequence[int], window: Sequence[Span], parts: OpenParts, scan: Scan | None
     ) -> pa.Table:
         """Rows of some columns out of `parts`, which keeps open what the rows after them need."""
-        self.check_open()
-        try:
+        with self._held():
             selected = select(self.version, positions, window, parts, scan)
-        except BlzError:
-            self.check_open()
-            raise
         return _table(selected.arrays, self.schema(positions), len(selected.numbers))
 
     def take(self, positions: Sequence[int], rows: np.ndarray) -> pa.Table:
         """These rows of some columns, in any order and as often as they are named."""
-        self.check_open()
-        return _table(take(self.version, positions, rows), self.schema(positions), len(rows))
+        with self._held():
+            arrays = take(self.version, positions, rows)
+        return _table(arrays, self.schema(positions), len(rows))
 
     def explain(self, positions: Sequence[int], filters: object) -> Explanation:
         """What reading some columns through a filter takes."""
-        scan = self.scan(filters)
-        return explain(self.version, positions, self._everything, scan)
+        with self._held():
+            return explain(self.version, positions, self._everything, self.scan(filters))
 
     def count(self, filters: object) -> int:
         """How many rows a filter leaves."""
-        scan = self.scan(filters)
-        return self.rows if scan is None else count(scan)
+        with self._held():
+            scan = self.scan(filters)
+            return self.rows if scan is None else count(scan)
 
     def pandas(
         self,
@@ -255,16 +264,12 @@ class Snapshot:
         def read(some: Sequence[Span], progress: Progress | None) -> Selected:
             return read_selected(version, positions, some, scan, progress)
 
-        try:
+        with self._held():
             if how.on_corrupt == "raise":
                 selected = read(wanted, progress)
             else:
                 needed = [*positions, *(scan.positions if scan else ())]
                 selected, lost = read_intact(read, version, needed, wanted, progress)
-        except BlzError:
-            # Closed by another thread in the middle: what it held may be gone, not damaged.
-            self.check_open()
-            raise
         if lost:
             self.check_open()
         if progress is not None:

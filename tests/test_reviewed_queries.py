@@ -4,9 +4,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from engine.stores import Hooked
 
 import blztable as blz
 from blztable.storage.memory import MemoryStore
+from blztable.storage.store import KeyNotFound
 
 
 @pytest.mark.parametrize("as_dictionary", [False, True])
@@ -27,3 +29,34 @@ def test_decimals_of_more_digits_than_their_type_has_are_compared_and_sorted(
         left = table.to_arrow(["n"], filters=pc.field("a") > two)
         assert left["n"].to_pylist() == [7, 123456]
         assert table.verify().is_intact
+
+
+IS_TWO = pc.field("a") == 2
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda table: table.count(filters=IS_TWO),
+        lambda table: table.explain(filters=IS_TWO),
+        lambda table: table.take([2]),
+        lambda table: table[::2],
+        lambda table: table["a"][::2],
+        lambda table: table["a"][1:3],
+        lambda table: table.to_arrow(filters=IS_TWO),
+        lambda table: next(table.to_batches(filters=IS_TWO)),
+    ],
+)
+def test_a_table_that_is_closed_while_it_is_read_was_closed_and_is_not_damaged(read):
+    def gone(name, args):
+        if name == "open":
+            table.close()
+            raise KeyNotFound(args[0])  # As if a commit had removed it now.
+
+    store = MemoryStore("here")
+    blz.to_blz({"a": range(32)}, store, page_rows=8)
+    hooked = Hooked(store)
+    table = blz.open(hooked)
+    hooked._before = gone
+    with pytest.raises(blz.BlzError, match="here was closed"):
+        read(table)
