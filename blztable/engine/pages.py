@@ -99,13 +99,18 @@ def cut_spans(
     """The rows wanted, out of the column of all rows of their pages; nothing is copied."""
     if sum(span.count for span in wanted) == len(column):
         return column
-    slices = []
+    ranges: list[tuple[int, int]] = []
     at, before = 0, 0
     for span in wanted:
         while pages[at].group != span.group or pages[at].stop < span.stop:
             before += pages[at].count
             at += 1
-        slices.append(column.slice(before + span.start - pages[at].start, span.count))
+        start = before + span.start - pages[at].start
+        # Neighbours as one: each slice is an array of its own.
+        if ranges and ranges[-1][1] == start:
+            start = ranges.pop()[0]
+        ranges.append((start, before + span.stop - pages[at].start))
+    slices = [column.slice(start, stop - start) for start, stop in ranges]
     if len(slices) == 1:
         return slices[0]
     return pa.chunked_array([chunk for one in slices for chunk in one.chunks], column.type)
