@@ -154,7 +154,8 @@ def test_rows_with_a_value_need_a_dictionary_with_one(tmp_path):
     path = make(tmp_path / "t.blz", pa.table({"x": empty}))
     with reseal.editing(path) as table:
         table.part().chunks[0] = compress([255], "u1")
-    assert_refused(path, blz.CorruptError, "a part whose dictionary is empty")
+    words = "column 'x': rows with a value in a part whose dictionary is empty"
+    assert_refused(path, blz.CorruptError, words)
 
 
 def test_a_dictionary_of_other_rows_than_its_streams_is_refused(tmp_path):

@@ -11,23 +11,22 @@ import numpy as np
 import pyarrow as pa
 
 from blztable.columns.picking import Accept, Bits, Bytes, Ends, Words
-from blztable.columns.stream import DICTIONARY, ENDS, VALUES, Decoder, Piece, Target
-from blztable.columns.types import decoder
+from blztable.columns.stream import DICTIONARY, ENDS, VALUES, Piece, Target
 from blztable.engine import pages
 from blztable.engine.decode import Goal, Run, joined, runs
 from blztable.engine.pages import Picked
 from blztable.engine.parts import OpenedPart, OpenParts
 from blztable.engine.read import (
     DOUBTED_RATIO,
+    Result,
     byte_range,
     check_memory,
     dictionary_of,
     doubts,
     nbytes_of,
 )
-from blztable.engine.threads import Task, batches, run
+from blztable.engine.threads import batches, run
 from blztable.engine.versions import Version
-from blztable.errors import CorruptError
 
 # Of so many rows one thread looks at what was taken.
 SMALL_ROWS = 1 << 18
@@ -56,8 +55,8 @@ def read_rows(
         column.make_room()
     run(joined(one for column in columns for one in column.runs()))
     run(batches((part.settle for column in columns for part in column.parts), SMALL_ROWS // rows))
-    run(task for column in columns for task in column.checks())
-    found = {index: column.finish() for index, column in by_index.items()}
+    run(task for column in columns for task in column.result.checks())
+    found = {index: column.result.finish() for index, column in by_index.items()}
     if order is not None:
         found = {index: pages.reordered(column, order) for index, column in found.items()}
     return [found[index] for index in indices]
@@ -89,30 +88,13 @@ class _Column:
 
     def make_room(self) -> None:
         """Allocate what the rows take."""
-        self._decoder: Decoder = decoder(self._field.type, self._pieces)
+        first = self.parts[0].opened if self.parts else None
+        self.result = Result(self._field, self._pieces, first)
 
     def runs(self) -> Iterator[Run]:
         """The second turn: all the rest."""
         for number, part in enumerate(self.parts):
-            yield from part.runs(partial(self._decoder.target, number))
-
-    def checks(self) -> Iterator[Task]:
-        """What is left to check."""
-        for check in self._decoder.checks():
-            yield partial(self._check, check)
-
-    def _check(self, check: Callable[[], None]) -> None:
-        with self.parts[0].opened.blame():
-            check()
-
-    def finish(self) -> pa.ChunkedArray:
-        """The rows."""
-        column = self._decoder.finish()
-        if not self._field.nullable and column.null_count:
-            raise CorruptError(
-                f"column {self._field.name!r}: nulls, where the schema says that there are none"
-            )
-        return column
+            yield from part.runs(partial(self.result.target, number))
 
 
 class _Part:

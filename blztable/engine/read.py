@@ -11,7 +11,7 @@ great deal more than they have are decoded aside first, to see that they mean it
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from itertools import groupby
 
@@ -87,8 +87,8 @@ def _decoded(
         column.make_room()
     work = (one for column in columns for one in column.runs())
     run(joined(work, progress), progress.tell if progress else None)
-    run(task for column in columns for task in column.checks())
-    return [column.finish() for column in columns]
+    run(task for column in columns for task in column.result.checks())
+    return [column.result.finish() for column in columns]
 
 
 def doubts(doubted: Iterable[Run]) -> list[Task]:
@@ -106,11 +106,8 @@ class _Column:
         index: int,
         wanted: Sequence[Span],
     ) -> None:
-        field = parts.version.schema.field(index)
         self._parts = parts
         self._index = index
-        self._type: pa.DataType = field.type
-        self._nullable: bool = field.nullable
         # Whole pages.
         self.wanted = wanted
         self._opened: list[OpenedPart] = [None] * len(wanted)  # type: ignore[list-item]
@@ -161,13 +158,13 @@ class _Column:
         Called by one thread for all columns: memory that several threads allocate is given back
         late and found again seldom, which costs a large read some percent.
         """
-        with self._blame():
-            self._decoder: Decoder = decoder(self._type, self._pieces)
+        field = self._parts.version.schema.field(self._index)
+        self.result = Result(field, self._pieces, next(iter(self._opened), None))
 
     def runs(self) -> Iterator[Run]:
         """What there is to decode, in the order it lies in the files."""
         for numbers in self._by_part():
-            yield from self._runs(numbers, self._decoder.target)
+            yield from self._runs(numbers, self.result.target)
 
     def _runs(
         self, numbers: Sequence[int], target: Callable[[int, str], Target | None]
@@ -182,6 +179,18 @@ class _Column:
                     goals.append(Goal(low, high, target(at, name)))
             yield from runs(part, name, goals)
 
+
+class Result:
+    """A column in the making: room for its rows, and what is left to do when they are there."""
+
+    def __init__(self, field: pa.Field, pieces: Sequence[Piece], first: OpenedPart | None) -> None:
+        """Allocate what the pieces decode to; errors name the first part, for they are of all."""
+        self._nullable: bool = field.nullable
+        self._blame = first.blame if first else nullcontext
+        with self._blame():
+            self._decoder: Decoder = decoder(field.type, pieces)
+        self.target = self._decoder.target
+
     def checks(self) -> Iterator[Task]:
         """What is left to check when all is decoded."""
         with self._blame():
@@ -189,7 +198,7 @@ class _Column:
                 yield partial(self._run, check)
 
     def finish(self) -> pa.ChunkedArray:
-        """The pages' rows."""
+        """The rows."""
         with self._blame():
             column = self._decoder.finish()
             if not self._nullable and column.null_count:
@@ -199,9 +208,6 @@ class _Column:
     def _run(self, check: Callable[[], None]) -> None:
         with self._blame():
             check()
-
-    def _blame(self) -> AbstractContextManager[None]:
-        return self._opened[0].blame() if self._opened else nullcontext()
 
 
 def byte_range(part: OpenedPart, name: str, span: Span) -> tuple[int, int]:
