@@ -89,7 +89,7 @@ class Operand:
 
     @property
     def lowest(self) -> pc.Expression:
-        """The lower bound, over the columns that `holds` gives."""
+        """The lower bound, over the columns that `of_bounds` gives."""
         return self._bound("lowest")
 
     @property
