@@ -4,6 +4,7 @@ They say which columns and which rows they want, and are given no others. Knows 
 whatever reads columns by a filter, a view, does the work.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol, Self
@@ -205,8 +206,9 @@ class BlzScan:
         if isinstance(columns, Mapping):
             self._made = [_Made.of(name, columns[name], schema) for name in columns]
             self._names = list(dict.fromkeys(name for one in self._made for name in one.needs))
+        times = Counter(schema.names)
         for name in schema.names if self._names is None else self._names:
-            if schema.names.count(name) > 1:
+            if times[name] > 1:
                 raise SchemaError(f"column {name!r} is there twice; a dataset needs one")
         # Asked for now: it tells of columns that are not there.
         stored = source.to_batches(self._names).schema
