@@ -214,7 +214,7 @@ def _is_nan(one: Operand, known: Known) -> Truth:
     return Truth(rows.nan, rows.value, rows.null)
 
 
-def _is_in(one: Operand, values: "_Set", known: Known) -> Truth:
+def _is_in(one: Operand, values: _Set, known: Known) -> Truth:
     rows = one.rows(known)
     bounds = of_bounds([one.lowest, one.highest], [one], known)
     some, only = (True, False) if bounds is None else _among(values.members, *bounds)
