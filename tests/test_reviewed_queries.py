@@ -60,3 +60,11 @@ def test_a_table_that_is_closed_while_it_is_read_was_closed_and_is_not_damaged(r
     hooked._before = gone
     with pytest.raises(blz.BlzError, match="here was closed"):
         read(table)
+
+
+def test_a_filter_whose_text_arrow_cuts_within_a_character_is_explained():
+    store = MemoryStore()
+    blz.to_blz({"a": ["x", "y"]}, store)
+    for length in range(30, 34):
+        given = pc.field("a").isin(["b" * length + "\U0010ffff" * 40])
+        assert "is_in(a" in str(blz.open(store).explain(filters=given))

@@ -11,6 +11,7 @@ import numpy as np
 
 from blztable.engine import pages
 from blztable.engine.blocks import morsels
+from blztable.engine.filters import text_of
 from blztable.engine.morsel import unread
 from blztable.engine.pages import Span
 from blztable.engine.parts import OpenParts
@@ -34,7 +35,7 @@ def explain(
     version: Version, positions: Sequence[int], wanted: Sequence[Span], scan: Scan | None
 ) -> Explanation:
     """What reading the columns at these positions takes."""
-    steps = [str(step.expression) for step in scan.steps] if scan else []
+    steps = [text_of(step.expression) for step in scan.steps] if scan else []
     filtered = scan.positions if scan else []
     if scan is not None and scan.is_decided:
         wanted, scan = scan.within(wanted), None

@@ -72,7 +72,7 @@ def check(expression: pc.Expression, schema: pa.Schema) -> tuple[int, ...]:
     """
     found = type_of(expression, schema)
     if not pa.types.is_boolean(found):
-        raise SchemaError(f"a filter is true or false; {_text(expression)} is {found}")
+        raise SchemaError(f"a filter is true or false; {text_of(expression)} is {found}")
     return positions(expression, schema)
 
 
@@ -90,7 +90,7 @@ def positions(expression: pc.Expression, schema: pa.Schema) -> tuple[int, ...]:
     among = _candidates(expression, schema)
     rows = _rows_of_nulls(schema, among)
     _type_among(expression, schema, rows, among)
-    text = _text(expression)
+    text = text_of(expression)
     # The name of no column, so of none that the expression refers to.
     other = "?" * (1 + max(map(len, schema.names), default=0))
     names = [schema.names[position] for position in among]
@@ -120,7 +120,7 @@ def evaluate(
     try:
         (result,) = project([expression], table)
     except REFUSALS as error:
-        raise SchemaError(f"{_text(expression)} cannot be evaluated: {error}") from None
+        raise SchemaError(f"{text_of(expression)} cannot be evaluated: {error}") from None
     assert len(result) == rows, (len(result), rows)
     return result
 
@@ -179,13 +179,13 @@ def _check_predicate(predicate: object) -> None:
 
 def _candidates(expression: pc.Expression, schema: pa.Schema) -> list[int]:
     """Positions of all columns that an expression may refer to: its text holds their names."""
-    text = _text(expression)
+    text = text_of(expression)
     if _leading(expression, text):
         return list(range(len(schema)))
     return [position for position, name in enumerate(schema.names) if name in text]
 
 
-def _text(expression: pc.Expression) -> str:
+def text_of(expression: pc.Expression) -> str:
     """An expression as Arrow writes it, names as they are."""
     try:
         return str(expression)
@@ -226,9 +226,9 @@ def _type_among(
     if named and named[1] == "Multiple":
         raise _twice(named[2])
     if message.startswith("No match for "):
-        what = repr(named[2]) if named else f"for {_text(expression)}"
+        what = repr(named[2]) if named else f"for {text_of(expression)}"
         raise ColumnNotFoundError(f"no column {what}; there are {schema.names!r:.500}")
-    raise SchemaError(f"{_text(expression)} does not go with the types of its columns: {message}")
+    raise SchemaError(f"{text_of(expression)} does not go with the types of its columns: {message}")
 
 
 def _check_unique(names: Sequence[str]) -> None:
