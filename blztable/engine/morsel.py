@@ -149,17 +149,20 @@ class Morsel:
 
     def _has(self, position: int, places: np.ndarray) -> bool:
         """Whether the column was read at all of these places."""
-        if position in self._whole:
-            block = np.searchsorted(self._ends, places, "right")
-            return bool(self._whole[position].chosen[block].all())
-        return position in self._picked and bool(
-            np.isin(places, self._picked[position].places, assume_unique=True).all()
-        )
+        if self._is_whole_at(position, places):
+            return True
+        picked = self._picked.get(position)
+        return picked is not None and bool(np.isin(places, picked.places, assume_unique=True).all())
+
+    def _is_whole_at(self, position: int, places: np.ndarray) -> bool:
+        whole = self._whole.get(position)
+        block = np.searchsorted(self._ends, places, "right")
+        return whole is not None and bool(whole.chosen[block].all())
 
     def _of_rows(self, position: int, places: np.ndarray) -> pa.ChunkedArray:
         """A column at these places, where it was read."""
-        whole = self._whole.get(position)
-        if whole is not None and self._has(position, places):
+        if self._is_whole_at(position, places):
+            whole = self._whole[position]
             return take_rows(whole.column, whole.spans, self._blocks.picked(places))
         picked = self._picked[position]
         return take_places(picked.column, np.searchsorted(picked.places, places))

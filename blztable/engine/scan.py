@@ -31,7 +31,6 @@ from blztable.engine.threads import batches, run
 from blztable.engine.versions import Version
 from blztable.errors import CorruptError
 from blztable.format.statistics import Statistics
-from blztable.format.superchunk import PartFacts
 
 # The share of rows that a comparison leaves, where nothing else is known.
 _LEAVES = {"equal": 0.02, "is_in": 0.05, "starts_with": 0.05, "is_null": 0.1}
@@ -55,6 +54,8 @@ class Scan:
         }
         # Of each row group, and by step: what the manifest tells.
         self.some, self.open = self._judge(len(version.head.row_groups), self._known)
+        # Of each row group, the rows of the pages that may tell more; 0 where they do not.
+        self._pages = {position: self._paged(position) for position in self._known}
 
     @property
     def positions(self) -> list[int]:
@@ -133,24 +134,19 @@ class Scan:
             is_open[number] = ~verdict.every
         return some, is_open
 
+    def _paged(self, position: int) -> np.ndarray:
+        facts = self.version.column(position).facts
+        page_rows, rows = np.array(facts.page_rows, np.int64), np.array(facts.rows, np.int64)
+        steps = [position in step.pruner.columns for step in self.steps]
+        return page_rows * (page_rows < rows) * self.open[steps].any(axis=0)
+
     def _helpful(self, group: int) -> list[int]:
         """The columns of which pages of a row group may tell more than the manifest does."""
-        return [
-            position
-            for position in self._known
-            if any(
-                self.open[number, group] and position in step.pruner.columns
-                for number, step in enumerate(self.steps)
-            )
-            and self._facts(position, group).page_rows < self._facts(position, group).rows
-        ]
-
-    def _facts(self, position: int, group: int) -> PartFacts:
-        return self.version.column(position).facts[group]
+        return [position for position, pages in self._pages.items() if pages[group]]
 
     def _page_rows(self, group: int) -> int | None:
         """The rows of the smallest pages that may tell more; None where none do."""
-        sizes = [self._facts(position, group).page_rows for position in self._helpful(group)]
+        sizes = [int(self._pages[position][group]) for position in self._helpful(group)]
         return min(sizes, default=None)
 
     def _known_of_pages(self, blocks: Blocks, parts: OpenParts) -> dict[int, Runs]:
