@@ -75,20 +75,19 @@ def _reads(
     window: Sequence[Span], positions: Sequence[int], scan: Scan | None, parts: OpenParts
 ) -> Iterator[tuple[int, list[Span]]]:
     """Which rows of which columns are read, if each step of the filter leaves some of each page."""
-    spans, carried = list(window), set[int]()
-    if scan is not None:
-        blocks = scan.blocks(window, parts)
-        carried, spans = scan.carried(blocks), blocks.spans()
-        for morsel in morsels(blocks):
-            read: dict[int, np.ndarray] = {}
-            for number, step in enumerate(scan.steps):
-                chosen = morsel.open[number]
-                for position in unread(step, chosen, read):
-                    read[position] = chosen
-                    yield position, morsel[chosen].spans()
-    for position in dict.fromkeys(positions):
-        if position not in carried:
-            yield position, spans
+    if scan is None:
+        yield from ((position, list(window)) for position in dict.fromkeys(positions))
+        return
+    for morsel in morsels(scan.blocks(window, parts)):
+        read: dict[int, np.ndarray] = {}
+        for number, step in enumerate(scan.steps):
+            chosen = morsel.open[number]
+            for position in unread(step, chosen, read):
+                read[position] = chosen
+                yield position, morsel[chosen].spans()
+        for position in dict.fromkeys(positions):
+            if position not in read or not read[position].all():
+                yield position, morsel.spans()
 
 
 def _plan(

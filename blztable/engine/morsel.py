@@ -5,7 +5,7 @@ few are, only these rows are picked out of the chunks. What was read for one ste
 for the next, nor where it is returned.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,7 @@ from blztable.engine.parts import OpenParts
 from blztable.engine.pick import read_rows
 from blztable.engine.pruning import Pruner
 from blztable.engine.read import read_columns
+from blztable.engine.versions import Version
 
 # Rows are picked where not more than one of so many is left.
 SPARSE = 16
@@ -41,7 +42,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The rows left, in their order, and some columns of these, by position."""
+    """The rows left, in their order, and columns of these, by position."""
 
     left: list[Left]
     columns: Mapping[int, pa.ChunkedArray]
@@ -91,18 +92,27 @@ class Morsel:
             self._apply_to_rows(self._blocks.open[number], step, self._places)
 
     def found(self, returned: Iterable[int]) -> Found:
-        """The rows left, and of these the columns that a step read everywhere."""
+        """The rows left, and these columns of them."""
+        left = self._left()
+        version = self._parts.version
         places = self._places
-        if places is None:
-            if self._alive is None:
-                return Found(list(self._blocks.spans()), {})
-            places = np.flatnonzero(self._alive)
-        types = self._parts.version.schema.types
-        columns = {
-            each: self._of_rows(each, places) if len(places) else pa.chunked_array([], types[each])
+        had = [
+            each
             for each in returned
-        }
-        return Found(list(self._blocks.picked(places)), columns)
+            if places is not None and len(places) and self._has(each, places)
+        ]
+        lacking = [each for each in dict.fromkeys(returned) if each not in had]
+        columns = dict(zip(lacking, read_left(version, lacking, left, self._parts), strict=True))
+        if places is not None:
+            columns |= {each: self._of_rows(each, places) for each in had}
+        return Found(left, columns)
+
+    def _left(self) -> list[Left]:
+        if self._places is None:
+            if self._alive is None:
+                return list(self._blocks.spans())
+            self._places, self._alive = np.flatnonzero(self._alive), None
+        return list(self._blocks.picked(self._places))
 
     def _apply_to_blocks(self, is_open: np.ndarray, step: Step) -> None:
         blocks, alive = self._blocks, self._alive
@@ -166,6 +176,16 @@ class Morsel:
             return take_rows(whole.column, whole.spans, self._blocks.picked(places))
         picked = self._picked[position]
         return take_places(picked.column, np.searchsorted(picked.places, places))
+
+
+def read_left(
+    version: Version, positions: Sequence[int], left: Sequence[Left], parts: OpenParts
+) -> list[pa.ChunkedArray]:
+    """The columns at these positions, of the rows left."""
+    whole = [one for one in left if isinstance(one, Span)]
+    if len(whole) == len(left):
+        return read_columns(version, positions, whole, parts=parts)
+    return read_rows(version, positions, [one.picked() for one in left], parts=parts)
 
 
 def unread(step: Step, chosen: np.ndarray, read: Mapping[int, np.ndarray]) -> list[int]:

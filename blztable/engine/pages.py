@@ -18,6 +18,23 @@ from blztable.format.line import ColumnParts
 
 
 @dataclass(frozen=True, slots=True)
+class Picked:
+    """Some rows of one row group, by their numbers in it, in their order."""
+
+    group: int
+    rows: np.ndarray
+
+    @property
+    def count(self) -> int:
+        """How many they are."""
+        return len(self.rows)
+
+    def picked(self) -> "Picked":
+        """Itself."""
+        return self
+
+
+@dataclass(frozen=True, slots=True)
 class Span:
     """Rows of one row group, one after another."""
 
@@ -30,18 +47,9 @@ class Span:
         """How many they are."""
         return self.stop - self.start
 
-
-@dataclass(frozen=True, slots=True)
-class Picked:
-    """Some rows of one row group, by their numbers in it, in their order."""
-
-    group: int
-    rows: np.ndarray
-
-    @property
-    def count(self) -> int:
-        """How many they are."""
-        return len(self.rows)
+    def picked(self) -> Picked:
+        """The rows one by one."""
+        return Picked(self.group, np.arange(self.start, self.stop))
 
 
 # Rows of one row group that are left of it.

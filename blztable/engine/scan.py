@@ -9,7 +9,7 @@ What an expression means is for `filters` and `pruning` to say; columns that are
 read elsewhere, when it is known which rows are left.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial, reduce
 from operator import and_
 
@@ -71,23 +71,24 @@ class Scan:
         """The rows of those row groups in which some may be left."""
         return [span for span in wanted if self.some[span.group]]
 
-    def find(self, wanted: Sequence[Span], parts: OpenParts, returned: Iterable[int] = ()) -> Found:
-        """The rows left of these, and those columns returned that were read anyway."""
-        blocks = self.blocks(wanted, parts)
-        carried = self.carried(blocks).intersection(returned)
-        morsels = list(cutting.morsels(blocks))
+    def find(self, wanted: Sequence[Span], parts: OpenParts, returned: Sequence[int] = ()) -> Found:
+        """The rows left of these, and these columns of them."""
+        morsels = list(cutting.morsels(self.blocks(wanted, parts)))
         found: list[Found] = [Found([], {})] * len(morsels)
 
         def look(number: int) -> None:
-            found[number] = self._evaluated(morsels[number], carried, parts)
+            morsel = Morsel(morsels[number], parts)
+            for at, step in enumerate(self.steps):
+                morsel.apply(at, step)
+            found[number] = morsel.found(returned)
 
         run(partial(look, number) for number in range(len(morsels)))
+        types = self.version.schema.types
         columns = {
             position: pa.chunked_array(
-                [chunk for one in found for chunk in one.columns[position].chunks],
-                self.version.schema.field(position).type,
+                [chunk for one in found for chunk in one.columns[position].chunks], types[position]
             )
-            for position in carried
+            for position in returned
         }
         return Found([left for one in found for left in one.left], columns)
 
@@ -104,25 +105,6 @@ class Scan:
         kept = ~are_pages
         kept[are_pages] = some
         return blocks[kept]
-
-    def carried(self, blocks: Blocks) -> set[int]:
-        """The columns that are read for every row that is left, whatever the rows are."""
-        if not len(blocks):
-            return set()
-        everywhere: np.ndarray = np.logical_and.reduce(blocks.open, axis=1)
-        return {
-            position
-            for number, step in enumerate(self.steps)
-            if everywhere[number]
-            for position in step.positions
-        }
-
-    def _evaluated(self, blocks: Blocks, carried: Iterable[int], parts: OpenParts) -> Found:
-        """What is left of some blocks after the steps that are open there."""
-        morsel = Morsel(blocks, parts)
-        for number, step in enumerate(self.steps):
-            morsel.apply(number, step)
-        return morsel.found(carried)
 
     def _judge(self, count: int, known: Mapping[int, Runs]) -> tuple[np.ndarray, np.ndarray]:
         """Of so many runs: whether a row may be left; and by step, whether it is open."""

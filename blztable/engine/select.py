@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from blztable.columns.types import one_array
 from blztable.engine.grouping import row_windows
-from blztable.engine.morsel import Found
 from blztable.engine.pages import Left, Picked, Span, spans
 from blztable.engine.parts import OpenParts
 from blztable.engine.pick import read_rows
@@ -98,16 +97,11 @@ def select(
 ) -> Selected:
     """The columns at these positions, of the rows of a window that are left."""
     parts.forget_before(window[0].group)
-    found = Found(list(window), {}) if scan is None else scan.find(window, parts, positions)
-    others = [position for position in positions if position not in found.columns]
-    whole = [one for one in found.left if isinstance(one, Span)]
-    if len(whole) == len(found.left):
-        arrays = read_columns(version, others, whole, parts=parts)
-    else:
-        picked = [_picked(one) for one in found.left]
-        arrays = read_rows(version, others, picked, parts=parts)
-    columns = {**found.columns, **dict(zip(others, arrays, strict=True))}
-    return Selected([columns[position] for position in positions], numbers(version, found.left))
+    if scan is None:
+        arrays = read_columns(version, positions, window, parts=parts)
+        return Selected(arrays, numbers(version, window))
+    found = scan.find(window, parts, positions)
+    return Selected([found.columns[each] for each in positions], numbers(version, found.left))
 
 
 def take(version: Version, positions: Sequence[int], rows: np.ndarray) -> list[pa.ChunkedArray]:
@@ -164,10 +158,3 @@ def _joined(parts: Sequence[range | np.ndarray]) -> range | np.ndarray:
     if len(ranges) == len(parts) and all(one.stop == two.start for one, two in pairwise(ranges)):
         return range(ranges[0].start, ranges[-1].stop)
     return np.concatenate([np.asarray(part, np.int64) for part in parts])
-
-
-def _picked(left: Left) -> Picked:
-    """Rows one by one."""
-    return (
-        left if isinstance(left, Picked) else Picked(left.group, np.arange(left.start, left.stop))
-    )
