@@ -26,6 +26,13 @@ Projection = Sequence[str] | Mapping[str, pc.Expression]
 _SENTINEL = "/no file: Arrow cannot scan a blztable dataset by itself; use its to_table()"
 
 
+# Arguments of pyarrow's scanners that change nothing here.
+_OF_NO_EFFECT = {
+    *("batch_readahead", "fragment_readahead", "fragment_scan_options", "use_threads"),
+    *("cache_metadata", "memory_pool"),
+}
+
+
 class Readable(Protocol):
     """What is scanned: some columns of a version."""
 
@@ -118,6 +125,7 @@ class BlzDataset(_Scannable, ds.FileSystemDataset):  # type: ignore[misc]
 
     def filter(self, expression: pc.Expression) -> Self:
         """The dataset of the rows that a filter keeps, beside those before it."""
+        expression = filters.as_expression(expression, self.schema)
         filters.check(expression, self.schema)
         return type(self)(self._source, _both(self._filter, expression))
 
@@ -126,7 +134,7 @@ class BlzDataset(_Scannable, ds.FileSystemDataset):  # type: ignore[misc]
         columns: Projection | None = None,
         filter: pc.Expression | None = None,
         batch_size: int | None = None,
-        **_: Any,
+        **others: Any,
     ) -> "BlzScan":
         """What a query needs, to be read as a table or a stream, as often as one likes.
 
@@ -142,6 +150,10 @@ class BlzDataset(_Scannable, ds.FileSystemDataset):  # type: ignore[misc]
         Further arguments of pyarrow's datasets, how far to read ahead and by how many threads, are
         taken and change nothing.
         """
+        if unknown := others.keys() - _OF_NO_EFFECT:
+            raise TypeError(f"unexpected keyword argument {min(unknown)!r}")
+        if filter is not None:
+            filter = filters.as_expression(filter, self.schema)
         return BlzScan(self._source, columns, _both(self._filter, filter), batch_size)
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator["BlzFragment"]:
@@ -150,7 +162,7 @@ class BlzDataset(_Scannable, ds.FileSystemDataset):  # type: ignore[misc]
         The filter is checked only, as pyarrow's leave out fragments by it, and no rows of them.
         """
         if filter is not None:
-            filters.check(filter, self.schema)
+            filters.check(filters.as_expression(filter), self.schema)
         return iter([BlzFragment(self)])
 
     def _is_refused(self, *_: Any, **__: Any) -> NoReturn:

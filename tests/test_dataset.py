@@ -21,6 +21,7 @@ import blztable as blz
 from blztable.batches import Batches
 from blztable.engine import versions
 from blztable.storage.local import LocalStore
+from blztable.storage.memory import MemoryStore
 
 field = pc.field
 ROWS = 64
@@ -356,3 +357,13 @@ def test_a_process_ends_that_leaves_a_scan_in_the_middle(tmp_path, abandon):
     command = [sys.executable, "-c", opening + ABANDONING[abandon], str(tmp_path / "t.blz")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_word_that_is_no_argument_is_told_and_not_taken_for_all_rows():
+    store = MemoryStore()
+    blz.to_blz({"n": range(9)}, store)
+    d = blz.open(store).dataset()
+    for call in (d.to_table, d.count_rows, d.scanner, d.to_batches):
+        with pytest.raises(TypeError, match="unexpected keyword argument 'filters'"):
+            call(filters=pc.field("n") < 3)
+    assert d.to_table(use_threads=False, filter=[("n", "<", 3)]).num_rows == 3

@@ -10,6 +10,7 @@ compares a type badly or not at all a wider one that holds the same values (`com
 import pickle
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -35,8 +36,10 @@ REFUSALS = (
 )
 
 
-def as_expression(where: object) -> pc.Expression:
+def as_expression(where: object, schema: pa.Schema | None = None) -> pc.Expression:
     """A filter as an expression: itself, or pandas' list of tuples (and), or list of those (or).
+
+    Values of tuples become the type that their column is compared as, where they lose nothing.
 
     Raises
     ------
@@ -55,9 +58,44 @@ def as_expression(where: object) -> pc.Expression:
     for predicate in _predicates(where):
         _check_predicate(predicate)
     try:
-        return guarded(parquet.filters_to_expression(where))
-    except (*REFUSALS, TypeError, ValueError) as error:
+        return guarded(parquet.filters_to_expression(_typed(where, schema or pa.schema([]))))
+    except (*REFUSALS, TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"the filter {where!r:.500} is not understood: {error}") from None
+
+
+def _typed(where: list[Any], schema: pa.Schema) -> list[Any]:
+    """The tuples, their values as their columns compare them, where these are there."""
+    return [
+        _typed_predicate(item, schema) if _is_predicate(item) else _typed(item, schema)
+        for item in where
+    ]
+
+
+def _typed_predicate(predicate: Sequence[Any], schema: pa.Schema) -> tuple[str, str, Any]:
+    column, operator, value = predicate
+    found = schema.get_all_field_indices(column)
+    if len(found) == 1 and not isinstance(value, pa.Array | pa.ChunkedArray | pa.Scalar):
+        type_ = compared_type(schema.types[found[0]])
+        is_many = operator in _OF_MANY
+        typed = _as_type(list(value) if is_many else [value], type_)
+        if typed is not None:
+            return column, operator, typed if is_many else typed[0]
+    return column, operator, value
+
+
+def _as_type(values: list[Any], type_: pa.DataType) -> pa.Array | None:
+    """The values as this type; None where that would change one."""
+    is_float = pa.types.is_floating(type_)
+    try:
+        # What pandas has for a missing value is a null, but NaN of floats.
+        typed = pa.array(values, type_, from_pandas=not is_float)
+        is_same = is_float or all(
+            one is None or one == other
+            for one, other in zip(typed.to_pylist(), values, strict=True)
+        )
+    except (*REFUSALS, TypeError, ValueError, OverflowError):
+        return None
+    return typed if is_same else None
 
 
 def check(expression: pc.Expression, schema: pa.Schema) -> tuple[int, ...]:

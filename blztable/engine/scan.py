@@ -42,7 +42,7 @@ class Scan:
 
     def __init__(self, version: Version, where: object) -> None:
         """Find out which columns it needs; raises what `filters.check` does."""
-        expression = filters.as_expression(where)
+        expression = filters.as_expression(where, version.schema)
         filters.check(expression, version.schema)
         self.version = version
         steps = list(_steps(expression, version.schema))

@@ -1,10 +1,13 @@
 """Filters: the rows a plain reading of the expression keeps, and exactly the columns it needs."""
 
 import operator
+from datetime import date, datetime
+from decimal import Decimal
 from functools import reduce
 from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -306,3 +309,68 @@ def test_anything_else_is_no_filter(where):
 def test_tuples_that_are_no_filter_are_explained(where, message):
     with pytest.raises(ValueError, match=message):
         filters.as_expression(where)
+
+
+AT = pa.timestamp("ns", "Europe/Oslo")
+TYPED = {
+    "n": pa.array([1, 2, None], pa.int64()),
+    "u": pa.array([0, 1 << 63, None], pa.uint64()),
+    "s": pa.array(["Oslo", "Bern", None]),
+    "c": pa.array(["a", "b", None]).dictionary_encode(),
+    "d": pa.array([Decimal("1.50"), Decimal("2.00"), None], pa.decimal128(9, 2)),
+    "f": pa.array([0.1, float("nan"), None], pa.float32()),
+    "t": pa.array([500, 900, None], pa.timestamp("ns")),
+    "at": pa.array([0, 3_600_000_000_000, None], AT),
+    "day": pa.array([date(2025, 3, 1), date(2025, 3, 2), None]),
+}
+ONE = pd.Timestamp("1970-01-01 01:00", tz="UTC")
+
+
+@pytest.mark.parametrize(
+    ("predicate", "rows"),
+    [
+        (("n", ">", 1.0), [1]),
+        (("n", ">", 1.5), [1]),
+        (("n", "in", [1, pd.NA]), [0, 2]),
+        (("n", "==", pd.NA), []),
+        (("u", ">", 5), [1]),
+        (("u", ">=", 1 << 63), [1]),
+        (("s", "in", []), []),
+        (("s", "not in", []), [0, 1, 2]),
+        (("s", "in", ["Oslo", np.nan]), [0, 2]),
+        (("c", "in", []), []),
+        (("c", "in", pd.Categorical(["b"])), [1]),
+        (("d", ">", 1), [0, 1]),
+        (("d", "in", [1, 2]), [1]),
+        (("f", "==", 0.1), [0]),
+        (("f", "in", [0.1, float("nan")]), [0, 1]),
+        (("t", ">", pd.Timestamp(500)), [1]),
+        (("t", "in", pd.Series(pd.to_datetime([900]))), [1]),
+        (("at", ">=", ONE), [1]),
+        (("at", "in", {ONE.tz_convert("Asia/Tokyo")}), [1]),
+        (("day", ">", pd.Timestamp("2025-03-01 12:00")), [1]),
+    ],
+    ids=str,
+)
+def test_a_value_of_a_tuple_is_compared_as_the_type_of_its_column(predicate, rows):
+    table = pa.table(TYPED)
+    expression = filters.as_expression([predicate], table.schema)
+    filters.check(expression, table.schema)
+    columns = {predicate[0]: table[predicate[0]]}
+    assert np.flatnonzero(filters.mask(expression, columns, 3)).tolist() == rows
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    [("n", "==", "x"), ("at", ">", datetime(2025, 1, 1)), ("t", ">", ONE), ("s", ">", 1)],
+    ids=str,
+)
+def test_a_value_that_does_not_go_with_its_column_is_left_to_arrow_to_refuse(predicate):
+    schema = pa.table(TYPED).schema
+    with pytest.raises(SchemaError, match="does not go with"):
+        filters.check(filters.as_expression([predicate], schema), schema)
+
+
+def test_a_number_that_no_type_holds_is_told():
+    with pytest.raises(ValueError, match="is not understood"):
+        filters.as_expression([("n", "<", 1 << 70)], pa.table(TYPED).schema)
