@@ -91,7 +91,12 @@ TASKS = {
         ),
     ),
     "1,000 rows x 16": Task("lineitem", ways.Take(SIXTEEN, random_rows(1000))),
-    "10 rows x 2": Task("lineitem", ways.Take(data_sets.LINEITEM.key_and_text, random_rows(10))),
+    "10 rows x 2 numeric": Task(
+        "lineitem", ways.Take(data_sets.LINEITEM.two_numeric, random_rows(10))
+    ),
+    "10 rows x key + text": Task(
+        "lineitem", ways.Take(data_sets.LINEITEM.key_and_text, random_rows(10))
+    ),
     "prunable count": Task(
         "groups", ways.Count(["key"], between("key", FIRST_COUNTED, LAST_COUNTED))
     ),

@@ -71,8 +71,10 @@ def blztable_filter(path: Path, asked: Filter) -> Call:
 
 
 def blztable_take(path: Path, asked: Take) -> Call:
+    blz = formats.blz()
+
     def take() -> pa.Table:
-        with formats.blz().open(path) as table:
+        with blz.open(path) as table:
             return table.take(asked.indices, columns=asked.columns)
 
     return take
@@ -85,8 +87,10 @@ def blztable_whole(path: Path, asked: Take) -> Call:
 
 
 def blztable_count(path: Path, asked: Count) -> Call:
+    blz = formats.blz()
+
     def count() -> int:
-        with formats.blz().open(path) as table:
+        with blz.open(path) as table:
             return table.count(filters=asked.where)
 
     return count
