@@ -18,7 +18,7 @@ from blztable.columns.stream import Target
 from blztable.engine.parts import OpenedPart, StreamPlace
 from blztable.engine.progress import Progress
 from blztable.engine.scratch import scratch
-from blztable.engine.threads import Task
+from blztable.engine.tasks import Task
 from blztable.errors import BlzError, CorruptError
 from blztable.format.chunk import decompress_into
 

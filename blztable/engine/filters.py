@@ -108,10 +108,15 @@ def check(expression: pc.Expression, schema: pa.Schema) -> tuple[int, ...]:
     SchemaError
         Types that do not go together, a name that is there twice, a result that is not boolean.
     """
+    check_type(expression, schema)
+    return positions(expression, schema)
+
+
+def check_type(expression: pc.Expression, schema: pa.Schema) -> None:
+    """What `check` raises, without a look at which columns are needed."""
     found = type_of(expression, schema)
     if not pa.types.is_boolean(found):
         raise SchemaError(f"a filter is true or false; {text_of(expression)} is {found}")
-    return positions(expression, schema)
 
 
 def type_of(expression: pc.Expression, schema: pa.Schema) -> pa.DataType:

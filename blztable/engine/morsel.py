@@ -19,6 +19,7 @@ from blztable.engine.parts import OpenParts
 from blztable.engine.pick import read_rows
 from blztable.engine.pruning import Pruner
 from blztable.engine.read import read_columns
+from blztable.engine.terms import Term
 from blztable.engine.versions import Version
 
 # Rows are picked where not more than one of so many is left.
@@ -33,6 +34,8 @@ class Step:
     positions: tuple[int, ...]
     names: tuple[str, ...]
     pruner: Pruner
+    # Its parts, where they can be told.
+    terms: tuple[Term, ...]
 
     def mask(self, columns: Mapping[int, pa.ChunkedArray], rows: int) -> np.ndarray:
         """Whether it is true of each row."""

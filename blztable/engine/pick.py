@@ -25,7 +25,8 @@ from blztable.engine.read import (
     doubts,
     nbytes_of,
 )
-from blztable.engine.threads import batches, run
+from blztable.engine.tasks import batches
+from blztable.engine.threads import run
 from blztable.engine.versions import Version
 
 # Of so many rows one thread looks at what was taken.

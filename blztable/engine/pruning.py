@@ -82,9 +82,12 @@ class Pruner:
     `columns` are the positions of the columns whose statistics help.
     """
 
-    def __init__(self, expression: pc.Expression, schema: pa.Schema) -> None:
+    def __init__(
+        self, expression: pc.Expression, schema: pa.Schema, term: Term | None = None
+    ) -> None:
+        """Understand the filter, whose tree may be known already."""
         used: set[int] = set()
-        term = tree(expression)
+        term = term or tree(expression)
         self._rule = _anything if term is None else _rule(term, schema, used)
         self.columns = tuple(sorted(used))
 

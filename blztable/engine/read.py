@@ -24,7 +24,8 @@ from blztable.engine.decode import Goal, Run, joined, runs
 from blztable.engine.pages import Span
 from blztable.engine.parts import OpenedPart, OpenParts
 from blztable.engine.progress import Progress
-from blztable.engine.threads import Task, batches, run
+from blztable.engine.tasks import Task, batches
+from blztable.engine.threads import run
 from blztable.engine.versions import Version
 from blztable.errors import CorruptError, LimitError
 

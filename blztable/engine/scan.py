@@ -26,8 +26,9 @@ from blztable.engine.morsel import Found, Morsel, Step
 from blztable.engine.pages import Span
 from blztable.engine.parts import OpenParts
 from blztable.engine.pruning import Pruner
-from blztable.engine.terms import Call, conjuncts, tree
-from blztable.engine.threads import batches, run
+from blztable.engine.tasks import batches
+from blztable.engine.terms import Call, Term, names, parts
+from blztable.engine.threads import run
 from blztable.engine.versions import Version
 from blztable.errors import CorruptError
 from blztable.format.statistics import Statistics
@@ -43,7 +44,7 @@ class Scan:
     def __init__(self, version: Version, where: object) -> None:
         """Find out which columns it needs; raises what `filters.check` does."""
         expression = filters.as_expression(where, version.schema)
-        filters.check(expression, version.schema)
+        filters.check_type(expression, version.schema)
         self.version = version
         steps = list(_steps(expression, version.schema))
         self.steps = sorted(steps, key=partial(_rank, version)) if len(steps) > 1 else steps
@@ -154,13 +155,19 @@ class Scan:
 
 def _steps(expression: pc.Expression, schema: pa.Schema) -> Iterator[Step]:
     """The parts of a conjunction, those of the same columns together."""
-    by_columns: dict[tuple[int, ...], list[pc.Expression]] = {}
-    for part in conjuncts(expression):
-        by_columns.setdefault(filters.positions(part, schema), []).append(part)
-    for positions, parts in by_columns.items():
-        whole = reduce(and_, parts)
-        names = tuple(schema.field(position).name for position in positions)
-        yield Step(whole, positions, names, Pruner(whole, schema))
+    by_columns: dict[tuple[int, ...], list[tuple[pc.Expression, Term | None]]] = {}
+    for part, term in parts(expression):
+        if term is None:
+            positions = filters.positions(part, schema)
+        else:
+            positions = tuple(sorted({schema.get_field_index(name) for name in names(term)}))
+        by_columns.setdefault(positions, []).append((part, term))
+    for positions, of_them in by_columns.items():
+        terms = [term for _, term in of_them if term is not None]
+        whole = reduce(and_, (part for part, _ in of_them))
+        known = Call("and_kleene", tuple(terms)) if len(terms) == len(of_them) else None
+        fields = tuple(schema.field(position).name for position in positions)
+        yield Step(whole, positions, fields, Pruner(whole, schema, known), tuple(terms))
 
 
 def _rank(version: Version, step: Step) -> float:
@@ -168,8 +175,7 @@ def _rank(version: Version, step: Step) -> float:
     head = version.head
     row_bytes = sum(head.columns.nbytes[position] for position in step.positions) / (head.rows or 1)
     leaves = 1.0
-    for part in conjuncts(step.expression):
-        term = tree(part)
+    for term in step.terms or (None,):
         leaves *= _LEAVES.get(term.function if isinstance(term, Call) else "", _LEAVES_ELSE)
     return row_bytes / (1 - leaves)
 

@@ -69,14 +69,39 @@ def tree(expression: pc.Expression) -> Term | None:
 
 def conjuncts(expression: pc.Expression) -> tuple[pc.Expression, ...]:
     """The expressions that are all true where this one is, in order; itself if it is but one."""
+    return tuple(part for part, _ in parts(expression))
+
+
+def parts(expression: pc.Expression) -> list[tuple[pc.Expression, Term | None]]:
+    """The conjuncts of an expression, each with its tree, which is None where it cannot be told."""
     try:
         pairs, batch = _written(expression)
         spans = list(_conjunct_spans(pairs))
         if len(spans) == 1:
-            return (expression,)
-        return tuple(_expression(pairs[start:stop], batch) for start, stop in spans)
+            return [(expression, tree(expression))]
+        return [
+            (_expression(pairs[start:stop], batch), _tree_of(pairs[start:stop], batch))
+            for start, stop in spans
+        ]
     except _UNFORESEEN:
-        return (expression,)
+        return [(expression, tree(expression))]
+
+
+def names(term: Term) -> Iterator[str]:
+    """The columns that a tree refers to, as often as it does."""
+    match term:
+        case Field(name):
+            yield name
+        case Call(_, arguments):
+            for argument in arguments:
+                yield from names(argument)
+
+
+def _tree_of(pairs: "list[Pair]", batch: pa.RecordBatch) -> Term | None:
+    try:
+        return _term(pairs, batch)
+    except _UNFORESEEN:
+        return None
 
 
 def guarded(expression: pc.Expression) -> pc.Expression:

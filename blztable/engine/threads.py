@@ -14,15 +14,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from functools import partial
 from itertools import chain, islice
 from typing import Generic, TypeVar
 
 from blztable.engine import blosc_threads
+from blztable.engine.tasks import Task
 from blztable.errors import BlzError
 from blztable.interrupts import PutOff
 
-Task = Callable[[], "Iterable[Task] | None"]
 T = TypeVar("T")
 
 _lock = threading.Lock()
@@ -39,29 +38,31 @@ def run(tasks: Iterable[Task], between: Callable[[], None] | None = None) -> Non
     """
     tasks = iter(tasks)
     first = list(islice(tasks, 2))
+    if len(first) == 1:
+        # One alone is done before a helper has woken up.
+        first = _alone(first[0], between)
     if not first:
         return
     interrupt = _Interrupt()
     with PutOff(interrupt.come), _working(interrupt) as work:
-        # One alone is done before a helper has woken up.
-        if len(first) == 2:
-            work.call_helpers()
+        work.call_helpers()
         work.add(chain(first, tasks))
         work.end()
         work.join(between)
     work.check()
 
 
-def batches(calls: Iterable[Callable[[], None]], size: int = 16) -> Iterator[Task]:
-    """Tasks of so many calls each, which are too small for a task of their own."""
-    several = iter(calls)
-    while batch := list(islice(several, max(size, 1))):
-        yield partial(_call_all, batch)
-
-
-def _call_all(calls: Iterable[Callable[[], None]]) -> None:
-    for call in calls:
-        call()
+def _alone(task: Task, between: Callable[[], None] | None) -> list[Task]:
+    """Run a task; those that it returns are handed back."""
+    with PutOff():
+        blosc_threads.begin()
+        try:
+            more = list(task() or ())
+            if between is not None:
+                between()
+        finally:
+            blosc_threads.end()
+    return more
 
 
 def run_groups(

@@ -23,7 +23,8 @@ from blztable.engine.options import WriteOptions
 from blztable.engine.parts import OpenedPart, named
 from blztable.engine.progress import Progress
 from blztable.engine.reuse import Make, Old, compressing, copying, opened
-from blztable.engine.threads import Task, run_groups
+from blztable.engine.tasks import Task
+from blztable.engine.threads import run_groups
 from blztable.errors import LimitError, SchemaError
 from blztable.format import layout
 from blztable.format.line import NO_FILE, ColumnParts, FactArrays
