@@ -230,10 +230,12 @@ class Snapshot:
         needed = dict.fromkeys(positions) | dict.fromkeys(
             index for index, name in enumerate(schema.names) if name in levels
         )
-        rows = self._read(list(needed), 0, self.rows, how or Reading())
+        how = how or Reading()
+        rows = self._read(list(needed), 0, self.rows, how)
         fields = pa.schema([schema.field(index) for index in needed], schema.metadata)
         arrays = rows.arrays
-        if not len(rows.numbers) and self.rows:
+        # Not for who takes what can be read: the first row may be what cannot.
+        if not len(rows.numbers) and self.rows and how.on_corrupt == "raise":
             arrays = [self._empty(*column) for column in zip(needed, arrays, strict=True)]
         attributes = dict(head.attributes)
         if rows.lost:

@@ -455,3 +455,14 @@ def test_any_store_will_do():
     store.delete(["data/col0/__1__.bin"])
     with pytest.warns(UserWarning, match=r"rows 0 to 12 are left out: shelf/.*the file is missing"):
         assert len(blz.read_blz(Hooked(store), on_corrupt="skip")) == ROWS - GROUP
+
+
+def test_where_no_row_can_be_read_there_is_a_frame_without_rows(path):
+    for file in (path / "data" / "col3").glob("*.bin"):
+        flip(file, file.read_bytes())
+    with pytest.warns(UserWarning, match="are left out"):
+        found = blz.read_blz(path, columns=["kind", "n"], on_corrupt="skip")
+    assert (len(found), found["kind"].dtype.name) == (0, "category")
+    assert found.attrs["blz:missing_rows"] == [
+        [start, min(start + GROUP, ROWS)] for start in STARTS
+    ]
