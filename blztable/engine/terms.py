@@ -67,13 +67,11 @@ def tree(expression: pc.Expression) -> Term | None:
         return None
 
 
-def conjuncts(expression: pc.Expression) -> tuple[pc.Expression, ...]:
-    """The expressions that are all true where this one is, in order; itself if it is but one."""
-    return tuple(part for part, _ in parts(expression))
-
-
 def parts(expression: pc.Expression) -> list[tuple[pc.Expression, Term | None]]:
-    """The conjuncts of an expression, each with its tree, which is None where it cannot be told."""
+    """The expressions that are all true where this one is, in order; itself if it is but one.
+
+    Each with its tree, which is None where it cannot be told.
+    """
     try:
         pairs, batch = _written(expression)
         spans = list(_conjunct_spans(pairs))
@@ -97,7 +95,7 @@ def names(term: Term) -> Iterator[str]:
                 yield from names(argument)
 
 
-def _tree_of(pairs: "list[Pair]", batch: pa.RecordBatch) -> Term | None:
+def _tree_of(pairs: list[Pair], batch: pa.RecordBatch) -> Term | None:
     try:
         return _term(pairs, batch)
     except _UNFORESEEN:
