@@ -360,7 +360,7 @@ def _order(values: pa.Scalar | pa.Array | pa.ChunkedArray | None) -> pa.Array | 
 
 def _set_keys(work: Work, mapping: str, changes: Mapping[str, Any], removed: Sequence[str]) -> None:
     if changes or removed:
-        work.add(mapping, Keys(work.edition, mapping, changes, frozenset(removed)))
+        work.add(mapping, Keys.of(work.edition, mapping, changes, removed))
 
 
 def _number(value: Any, what: str) -> int:

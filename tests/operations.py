@@ -84,8 +84,9 @@ def wider(who):
 
 def evolved(model, who):
     """More columns first, then rows."""
-    wide = replace(model, columns=model.columns | {"extra": [None] * len(model)})
-    return wide.with_rows(wider(who).to_dict("list"))
+    rows = wider(who).to_dict("list")
+    new = {name: [None] * len(model) for name in rows if name not in model.columns}
+    return replace(model, columns=model.columns | new).with_rows(rows)
 
 
 def new_values(who, rows):
@@ -93,7 +94,8 @@ def new_values(who, rows):
 
 
 def reordered(model):
-    return replace(model, columns={name: model.columns[name] for name in ("x", "n", "text")})
+    first = {"x": model.columns["x"]}
+    return replace(model, columns=first | model.columns)
 
 
 def renamed(model, who):
@@ -114,7 +116,10 @@ def updated(model, who):
 
 def resized(model, rows):
     count = rows - len(model)
-    return model.with_rows({"n": [0] * count, "text": [None] * count})
+    if count < 0:
+        return model.rows(range(rows))
+    # Columns of pandas' plain integers hold no nulls.
+    return model.with_rows(dict.fromkeys(("n", "m", "new"), [0] * count))
 
 
 def merge(table, who):
@@ -169,7 +174,9 @@ OPERATIONS = {
         lambda t, who: t.delete([("n", "in", [4, 11])]),
         lambda m, who: m.where(lambda n: n not in (4, 11)),
     ),
-    "truncate": Operation(lambda t, who: t.truncate(10), lambda m, who: m.rows(range(10))),
+    "truncate": Operation(
+        lambda t, who: t.truncate(10), lambda m, who: m.rows(range(min(10, len(m))))
+    ),
     "resize": Operation(lambda t, who: t.resize(18), lambda m, who: resized(m, 18)),
     "replace": Operation(
         lambda t, who: blz.to_blz(

@@ -109,9 +109,11 @@ class Change:
 
     call: Callable[[CTable], object]
     onto: Callable[[Model], Model]
-    # Of "columns", "rows", "joined", "order"; empty where nothing changes.
+    # Of "columns", "rows", "joined", "order".
     relies: frozenset[str]
     keys: tuple[str, ...] = ()
+    # False where there is nothing to do; it relies on what it looked at all the same.
+    does: bool = True
 
 
 COLUMNS = frozenset(["columns"])
@@ -153,7 +155,10 @@ def append(draw, model: Model) -> Change:
     data = given_as(draw, pa.table(given))
     stored = {name: bits(array) for name, array in given.items()}
     return Change(
-        lambda t: t.append(data), lambda m: m.more(rows, stored), COLUMNS if rows else NOTHING
+        lambda t: t.append(data),
+        lambda m: m.more(rows, stored),
+        COLUMNS if rows else NOTHING,
+        does=bool(rows),
     )
 
 
@@ -193,7 +198,7 @@ def append_evolving(draw, model: Model) -> Change:
         }
         return m.more(rows, stored)
 
-    relies = ROWS if wide or new else COLUMNS if rows else NOTHING
+    relies = ROWS if wide or new else COLUMNS
     return Change(lambda t: t.append(data, evolve=True), onto, relies)
 
 
@@ -215,7 +220,8 @@ def feed(draw, model: Model) -> Change:
                 a[name].append(given[name][cut:])
 
     stored = {name: bits(array) for name, array in given.items()}
-    return Change(call, lambda m: m.more(rows, stored), COLUMNS if rows else NOTHING)
+    relies = COLUMNS if rows else NOTHING
+    return Change(call, lambda m: m.more(rows, stored), relies, does=bool(rows))
 
 
 def condition(draw, model: Model):
@@ -267,27 +273,27 @@ def update(draw, model: Model) -> Change:
             m = m.with_column(name, m.types[m.names.index(name)], tuple(column))
         return m
 
-    return Change(lambda t: t.update(wanted, where), onto, ROWS if chosen else NOTHING)
+    return Change(lambda t: t.update(wanted, where), onto, ROWS, does=bool(chosen))
 
 
 def delete(draw, model: Model) -> Change:
     where, mask = condition(draw, model)
     kept = [row for row, is_gone in enumerate(mask) if not is_gone]
-    relies = ROWS if len(kept) < model.rows else NOTHING
-    return Change(lambda t: t.delete(where), lambda m: m.taken(kept), relies)
+    does = len(kept) < model.rows
+    return Change(lambda t: t.delete(where), lambda m: m.taken(kept), ROWS, does=does)
 
 
 def truncate(draw, model: Model) -> Change:
     n = draw(st.integers(0, model.rows + 2))
-    relies = ROWS if n < model.rows else NOTHING
-    return Change(lambda t: t.truncate(n), lambda m: m.taken(list(range(min(n, m.rows)))), relies)
+    left = lambda m: m.taken(list(range(min(n, m.rows))))  # noqa: E731
+    return Change(lambda t: t.truncate(n), left, ROWS, does=n < model.rows)
 
 
 def resize(draw, model: Model) -> Change:
     n = draw(st.integers(0, model.rows + 30))
     if n <= model.rows:
-        relies = ROWS if n < model.rows else NOTHING
-        return Change(lambda t: t.resize(n), lambda m: m.taken(list(range(n))), relies)
+        left = lambda m: m.taken(list(range(n)))  # noqa: E731
+        return Change(lambda t: t.resize(n), left, ROWS, does=n < model.rows)
     return Change(lambda t: t.resize(n), lambda m: m.more(n - m.rows, {}), ROWS)
 
 
@@ -498,7 +504,11 @@ class Machine(RuleBasedStateMachine):
                 run(changes)
             assert tree(self.store) == before
             return
-        if self.make(which, changes, run) and named and self.handles[which].version != 1:
+        if (
+            self.make(which, changes, run, named=named)
+            and named
+            and self.handles[which].version != 1
+        ):
             version = self.newest
             with t.transaction(commit_id=commit_id) as tx:
                 tx.append(iter([Stop()]))
@@ -563,14 +573,15 @@ class Machine(RuleBasedStateMachine):
     def pinned(self) -> set[int]:
         return {t.version for t in self.handles}
 
-    def make(self, which, changes, run) -> bool:
+    def make(self, which, changes, run, *, named=False) -> bool:
         """Run changes by a handle, and find what must come of it; whether there was a commit."""
         t = self.handles[which]
         seen, newest = self.models[t.version], self.models[self.newest]
         before, pinned, base = tree(self.store), self.pinned(), t.version
         relies = frozenset().union(*(one.relies for one in changes))
         keys = {key for one in changes for key in one.keys}
-        is_behind = base != self.newest
+        # Changes that find nothing to do are no commit, unless it has a name.
+        is_behind = base != self.newest and (named or any(one.does for one in changes))
         files = self.files(base), self.files(self.newest)
         lost = (
             ("columns" in relies and files[0][0] != files[1][0])
@@ -588,14 +599,13 @@ class Machine(RuleBasedStateMachine):
             assert tree(self.store) == before
             assert t.version == base
             return False
-        assert not (is_behind and lost)
         if t.version == base:
-            assert not relies - {"joined", "order"}
-            assert not keys
+            assert not any(one.does for one in changes if not one.relies & {"joined", "order"})
             return False
+        assert not (is_behind and lost)
         for one in changes:
             # What changed nothing is not made again on the others' rows.
-            if one.relies or one.keys:
+            if one.does:
                 newest = one.onto(newest)
         for number in range(self.newest + 1, t.version + 1):
             self.committed(number, newest, pinned)

@@ -9,6 +9,7 @@ from engine.stores import tree
 
 import blztable as blz
 from blztable.engine import versions
+from blztable.engine.versions import Version
 from blztable.errors import ConflictError, SchemaError
 from blztable.format import layout
 from blztable.storage.memory import MemoryStore
@@ -263,3 +264,71 @@ def test_it_takes_changes_inside_of_its_with_only():
         pass
     with pytest.raises(blz.BlzError, match="inside of its `with`"):
         tx.attrs["x"] = 1
+
+
+# A change that finds nothing relies on what it looked at
+
+
+def two_handles(rows):
+    store = MemoryStore()
+    blz.to_blz({"day": rows, "sold": [0] * len(rows)}, store, durability="process")
+    return store, blz.open(store, "a"), blz.open(store, "a")
+
+
+@pytest.mark.parametrize("days", [[4], [4, 5]])
+def test_two_jobs_that_replace_a_day_at_once_never_double_its_rows(days):
+    store, first, second = two_handles(days)
+
+    def replace_day(table, meanwhile=None):
+        with table.transaction() as tx:
+            tx.delete(pc.field("day") == 5)
+            tx.append({"day": [5, 5], "sold": [1, 2]})
+            if meanwhile:
+                meanwhile()
+
+    with pytest.raises(blz.ConflictError, match="relies on the rows of version 1"):
+        replace_day(first, lambda: replace_day(second))
+    assert blz.read_table(store)["day"].to_pylist() == [4, 5, 5]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda tx: tx.delete(pc.field("day") == 5),
+        lambda tx: tx.update({"sold": 1}, where=pc.field("day") == 5),
+        lambda tx: tx.truncate(1),
+        lambda tx: tx.resize(1),
+    ],
+)
+def test_a_change_that_found_nothing_conflicts_with_rows_that_came_meanwhile(change):
+    store, first, second = two_handles([4])
+    second.append({"day": [5], "sold": [7]})
+    with pytest.raises(blz.ConflictError), first.transaction(commit_id="job") as tx:
+        change(tx)
+    with pytest.raises(blz.ConflictError), first.transaction() as tx:
+        change(tx)
+        tx.attrs["done"] = True
+    assert blz.read_table(store).to_pydict() == {"day": [4, 5], "sold": [0, 7]}
+    assert dict(blz.open(store).attrs) == {}
+
+
+def test_a_change_that_found_nothing_and_stands_alone_commits_nothing_and_never_conflicts():
+    _, first, second = two_handles([4])
+    second.append({"day": [5], "sold": [7]})
+    assert first.delete(pc.field("day") == 5) == 1
+    with first.transaction() as tx:
+        assert tx.update({"sold": 1}, where=pc.field("day") == 5) == 0
+    assert len(second.versions()) == 2
+
+
+def test_a_transaction_of_many_appends_keeps_no_version_for_each():
+    store, table, _ = two_handles([4])
+    with table.transaction() as tx:
+        for day in range(30):
+            tx.append({"day": [day], "sold": [1]})
+        kept = [
+            value
+            for change, _ in tx._work._changes
+            for value in (change, *(getattr(change, name) for name in change.__slots__))
+        ]
+        assert not [value for value in kept if isinstance(value, Version)]

@@ -4,18 +4,22 @@ A transaction makes its changes on the version it began with. If others have com
 are made again on the newest version, where that still has what each relies on; else it is a
 ConflictError, and nothing is committed. Files are written before; a change only names them.
 
+A change keeps what it relies on (`Seen`) and not the version that it saw: a transaction may make
+thousands of changes, and each version knows the parts of all row groups.
+
 | change | relies on |
 | --- | --- |
 | Append | the columns; the number of rows, where an index counts on from them |
 | Join (of row groups: merge, compaction) | the columns, and its row groups, side by side |
 | Rows (delete, truncate, resize), Update, AddColumns, Retype | the columns and all row groups |
+| NoRows (a delete, update, truncate or resize that found nothing to do) | the same |
 | Select (drop, reorder), Rename | the columns |
 | Keys (attributes, properties) | the keys that it sets |
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, Self
 
 import pyarrow as pa
 
@@ -24,6 +28,7 @@ from blztable.engine.options import BY_COLUMN
 from blztable.engine.sort_keys import SORT_BY, kept
 from blztable.errors import ConflictError
 from blztable.format.jsontext import Json, dumps
+from blztable.format.layout import Path
 
 AGAIN = "open the table again and repeat it"
 NAMES = {"attributes": "attribute", "properties": "property"}
@@ -37,10 +42,59 @@ class Change(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Seen:
+    """What a change saw of the version that it was made on, as far as it relies on it.
+
+    Attributes
+    ----------
+    version : int
+        The number of the version below the change.
+    rows : int
+        Rows of that version.
+    columns : tuple
+        Ids, schema and frame descriptor, to be compared.
+    row_groups : bytes or None
+        Digest of the rows and files of all row groups; None if the change does not rely on them.
+    """
+
+    version: int
+    rows: int
+    columns: tuple[tuple[Path, ...], pa.Schema, Mapping[str, Json] | None]
+    row_groups: bytes | None = None
+
+    @classmethod
+    def columns_of(cls, edition: Edition) -> Self:
+        """The columns, and how many rows there are."""
+        head = edition.head
+        columns = (head.columns.paths, edition.schema, head.pandas)
+        return cls(head.version, head.rows, columns)
+
+    @classmethod
+    def rows_of(cls, edition: Edition) -> Self:
+        """The columns and all row groups."""
+        return replace(cls.columns_of(edition), row_groups=edition.row_groups_digest())
+
+    def check(self, newest: Edition, doing: str) -> None:
+        """ConflictError if `newest` differs in what was seen."""
+        paths, schema, frame = self.columns
+        head, name = newest.head, newest.store.name
+        if paths != head.columns.paths or not schema.equals(newest.schema) or frame != head.pandas:
+            raise ConflictError(
+                f"{name}: {doing} relies on the columns of version {self.version}; "
+                f"those of version {head.version} are others: {AGAIN}"
+            )
+        if self.row_groups is not None and self.row_groups != newest.row_groups_digest():
+            raise ConflictError(
+                f"{name}: {doing} relies on the rows of version {self.version}; "
+                f"those of version {head.version} are others: {AGAIN}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
 class Append:
     """Row groups at the end."""
 
-    seen: Edition
+    seen: Seen
     rows: Sequence[int]
     written: Sequence[Written]
     # Whether these rows go on from exactly the rows that were there: their index, or a resize.
@@ -48,10 +102,10 @@ class Append:
 
     def onto(self, newest: Edition) -> Edition:
         """More rows."""
-        _check_columns(self.seen, newest, "an append")
-        if newest.head.rows != self.seen.head.rows and self.counts_on():
+        self.seen.check(newest, "an append")
+        if newest.head.rows != self.seen.rows and self.counts_on():
             raise ConflictError(
-                f"{newest.store.name}: what is appended goes on from row {self.seen.head.rows}; "
+                f"{newest.store.name}: what is appended goes on from row {self.seen.rows}; "
                 f"version {newest.head.version} has {newest.head.rows} rows: {AGAIN}"
             )
         order = range(len(newest.head.row_groups) + len(self.rows))
@@ -60,32 +114,44 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """The same rows in other row groups: those from `start` to `stop` become the ones written."""
+    """The same rows in other row groups: those joined become the ones written."""
 
-    seen: Edition
+    seen: Seen
+    # Where the first of them was, and the rows and files of each.
     start: int
-    stop: int
+    joined: Sequence[tuple[int, ...]]
     rows: Sequence[int]
     written: Sequence[Written]
 
+    @classmethod
+    def of(
+        cls,
+        edition: Edition,
+        start: int,
+        stop: int,
+        rows: Sequence[int],
+        written: Sequence[Written],
+    ) -> Self:
+        """The row groups of an edition from `start` to `stop`, joined."""
+        joined = edition.row_group_files(start, stop)
+        return cls(Seen.columns_of(edition), start, joined, rows, written)
+
     def onto(self, newest: Edition) -> Edition:
         """The same rows, wherever they lie by now."""
-        _check_columns(self.seen, newest, "joining row groups")
+        self.seen.check(newest, "joining row groups")
         start = self._place(newest)
-        stop, there = start + self.stop - self.start, len(newest.head.row_groups)
+        stop, there = start + len(self.joined), len(newest.head.row_groups)
         order = [*range(start), *range(there, there + len(self.rows)), *range(stop, there)]
         return newest.with_row_groups(order, self.rows, self.written)
 
     def _place(self, newest: Edition) -> int:
-        if newest is self.seen:
-            return self.start
-        wanted = _files(self.seen, self.start, self.stop)
         # Where they were, most often.
-        if _files(newest, self.start, self.stop) == wanted:
+        count = len(self.joined)
+        if newest.row_group_files(self.start, self.start + count) == self.joined:
             return self.start
-        there = _files(newest)
-        for start in range(len(there) - len(wanted) + 1):
-            if there[start : start + len(wanted)] == wanted:
+        there = newest.row_group_files()
+        for start in range(len(there) - count + 1):
+            if there[start : start + count] == self.joined:
                 return start
         raise ConflictError(
             f"{newest.store.name}: row groups to be joined were changed meanwhile: {AGAIN}"
@@ -96,7 +162,7 @@ class Join:
 class Rows:
     """Fewer or more rows: row groups left out, or replaced by those written, or these added."""
 
-    seen: Edition
+    seen: Seen
     # Places in a list of the row groups that are there and then of those written.
     order: Sequence[int]
     rows: Sequence[int]
@@ -104,22 +170,37 @@ class Rows:
 
     def onto(self, newest: Edition) -> Edition:
         """The rows that are to be there."""
-        _check_row_groups(self.seen, newest, "removing or adding rows")
+        self.seen.check(newest, "removing or adding rows")
         return newest.with_row_groups(self.order, self.rows, self.written)
+
+
+@dataclass(frozen=True, slots=True)
+class NoRows:
+    """Nothing: a delete, update, truncate or resize that found no row to change.
+
+    Rows that it would have found may have come since, so it relies on what it looked at.
+    """
+
+    seen: Seen
+
+    def onto(self, newest: Edition) -> Edition:
+        """The version as it is."""
+        self.seen.check(newest, "finding no row to change")
+        return newest
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
     """Other values: parts of some columns replaced by those written."""
 
-    seen: Edition
+    seen: Seen
     order: Sequence[int]
     # By the position of the column.
     written: Mapping[int, Written]
 
     def onto(self, newest: Edition) -> Edition:
         """The new values."""
-        _check_row_groups(self.seen, newest, "an update")
+        self.seen.check(newest, "an update")
         return newest.with_parts(self.written, self.order)
 
 
@@ -127,7 +208,7 @@ class Update:
 class AddColumns:
     """Columns behind those there are."""
 
-    seen: Edition
+    seen: Seen
     fields: Sequence[pa.Field]
     written: Sequence[Written]
     # Default values by column id.
@@ -136,7 +217,7 @@ class AddColumns:
 
     def onto(self, newest: Edition) -> Edition:
         """More columns."""
-        _check_row_groups(self.seen, newest, "adding a column")
+        self.seen.check(newest, "adding a column")
         schema = pa.schema([*newest.schema, *self.fields], newest.schema.metadata)
         columns = [EditionColumn.made(one.parts, one.next_k) for one in self.written]
         top = max((column.path[0] + 1 for column in columns), default=0)
@@ -153,7 +234,7 @@ class AddColumns:
 class Retype:
     """A column of another type, all its parts written anew."""
 
-    seen: Edition
+    seen: Seen
     index: int
     field: pa.Field
     written: Written
@@ -163,7 +244,7 @@ class Retype:
 
     def onto(self, newest: Edition) -> Edition:
         """The wider column."""
-        _check_row_groups(self.seen, newest, "widening a column")
+        self.seen.check(newest, "widening a column")
         columns = list(newest.columns)
         next_k = max(columns[self.index].next_k, self.written.next_k)
         columns[self.index] = EditionColumn.made(self.written.parts, next_k)
@@ -176,13 +257,13 @@ class Retype:
 class Select:
     """Some of the columns, in any order."""
 
-    seen: Edition
+    seen: Seen
     indices: Sequence[int]
     frame: Mapping[str, Json] | None
 
     def onto(self, newest: Edition) -> Edition:
         """These columns."""
-        _check_columns(self.seen, newest, "dropping or ordering columns")
+        self.seen.check(newest, "dropping or ordering columns")
         columns = [newest.columns[index] for index in self.indices]
         fields = [newest.schema.field(index) for index in self.indices]
         names = {field.name for field in fields}
@@ -202,13 +283,13 @@ class Select:
 class Rename:
     """Other names of columns."""
 
-    seen: Edition
+    seen: Seen
     names: Mapping[str, str]
     frame: Mapping[str, Json] | None
 
     def onto(self, newest: Edition) -> Edition:
         """The same columns by these names."""
-        _check_columns(self.seen, newest, "renaming columns")
+        self.seen.check(newest, "renaming columns")
         new = {name: self.names.get(name, name) for name in newest.schema.names}
         fields = [field.with_name(new[field.name]) for field in newest.schema]
         schema = pa.schema(fields, newest.schema.metadata)
@@ -222,17 +303,30 @@ class Rename:
 class Keys:
     """Keys of a mapping in the head set or removed: of `attributes` or `properties`."""
 
-    seen: Edition
     mapping: str
+    # The values before, as JSON, in which 1 and true are two; None where there was none.
+    before: Mapping[str, bytes | None]
     changes: Mapping[str, Json]
-    removed: frozenset[str] = frozenset()
+    removed: frozenset[str]
+
+    @classmethod
+    def of(
+        cls,
+        edition: Edition,
+        mapping: str,
+        changes: Mapping[str, Json],
+        removed: Iterable[str] = (),
+    ) -> Self:
+        """Keys of this mapping of an edition, set or removed."""
+        there, gone = getattr(edition.head, mapping), frozenset(removed)
+        before = {key: _text(there, key) for key in (*changes, *gone)}
+        return cls(mapping, before, changes, gone)
 
     def onto(self, newest: Edition) -> Edition:
         """The mapping with these keys."""
         there = getattr(newest.head, self.mapping)
-        before = getattr(self.seen.head, self.mapping)
-        for key in (*self.changes, *self.removed):
-            if _text(there, key) != _text(before, key):
+        for key, before in self.before.items():
+            if _text(there, key) != before:
                 raise ConflictError(
                     f"{newest.store.name}: {NAMES[self.mapping]} {key!r} was changed by version "
                     f"{newest.head.version} or one before it: {AGAIN}"
@@ -241,38 +335,9 @@ class Keys:
         return newest.with_head(**{self.mapping: kept | dict(self.changes)})
 
 
-def _check_columns(seen: Edition, newest: Edition, doing: str) -> None:
-    if newest is seen:
-        return
-    if (
-        seen.head.columns.paths != newest.head.columns.paths
-        or not seen.schema.equals(newest.schema)
-        or seen.head.pandas != newest.head.pandas
-    ):
-        raise ConflictError(
-            f"{newest.store.name}: {doing} relies on the columns of version "
-            f"{seen.head.version}; those of version {newest.head.version} are others: {AGAIN}"
-        )
-
-
-def _check_row_groups(seen: Edition, newest: Edition, doing: str) -> None:
-    _check_columns(seen, newest, doing)
-    if newest is not seen and _files(seen) != _files(newest):
-        raise ConflictError(
-            f"{newest.store.name}: {doing} relies on the rows of version {seen.head.version}; "
-            f"those of version {newest.head.version} are others: {AGAIN}"
-        )
-
-
 def _text(mapping: Mapping[str, Json], key: str) -> bytes | None:
     """A value as JSON, in which 1 and true are two; None where there is none."""
     return dumps(mapping[key]) if key in mapping else None
-
-
-def _files(edition: Edition, start: int = 0, stop: int | None = None) -> list[tuple[int, ...]]:
-    """What tells row groups apart: their rows and the files of all columns."""
-    lines = [edition.column(index).k[start:stop] for index in range(len(edition.columns))]
-    return list(zip(edition.head.row_groups[start:stop], *lines, strict=True))
 
 
 def _with_defaults(newest: Edition, defaults: Mapping[str, Json]) -> dict[str, Json]:

@@ -35,7 +35,6 @@ from blztable.errors import (
     TableNotFoundError,
 )
 from blztable.format import layout, manifest
-from blztable.format.line import NO_FILE
 from blztable.interrupts import PutOff
 from blztable.storage.store import KeyNotFound, KeyTaken, Lock, Store
 from blztable.version import VERSION
@@ -47,10 +46,18 @@ KEPT_IDS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A manifest but for what the commit itself fills in: number, parent, time, identity."""
+    """A manifest but for what the commit itself fills in: number, parent, time, identity.
+
+    Attributes
+    ----------
+    named : callable or None
+        Gives the keys of the files that the manifest names. None says that it names every file
+        that the transaction wrote; then none of them was given up.
+    """
 
     head: manifest.Head
     lines: Sequence[bytes]
+    named: Callable[[], Collection[str]] | None = None
 
 
 class AlreadyCommitted(Exception):
@@ -89,6 +96,7 @@ class Transaction:
         # Asked when it matters: Ctrl-C may come between a file and a line that remembers it.
         self._written: list[Callable[[], Sequence[str]]] = []
         self._reserved: list[str] = []
+        self._flushed: set[str] = set()
         self._attempt: tuple[int, str] | None = None
         self._pid = os.getpid()
         self._complaint: str | None = None
@@ -182,20 +190,26 @@ class Transaction:
                 del self._written[written:], self._reserved[reserved:]
             raise
 
-    def discard_unnamed(self, named: Collection[str], columns: Collection[str]) -> None:
-        """Remove what was written or reserved and given up since: the version does not name it."""
-        written = _keys(self._written)
-        reserved = [prefix for prefix in self._reserved if prefix not in columns]
-        with PutOff():
-            self._discard([key for key in written if key not in named], reserved)
-            kept = [key for key in written if key in named]
-            self._written = [lambda: kept]
-            self._reserved = [prefix for prefix in self._reserved if prefix in columns]
-
     def publish(
-        self, operation: str, draft: Callable[[Version | None], Draft]
+        self,
+        operation: str,
+        draft: Callable[[Version | None], Draft],
+        named: Callable[[], Collection[str]] | None = None,
     ) -> tuple[Version, Lock]:
-        """Commit what `draft` makes of the newest version; the new version, pinned.
+        """Commit what `draft` makes of the newest version; return the new version, pinned.
+
+        Files that the published version does not name were given up on the way. They are removed
+        after the publication: until then a change that is made again may need them.
+
+        Parameters
+        ----------
+        operation : str
+            What the list of versions calls the commit.
+        draft : callable
+            Makes the manifest from the newest version; called again if another writer was faster.
+        named : callable, optional
+            Gives the files that the manifest names if nobody else commits. They are flushed before
+            the writers' lock is taken; any other file only if the draft names it after all.
 
         Raises
         ------
@@ -210,29 +224,54 @@ class Transaction:
         if self._pid != os.getpid():
             raise ReadOnlyError(f"{store.name}: a transaction belongs to the process it began in")
         if self._is_durable:
-            try:
-                store.flush(_keys(self._written))
-            except KeyNotFound as error:
-                raise CorruptError(f"{store.name}: a file just written is gone: {error}") from None
-        with PutOff(), self._writers_lock():
-            number = self._publish(operation, draft)
-            if self._is_durable:
+            self._flush_written(named)
+        with PutOff():
+            with self._writers_lock():
+                number, made = self._publish(operation, draft)
+                if self._is_durable:
+                    try:
+                        store.flush_names(layout.MANIFESTS)
+                    except BlzError as error:
+                        raise self._unknown(number, error) from error
                 try:
-                    store.flush_names(layout.MANIFESTS)
+                    version, pinned = versions.pin(store, number)
                 except BlzError as error:
-                    raise self._unknown(number, error) from error
-            try:
-                version, pinned = versions.pin(store, number)
-            except BlzError as error:
-                raise CommitUnknownError(
-                    f"{store.name}: version {number} is committed, but cannot be opened: {error}"
-                ) from error
-            try:
-                mirrors.refresh(version)
-                retention.retire(version, is_durable=self._is_durable)
-            except (BlzError, KeyNotFound) as error:
-                self._complaint = f"{store.name}: version {number} is committed, but {error}"
+                    raise CommitUnknownError(
+                        f"{store.name}: version {number} is committed, but cannot be opened: "
+                        f"{error}"
+                    ) from error
+                try:
+                    mirrors.refresh(version)
+                    retention.retire(version, is_durable=self._is_durable)
+                except (BlzError, KeyNotFound) as error:
+                    self._complaint = f"{store.name}: version {number} is committed, but {error}"
+            self._discard_given_up(made)
         return version, pinned
+
+    def _flush_written(self, named: Callable[[], Collection[str]] | None) -> None:
+        """Flush the files that were written and are named, each once; None: all of them."""
+        wanted = [key for key in _keys(self._written) if key not in self._flushed]
+        if named is not None:
+            names = named()
+            wanted = [key for key in wanted if key in names]
+        try:
+            self._store.flush(wanted)
+        except KeyNotFound as error:
+            raise CorruptError(
+                f"{self._store.name}: a file just written is gone: {error}"
+            ) from None
+        self._flushed.update(wanted)
+
+    def _discard_given_up(self, made: Draft) -> None:
+        """Remove what was written or reserved and is not in the version that was published."""
+        if made.named is None:
+            return
+        names = made.named()
+        columns = {layout.column(path[:1]) for path in made.head.columns.paths}
+        self._discard(
+            [key for key in _keys(self._written) if key not in names],
+            [prefix for prefix in self._reserved if prefix not in columns],
+        )
 
     def complain(self) -> None:
         """Warn of what failed behind the commit: called last, for a warning may be an error."""
@@ -247,7 +286,9 @@ class Transaction:
             self._store.prepare(durable=self._is_durable)
             return self._store.lock(layout.LOCK, shared=False, timeout=LOCK_SECONDS)
 
-    def _publish(self, operation: str, draft: Callable[[Version | None], Draft]) -> int:
+    def _publish(
+        self, operation: str, draft: Callable[[Version | None], Draft]
+    ) -> tuple[int, Draft]:
         """Publish under the next number; again where another store's writer was faster."""
         store = self._store
         while True:
@@ -258,8 +299,11 @@ class Transaction:
                     newest = versions.load(store, newest_number)
             self._check_new(newest)
             made = draft(newest)
-            if self._is_durable and newest_number is not None:
-                self._make_base_durable(newest)
+            if self._is_durable:
+                # A change that did not land may have brought back what it had replaced.
+                self._flush_written(made.named)
+                if newest_number is not None:
+                    self._make_base_durable(newest)
             number = (newest_number or 0) + 1
             if number > layout.MAX_VERSION:
                 raise LimitError(f"{store.name}: there is no version after {newest_number}")
@@ -287,7 +331,7 @@ class Transaction:
                 if self._may_be_published():
                     raise self._unknown(number, error) from error
                 raise
-            return number
+            return number, made
 
     def _check_new(self, newest: Version | None) -> None:
         """AlreadyCommitted where a version bears the caller's id."""
@@ -344,8 +388,7 @@ def flush_whole(version: Version) -> None:
     It was committed without a flush; a durable version that names its files must not depend on it.
     """
     store = version.store
-    columns = [version.column(index) for index in range(len(version.schema))]
-    files = [layout.part(parts.path, k) for parts in columns for k in parts.k if k != NO_FILE]
+    files = [file for index in range(len(version.schema)) for file in version.column(index).files]
     try:
         store.flush([*files, version.key])
     except KeyNotFound as error:

@@ -4,6 +4,8 @@ It is read as any version is, so that a transaction sees its own changes. A colu
 the version it came from, untouched and unread, or parts that were put together since.
 """
 
+import hashlib
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -11,11 +13,10 @@ from typing import Any, Self
 import pyarrow as pa
 
 from blztable.engine import schema as schemas
-from blztable.engine.commit import Draft
 from blztable.engine.versions import Version
 from blztable.format import layout, manifest
 from blztable.format.jsontext import Json
-from blztable.format.line import NO_FILE, ColumnParts
+from blztable.format.line import ColumnParts
 
 # What an Arrow schema says there is true of the rows and columns it came with, no others.
 PANDAS_KEY = b"pandas"
@@ -58,12 +59,21 @@ class EditionColumn:
         """A column of these parts."""
         return cls(parts.path, next_k, parts.nbytes, parts.cbytes, parts)
 
+    def files_digest(self) -> bytes:
+        """Bytes that differ where the column has other files."""
+        if isinstance(self.origin, Source):
+            digest = self.origin.version.head.columns.digest(self.origin.index)
+            return b"line" + digest
+        return b"parts" + hashlib.sha256(array("q", self.origin.k).tobytes()).digest()
+
 
 @dataclass(frozen=True, slots=True)
 class Edition(Version):
     """A version in the making; the number in its head is that of the version below it."""
 
     columns: tuple[EditionColumn, ...] = field(default=(), kw_only=True)
+    # Computed once, when a change first relies on it.
+    _digest: list[bytes] = field(default_factory=list, repr=False, kw_only=True)
 
     @classmethod
     def of(cls, version: Version) -> Self:
@@ -93,10 +103,6 @@ class Edition(Version):
             lines.append(published[id(origin.version)][origin.index])
         return lines
 
-    def draft(self) -> Draft:
-        """What is to be published."""
-        return Draft(self.head, self.lines())
-
     def hand_over(self, version: Version) -> None:
         """Give the version that this one was published as the parts that are known here."""
         for index, column in enumerate(self.columns):
@@ -106,12 +112,28 @@ class Edition(Version):
     def files(self) -> set[str]:
         """The files of the columns that were put together since, some of them older."""
         return {
-            layout.part(parts.path, k)
+            file
             for column in self.columns
-            if isinstance(parts := column.origin, ColumnParts)
-            for k in parts.k
-            if k != NO_FILE
+            if isinstance(column.origin, ColumnParts)
+            for file in column.origin.files
         }
+
+    def row_group_files(self, start: int = 0, stop: int | None = None) -> list[tuple[int, ...]]:
+        """What tells row groups apart: the rows of each, and its file in every column."""
+        lines = [self.column(index).k[start:stop] for index in range(len(self.columns))]
+        return list(zip(self.head.row_groups[start:stop], *lines, strict=True))
+
+    def row_groups_digest(self) -> bytes:
+        """A digest of the rows and files of all row groups, 32 bytes.
+
+        A line that was published is known by its own digest, so it is not read for this.
+        """
+        if not self._digest:
+            digest = hashlib.sha256(array("q", self.head.row_groups).tobytes())
+            for column in self.columns:
+                digest.update(column.files_digest())
+            self._digest.append(digest.digest())
+        return self._digest[0]
 
     def with_columns(
         self,

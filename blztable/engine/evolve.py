@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from blztable.columns.default import decode_default, encode_default, zero_of
 from blztable.engine import schema as schemas
-from blztable.engine.changes import AddColumns, Rename, Retype, Select
+from blztable.engine.changes import AddColumns, Rename, Retype, Seen, Select
 from blztable.engine.edition import Edition
 from blztable.engine.grouping import Portion
 from blztable.engine.pages import Span
@@ -40,7 +40,7 @@ def add_column(
     column = ColumnWriter(path, field.name, field.type, field.nullable)
     _, written = work.write([column], _portions(edition, rows_of))
     defaults = {} if default is None else {str(path[0]): _text(default)}
-    work.add("add_column", AddColumns(edition, [field], written, defaults, frame))
+    work.add("add_column", AddColumns(Seen.rows_of(edition), [field], written, defaults, frame))
 
 
 def drop_columns(work: Work, names: Sequence[str], frame: Mapping[str, Json] | None) -> None:
@@ -50,7 +50,7 @@ def drop_columns(work: Work, names: Sequence[str], frame: Mapping[str, Json] | N
     """
     gone = set(names)
     kept = [index for index, name in enumerate(work.edition.schema.names) if name not in gone]
-    work.add("drop_columns", Select(work.edition, kept, frame))
+    work.add("drop_columns", Select(Seen.columns_of(work.edition), kept, frame))
 
 
 def reorder_columns(work: Work, names: Sequence[str]) -> None:
@@ -58,10 +58,12 @@ def reorder_columns(work: Work, names: Sequence[str]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f"column {name!r} is to be in two places")
-    there = work.edition.schema.names
+    edition = work.edition
+    there = edition.schema.names
     first = [index for name in names for index, other in enumerate(there) if other == name]
     rest = [index for index in range(len(there)) if index not in set(first)]
-    work.add("reorder_columns", Select(work.edition, [*first, *rest], work.edition.head.pandas))
+    order = [*first, *rest]
+    work.add("reorder_columns", Select(Seen.columns_of(edition), order, edition.head.pandas))
 
 
 def rename_columns(work: Work, names: Mapping[str, str], frame: Mapping[str, Json] | None) -> None:
@@ -73,7 +75,7 @@ def rename_columns(work: Work, names: Mapping[str, str], frame: Mapping[str, Jso
     if any(after.count(name) > 1 for name in twice):
         raise SchemaError(f"two columns of {edition.store.name} would be named {twice[0]!r}")
     schemas.check(pa.schema([edition.schema.field(0).with_name(name) for name in names.values()]))
-    work.add("rename_columns", Rename(edition, dict(names), frame))
+    work.add("rename_columns", Rename(Seen.columns_of(edition), dict(names), frame))
 
 
 def widen(work: Work, schema: pa.Schema, frame: Mapping[str, Json] | None) -> None:
@@ -136,7 +138,7 @@ def _retype(work: Work, index: int, field: pa.Field, frame: Mapping[str, Json] |
     # Of a dictionary type the value is kept, and only codes grow.
     if default is not None and not pa.types.is_dictionary(field.type):
         wider[str(column.path[0])] = _text(default.cast(field.type))
-    work.add("widen", Retype(edition, index, field, written[0], wider, frame))
+    work.add("widen", Retype(Seen.rows_of(edition), index, field, written[0], wider, frame))
 
 
 def _wider(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:

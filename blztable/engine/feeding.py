@@ -11,7 +11,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from blztable.columns.types import layouts, one_array
-from blztable.engine.changes import Append
+from blztable.engine.changes import Append, Seen
 from blztable.engine.edition import Edition, Written
 from blztable.engine.grouping import (
     COLUMN_BYTES,
@@ -81,7 +81,7 @@ class Feeding:
             size = self._size or self._decided()
             written = [column.finish(size) for column in self._columns]
             cuts = [min(size, rows - start) for start in range(0, rows, size)]
-            self._work.add("append", Append(self._edition, cuts, written))
+            self._work.add("append", Append(Seen.columns_of(self._edition), cuts, written))
 
     def _decided(self) -> int:
         """The rows of a row group, by what is known of the columns now."""

@@ -96,11 +96,11 @@ def _sort(work: Work, keys: Sequence[Key]) -> None:
             groups = unsorted.groups(some, order, work.options.row_group_rows)
             rows, parts = work.write([work.column_writer(index) for index in some], groups)
             written += parts
-        work.add("sort", Join(edition, 0, len(edition.head.row_groups), rows, written))
+        work.add("sort", Join.of(edition, 0, len(edition.head.row_groups), rows, written))
     record = sort_keys.to_json(keys, edition.head.columns.paths)
     # Rows in this order go with the record of it, also where others have changed that meanwhile.
     if order is not None or record != edition.head.properties.get(SORT_BY):
-        work.add("sort", Keys(work.edition, "properties", {SORT_BY: record}))
+        work.add("sort", Keys.of(work.edition, "properties", {SORT_BY: record}))
 
 
 def _join_small(work: Work) -> None:
@@ -139,7 +139,7 @@ def _join(
     size = merging.rows_per_group(sum(edition.head.row_groups[start:stop]), full)
     groups = row_groups(_portions(edition, start, stop, size), size)
     rows, written = work.write(columns, groups)
-    work.add(operation, Join(edition, start, stop, rows, written), may_be_lost=may_be_lost)
+    work.add(operation, Join.of(edition, start, stop, rows, written), may_be_lost=may_be_lost)
 
 
 def _fitting(edition: Edition, groups: Sequence[int]) -> list[int]:

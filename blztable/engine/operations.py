@@ -18,7 +18,7 @@ from blztable.engine.sorting import Unsorted
 from blztable.engine.versions import Version
 from blztable.engine.write import ColumnWriter, keys_of, write_groups
 from blztable.errors import TableExistsError
-from blztable.format import layout, manifest
+from blztable.format import manifest
 from blztable.format.jsontext import Json
 from blztable.format.layout import Path
 from blztable.storage.store import Lock, Store
@@ -78,7 +78,10 @@ def create(
         creation = _Creation(store, transaction, contents, options, told)
         made = creation.in_order(columns, keys) if keys else creation.as_they_come(columns)
         told.finish(made.head.rows)
-        lines = [made.column(index).encode() for index in range(len(columns))]
+        parts = [made.column(index) for index in range(len(columns))]
+        lines = [part.encode() for part in parts]
+        # A stream that is sorted was written twice.
+        files = {file for part in parts for file in part.files}
         properties = options.to_json()
         if keys:
             properties[SORT_BY] = sort_keys.to_json(keys, made.head.columns.paths)
@@ -92,9 +95,10 @@ def create(
                 properties=_kept_properties(newest) | properties,
                 commit_ids=newest.head.commit_ids if newest else (),
             )
-            return Draft(head, lines)
+            return Draft(head, lines, lambda: files)
 
-        published = transaction.publish("replace" if transaction.base else "create", draft)
+        operation = "replace" if transaction.base else "create"
+        published = transaction.publish(operation, draft, lambda: files)
     transaction.complain()
     return published
 
@@ -139,9 +143,6 @@ class _Creation:
             rows = self._write(
                 [columns[index] for index in some], unsorted.groups(some, order, wanted)
             )
-        # The files of a stream as it came.
-        prefixes = {layout.column(column.path) for column in columns}
-        self.transaction.discard_unnamed(set(keys_of(columns)), prefixes)
         return self._made(columns, rows)
 
     def _write(self, columns: Sequence[ColumnWriter], groups: Iterable[Portion]) -> list[int]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from blztable.columns.plain import as_stored, stored_type
 from blztable.columns.types import one_array
 from blztable.engine import evolve
-from blztable.engine.changes import Append, Rows
+from blztable.engine.changes import Append, NoRows, Rows, Seen
 from blztable.engine.grouping import Portion, row_groups
 from blztable.engine.pages import Picked, Span
 from blztable.engine.parts import OpenedPart, OpenParts
@@ -62,7 +62,7 @@ def append(
         groups = row_groups(segment.parts, work.options.row_group_rows)
         written, parts = work.write(columns, groups, told)
         if written:
-            work.add("append", Append(edition, written, parts, counts_on))
+            work.add("append", Append(Seen.columns_of(edition), written, parts, counts_on))
 
 
 def delete(work: Work, where: object) -> int:
@@ -99,7 +99,7 @@ def resize(work: Work, rows: int, fillings: Sequence[pa.Scalar]) -> None:
     added, written = work.write(columns, row_groups(parts(), work.options.row_group_rows))
     # Not an append: on more rows it would not end at the number that was asked for.
     order = range(len(edition.head.row_groups) + len(added))
-    work.add("resize", Rows(edition, order, added, written))
+    work.add("resize", Rows(Seen.rows_of(edition), order, added, written))
 
 
 def repeated(value: pa.Scalar, rows: int) -> pa.Array:
@@ -128,6 +128,7 @@ def _leave(work: Work, operation: str, kept: Callable[[int], np.ndarray]) -> int
             order.append(len(groups) + len(touched))
             touched.append((group, left))
     if not gone:
+        work.add_reliance(NoRows(Seen.rows_of(edition)))
         return 0
     columns = [work.column_writer(index) for index in range(len(edition.columns))]
 
@@ -140,7 +141,7 @@ def _leave(work: Work, operation: str, kept: Callable[[int], np.ndarray]) -> int
         return opened.open(column, touched[number][0])
 
     rows_left, written = work.write(columns, portions(), old=old)
-    work.add(operation, Rows(edition, order, rows_left, written))
+    work.add(operation, Rows(Seen.rows_of(edition), order, rows_left, written))
     return gone
 
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from blztable.columns.plain import as_stored
 from blztable.columns.types import one_array
 from blztable.engine import filters
-from blztable.engine.changes import Update
+from blztable.engine.changes import NoRows, Seen, Update
 from blztable.engine.grouping import Portion
 from blztable.engine.pages import Span
 from blztable.engine.parts import OpenedPart, OpenParts
@@ -48,7 +48,10 @@ def update(work: Work, values: Mapping[int, Values], where: object, fit: Fit) ->
                 f"column {edition.schema.field(index).name!r}: {len(value)} values for {rows} "
                 "rows to be updated"
             )
-    if not rows or not values:
+    if not values:
+        return 0
+    if not rows:
+        work.add_reliance(NoRows(Seen.rows_of(edition)))
         return 0
     places = list(values)
     groups = list(touched)
@@ -77,7 +80,9 @@ def update(work: Work, values: Mapping[int, Values], where: object, fit: Fit) ->
     there = len(edition.head.row_groups)
     new = {group: there + number for number, group in enumerate(groups)}
     order = [new.get(group, group) for group in range(there)]
-    work.add("update", Update(edition, order, dict(zip(places, written, strict=True))))
+    work.add(
+        "update", Update(Seen.rows_of(edition), order, dict(zip(places, written, strict=True)))
+    )
     return rows
 
 

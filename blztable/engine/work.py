@@ -4,7 +4,7 @@ What it has made of the table so far is an edition, which is read like a version
 end publishes all of it, or nothing was ever there.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
@@ -20,7 +20,6 @@ from blztable.engine.reuse import Old
 from blztable.engine.versions import Version
 from blztable.engine.write import ColumnWriter, keys_of, write_groups
 from blztable.errors import ConflictError
-from blztable.format import layout
 from blztable.interrupts import PutOff
 from blztable.storage.store import Lock
 
@@ -69,13 +68,13 @@ class Work:
     @contextmanager
     def attempt(self) -> Iterator[None]:
         """Some changes, all of which are taken back if one fails; those before stay."""
-        edition, done = self.edition, len(self._changes)
+        edition, changes, operations = self.edition, len(self._changes), len(self._operations)
         try:
             with self._transaction.attempt():
                 yield
         except BaseException:
             self.edition = edition
-            del self._changes[done:], self._operations[done:]
+            del self._changes[changes:], self._operations[operations:]
             raise
 
     def add(self, operation: str, change: Change, *, may_be_lost: bool = False) -> None:
@@ -85,6 +84,10 @@ class Work:
             self.edition = edition
             self._changes.append((change, may_be_lost))
             self._operations.append(operation)
+
+    def add_reliance(self, change: Change) -> None:
+        """Note a change that changes nothing: the others land only on what it relies on."""
+        self._changes.append((change, False))
 
     def column_writer(self, index: int) -> ColumnWriter:
         """Who writes more parts of the column at this position."""
@@ -115,12 +118,12 @@ class Work:
     def publish(self) -> tuple[Version, Lock] | None:
         """Commit; the new version, pinned. None where there was nothing to commit."""
         # A commit that has an id says that the work was done, even if there was nothing to do.
-        if not self._changes and self._commit_id is None:
+        if not self._operations and self._commit_id is None:
             return None
-        if len(self._changes) > 1:
-            self._discard_unnamed(self.edition)
         operation = self._operations[0] if len(set(self._operations)) == 1 else "transaction"
-        version, pinned = self._transaction.publish(operation, self._draft)
+        version, pinned = self._transaction.publish(
+            operation, self._draft, self._named(self.edition)
+        )
         self.edition.hand_over(version)
         return version, pinned
 
@@ -132,27 +135,24 @@ class Work:
         base = self._base.head
         if newest is None or newest.head.uuid != base.uuid:
             raise ConflictError(f"the table that was at {self.edition.store.name} is gone")
-        if newest.head.version == base.version:
-            return self.edition.draft()
-        edition = Edition.of(newest)
-        landed: list[tuple[Change, bool]] = []
-        for change, may_be_lost in self._changes:
+        if newest.head.version != base.version:
+            self.edition = self._rebased(newest)
+        edition = self.edition
+        return Draft(edition.head, edition.lines(), self._named(edition))
+
+    def _rebased(self, newest: Version) -> Edition:
+        """Make the changes again on the newest version; ConflictError if none of them lands."""
+        edition, landed = Edition.of(newest), 0
+        for number, (change, may_be_lost) in enumerate(self._changes, 1):
             try:
                 edition = change.onto(edition)
             except ConflictError:
-                is_last = change is self._changes[-1][0]
-                if not may_be_lost or (is_last and not landed):
+                if not may_be_lost or (number == len(self._changes) and not landed):
                     raise
             else:
-                landed.append((change, may_be_lost))
-        if len(landed) < len(self._changes):
-            # Lost for good, whatever the newest version is by the next attempt: its files go.
-            self._changes = landed
-            self._discard_unnamed(edition)
-        self.edition = edition
-        return edition.draft()
+                landed += 1
+        return edition
 
-    def _discard_unnamed(self, edition: Edition) -> None:
-        """Remove what was written and is not in this edition any more."""
-        columns = {layout.column(column.path[:1]) for column in edition.columns}
-        self._transaction.discard_unnamed(edition.files(), columns)
+    def _named(self, edition: Edition) -> Callable[[], Collection[str]] | None:
+        """The files an edition names; None if one change alone made it, which gives up nothing."""
+        return edition.files if len(self._changes) > 1 else None

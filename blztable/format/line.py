@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from blztable.errors import CorruptError
-from blztable.format import jsontext
+from blztable.format import jsontext, layout
 from blztable.format.jsontext import Json
 from blztable.format.layout import Path
 from blztable.format.metadata import check_page_rows
@@ -64,6 +64,11 @@ class ColumnParts:
     def statistics(self) -> Statistics:
         """What is known of each row group; CorruptError where the line has it wrong."""
         return Statistics.from_json(self.known, len(self.k))
+
+    @property
+    def files(self) -> list[str]:
+        """The keys of its files, in the order of the row groups."""
+        return [layout.part(self.path, k) for k in self.k if k != NO_FILE]
 
     @property
     def nbytes(self) -> int:

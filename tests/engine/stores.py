@@ -114,6 +114,6 @@ def set_attributes(store, base, changes, removed=(), *, is_durable=True):
     """Attributes set and removed in a commit on this version."""
     options = WriteOptions(durability="full" if is_durable else "process")
     with Work(base, options) as work:
-        change = Keys(work.edition, "attributes", changes, frozenset(removed))
+        change = Keys.of(work.edition, "attributes", changes, removed)
         work.add("attributes", change)
         return work.publish()

@@ -7,7 +7,7 @@ from engine.stores import tree
 
 import blztable as blz
 from blztable.engine import versions
-from blztable.engine.changes import Append, Join, Keys, Select
+from blztable.engine.changes import Append, Join, Keys, Seen, Select
 from blztable.engine.edition import Edition, Written
 from blztable.engine.parts import OpenParts
 from blztable.errors import ConflictError
@@ -118,10 +118,13 @@ def test_keys_that_were_set_or_removed_meanwhile_conflict_though_the_value_is_no
         table.attrs["a"] = None
         before = edition(store)
         del table.attrs["a"]
-    for change in (Keys(before, "attributes", {"a": 1}), Keys(before, "attributes", {}, {"a"})):
+    for change in (
+        Keys.of(before, "attributes", {"a": 1}),
+        Keys.of(before, "attributes", {}, {"a"}),
+    ):
         with pytest.raises(ConflictError, match="attribute 'a' was changed by version 3"):
             change.onto(edition(store))
-    assert Keys(before, "attributes", {"b": 1}).onto(edition(store)).head.attributes == {"b": 1}
+    assert Keys.of(before, "attributes", {"b": 1}).onto(edition(store)).head.attributes == {"b": 1}
 
 
 def test_a_property_that_was_changed_is_told_as_one(store):
@@ -129,8 +132,8 @@ def test_a_property_that_was_changed_is_told_as_one(store):
     with opened(store) as table:
         table.set_retention(versions=3)
     with pytest.raises(ConflictError, match="property 'keep_versions' was changed by version 2"):
-        Keys(before, "properties", {"keep_versions": 4}).onto(edition(store))
-    after = Keys(before, "properties", {"keep_seconds": 4}).onto(edition(store)).head.properties
+        Keys.of(before, "properties", {"keep_versions": 4}).onto(edition(store))
+    after = Keys.of(before, "properties", {"keep_seconds": 4}).onto(edition(store)).head.properties
     assert (after["keep_versions"], after["keep_seconds"]) == (3, 4)
 
 
@@ -139,7 +142,7 @@ def test_row_groups_are_found_by_their_files_not_by_their_rows():
     store = MemoryStore()
     blz.to_blz({"n": range(8)}, store, row_group_rows=2, durability="process")
     before = edition(store)
-    change = Join(before, 1, 3, [], [])
+    change = Join.of(before, 1, 3, [], [])
     with opened(store) as table:
         table.delete([("n", "<", 2)])
     assert change._place(edition(store)) == 0
@@ -156,10 +159,10 @@ def test_a_change_reads_no_file_when_it_is_made_again(store):
     there = tree(store)
     newest = edition(store)
     store.delete([key for key in there if key.endswith(".bin")])
-    assert Select(before, [1], None).onto(newest).schema.names == ["b"]
+    assert Select(Seen.columns_of(before), [1], None).onto(newest).schema.names == ["b"]
     lines = [before.column(index) for index in range(len(before.columns))]
     nothing = [Written(line.arranged(line, []), 1) for line in lines]
-    assert Append(before, [], nothing).onto(newest).head.rows == 4096
+    assert Append(Seen.columns_of(before), [], nothing).onto(newest).head.rows == 4096
 
 
 def test_a_schema_of_other_types_is_another_schema():
@@ -169,4 +172,4 @@ def test_a_schema_of_other_types_is_another_schema():
     with opened(store) as table:
         table.append({"n": pa.array([1 << 40])}, evolve=True)
     with pytest.raises(ConflictError, match="relies on the columns of version 1"):
-        Append(before, [], []).onto(edition(store))
+        Append(Seen.columns_of(before), [], []).onto(edition(store))

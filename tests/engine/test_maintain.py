@@ -59,8 +59,8 @@ def test_compacting_leaves_what_fits_no_longer_together(sizes):
     assert len(blz.open(store).versions()) == 2 + (version == 3)
 
 
-def test_all_joins_of_a_compaction_rely_on_one_edition():
-    # One a run would be as many lists of all row groups as there are runs.
+def test_a_join_of_a_compaction_keeps_the_row_groups_that_it_joins_and_no_others():
+    # A list of all row groups for each run would take memory by the square of their number.
     store = MemoryStore()
     blz.to_blz(ALL, store, row_group_rows=1, durability="process")
     with blz.open(store) as table:
@@ -68,8 +68,12 @@ def test_all_joins_of_a_compaction_rely_on_one_edition():
         with Work(table._snapshot.version, options) as work:
             compact(work)
             joins = [change for change, _ in work._changes]
-            assert [(join.start, join.stop) for join in joins] == [(6, 8), (4, 6), (2, 4), (0, 2)]
-            assert {id(join.seen) for join in joins} == {id(joins[0].seen)}
+            assert [(join.start, len(join.joined)) for join in joins] == [
+                (6, 2),
+                (4, 2),
+                (2, 2),
+                (0, 2),
+            ]
             work.publish()[1].close()
     assert row_groups(store) == (2, 2, 2, 2)
     assert blz.read_table(store) == ALL
