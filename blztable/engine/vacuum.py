@@ -45,19 +45,23 @@ def vacuum(
         held.enter_context(_no_writer(store, wait))
         held.enter_context(store.lock(layout.LOCK, shared=False, timeout=wait))
         newest, past = _past_keeping(store, keep_versions, keep_seconds)
-        going = retention.unpinned(store, past, held)
-        pinned = tuple(number for number in past if number not in going)
-        kept = [number for number in versions.numbers(store) if number not in going]
+        free = set(retention.unpinned(store, past))
+        kept = [number for number in versions.numbers(store) if number not in free]
         named, damaged = _named(store, kept)
         files, directories = _orphans(store, named)
         if newest is None or damaged:
+            pinned = tuple(number for number in past if number not in free)
             return Vacuumed(pinned=pinned, damaged=tuple(damaged))
-        if not newest.head.durable and (going or files):
+        if not newest.head.durable and (free or files):
             # It may be all that is left, and so far might not survive a loss of power.
             store.prepare()
             flush_whole(newest)
-        retention.remove(store, going, [*files, *directories], is_durable=True)
-        return Vacuumed(tuple(going), len(files), sum(files.values()), pinned)
+        gone = retention.remove_manifests(store, sorted(free))
+        # A reader may have pinned one of them since it was seen to be free.
+        files, directories = _spared(store, files, directories, free.difference(gone))
+        retention.remove_files(store, [*files, *directories], is_durable=True)
+        pinned = tuple(sorted(set(past).difference(gone)))
+        return Vacuumed(tuple(gone), len(files), sum(files.values()), pinned)
 
 
 def _check(keep_versions: int | None, keep_seconds: float | None) -> None:
@@ -128,6 +132,19 @@ def _orphans(store: Store, named: retention.Files) -> tuple[dict[str, int], list
         if path not in named:
             directories.append(layout.column(path))
     return files, directories
+
+
+def _spared(
+    store: Store, files: dict[str, int], directories: list[str], late: Iterable[int]
+) -> tuple[dict[str, int], list[str]]:
+    """Those of the files and directories that these versions do not name."""
+    named, damaged = _named(store, late)
+    if damaged:
+        return {}, []
+    keys = {layout.part(path, k) for path, numbers in named.items() for k in numbers}
+    keys.update(map(layout.column, named))
+    left = {key: size for key, size in files.items() if key not in keys}
+    return left, [key for key in directories if key not in keys]
 
 
 def _directories(store: Store, path: Path = ()) -> Iterator[tuple[Path, list[str]]]:

@@ -53,6 +53,30 @@ class Hooked:
         return call
 
 
+class CountedLocks:
+    """A store that counts the locks held through it at a time; `most` is the highest count."""
+
+    def __init__(self, store):
+        self._store = store
+        self._now = 0
+        self.most = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def lock(self, *args: Any, **options: Any) -> ExitStack:
+        lock = self._store.lock(*args, **options)
+        self._now += 1
+        self.most = max(self.most, self._now)
+        held = ExitStack()
+        held.callback(self._let_go)
+        held.push(lock)
+        return held
+
+    def _let_go(self) -> None:
+        self._now -= 1
+
+
 def once(wanted: str, action: Callable[[], object], key: str | None = None) -> Hook:
     """A hook that acts at the first call of that name, on that key."""
     done = False
