@@ -1,7 +1,7 @@
 """Vacuum: versions past keeping go, and with them all that no version names.
 
-A file in flight is named by no manifest either, so this waits until no writer is at work: the
-directory of manifests is locked as a whole. What is removed was first found to be free, and all of
+A file in flight is named by no manifest either, so this waits until no writer is at work
+(`flight`). What is removed was first found to be free, and all of
 it is found before anything is removed. A loss of power in between leaves what the next one removes.
 """
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from operator import index
 
-from blztable.engine import retention, versions
+from blztable.engine import flight, retention, versions
 from blztable.engine.commit import flush_whole
 from blztable.engine.versions import DAMAGED, LOCK_SECONDS, Version
 from blztable.errors import BusyError, CorruptError, TableNotFoundError
@@ -17,7 +17,7 @@ from blztable.format import layout
 from blztable.format.jsontext import MAX_DEPTH
 from blztable.format.layout import Path
 from blztable.report import Vacuumed
-from blztable.storage.store import KeyNotFound, Lock, Store
+from blztable.storage.store import KeyNotFound, Store
 
 
 def vacuum(
@@ -39,7 +39,7 @@ def vacuum(
     _check(keep_versions, keep_seconds)
     if not versions.is_place(store) or versions.newest_number(store) is None:
         raise TableNotFoundError(f"no table at {store.name}")
-    # The file of the writers' lock is empty, and some tools leave such a one out of a copy.
+    # The files that are locked are empty, and some tools leave such files out of a copy.
     store.prepare(durable=False)
     with ExitStack() as held:
         held.enter_context(_no_writer(store, wait))
@@ -71,9 +71,9 @@ def _check(keep_versions: int | None, keep_seconds: float | None) -> None:
         raise ValueError(f"keep_seconds={keep_seconds!r}: a time from 0 is expected")
 
 
-def _no_writer(store: Store, wait: float) -> Lock:
+def _no_writer(store: Store, wait: float) -> ExitStack:
     try:
-        return store.lock(layout.MANIFESTS, shared=False, timeout=wait)
+        return flight.alone(store, wait)
     except BusyError as error:
         raise BusyError(
             f"{store.name}: a writer or a transaction is at work, nothing was removed: {error}"

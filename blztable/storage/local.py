@@ -179,16 +179,18 @@ class LocalStore:
             return lock_at(name, directory.fd, self._where(key), shared=shared, timeout=timeout)
 
     def prepare(self, *, durable: bool = True) -> None:
-        """Make the root, `data`, `meta/manifest` and `meta/lock`; harmless if there.
+        """Make the root, `data`, `meta/manifest`, `meta/lock`, `meta/flight`; harmless if there.
 
         Flushed even if nothing was missing: whoever made them may have been killed before that.
         """
         self._prepare_root(durable)
         for prefix in (["data"], ["meta", "manifest"]):
             self._directory(prefix, make=True).close()
-        with suppress(KeyTaken):
-            self.put_new("meta/lock", [])
+        for key in ("meta/lock", "meta/flight"):
+            with suppress(KeyTaken):
+                self.put_new(key, [])
         if durable:
+            # Both are made again where they are missing; this flushes the directories above them.
             self.flush(["meta/lock"])
 
     def close(self) -> None:

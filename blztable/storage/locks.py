@@ -3,7 +3,8 @@
 A lock is on the file that the name leads to once it is granted: whoever waits may find that the
 file was removed or replaced meanwhile, and looks again. It is never converted (the kernel would let
 go first) and never unlocked, only closed. Every wait is bounded. The kernel drops the locks of a
-process that dies, so none goes stale.
+process that dies, so none goes stale. NFS and SMB give an exclusive lock only on a descriptor that
+is open for writing.
 
 A child made by fork shares the descriptors, and with them the locks: what is shared stays held
 until both let go, which keeps the child's pins; an exclusive lock is closed in the child, or a
@@ -19,7 +20,7 @@ from typing import Self
 from weakref import WeakSet
 
 from blztable import interrupts
-from blztable.errors import BusyError, StorageError
+from blztable.errors import BusyError, ReadOnlyError, StorageError
 from blztable.storage.opening import open_lockable, unreadable
 
 if sys.platform != "win32":
@@ -36,10 +37,17 @@ def lock_at(name: str, dir_fd: int, where: str, *, shared: bool, timeout: float)
     deadline = time.monotonic() + timeout
     sleep = SLEEP_FIRST
     while True:
-        lock = LocalLock(open_lockable(name, dir_fd, where), shared=shared)
+        fd = open_lockable(name, dir_fd, where, for_writing=not shared)
+        lock = LocalLock(fd, shared=shared)
         try:
             if lock.acquire(where) and lock.is_on(name, dir_fd, where):
                 return lock
+        except ReadOnlyError as error:
+            lock.close()
+            if timeout:
+                raise
+            # Who only tries goes on as if another held it: whether one does cannot be asked.
+            raise BusyError(str(error)) from None
         except BaseException:
             lock.close()
             raise
@@ -75,6 +83,11 @@ class LocalLock:
             if self._shared and error.errno in _CANNOT_LOCK:
                 # A copy on such a medium should still be readable; this holds nothing.
                 return True
+            if error.errno == errno.EBADF and not self._shared:
+                raise ReadOnlyError(
+                    f"{where}: this file system gives an exclusive lock only to a process that may "
+                    "write the file; change the file's permissions so that this process may"
+                ) from error
             raise StorageError(error.errno, f"{error.strerror} (locking)", where) from error
         return True
 

@@ -137,6 +137,7 @@ class MemoryStore:
             self._entries.setdefault("meta", _Entry(None))
             self._entries.setdefault("meta/manifest", _Entry(None))
             self._entries.setdefault("meta/lock", _Entry(b""))
+            self._entries.setdefault("meta/flight", _Entry(b""))
 
     def close(self) -> None:
         """Hold nothing; the values stay."""

@@ -29,7 +29,7 @@ from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore
 
 # Besides those on versions that go: no writer is at work, and no other comes.
-LOCKS_OF_A_VACUUM = [layout.MANIFESTS, layout.LOCK]
+LOCKS_OF_A_VACUUM = [layout.MANIFESTS, layout.FLIGHT, layout.LOCK]
 
 
 @pytest.fixture(params=["local", "memory"])
@@ -322,9 +322,9 @@ def test_a_file_in_place_of_a_table_is_no_table(tmp_path):
     assert path.read_text() == "mine"
 
 
-def test_a_copy_without_the_empty_file_of_the_lock_can_be_vacuumed(store):
+def test_a_copy_without_the_empty_files_that_are_locked_can_be_vacuumed(store):
     commit(store, 1, 2)
-    store.delete([layout.LOCK])
+    store.delete([layout.LOCK, layout.FLIGHT])
     assert vacuum(store, keep_versions=1).versions == (1,)
 
 

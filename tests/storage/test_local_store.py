@@ -8,6 +8,7 @@ import gc
 import os
 import resource
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -655,6 +656,65 @@ def test_where_nothing_can_be_locked_only_a_shared_lock_is_granted(store, monkey
     with pytest.raises(StorageError, match="locking") as caught:
         store.lock("meta/lock", shared=False, timeout=0)
     assert caught.value.errno == number
+
+
+@pytest.fixture
+def only_writable(monkeypatch):
+    """flock as NFS has it: an exclusive lock needs a descriptor that is open for writing."""
+    real = fcntl.flock
+
+    def flock(fd, operation):
+        access = fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE
+        is_file = stat.S_ISREG(os.fstat(fd).st_mode)
+        if is_file and operation & fcntl.LOCK_EX and access == os.O_RDONLY:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        real(fd, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+
+
+@pytest.mark.parametrize("key", ["meta/lock", "meta/manifest"])
+def test_an_exclusive_lock_of_a_file_is_on_a_descriptor_open_for_writing(store, only_writable, key):
+    with store.lock(key, shared=False, timeout=0), pytest.raises(BusyError):
+        store.lock(key, shared=False, timeout=0)
+
+
+def test_a_shared_lock_is_on_a_descriptor_open_for_reading(store):
+    with store.lock("meta/lock", shared=True, timeout=0) as lock:
+        assert fcntl.fcntl(lock._fd, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EROFS])
+def test_a_file_that_may_not_be_written_is_locked_where_reading_it_is_enough(
+    store, monkeypatch, number
+):
+    forbid_writing(monkeypatch, number)
+    with store.lock("meta/lock", shared=False, timeout=0), pytest.raises(BusyError):
+        store.lock("meta/lock", shared=True, timeout=0)
+
+
+def test_a_file_that_may_not_be_written_is_busy_to_a_try_and_read_only_to_a_wait(
+    store, monkeypatch, only_writable
+):
+    forbid_writing(monkeypatch, errno.EACCES)
+    before = open_fds()
+    with pytest.raises(BusyError, match="only to a process that may write"):
+        store.lock("meta/lock", shared=False, timeout=0)
+    with pytest.raises(ReadOnlyError, match="only to a process that may write"):
+        store.lock("meta/lock", shared=False, timeout=10)
+    assert open_fds() == before
+
+
+def forbid_writing(monkeypatch, number):
+    """Let nobody open a file for writing."""
+    real = os.open
+
+    def reading(path, flags, *args, **options):
+        if flags & os.O_ACCMODE != os.O_RDONLY:
+            raise OSError(number, os.strerror(number))
+        return real(path, flags, *args, **options)
+
+    monkeypatch.setattr(os, "open", reading)
 
 
 def test_a_lock_keeps_another_process_out_and_dies_with_it(store, root):
