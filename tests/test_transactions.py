@@ -1,11 +1,13 @@
 """Several changes in one commit, or none; a transaction sees its own, nobody else does."""
 
+import os
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from engine.stores import tree
+from engine.stores import fork, tree
 
 import blztable as blz
 from blztable.engine import versions
@@ -263,3 +265,28 @@ def test_it_takes_changes_inside_of_its_with_only():
         pass
     with pytest.raises(blz.BlzError, match="inside of its `with`"):
         tx.attrs["x"] = 1
+
+
+def test_an_exception_in_a_child_made_by_fork_is_the_one_that_its_transaction_ends_with(tmp_path):
+    path = tmp_path / "t.blz"
+    blz.to_blz({"n": [1]}, path)
+    reading, writing = os.pipe()
+    child = None
+    try:
+        with blz.open(path, "a") as t, t.transaction() as tx:
+            tx.append({"n": [2]})
+            child = fork()
+            if child == 0:
+                raise SystemExit(3)
+            os.waitpid(child, 0)
+    except BaseException as error:
+        if child != 0:
+            raise
+        os.write(writing, f"{type(error).__name__} {error}".encode())
+    finally:
+        if child == 0:
+            os._exit(0)
+        os.close(writing)
+    with os.fdopen(reading) as told:
+        assert told.read() == "SystemExit 3"
+    assert blz.read_table(path)["n"].to_pylist() == [1, 2]

@@ -29,16 +29,18 @@ def alone(store: Store, wait: float) -> ExitStack:
 def _both(store: Store, *, shared: bool, wait: float) -> ExitStack:
     deadline = time.monotonic() + wait
     with ExitStack() as held:
-        held.enter_context(store.lock(layout.MANIFESTS, shared=shared, timeout=wait))
+        held.enter_context(_lock(store, layout.MANIFESTS, shared=shared, wait=wait))
         left = max(deadline - time.monotonic(), 0.0)
-        held.enter_context(_lock_file(store, shared=shared, wait=left))
+        try:
+            file = _lock(store, layout.FLIGHT, shared=shared, wait=left)
+        except KeyNotFound:
+            # Version 0.1 made none, and some tools leave an empty file out of a copy.
+            store.prepare(durable=False)
+            file = _lock(store, layout.FLIGHT, shared=shared, wait=left)
+        held.enter_context(file)
         return held.pop_all()
 
 
-def _lock_file(store: Store, *, shared: bool, wait: float) -> Lock:
-    try:
-        return store.lock(layout.FLIGHT, shared=shared, timeout=wait)
-    except KeyNotFound:
-        # Version 0.1 made none, and some tools leave an empty file out of a copy.
-        store.prepare(durable=False)
-        return store.lock(layout.FLIGHT, shared=shared, timeout=wait)
+def _lock(store: Store, key: str, *, shared: bool, wait: float) -> Lock:
+    # A child made by fork cannot go on with the transaction, so it is not at work.
+    return store.lock(key, shared=shared, timeout=wait, inherited=False)

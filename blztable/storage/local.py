@@ -171,12 +171,15 @@ class LocalStore:
         names = [name for name in self._all_names(prefix) if name.startswith(TEMPORARY)]
         self.delete(f"{prefix}/{name}" if prefix else name for name in names)
 
-    def lock(self, key: str, *, shared: bool, timeout: float) -> LocalLock:
+    def lock(self, key: str, *, shared: bool, timeout: float, inherited: bool = True) -> LocalLock:
         """Lock the file or directory under `key`; `BusyError` after `timeout` seconds."""
         parts = _parts(key)
         name = parts[-1] if parts else "."
         with self._directory(parts[:-1]) as directory:
-            return lock_at(name, directory.fd, self._where(key), shared=shared, timeout=timeout)
+            where, stays = self._where(key), shared and inherited
+            return lock_at(
+                name, directory.fd, where, shared=shared, timeout=timeout, inherited=stays
+            )
 
     def prepare(self, *, durable: bool = True) -> None:
         """Make the root, `data`, `meta/manifest`, `meta/lock`, `meta/flight`; harmless if there.

@@ -6,9 +6,9 @@ go first) and never unlocked, only closed. Every wait is bounded. The kernel dro
 process that dies, so none goes stale. NFS and SMB give an exclusive lock only on a descriptor that
 is open for writing.
 
-A child made by fork shares the descriptors, and with them the locks: what is shared stays held
-until both let go, which keeps the child's pins; an exclusive lock is closed in the child, or a
-worker that lives on would keep every writer out.
+A child made by fork has the descriptors of its parent, and with them the locks, which are held
+until both processes close them. That is what a pin needs: the child goes on reading. All other
+locks are closed in the child, or a worker that lives on would keep writers or a vacuum out.
 """
 
 import errno
@@ -32,13 +32,15 @@ SLEEP_LONGEST = 0.05
 _CANNOT_LOCK = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS}
 
 
-def lock_at(name: str, dir_fd: int, where: str, *, shared: bool, timeout: float) -> "LocalLock":
+def lock_at(
+    name: str, dir_fd: int, where: str, *, shared: bool, timeout: float, inherited: bool
+) -> "LocalLock":
     """Lock what `name` leads to, trying again until `timeout` seconds have passed."""
     deadline = time.monotonic() + timeout
     sleep = SLEEP_FIRST
     while True:
         fd = open_lockable(name, dir_fd, where, for_writing=not shared)
-        lock = LocalLock(fd, shared=shared)
+        lock = LocalLock(fd, shared=shared, inherited=inherited)
         try:
             if lock.acquire(where) and lock.is_on(name, dir_fd, where):
                 return lock
@@ -63,14 +65,14 @@ def lock_at(name: str, dir_fd: int, where: str, *, shared: bool, timeout: float)
 class LocalLock:
     """A lock, held from `acquire` until it is closed or collected."""
 
-    def __init__(self, fd: int, *, shared: bool) -> None:
+    def __init__(self, fd: int, *, shared: bool, inherited: bool) -> None:
         # To be asked once: a descriptor that is forgotten before it is closed would be locked until
         # the process ends, and between two calls there is room for an interrupt.
         self._closing = map(os.close, (fd,))
         self._fd = fd
         self._shared = shared
-        if not shared:
-            _exclusive_locks.add(self)
+        if not inherited:
+            _not_inherited.add(self)
 
     def acquire(self, where: str) -> bool:
         """Take the lock; False if another holds it."""
@@ -121,13 +123,13 @@ class LocalLock:
             self.close()
 
 
-_exclusive_locks: WeakSet[LocalLock] = WeakSet()
+_not_inherited: WeakSet[LocalLock] = WeakSet()
 
 
-def _close_exclusive_locks() -> None:
-    for lock in list(_exclusive_locks):
+def _close_not_inherited() -> None:
+    for lock in list(_not_inherited):
         lock.close()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_close_exclusive_locks)
+    os.register_at_fork(after_in_child=_close_not_inherited)

@@ -1,6 +1,7 @@
 """Stores for the tests of the engine: listed to the last entry, and interfered with."""
 
 import os
+import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -75,6 +76,13 @@ class CountedLocks:
 
     def _let_go(self) -> None:
         self._now -= 1
+
+
+def fork() -> int:
+    """Fork; the interpreter's warning of forks beside threads is not what the test is about."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
 
 
 def once(wanted: str, action: Callable[[], object], key: str | None = None) -> Hook:

@@ -7,7 +7,7 @@ import stat
 
 import pyarrow as pa
 import pytest
-from engine.stores import read, tree, write
+from engine.stores import fork, read, tree, write
 
 from blztable.engine import flight, versions
 from blztable.engine.commit import Transaction
@@ -90,7 +90,8 @@ class WaitedOn:
         self.now = 100.0
         self.asked = []
 
-    def lock(self, key, *, shared, timeout):
+    def lock(self, key, *, shared, timeout, inherited):
+        assert not inherited
         self.asked.append((key, shared, timeout))
         self.now += 2
         return flight.ExitStack()
@@ -119,6 +120,30 @@ def test_a_table_of_version_0_1_is_read_as_it_is_and_gets_the_file_from_its_next
 def test_a_creation_is_taken_over_whose_writer_was_killed_after_making_the_file(store):
     assert layout.FLIGHT in tree(store)
     assert write(store, ROWS, mode="x") == 1
+
+
+def test_a_child_made_by_fork_keeps_the_version_it_reads_but_is_not_at_work(tmp_path):
+    store = LocalStore(tmp_path / "t.blz")
+    write(store, ROWS)
+    ready, go = os.pipe(), os.pipe()
+    with Transaction(store, is_durable=False):
+        child = fork()
+        if child == 0:
+            os.write(ready[1], b"x")
+            os.read(go[0], 1)
+            os._exit(0)
+        os.read(ready[0], 1)
+        with pytest.raises(BusyError):
+            vacuum(store, wait=0)
+    try:
+        write(store, ROWS)
+        assert vacuum(store, keep_versions=1, wait=0).pinned == (1,)
+    finally:
+        os.write(go[1], b"x")
+        os.waitpid(child, 0)
+        for fd in (*ready, *go):
+            os.close(fd)
+    assert vacuum(store, keep_versions=1, wait=0).versions == (1,)
 
 
 # NFS

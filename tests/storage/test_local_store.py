@@ -753,10 +753,10 @@ def test_a_child_reads_with_what_it_inherited(store):
         assert in_child(lambda: reader.read(0, 7) == store.get(KEY) == b"content")
 
 
-@pytest.mark.parametrize("shared", [False, True])
-def test_a_child_that_lives_on_keeps_pins_but_no_writer_out(store, shared):
+@pytest.mark.parametrize(("shared", "inherited"), [(False, True), (True, True), (True, False)])
+def test_a_child_that_lives_on_holds_shared_locks_unless_told_not_to(store, shared, inherited):
     ready, go = os.pipe(), os.pipe()
-    held = store.lock("meta/lock", shared=shared, timeout=0)
+    held = store.lock("meta/lock", shared=shared, timeout=0, inherited=inherited)
     pid = os.fork()
     if pid == 0:
         os.write(ready[1], b"x")
@@ -767,7 +767,7 @@ def test_a_child_that_lives_on_keeps_pins_but_no_writer_out(store, shared):
         with pytest.raises(BusyError):
             store.lock("meta/lock", shared=False, timeout=0)
         held.close()
-        if shared:
+        if shared and inherited:
             with pytest.raises(BusyError):
                 store.lock("meta/lock", shared=False, timeout=0)
         else:

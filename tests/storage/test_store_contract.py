@@ -272,9 +272,14 @@ LOCKABLE = ["meta/lock", "meta/flight", "meta/manifest"]
 
 
 @pytest.mark.parametrize("key", LOCKABLE)
-def test_shared_locks_are_held_together(store, key):
-    with store.lock(key, shared=True, timeout=0), store.lock(key, shared=True, timeout=0):
-        pass
+@pytest.mark.parametrize("inherited", [False, True])
+def test_shared_locks_are_held_together(store, key, inherited):
+    with (
+        store.lock(key, shared=True, timeout=0, inherited=inherited),
+        store.lock(key, shared=True, timeout=0),
+        pytest.raises(BusyError, match=key),
+    ):
+        store.lock(key, shared=False, timeout=0)
 
 
 @pytest.mark.parametrize("key", LOCKABLE)
