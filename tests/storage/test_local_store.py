@@ -827,6 +827,57 @@ def test_a_store_keeps_three_descriptors_and_gives_them_back(store, root):
     assert open_fds() == before
 
 
+class ClosingDisk(Disk):
+    """Closes the store that writes, as another thread might, and lets others open files then."""
+
+    def __init__(self):
+        self.others = []
+
+    def write(self, fd, buffers):
+        self.store.close()
+        self.others += [os.open(os.devnull, os.O_RDONLY) for _ in range(5)]
+        super().write(fd, buffers)
+
+
+def test_a_store_closed_in_the_midst_of_a_call_closes_no_directory_that_is_in_use(root, store):
+    store.close()
+    before = open_fds()
+    disk = ClosingDisk()
+    disk.store = LocalStore(root, disk=disk)
+    disk.store.list_names("meta")
+    disk.store.put("meta/sizes", b"written")
+    disk.store.put_new("data/col6/__1__.bin", [b"new"])
+    for fd in disk.others:
+        os.close(fd)
+    assert disk.store.get("meta/sizes") == b"written"
+    assert disk.store.get("data/col6/__1__.bin") == b"new"
+    disk.store.close()
+    assert open_fds() == before
+
+
+def test_threads_use_a_store_that_others_close_all_the_time(store):
+    before = len(open_fds())
+    is_over = threading.Event()
+
+    def close():
+        while not is_over.is_set():
+            store.close()
+
+    closing = threading.Thread(target=close)
+    closing.start()
+    try:
+        for number in range(300):
+            store.put("meta/sizes", b"%d" % number)
+            assert store.get("meta/sizes") == b"%d" % number
+            assert store.get(KEY) == b"content"
+            assert store.list_names("data") == ["col5"]
+    finally:
+        is_over.set()
+        closing.join()
+    store.close()
+    assert len(open_fds()) <= before
+
+
 def test_threads_that_come_first_together_open_each_level_once(root, store):
     gc.collect()  # What others left would be closed meanwhile.
     for _ in range(20):
@@ -849,7 +900,7 @@ def test_threads_that_come_first_together_open_each_level_once(root, store):
 
 def test_descriptors_are_not_inherited_by_programs(store):
     with store.open(KEY), store.lock("meta/lock", shared=True, timeout=0) as lock:
-        for fd in [*store._kept.values(), lock._fd]:
+        for fd in [*(directory.fd for directory in store._kept.values()), lock._fd]:
             assert not os.get_inheritable(fd)
 
 
