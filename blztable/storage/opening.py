@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from blztable.errors import CorruptError, ReadOnlyError, StorageError
+from blztable.storage.descriptors import above_standard
 from blztable.storage.store import KeyNotFound
 
 _COMMON = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
@@ -84,7 +85,7 @@ def open_lockable(name: str, dir_fd: int, where: str, *, for_writing: bool) -> i
 def _open_writable(name: str, dir_fd: int) -> int | None:
     """Open `name` for reading and writing; None where it is a directory or may not be written."""
     try:
-        return os.open(name, ANYTHING | os.O_RDWR, dir_fd=dir_fd)
+        return above_standard(os.open(name, ANYTHING | os.O_RDWR, dir_fd=dir_fd))
     except OSError as error:
         if error.errno in _NOT_WRITABLE:
             return None

@@ -1,5 +1,6 @@
 """What only a directory can do wrong: links, pipes, full disks, lost locks, leaked descriptors."""
 
+import ast
 import contextlib
 import ctypes
 import errno
@@ -825,6 +826,55 @@ def test_a_store_keeps_three_descriptors_and_gives_them_back(store, root):
     assert open_fds() == before
     LocalStore(root).get(KEY)
     assert open_fds() == before
+
+
+WITHOUT_STREAMS = """
+import os
+from blztable.errors import BlzError
+from blztable.storage.disk import Disk
+from blztable.storage.local import LocalStore
+
+class PrintedInto(Disk):
+    streams = ()
+
+    def write(self, fd, buffers):
+        for number in self.streams:
+            try:
+                os.write(number, b"progress 10%")
+            except OSError:
+                pass  # Closed, or open for reading.
+        super().write(fd, buffers)
+
+told = os.dup(2)
+disk = PrintedInto()
+store = LocalStore(sys.argv[1], disk=disk)
+store.prepare()
+store.list_names("data")  # Its directories are open now, so a file gets the lowest number.
+disk.streams = (0, 1, 2)
+for fd in disk.streams:
+    os.close(fd)
+store.put_new("data/col5/__1__.bin", [b"content"])
+store.publish("meta/manifest/1", b"manifest", durable=True)
+store.put("meta/sizes", b"sizes")
+locks = [store.lock(key, shared=False, timeout=0) for key in ("meta/lock", "meta/manifest/1")]
+written = [os.get_inheritable(lock._fd) or lock._fd for lock in locks]
+os.write(told, repr(written).encode())
+"""
+
+
+def test_a_process_without_standard_streams_prints_into_no_file(root):
+    command = [*python(WITHOUT_STREAMS), str(root)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert all(type(fd) is int and fd > 2 for fd in ast.literal_eval(done.stderr))
+    found = {path.relative_to(root).as_posix(): path for path in root.rglob("*") if path.is_file()}
+    assert {key: path.read_bytes() for key, path in found.items()} == {
+        KEY: b"content",
+        "meta/manifest/1": b"manifest",
+        "meta/sizes": b"sizes",
+        "meta/lock": b"",
+        "meta/flight": b"",
+    }
 
 
 class ClosingDisk(Disk):
