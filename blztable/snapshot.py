@@ -104,6 +104,7 @@ class Snapshot:
         """Let go of the version."""
         self._is_closed = True
         self._pinned.close()
+        self.version.store.close()
 
     def check_open(self) -> None:
         """BlzError after `close`."""

@@ -250,7 +250,8 @@ class Transaction(View):
     ) -> None:
         published = None
         try:
-            self._check_process()
+            if error is None:  # A child made by fork that fails ends with its own exception.
+                self._check_process()
             self._is_open = False
             # Who keeps the transaction keeps no version by it.
             self._base = None

@@ -123,6 +123,7 @@ def test_a_prepared_root_survives_and_needs_each_of_its_flushes(tmp_path, droppe
         "t.blz/meta": None,
         "t.blz/meta/manifest": None,
         "t.blz/meta/lock": b"",
+        "t.blz/meta/flight": b"",
     }
     states = [state.entries for state in crash_states(disk.log, len(disk.log))]
     assert (states == [whole]) is (dropped is None)

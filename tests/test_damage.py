@@ -32,8 +32,8 @@ DATA = pa.table(
         "yes": [True, False, None, True] * 10,
     }
 )
-# Mirrors are for people; the engine never reads them, nor what is in the lock.
-UNREAD = {"meta/sizes", "meta/storage", "meta/attributes", "meta/lock"}
+# Mirrors are for people; the engine never reads them, nor what is in the files that it locks.
+UNREAD = {"meta/sizes", "meta/storage", "meta/attributes", "meta/lock", "meta/flight"}
 
 # Changes one file after the other as it is told, reads, puts it back, and says what came out.
 READER = textwrap.dedent(

@@ -29,6 +29,8 @@ from blztable.storage.local import LocalStore
 
 OLD = pa.table({"n": [1, 2], "text": ["a", None]})
 NEW = pa.table({"x": np.arange(40_000), "y": np.arange(40_000) * 0.5, "b": [True] * 40_000})
+# What a creation makes first and leaves behind.
+PREPARED = {"data", "meta", "meta/flight", "meta/lock", "meta/manifest"}
 
 
 class CountingStore(LocalStore):
@@ -330,7 +332,7 @@ def test_a_disk_that_is_full_at_any_call_leaves_the_table_and_nothing_else(
                 assert entries(path) == before, disk.calls
                 assert blz.read_table(path) == OLD
             else:
-                assert entries(path) <= {"data", "meta", "meta/lock", "meta/manifest"}, disk.calls
+                assert entries(path) <= PREPARED, disk.calls
                 with pytest.raises(blz.TableNotFoundError):
                     blz.open(path)
         else:
@@ -351,7 +353,7 @@ def test_a_system_that_takes_no_larger_files_leaves_the_table_as_it_was(tmp_path
     path = tmp_path / "t.blz"
     if is_there:
         blz.to_blz(OLD, path)
-    before = entries(path) if is_there else {"data", "meta", "meta/lock", "meta/manifest"}
+    before = entries(path) if is_there else PREPARED
     large = pa.table({"a": np.arange(40_000)})
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, limits[1]))

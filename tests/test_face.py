@@ -5,6 +5,7 @@ import datetime
 import gc
 import importlib
 import json
+import os
 import pickle
 import tempfile
 import threading
@@ -640,6 +641,34 @@ def test_a_closed_table_says_so(path):
         with pytest.raises(blz.BlzError, match=f"{path} was closed"):
             action()
     assert "version 1" in repr(table)
+
+
+def test_what_was_taken_of_a_closed_table_is_closed_and_its_store_goes_on(path):
+    store = LocalStore(path)
+    table = blz.open(store)
+    column, narrowed, data = table["n"], table[["n"]], table.dataset()
+    batches = table.to_batches(batch_rows=3)
+    assert next(batches).num_rows == 3
+    table.close()
+    for action in (column.to_arrow, narrowed.to_arrow, lambda: next(batches), data.to_table):
+        with pytest.raises(blz.BlzError, match="closed"):
+            action()
+    assert store.list_names("") != []
+    with blz.open(store) as again:
+        assert again.to_arrow() == DATA
+
+
+def test_tables_that_were_closed_leave_no_descriptor_open(path):
+    gc.collect()  # What others left would be closed meanwhile.
+    before = len(os.listdir("/dev/fd"))
+    tables = [blz.open(path, "a", durability="process") for _ in range(20)]
+    for number, table in enumerate(tables):
+        assert table.to_arrow().num_rows == len(DATA)
+        table.attrs[f"table {number}"] = 1
+        table.vacuum()
+    for table in tables:
+        table.close()
+    assert len(os.listdir("/dev/fd")) == before
 
 
 def test_an_open_table_keeps_its_version_until_it_is_closed(path):

@@ -129,16 +129,18 @@ def test_an_archive_in_place_of_a_table_is_not_opened(tmp_path):
 # Locks: threat 30.
 
 
-def test_a_reader_makes_no_lock(path):
-    (path / "meta/lock").unlink()
+@pytest.mark.parametrize("key", ["meta/lock", "meta/flight"])
+def test_a_reader_makes_no_lock(path, key):
+    (path / key).unlink()
     assert_read(path)
-    assert not (path / "meta/lock").exists()
+    assert not (path / key).exists()
 
 
-def test_a_lock_that_is_a_link_is_not_followed(path, tmp_path):
-    (path / "meta/lock").unlink()
-    (path / "meta/lock").symlink_to(tmp_path / "made")
-    with pytest.raises(blz.BlzError, match="meta/lock"):
+@pytest.mark.parametrize("key", ["meta/lock", "meta/flight"])
+def test_a_lock_that_is_a_link_is_not_followed(path, tmp_path, key):
+    (path / key).unlink()
+    (path / key).symlink_to(tmp_path / "made")
+    with pytest.raises(blz.BlzError, match=key):
         blz.to_blz(NUMBERS, path)
     assert not (tmp_path / "made").exists()
     assert_read(path)

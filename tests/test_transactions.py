@@ -1,11 +1,13 @@
 """Several changes in one commit, or none; a transaction sees its own, nobody else does."""
 
+import os
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from engine.stores import tree
+from engine.stores import fork, tree
 
 import blztable as blz
 from blztable.engine import versions
@@ -305,9 +307,14 @@ def test_a_change_that_found_nothing_conflicts_with_rows_that_came_meanwhile(cha
     second.append({"day": [5], "sold": [7]})
     with pytest.raises(blz.ConflictError), first.transaction(commit_id="job") as tx:
         change(tx)
-    with pytest.raises(blz.ConflictError), first.transaction() as tx:
-        change(tx)
-        tx.attrs["done"] = True
+
+    def flagged():
+        with first.transaction() as tx:
+            change(tx)
+            tx.attrs["done"] = True
+
+    with pytest.raises(blz.ConflictError):
+        flagged()
     assert blz.read_table(store).to_pydict() == {"day": [4, 5], "sold": [0, 7]}
     assert dict(blz.open(store).attrs) == {}
 
@@ -322,7 +329,7 @@ def test_a_change_that_found_nothing_and_stands_alone_commits_nothing_and_never_
 
 
 def test_a_transaction_of_many_appends_keeps_no_version_for_each():
-    store, table, _ = two_handles([4])
+    _, table, _ = two_handles([4])
     with table.transaction() as tx:
         for day in range(30):
             tx.append({"day": [day], "sold": [1]})
@@ -332,3 +339,28 @@ def test_a_transaction_of_many_appends_keeps_no_version_for_each():
             for value in (change, *(getattr(change, name) for name in change.__slots__))
         ]
         assert not [value for value in kept if isinstance(value, Version)]
+
+
+def test_an_exception_in_a_child_made_by_fork_is_the_one_that_its_transaction_ends_with(tmp_path):
+    path = tmp_path / "t.blz"
+    blz.to_blz({"n": [1]}, path)
+    reading, writing = os.pipe()
+    child = None
+    try:
+        with blz.open(path, "a") as t, t.transaction() as tx:
+            tx.append({"n": [2]})
+            child = fork()
+            if child == 0:
+                raise SystemExit(3)
+            os.waitpid(child, 0)
+    except BaseException as error:
+        if child != 0:
+            raise
+        os.write(writing, f"{type(error).__name__} {error}".encode())
+    finally:
+        if child == 0:
+            os._exit(0)
+        os.close(writing)
+    with os.fdopen(reading) as told:
+        assert told.read() == "SystemExit 3"
+    assert blz.read_table(path)["n"].to_pylist() == [1, 2]

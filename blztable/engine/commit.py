@@ -1,6 +1,6 @@
 """The commit: how the next version of a table comes to be, and nothing of it where it fails.
 
-1. Lock the directory of manifests, shared: files are in flight, no vacuum. Pin the base version.
+1. Say that files are in flight, which keeps vacuum out (`flight`). Pin the base version.
 2. Write new files under numbers nobody used, and make them durable.
 3. Take the writers' lock and look for the newest version. The draft is made on that one; if what
    the operation relies on has changed, it raises ConflictError.
@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
 
-from blztable.engine import mirrors, retention, versions
+from blztable.engine import flight, mirrors, retention, versions
 from blztable.engine.versions import LOCK_SECONDS, Version
 from blztable.errors import (
     BlzError,
@@ -121,7 +121,7 @@ class Transaction:
             versions.check_ours(store)
             store.prepare(durable=self._is_durable)
             _clear_unfinished(store)
-        self._held.enter_context(store.lock(layout.MANIFESTS, shared=True, timeout=LOCK_SECONDS))
+        self._held.enter_context(flight.writing(store))
         if self._given is None or self._commit_id is not None:
             newest_number = versions.newest_number(store)
         if self._given is not None:
@@ -407,7 +407,7 @@ def _history(store: Store, newest: Version | None) -> tuple[tuple[str, int], ...
 def _clear_unfinished(store: Store) -> None:
     """Remove what an unfinished creation left, unless someone is still at it."""
     try:
-        with store.lock(layout.MANIFESTS, shared=False, timeout=0):
+        with flight.alone(store, 0):
             if versions.newest_number(store) is not None:
                 return
             store.sweep(layout.MANIFESTS)

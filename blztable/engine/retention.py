@@ -5,7 +5,7 @@ the kept version after it first: most commits leave all files to the next, and n
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
@@ -16,7 +16,7 @@ from blztable.format import layout
 from blztable.format.jsontext import Json
 from blztable.format.layout import Path
 from blztable.format.line import file_numbers
-from blztable.storage.store import KeyNotFound, Store
+from blztable.storage.store import KeyNotFound, Lock, Store
 
 KEEP_VERSIONS = 10
 KEEP_SECONDS = 3600
@@ -31,19 +31,20 @@ def retire(newest: Version, *, is_durable: bool) -> None:
     """Remove the versions that are past keeping and not pinned, and the files only they name."""
     store = newest.store
     there = versions.numbers(store)
-    with ExitStack() as held:
-        past = past_keeping(newest, there, *limits(newest.head.properties))
-        going = unpinned(store, past, held)
-        if not going:
-            return
-        kept = _Kept(newest, [number for number in there if number not in going])
-        try:
-            freed = _freed(store, going, kept)
-        except (*DAMAGED, KeyNotFound):
-            return  # What a damaged manifest names is not known, so nothing is known to be free.
-        files = [layout.part(path, k) for path, numbers in freed.items() for k in sorted(numbers)]
-        emptied = [layout.column(path) for path in freed if not kept.has_column(path)]
-        remove(store, going, [*files, *emptied], is_durable=is_durable)
+    free = unpinned(store, past_keeping(newest, there, *limits(newest.head.properties)))
+    if not free:
+        return
+    try:
+        freed = _freed(store, free, _Kept(newest, _without(there, free)))
+        gone = remove_manifests(store, free)
+        kept = _Kept(newest, _without(there, gone))
+        # A reader may have pinned one of them since it was seen to be free.
+        _spare(freed, map(kept.version, _without(free, gone)))
+    except (*DAMAGED, KeyNotFound):
+        return  # What a damaged manifest names is not known, so nothing is known to be free.
+    files = [layout.part(path, k) for path, numbers in freed.items() for k in sorted(numbers)]
+    emptied = [layout.column(path) for path in freed if not kept.has_column(path)]
+    remove_files(store, [*files, *emptied], is_durable=is_durable)
 
 
 def limits(properties: Mapping[str, Json]) -> tuple[int, float]:
@@ -71,25 +72,41 @@ def past_keeping(
     return [number for number in older if number in too_many or superseded[number] < limit]
 
 
-def unpinned(store: Store, numbers: Iterable[int], held: ExitStack) -> list[int]:
-    """Those of the versions that nobody has pinned, kept so by locks in `held`."""
+def unpinned(store: Store, numbers: Iterable[int]) -> list[int]:
+    """Those of the versions that nobody has pinned at this moment."""
     free = []
     for number in numbers:
-        try:
-            held.enter_context(store.lock(layout.manifest(number), shared=False, timeout=0))
-        except (BusyError, KeyNotFound):
-            continue
-        free.append(number)
+        with suppress(BusyError, KeyNotFound), _alone(store, number):
+            free.append(number)
     return free
 
 
-def remove(store: Store, going: Sequence[int], keys: Sequence[str], *, is_durable: bool) -> None:
-    """Remove the manifests of versions, then files and emptied directories under `keys`."""
-    store.delete(map(layout.manifest, going))
+def remove_manifests(store: Store, numbers: Iterable[int]) -> list[int]:
+    """Remove the manifests of versions that nobody has pinned; the versions that went.
+
+    One is locked at a time: each lock holds a descriptor, and there may be more versions than a
+    process may have descriptors. Nobody can pin a version whose manifest is gone, so its lock is
+    not needed any more when its files go.
+    """
+    gone = []
+    for number in numbers:
+        with suppress(BusyError, KeyNotFound), _alone(store, number):
+            store.delete([layout.manifest(number)])
+            gone.append(number)
+    return gone
+
+
+def remove_files(store: Store, keys: Sequence[str], *, is_durable: bool) -> None:
+    """Remove files, then emptied directories, that only removed manifests named."""
     if keys and is_durable:
         # Before any file, also for manifests removed earlier: one that comes back must find them.
         store.flush_names(layout.MANIFESTS)
     store.delete(keys)
+
+
+def _alone(store: Store, number: int) -> Lock:
+    """The exclusive lock of a version; BusyError while anyone has it pinned."""
+    return store.lock(layout.manifest(number), shared=False, timeout=0)
 
 
 class _Kept:
@@ -116,7 +133,7 @@ class _Kept:
         return any(path in version.head.columns.paths for version in self.all())
 
 
-def _freed(store: Store, going: Sequence[int], kept: _Kept) -> Files:
+def _freed(store: Store, going: Sequence[int], kept: _Kept) -> dict[Path, set[int]]:
     """The files that only the versions going name."""
     freed: dict[Path, set[int]] = {}
     for number in going:
@@ -133,10 +150,15 @@ def _freed(store: Store, going: Sequence[int], kept: _Kept) -> Files:
     if not freed:
         return {}
     # Any of them may name what the next one does not: a version restored has all its files again.
-    for version in kept.all():
+    _spare(freed, kept.all())
+    return freed
+
+
+def _spare(freed: dict[Path, set[int]], kept: Iterable[Version]) -> None:
+    """Take the files that these versions name out of those freed."""
+    for version in kept:
         for path, numbers in files_named(version, freed).items():
             freed[path] -= numbers
-    return freed
 
 
 def _changed(version: Version, other: Version) -> list[Path]:
@@ -158,6 +180,12 @@ def files_named(version: Version, paths: Iterable[Path]) -> dict[Path, set[int]]
         path: file_numbers(lines[index], path, len(version.head.row_groups))
         for path, index in wanted.items()
     }
+
+
+def _without(numbers: Iterable[int], others: Iterable[int]) -> list[int]:
+    """The numbers that are not among the others, in their order."""
+    left_out = set(others)
+    return [number for number in numbers if number not in left_out]
 
 
 def _limit(value: object, default: int) -> int:

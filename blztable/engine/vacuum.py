@@ -1,7 +1,7 @@
 """Vacuum: versions past keeping go, and with them all that no version names.
 
-A file in flight is named by no manifest either, so this waits until no writer is at work: the
-directory of manifests is locked as a whole. What is removed was first found to be free, and all of
+A file in flight is named by no manifest either, so this waits until no writer is at work
+(`flight`). What is removed was first found to be free, and all of
 it is found before anything is removed. A loss of power in between leaves what the next one removes.
 """
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from operator import index
 
-from blztable.engine import retention, versions
+from blztable.engine import flight, retention, versions
 from blztable.engine.commit import flush_whole
 from blztable.engine.versions import DAMAGED, LOCK_SECONDS, Version
 from blztable.errors import BusyError, CorruptError, TableNotFoundError
@@ -17,7 +17,7 @@ from blztable.format import layout
 from blztable.format.jsontext import MAX_DEPTH
 from blztable.format.layout import Path
 from blztable.report import Vacuumed
-from blztable.storage.store import KeyNotFound, Lock, Store
+from blztable.storage.store import KeyNotFound, Store
 
 
 def vacuum(
@@ -39,25 +39,29 @@ def vacuum(
     _check(keep_versions, keep_seconds)
     if not versions.is_place(store) or versions.newest_number(store) is None:
         raise TableNotFoundError(f"no table at {store.name}")
-    # The file of the writers' lock is empty, and some tools leave such a one out of a copy.
+    # The files that are locked are empty, and some tools leave such files out of a copy.
     store.prepare(durable=False)
     with ExitStack() as held:
         held.enter_context(_no_writer(store, wait))
         held.enter_context(store.lock(layout.LOCK, shared=False, timeout=wait))
         newest, past = _past_keeping(store, keep_versions, keep_seconds)
-        going = retention.unpinned(store, past, held)
-        pinned = tuple(number for number in past if number not in going)
-        kept = [number for number in versions.numbers(store) if number not in going]
+        free = set(retention.unpinned(store, past))
+        kept = [number for number in versions.numbers(store) if number not in free]
         named, damaged = _named(store, kept)
         files, directories = _orphans(store, named)
         if newest is None or damaged:
+            pinned = tuple(number for number in past if number not in free)
             return Vacuumed(pinned=pinned, damaged=tuple(damaged))
-        if not newest.head.durable and (going or files):
+        if not newest.head.durable and (free or files):
             # It may be all that is left, and so far might not survive a loss of power.
             store.prepare()
             flush_whole(newest)
-        retention.remove(store, going, [*files, *directories], is_durable=True)
-        return Vacuumed(tuple(going), len(files), sum(files.values()), pinned)
+        gone = retention.remove_manifests(store, sorted(free))
+        # A reader may have pinned one of them since it was seen to be free.
+        files, directories = _spared(store, files, directories, free.difference(gone))
+        retention.remove_files(store, [*files, *directories], is_durable=True)
+        pinned = tuple(sorted(set(past).difference(gone)))
+        return Vacuumed(tuple(gone), len(files), sum(files.values()), pinned)
 
 
 def _check(keep_versions: int | None, keep_seconds: float | None) -> None:
@@ -67,9 +71,9 @@ def _check(keep_versions: int | None, keep_seconds: float | None) -> None:
         raise ValueError(f"keep_seconds={keep_seconds!r}: a time from 0 is expected")
 
 
-def _no_writer(store: Store, wait: float) -> Lock:
+def _no_writer(store: Store, wait: float) -> ExitStack:
     try:
-        return store.lock(layout.MANIFESTS, shared=False, timeout=wait)
+        return flight.alone(store, wait)
     except BusyError as error:
         raise BusyError(
             f"{store.name}: a writer or a transaction is at work, nothing was removed: {error}"
@@ -128,6 +132,19 @@ def _orphans(store: Store, named: retention.Files) -> tuple[dict[str, int], list
         if path not in named:
             directories.append(layout.column(path))
     return files, directories
+
+
+def _spared(
+    store: Store, files: dict[str, int], directories: list[str], late: Iterable[int]
+) -> tuple[dict[str, int], list[str]]:
+    """Those of the files and directories that these versions do not name."""
+    named, damaged = _named(store, late)
+    if damaged:
+        return {}, []
+    keys = {layout.part(path, k) for path, numbers in named.items() for k in numbers}
+    keys.update(map(layout.column, named))
+    left = {key: size for key, size in files.items() if key not in keys}
+    return left, [key for key in directories if key not in keys]
 
 
 def _directories(store: Store, path: Path = ()) -> Iterator[tuple[Path, list[str]]]:

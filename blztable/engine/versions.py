@@ -36,6 +36,7 @@ _META_NAMES = {
     for key in (
         layout.MANIFESTS,
         layout.LOCK,
+        layout.FLIGHT,
         layout.SIZES,
         layout.STORAGE,
         layout.ATTRIBUTES,

@@ -13,6 +13,7 @@ import stat
 import sys
 from collections.abc import Sequence
 
+from blztable.storage.descriptors import above_standard
 from blztable.storage.store import Buffer
 
 if sys.platform == "darwin":
@@ -44,7 +45,7 @@ class Disk:
 
     def create(self, name: str, dir_fd: int) -> int:
         """Make an empty file, open for writing; FileExistsError if anything has that name."""
-        return os.open(name, _NEW_FILE, 0o666, dir_fd=dir_fd)
+        return above_standard(os.open(name, _NEW_FILE, 0o666, dir_fd=dir_fd))
 
     def write(self, fd: int, buffers: Sequence[Buffer]) -> None:
         """Append all buffers to the file."""

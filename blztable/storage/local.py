@@ -2,7 +2,8 @@
 
 Knows nothing of what lies under a key. The directory may come from a stranger: the user's path is
 resolved once, and below it each level is opened by itself, so that no symbolic link is followed.
-The descriptors of the first levels stay open, which makes a read cost few calls.
+The descriptors of the first levels stay open, which makes a read cost few calls. `close` forgets
+them; each is closed when the last call that uses it is done, so other threads may be at work.
 
 What is visible and what is durable: a value is created under its own name (`put_new`), or under a
 temporary one and then linked (`publish`) or renamed (`put`); nothing is durable before the file and
@@ -19,6 +20,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from itertools import groupby
 
 from blztable.errors import StorageError
+from blztable.storage.descriptors import OpenDirectory, close_unwritten
 from blztable.storage.disk import REAL_DISK, Disk
 from blztable.storage.locks import LocalLock, lock_at
 from blztable.storage.opening import (
@@ -58,7 +60,7 @@ class LocalStore:
             raise StorageError("tables on a local disk need Linux or macOS for now")
         self._path = os.path.realpath(os.fspath(path))
         self._disk = disk
-        self._kept: dict[str, int] = {}
+        self._kept: dict[str, OpenDirectory] = {}
 
     def __reduce__(self) -> tuple[type["LocalStore"], tuple[str]]:
         # Descriptors mean nothing elsewhere: a copy opens its own.
@@ -123,7 +125,7 @@ class LocalStore:
             # By the descriptor kept since before the writes, so that their failures are told.
             root = self._keep("")
             with self._failures("flushing", ""):
-                if self._disk.sync_all(root):
+                if self._disk.sync_all(root.fd):
                     return
         ways = (_parts(key)[:-1] for key in keys)
         prefixes = {"/".join(way[:depth]) for way in ways for depth in range(len(way) + 1)}
@@ -171,37 +173,34 @@ class LocalStore:
         names = [name for name in self._all_names(prefix) if name.startswith(TEMPORARY)]
         self.delete(f"{prefix}/{name}" if prefix else name for name in names)
 
-    def lock(self, key: str, *, shared: bool, timeout: float) -> LocalLock:
+    def lock(self, key: str, *, shared: bool, timeout: float, inherited: bool = True) -> LocalLock:
         """Lock the file or directory under `key`; `BusyError` after `timeout` seconds."""
         parts = _parts(key)
         name = parts[-1] if parts else "."
         with self._directory(parts[:-1]) as directory:
-            return lock_at(name, directory.fd, self._where(key), shared=shared, timeout=timeout)
+            where, stays = self._where(key), shared and inherited
+            return lock_at(
+                name, directory.fd, where, shared=shared, timeout=timeout, inherited=stays
+            )
 
     def prepare(self, *, durable: bool = True) -> None:
-        """Make the root, `data`, `meta/manifest` and `meta/lock`; harmless if there.
+        """Make the root, `data`, `meta/manifest`, `meta/lock`, `meta/flight`; harmless if there.
 
         Flushed even if nothing was missing: whoever made them may have been killed before that.
         """
         self._prepare_root(durable)
         for prefix in (["data"], ["meta", "manifest"]):
             self._directory(prefix, make=True).close()
-        with suppress(KeyTaken):
-            self.put_new("meta/lock", [])
+        for key in ("meta/lock", "meta/flight"):
+            with suppress(KeyTaken):
+                self.put_new(key, [])
         if durable:
+            # Both are made again where they are missing; this flushes the directories above them.
             self.flush(["meta/lock"])
 
     def close(self) -> None:
         """Give back the descriptors; a later call opens them again."""
-        for level in list(self._kept):
-            fd = self._kept.pop(level, None)
-            if fd is not None:
-                os.close(fd)
-
-    def __del__(self) -> None:
-        # Not there if the constructor raised.
-        if hasattr(self, "_kept"):
-            self.close()
+        self._kept.clear()
 
     def _where(self, key: str) -> str:
         return f"{self._path}/{key}" if key else self._path
@@ -209,20 +208,21 @@ class LocalStore:
     def _directory(self, parts: Sequence[str], *, make: bool = False) -> "_Directory":
         """Open a directory level by level; with `make`, create the levels that are missing."""
         kept = 1 if parts and parts[0] in KEPT_LEVELS else 0
-        directory = _Directory(self._keep(parts[0] if kept else "", make=make), kept=True)
+        directory = _Directory(self._keep(parts[0] if kept else "", make=make))
         for depth in range(kept, len(parts)):
             with directory:
                 fd = self._open_level(parts[: depth + 1], directory.fd, make=make)
-            directory = _Directory(fd, kept=False)
+            directory = _Directory(OpenDirectory(fd))
         return directory
 
-    def _keep(self, level: str, *, make: bool = False) -> int:
-        """The descriptor of the root ("") or of a level right below it, opened once."""
-        fd = self._kept.get(level)
-        if fd is not None:
-            return fd
+    def _keep(self, level: str, *, make: bool = False) -> OpenDirectory:
+        """The root ("") or a level right below it, opened once."""
+        kept = self._kept.get(level)
+        if kept is not None:
+            return kept
         if level:
-            fd = self._open_level([level], self._keep("", make=make), make=make)
+            root = self._keep("", make=make)
+            fd = self._open_level([level], root.fd, make=make)
         else:
             try:
                 fd = open_directory(self._path, None, self._path)
@@ -231,10 +231,7 @@ class LocalStore:
                     raise StorageError(errno.ENOENT, "no such directory", self._path) from None
                 raise
         # Of threads that come here together one wins; a lock could be inherited, held, by a fork.
-        kept = self._kept.setdefault(level, fd)
-        if kept != fd:
-            os.close(fd)
-        return kept
+        return self._kept.setdefault(level, OpenDirectory(fd))
 
     def _open_level(self, parts: Sequence[str], dir_fd: int, *, make: bool) -> int:
         key = "/".join(parts)
@@ -266,7 +263,7 @@ class LocalStore:
                 with self._failures("flushing", ""):
                     self._disk.sync_directory(fd)
         finally:
-            os.close(fd)
+            close_unwritten(fd)
 
     @contextmanager
     def _failures(self, doing: str, key: str) -> Iterator[None]:
@@ -322,7 +319,7 @@ class LocalStore:
         except OSError as error:
             raise unreadable(error, self._where(prefix)) from error
         finally:
-            os.close(fd)
+            close_unwritten(fd)
 
     def _remove(self, key: str, name: str, dir_fd: int) -> None:
         try:
@@ -336,17 +333,21 @@ class LocalStore:
 
 
 class _Directory:
-    """An open directory; leaving closes it unless the store keeps it."""
+    """A directory in use; leaving gives it back, which closes it unless the store keeps it."""
 
-    __slots__ = ("_kept", "fd")
+    __slots__ = ("_open",)
 
-    def __init__(self, fd: int, *, kept: bool) -> None:
-        self.fd = fd
-        self._kept = kept
+    def __init__(self, directory: OpenDirectory) -> None:
+        self._open: OpenDirectory | None = directory
+
+    @property
+    def fd(self) -> int:
+        assert self._open is not None
+        return self._open.fd
 
     def close(self) -> None:
-        if not self._kept:
-            os.close(self.fd)
+        # Not left to the end of the frame: an exception may keep that.
+        self._open = None
 
     def __enter__(self) -> "_Directory":
         return self

@@ -3,11 +3,12 @@
 A lock is on the file that the name leads to once it is granted: whoever waits may find that the
 file was removed or replaced meanwhile, and looks again. It is never converted (the kernel would let
 go first) and never unlocked, only closed. Every wait is bounded. The kernel drops the locks of a
-process that dies, so none goes stale.
+process that dies, so none goes stale. NFS and SMB give an exclusive lock only on a descriptor that
+is open for writing.
 
-A child made by fork shares the descriptors, and with them the locks: what is shared stays held
-until both let go, which keeps the child's pins; an exclusive lock is closed in the child, or a
-worker that lives on would keep every writer out.
+A child made by fork has the descriptors of its parent, and with them the locks, which are held
+until both processes close them. That is what a pin needs: the child goes on reading. All other
+locks are closed in the child, or a worker that lives on would keep writers or a vacuum out.
 """
 
 import errno
@@ -19,7 +20,7 @@ from typing import Self
 from weakref import WeakSet
 
 from blztable import interrupts
-from blztable.errors import BusyError, StorageError
+from blztable.errors import BusyError, ReadOnlyError, StorageError
 from blztable.storage.opening import open_lockable, unreadable
 
 if sys.platform != "win32":
@@ -31,15 +32,24 @@ SLEEP_LONGEST = 0.05
 _CANNOT_LOCK = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS}
 
 
-def lock_at(name: str, dir_fd: int, where: str, *, shared: bool, timeout: float) -> "LocalLock":
+def lock_at(
+    name: str, dir_fd: int, where: str, *, shared: bool, timeout: float, inherited: bool
+) -> "LocalLock":
     """Lock what `name` leads to, trying again until `timeout` seconds have passed."""
     deadline = time.monotonic() + timeout
     sleep = SLEEP_FIRST
     while True:
-        lock = LocalLock(open_lockable(name, dir_fd, where), shared=shared)
+        fd = open_lockable(name, dir_fd, where, for_writing=not shared)
+        lock = LocalLock(fd, shared=shared, inherited=inherited)
         try:
             if lock.acquire(where) and lock.is_on(name, dir_fd, where):
                 return lock
+        except ReadOnlyError as error:
+            lock.close()
+            if timeout:
+                raise
+            # Who only tries goes on as if another held it: whether one does cannot be asked.
+            raise BusyError(str(error)) from None
         except BaseException:
             lock.close()
             raise
@@ -55,14 +65,14 @@ def lock_at(name: str, dir_fd: int, where: str, *, shared: bool, timeout: float)
 class LocalLock:
     """A lock, held from `acquire` until it is closed or collected."""
 
-    def __init__(self, fd: int, *, shared: bool) -> None:
+    def __init__(self, fd: int, *, shared: bool, inherited: bool) -> None:
         # To be asked once: a descriptor that is forgotten before it is closed would be locked until
         # the process ends, and between two calls there is room for an interrupt.
         self._closing = map(os.close, (fd,))
         self._fd = fd
         self._shared = shared
-        if not shared:
-            _exclusive_locks.add(self)
+        if not inherited:
+            _not_inherited.add(self)
 
     def acquire(self, where: str) -> bool:
         """Take the lock; False if another holds it."""
@@ -75,6 +85,11 @@ class LocalLock:
             if self._shared and error.errno in _CANNOT_LOCK:
                 # A copy on such a medium should still be readable; this holds nothing.
                 return True
+            if error.errno == errno.EBADF and not self._shared:
+                raise ReadOnlyError(
+                    f"{where}: this file system gives an exclusive lock only to a process that may "
+                    "write the file; change the file's permissions so that this process may"
+                ) from error
             raise StorageError(error.errno, f"{error.strerror} (locking)", where) from error
         return True
 
@@ -108,13 +123,13 @@ class LocalLock:
             self.close()
 
 
-_exclusive_locks: WeakSet[LocalLock] = WeakSet()
+_not_inherited: WeakSet[LocalLock] = WeakSet()
 
 
-def _close_exclusive_locks() -> None:
-    for lock in list(_exclusive_locks):
+def _close_not_inherited() -> None:
+    for lock in list(_not_inherited):
         lock.close()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_close_exclusive_locks)
+    os.register_at_fork(after_in_child=_close_not_inherited)

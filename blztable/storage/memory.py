@@ -110,8 +110,11 @@ class MemoryStore:
     def sweep(self, prefix: str) -> None:
         """Do nothing: no call leaves anything half done here."""
 
-    def lock(self, key: str, *, shared: bool, timeout: float) -> "MemoryLock":
+    def lock(
+        self, key: str, *, shared: bool, timeout: float, inherited: bool = True
+    ) -> "MemoryLock":
         """Lock the value or prefix under `key`; `BusyError` after `timeout` seconds."""
+        del inherited  # A child made by fork has a memory of its own.
         deadline = time.monotonic() + timeout
         with self._changed:
             while True:
@@ -137,6 +140,7 @@ class MemoryStore:
             self._entries.setdefault("meta", _Entry(None))
             self._entries.setdefault("meta/manifest", _Entry(None))
             self._entries.setdefault("meta/lock", _Entry(b""))
+            self._entries.setdefault("meta/flight", _Entry(b""))
 
     def close(self) -> None:
         """Hold nothing; the values stay."""

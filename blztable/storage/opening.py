@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from blztable.errors import CorruptError, ReadOnlyError, StorageError
+from blztable.storage.descriptors import above_standard
 from blztable.storage.store import KeyNotFound
 
 _COMMON = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
@@ -21,6 +22,7 @@ DIRECTORY = _COMMON | getattr(os, "O_DIRECTORY", 0)
 # What the kernel answers when a name leads to a link, to no directory, or to a socket.
 _WRONG_KIND = {errno.ELOOP, errno.ENOTDIR, errno.ENXIO}
 _READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
+_NOT_WRITABLE = _READ_ONLY | {errno.EISDIR, errno.ETXTBSY}
 
 _KINDS = {
     stat.S_IFLNK: "a symbolic link",
@@ -60,10 +62,15 @@ def open_file(name: str, dir_fd: int, where: str) -> "LocalReader":
     return LocalReader(fd, status.st_size, where)
 
 
-def open_lockable(name: str, dir_fd: int, where: str) -> int:
-    """Open the regular file or directory `name` for a lock on it."""
+def open_lockable(name: str, dir_fd: int, where: str, *, for_writing: bool) -> int:
+    """Open the regular file or directory `name` for a lock on it.
+
+    With `for_writing`, a file is opened for writing where this process may write it.
+    """
     try:
-        fd = os.open(name, ANYTHING, dir_fd=dir_fd)
+        fd = _open_writable(name, dir_fd) if for_writing else None
+        if fd is None:
+            fd = os.open(name, ANYTHING, dir_fd=dir_fd)
     except OSError as error:
         if error.errno in _WRONG_KIND:
             raise _wrong_kind("a file or directory", name, dir_fd, where) from error
@@ -73,6 +80,16 @@ def open_lockable(name: str, dir_fd: int, where: str) -> int:
         os.close(fd)
         raise CorruptError(f"{where}: expected a file or directory, found {_kind(status)}")
     return fd
+
+
+def _open_writable(name: str, dir_fd: int) -> int | None:
+    """Open `name` for reading and writing; None where it is a directory or may not be written."""
+    try:
+        return above_standard(os.open(name, ANYTHING | os.O_RDWR, dir_fd=dir_fd))
+    except OSError as error:
+        if error.errno in _NOT_WRITABLE:
+            return None
+        raise
 
 
 class LocalReader:

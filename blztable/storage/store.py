@@ -112,12 +112,15 @@ class Store(Protocol):
     def sweep(self, prefix: str) -> None:
         """Remove what killed calls left directly under `prefix`; only while nobody writes there."""
 
-    def lock(self, key: str, *, shared: bool, timeout: float) -> Lock:
+    def lock(self, key: str, *, shared: bool, timeout: float, inherited: bool = True) -> Lock:
         """Lock the value or prefix under `key`; `BusyError` when `timeout` seconds were not enough.
 
         The lock is on what the key names when the call returns: if the value was removed in the
         meantime it is looked up again, and `KeyNotFound` says that it is gone for good. Where the
         medium cannot lock at all, a shared lock is granted and holds nothing.
+
+        A child made by fork holds a shared lock of its parent as well, until both let go; with
+        `inherited=False` it does not. It never holds an exclusive one.
         """
 
     def prepare(self, *, durable: bool = True) -> None:

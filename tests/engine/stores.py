@@ -1,6 +1,7 @@
 """Stores for the tests of the engine: listed to the last entry, and interfered with."""
 
 import os
+import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -51,6 +52,37 @@ class Hooked:
             return result
 
         return call
+
+
+class CountedLocks:
+    """A store that counts the locks held through it at a time; `most` is the highest count."""
+
+    def __init__(self, store):
+        self._store = store
+        self._now = 0
+        self.most = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def lock(self, *args: Any, **options: Any) -> ExitStack:
+        lock = self._store.lock(*args, **options)
+        self._now += 1
+        self.most = max(self.most, self._now)
+        held = ExitStack()
+        held.callback(self._let_go)
+        held.push(lock)
+        return held
+
+    def _let_go(self) -> None:
+        self._now -= 1
+
+
+def fork() -> int:
+    """Fork; the interpreter's warning of forks beside threads is not what the test is about."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
 
 
 def once(wanted: str, action: Callable[[], object], key: str | None = None) -> Hook:

@@ -273,7 +273,7 @@ def test_a_creation_that_fails_before_its_publication_leaves_no_table(store, tmp
         with pytest.raises(type(error)) as caught:
             replaced(Hooked(place, before=at_call(number, error)))
         assert caught.value is error
-        assert tree(place) <= {"data", "meta", "meta/lock", "meta/manifest"}
+        assert tree(place) <= {"data", "meta", "meta/flight", "meta/lock", "meta/manifest"}
         with pytest.raises(TableNotFoundError):
             versions.pin(place)
         assert replaced(place) == 1

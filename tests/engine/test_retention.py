@@ -4,7 +4,16 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from engine.stores import Hooked, read, set_attributes, set_properties, tree, write
+from engine.stores import (
+    CountedLocks,
+    Hooked,
+    once,
+    read,
+    set_attributes,
+    set_properties,
+    tree,
+    write,
+)
 
 from blztable.engine import retention, versions
 from blztable.engine.commit import Draft, Transaction
@@ -334,3 +343,36 @@ def test_a_version_that_others_keep_from_going_does_not_keep_the_rest(store):
         set_properties(store, keep_versions=2)
         assert versions.numbers(store) == [1, 9, 10]
         assert_whole(store)
+
+
+def test_versions_that_go_are_locked_one_at_a_time(store):
+    for number in range(1, 6):
+        commit(store, number)
+    newest, pinned = versions.pin(store)
+    pinned.close()
+    counting = CountedLocks(store)
+    head = replace(newest.head, properties={"keep_versions": 1})
+    retention.retire(replace(newest, head=head, store=counting), is_durable=True)
+    assert versions.numbers(store) == [5]
+    assert counting.most == 1
+    assert_whole(store)
+
+
+@pytest.mark.parametrize("late", [1, 2, 3])
+def test_a_version_pinned_while_others_are_looked_at_stays_with_its_files(store, late):
+    commit(store, 1)
+    for number in range(2, 5):
+        update_text(store, number)
+    newest, pinned = versions.pin(store)
+    pinned.close()
+    head = replace(newest.head, properties={"keep_versions": 1})
+    pins = []
+    # By then all three were seen to be free.
+    come = once("get", lambda: pins.append(versions.pin(store, late)), layout.manifest(1))
+    hooked = Hooked(store, before=come)
+    retention.retire(replace(newest, head=head, store=hooked), is_durable=True)
+    assert versions.numbers(store) == [late, 4]
+    [(_, pinned)] = pins
+    pinned.close()
+    files = {key for key in tree(store) if key.endswith(".bin")}
+    assert files == {"data/col0/__1__.bin", f"data/col1/__{late}__.bin", "data/col1/__4__.bin"}

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 from engine.stores import (
+    CountedLocks,
     Hooked,
     once,
     raising,
@@ -26,6 +27,9 @@ from blztable.format import layout
 from blztable.report import Vacuumed
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore
+
+# Besides those on versions that go: no writer is at work, and no other comes.
+LOCKS_OF_A_VACUUM = [layout.MANIFESTS, layout.FLIGHT, layout.LOCK]
 
 
 @pytest.fixture(params=["local", "memory"])
@@ -209,6 +213,39 @@ def test_a_reader_that_comes_before_the_versions_are_locked_keeps_its_version(st
         assert read(held) == content(1)
 
 
+def test_however_many_versions_go_a_vacuum_holds_one_of_them_at_a_time(store):
+    commit(store, 1, 2, 3, 4, 5)
+    counting = CountedLocks(store)
+    assert vacuum(counting, keep_versions=1).versions == (1, 2, 3, 4)
+    assert counting.most == 1 + len(LOCKS_OF_A_VACUUM)
+    assert_whole(store, 5)
+
+
+def test_a_version_pinned_while_the_files_are_listed_stays_with_its_files(store):
+    commit(store, 1, 2, 3)
+    pins = []
+    reader = once("list_names", lambda: pins.append(versions.pin(store, 2)), layout.DATA)
+    found = vacuum(Hooked(store, before=reader), keep_versions=1)
+    [(held, pinned)] = pins
+    with pinned:
+        assert (found.versions, found.files, found.pinned) == ((1,), 2, (2,))
+        assert read(held) == content(2)
+        assert_whole(store, 2, 3)
+
+
+def test_where_a_version_pinned_late_is_damaged_no_file_goes(store):
+    commit(store, 1, 2, 3)
+    damage_line(store, 2)
+    files = under(store, "data")
+    pins = []
+    reader = once("list_names", lambda: pins.append(versions.pin(store, 2)), layout.DATA)
+    found = vacuum(Hooked(store, before=reader), keep_versions=1)
+    [(_, pinned)] = pins
+    with pinned:
+        assert (found.versions, found.files, found.pinned) == ((1,), 0, (2,))
+    assert under(store, "data") == files
+
+
 def damage_head(store, number):
     store.put(layout.manifest(number), b"damaged")
 
@@ -285,9 +322,9 @@ def test_a_file_in_place_of_a_table_is_no_table(tmp_path):
     assert path.read_text() == "mine"
 
 
-def test_a_copy_without_the_empty_file_of_the_lock_can_be_vacuumed(store):
+def test_a_copy_without_the_empty_files_that_are_locked_can_be_vacuumed(store):
     commit(store, 1, 2)
-    store.delete([layout.LOCK])
+    store.delete([layout.LOCK, layout.FLIGHT])
     assert vacuum(store, keep_versions=1).versions == (1,)
 
 

@@ -1,5 +1,6 @@
 """What only a directory can do wrong: links, pipes, full disks, lost locks, leaked descriptors."""
 
+import ast
 import contextlib
 import ctypes
 import errno
@@ -8,6 +9,7 @@ import gc
 import os
 import resource
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -657,6 +659,65 @@ def test_where_nothing_can_be_locked_only_a_shared_lock_is_granted(store, monkey
     assert caught.value.errno == number
 
 
+@pytest.fixture
+def only_writable(monkeypatch):
+    """flock as NFS has it: an exclusive lock needs a descriptor that is open for writing."""
+    real = fcntl.flock
+
+    def flock(fd, operation):
+        access = fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE
+        is_file = stat.S_ISREG(os.fstat(fd).st_mode)
+        if is_file and operation & fcntl.LOCK_EX and access == os.O_RDONLY:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        real(fd, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+
+
+@pytest.mark.parametrize("key", ["meta/lock", "meta/manifest"])
+def test_an_exclusive_lock_of_a_file_is_on_a_descriptor_open_for_writing(store, only_writable, key):
+    with store.lock(key, shared=False, timeout=0), pytest.raises(BusyError):
+        store.lock(key, shared=False, timeout=0)
+
+
+def test_a_shared_lock_is_on_a_descriptor_open_for_reading(store):
+    with store.lock("meta/lock", shared=True, timeout=0) as lock:
+        assert fcntl.fcntl(lock._fd, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EROFS])
+def test_a_file_that_may_not_be_written_is_locked_where_reading_it_is_enough(
+    store, monkeypatch, number
+):
+    forbid_writing(monkeypatch, number)
+    with store.lock("meta/lock", shared=False, timeout=0), pytest.raises(BusyError):
+        store.lock("meta/lock", shared=True, timeout=0)
+
+
+def test_a_file_that_may_not_be_written_is_busy_to_a_try_and_read_only_to_a_wait(
+    store, monkeypatch, only_writable
+):
+    forbid_writing(monkeypatch, errno.EACCES)
+    before = open_fds()
+    with pytest.raises(BusyError, match="only to a process that may write"):
+        store.lock("meta/lock", shared=False, timeout=0)
+    with pytest.raises(ReadOnlyError, match="only to a process that may write"):
+        store.lock("meta/lock", shared=False, timeout=10)
+    assert open_fds() == before
+
+
+def forbid_writing(monkeypatch, number):
+    """Let nobody open a file for writing."""
+    real = os.open
+
+    def reading(path, flags, *args, **options):
+        if flags & os.O_ACCMODE != os.O_RDONLY:
+            raise OSError(number, os.strerror(number))
+        return real(path, flags, *args, **options)
+
+    monkeypatch.setattr(os, "open", reading)
+
+
 def test_a_lock_keeps_another_process_out_and_dies_with_it(store, root):
     script = f"""
         from blztable.storage.local import LocalStore
@@ -693,10 +754,10 @@ def test_a_child_reads_with_what_it_inherited(store):
         assert in_child(lambda: reader.read(0, 7) == store.get(KEY) == b"content")
 
 
-@pytest.mark.parametrize("shared", [False, True])
-def test_a_child_that_lives_on_keeps_pins_but_no_writer_out(store, shared):
+@pytest.mark.parametrize(("shared", "inherited"), [(False, True), (True, True), (True, False)])
+def test_a_child_that_lives_on_holds_shared_locks_unless_told_not_to(store, shared, inherited):
     ready, go = os.pipe(), os.pipe()
-    held = store.lock("meta/lock", shared=shared, timeout=0)
+    held = store.lock("meta/lock", shared=shared, timeout=0, inherited=inherited)
     pid = os.fork()
     if pid == 0:
         os.write(ready[1], b"x")
@@ -707,7 +768,7 @@ def test_a_child_that_lives_on_keeps_pins_but_no_writer_out(store, shared):
         with pytest.raises(BusyError):
             store.lock("meta/lock", shared=False, timeout=0)
         held.close()
-        if shared:
+        if shared and inherited:
             with pytest.raises(BusyError):
                 store.lock("meta/lock", shared=False, timeout=0)
         else:
@@ -767,6 +828,106 @@ def test_a_store_keeps_three_descriptors_and_gives_them_back(store, root):
     assert open_fds() == before
 
 
+WITHOUT_STREAMS = """
+import os
+from blztable.errors import BlzError
+from blztable.storage.disk import Disk
+from blztable.storage.local import LocalStore
+
+class PrintedInto(Disk):
+    streams = ()
+
+    def write(self, fd, buffers):
+        for number in self.streams:
+            try:
+                os.write(number, b"progress 10%")
+            except OSError:
+                pass  # Closed, or open for reading.
+        super().write(fd, buffers)
+
+told = os.dup(2)
+disk = PrintedInto()
+store = LocalStore(sys.argv[1], disk=disk)
+store.prepare()
+store.list_names("data")  # Its directories are open now, so a file gets the lowest number.
+disk.streams = (0, 1, 2)
+for fd in disk.streams:
+    os.close(fd)
+store.put_new("data/col5/__1__.bin", [b"content"])
+store.publish("meta/manifest/1", b"manifest", durable=True)
+store.put("meta/sizes", b"sizes")
+locks = [store.lock(key, shared=False, timeout=0) for key in ("meta/lock", "meta/manifest/1")]
+written = [os.get_inheritable(lock._fd) or lock._fd for lock in locks]
+os.write(told, repr(written).encode())
+"""
+
+
+def test_a_process_without_standard_streams_prints_into_no_file(root):
+    command = [*python(WITHOUT_STREAMS), str(root)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert all(type(fd) is int and fd > 2 for fd in ast.literal_eval(done.stderr))
+    found = {path.relative_to(root).as_posix(): path for path in root.rglob("*") if path.is_file()}
+    assert {key: path.read_bytes() for key, path in found.items()} == {
+        KEY: b"content",
+        "meta/manifest/1": b"manifest",
+        "meta/sizes": b"sizes",
+        "meta/lock": b"",
+        "meta/flight": b"",
+    }
+
+
+class ClosingDisk(Disk):
+    """Closes the store that writes, as another thread might, and lets others open files then."""
+
+    def __init__(self):
+        self.others = []
+
+    def write(self, fd, buffers):
+        self.store.close()
+        self.others += [os.open(os.devnull, os.O_RDONLY) for _ in range(5)]
+        super().write(fd, buffers)
+
+
+def test_a_store_closed_in_the_midst_of_a_call_closes_no_directory_that_is_in_use(root, store):
+    store.close()
+    before = open_fds()
+    disk = ClosingDisk()
+    disk.store = LocalStore(root, disk=disk)
+    disk.store.list_names("meta")
+    disk.store.put("meta/sizes", b"written")
+    disk.store.put_new("data/col6/__1__.bin", [b"new"])
+    for fd in disk.others:
+        os.close(fd)
+    assert disk.store.get("meta/sizes") == b"written"
+    assert disk.store.get("data/col6/__1__.bin") == b"new"
+    disk.store.close()
+    assert open_fds() == before
+
+
+def test_threads_use_a_store_that_others_close_all_the_time(store):
+    before = len(open_fds())
+    is_over = threading.Event()
+
+    def close():
+        while not is_over.is_set():
+            store.close()
+
+    closing = threading.Thread(target=close)
+    closing.start()
+    try:
+        for number in range(300):
+            store.put("meta/sizes", b"%d" % number)
+            assert store.get("meta/sizes") == b"%d" % number
+            assert store.get(KEY) == b"content"
+            assert store.list_names("data") == ["col5"]
+    finally:
+        is_over.set()
+        closing.join()
+    store.close()
+    assert len(open_fds()) <= before
+
+
 def test_threads_that_come_first_together_open_each_level_once(root, store):
     gc.collect()  # What others left would be closed meanwhile.
     for _ in range(20):
@@ -789,7 +950,7 @@ def test_threads_that_come_first_together_open_each_level_once(root, store):
 
 def test_descriptors_are_not_inherited_by_programs(store):
     with store.open(KEY), store.lock("meta/lock", shared=True, timeout=0) as lock:
-        for fd in [*store._kept.values(), lock._fd]:
+        for fd in [*(directory.fd for directory in store._kept.values()), lock._fd]:
             assert not os.get_inheritable(fd)
 
 

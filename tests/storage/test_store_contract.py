@@ -237,8 +237,19 @@ def test_prepare_can_be_repeated_and_changes_nothing(store):
     store.put("meta/sizes", b"{}")
     store.prepare()
     assert store.get("meta/sizes") == b"{}"
-    assert store.get("meta/lock") == b""
-    assert sorted(store.list_names("meta")) == ["lock", "manifest", "sizes"]
+    assert store.get("meta/lock") == store.get("meta/flight") == b""
+    assert sorted(store.list_names("meta")) == ["flight", "lock", "manifest", "sizes"]
+
+
+@pytest.mark.parametrize("key", ["meta/lock", "meta/flight"])
+def test_prepare_makes_a_missing_file_again_and_leaves_the_other(store, key):
+    store.delete([key])
+    [other] = {"meta/lock", "meta/flight"} - {key}
+    with store.lock(other, shared=False, timeout=0):
+        store.prepare(durable=False)
+        assert store.get(key) == b""
+        with pytest.raises(BusyError):
+            store.lock(other, shared=True, timeout=0)
 
 
 def test_a_store_goes_on_working_after_close(store):
@@ -257,13 +268,18 @@ def test_sweep_leaves_values_alone(store):
 # Locks
 
 
-LOCKABLE = ["meta/lock", "meta/manifest"]
+LOCKABLE = ["meta/lock", "meta/flight", "meta/manifest"]
 
 
 @pytest.mark.parametrize("key", LOCKABLE)
-def test_shared_locks_are_held_together(store, key):
-    with store.lock(key, shared=True, timeout=0), store.lock(key, shared=True, timeout=0):
-        pass
+@pytest.mark.parametrize("inherited", [False, True])
+def test_shared_locks_are_held_together(store, key, inherited):
+    with (
+        store.lock(key, shared=True, timeout=0, inherited=inherited),
+        store.lock(key, shared=True, timeout=0),
+        pytest.raises(BusyError, match=key),
+    ):
+        store.lock(key, shared=False, timeout=0)
 
 
 @pytest.mark.parametrize("key", LOCKABLE)

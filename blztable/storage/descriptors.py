@@ -1,0 +1,49 @@
+"""File descriptors: the numbers they may have, and how those that were only read are closed.
+
+Knows nothing of names or keys.
+"""
+
+import os
+import sys
+from contextlib import suppress
+
+if sys.platform != "win32":
+    import fcntl
+
+# 0, 1 and 2 are standard input, output and error, whoever opened them.
+FIRST_NUMBER = 3
+
+
+def above_standard(fd: int) -> int:
+    """The descriptor, moved if it has the number of a standard stream.
+
+    A process may have closed those. Whatever prints later would write into our file.
+    """
+    if fd >= FIRST_NUMBER:
+        return fd
+    try:
+        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, FIRST_NUMBER)
+    finally:
+        close_unwritten(fd)
+
+
+def close_unwritten(fd: int) -> None:
+    """Close a descriptor that nothing was written to.
+
+    It is closed even where the system reports an error, and no data can be lost. So the error does
+    not matter, and must not be taken for one of the operation, which may be a commit that is made.
+    """
+    with suppress(OSError):
+        os.close(fd)
+
+
+class OpenDirectory:
+    """The descriptor of a directory, closed when nobody refers to this object any more."""
+
+    __slots__ = ("fd",)
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    def __del__(self) -> None:
+        close_unwritten(self.fd)

@@ -1,0 +1,190 @@
+"""Files in flight: writers work together, a vacuum works alone, on one machine or several."""
+
+import errno
+import fcntl
+import os
+import stat
+
+import pyarrow as pa
+import pytest
+from engine.stores import fork, read, tree, write
+
+from blztable.engine import flight, versions
+from blztable.engine.commit import Transaction
+from blztable.engine.vacuum import vacuum
+from blztable.errors import BusyError
+from blztable.format import layout
+from blztable.storage.local import LocalStore
+from blztable.storage.memory import MemoryStore
+
+ROWS = pa.table({"n": [1, 2, 3]})
+
+
+@pytest.fixture(params=["local", "memory"])
+def store(request, tmp_path):
+    store = LocalStore(tmp_path / "t.blz") if request.param == "local" else MemoryStore()
+    store.prepare()
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Writers that wait for nobody."""
+    monkeypatch.setattr(flight, "LOCK_SECONDS", 0)
+
+
+def test_writers_are_at_work_together(store, impatient):
+    with flight.writing(store), flight.writing(store):
+        pass
+
+
+def test_who_goes_alone_and_a_writer_keep_each_other_out(store, impatient):
+    with flight.writing(store), pytest.raises(BusyError):
+        flight.alone(store, 0)
+    with flight.alone(store, 0):
+        with pytest.raises(BusyError):
+            flight.writing(store)
+        with pytest.raises(BusyError):
+            flight.alone(store, 0)
+    flight.alone(store, 0).close()
+
+
+def test_programs_that_lock_the_directory_only_are_kept_out_and_keep_out(store, impatient):
+    with store.lock(layout.MANIFESTS, shared=True, timeout=0):
+        flight.writing(store).close()
+        with pytest.raises(BusyError, match=layout.MANIFESTS):
+            flight.alone(store, 0)
+    with (
+        store.lock(layout.MANIFESTS, shared=False, timeout=0),
+        pytest.raises(BusyError, match=layout.MANIFESTS),
+    ):
+        flight.writing(store)
+
+
+def test_the_file_alone_keeps_both_apart(store, impatient):
+    with store.lock(layout.FLIGHT, shared=True, timeout=0):
+        flight.writing(store).close()
+        with pytest.raises(BusyError, match=layout.FLIGHT):
+            flight.alone(store, 0)
+    with (
+        store.lock(layout.FLIGHT, shared=False, timeout=0),
+        pytest.raises(BusyError, match=layout.FLIGHT),
+    ):
+        flight.writing(store)
+
+
+@pytest.mark.parametrize("key", [layout.MANIFESTS, layout.FLIGHT])
+def test_who_does_not_get_both_locks_keeps_neither(store, impatient, key):
+    with store.lock(key, shared=False, timeout=0):
+        for take in (lambda: flight.alone(store, 0), lambda: flight.writing(store)):
+            with pytest.raises(BusyError):
+                take()
+    flight.alone(store, 0).close()
+
+
+class WaitedOn:
+    """A store whose locks take two seconds each of a clock of its own, and note their time-outs."""
+
+    def __init__(self):
+        self.now = 100.0
+        self.asked = []
+
+    def lock(self, key, *, shared, timeout, inherited):
+        assert not inherited
+        self.asked.append((key, shared, timeout))
+        self.now += 2
+        return flight.ExitStack()
+
+
+@pytest.mark.parametrize(("wait", "left"), [(5, 3), (1.5, 0)])
+def test_both_locks_together_wait_no_longer_than_asked(monkeypatch, wait, left):
+    store = WaitedOn()
+    monkeypatch.setattr(flight.time, "monotonic", lambda: store.now)
+    flight.alone(store, wait)
+    assert store.asked == [(layout.MANIFESTS, False, wait), (layout.FLIGHT, False, left)]
+
+
+def test_a_table_of_version_0_1_is_read_as_it_is_and_gets_the_file_from_its_next_writer(store):
+    write(store, ROWS)
+    store.delete([layout.FLIGHT])
+    before = tree(store)
+    version, pinned = versions.pin(store)
+    with pinned:
+        assert read(version) == ROWS
+    assert tree(store) == before
+    write(store, ROWS)
+    assert layout.FLIGHT in tree(store)
+
+
+def test_a_creation_is_taken_over_whose_writer_was_killed_after_making_the_file(store):
+    assert layout.FLIGHT in tree(store)
+    assert write(store, ROWS, mode="x") == 1
+
+
+def test_a_child_made_by_fork_keeps_the_version_it_reads_but_is_not_at_work(tmp_path):
+    store = LocalStore(tmp_path / "t.blz")
+    write(store, ROWS)
+    ready, go = os.pipe(), os.pipe()
+    with Transaction(store, is_durable=False):
+        child = fork()
+        if child == 0:
+            os.write(ready[1], b"x")
+            os.read(go[0], 1)
+            os._exit(0)
+        os.read(ready[0], 1)
+        with pytest.raises(BusyError):
+            vacuum(store, wait=0)
+    try:
+        write(store, ROWS)
+        assert vacuum(store, keep_versions=1, wait=0).pinned == (1,)
+    finally:
+        os.write(go[1], b"x")
+        os.waitpid(child, 0)
+        for fd in (*ready, *go):
+            os.close(fd)
+    assert vacuum(store, keep_versions=1, wait=0).versions == (1,)
+
+
+# NFS
+
+
+@pytest.fixture
+def other_machine(monkeypatch):
+    """flock as the NFS client of Linux has it: what a directory's lock keeps out is nobody."""
+    real = fcntl.flock
+
+    def flock(fd, operation):
+        mode = os.fstat(fd).st_mode
+        if stat.S_ISDIR(mode):
+            return
+        access = fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE
+        if operation & fcntl.LOCK_EX and access == os.O_RDONLY:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        real(fd, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+
+
+def test_on_nfs_a_table_is_written_changed_and_vacuumed(tmp_path, other_machine):
+    store = LocalStore(tmp_path / "t.blz")
+    for number in range(1, 4):
+        assert write(store, ROWS) == number
+    assert vacuum(store, keep_versions=1).versions == (1, 2)
+    version, pinned = versions.pin(store)
+    with pinned:
+        assert read(version) == ROWS
+        assert write(store, ROWS) == 4
+        assert vacuum(store, keep_versions=1).pinned == (3,)
+
+
+def test_on_nfs_a_vacuum_waits_for_a_writer_on_another_machine(tmp_path, other_machine):
+    store = LocalStore(tmp_path / "t.blz")
+    write(store, ROWS)
+    with Transaction(store, is_durable=False) as transaction:
+        column = transaction.reserve_column(6)
+        store.put_new(layout.part((column,), 1), [b"in flight"])
+        before = tree(store)
+        with pytest.raises(BusyError, match="a writer or a transaction is at work"):
+            vacuum(LocalStore(tmp_path / "t.blz"), wait=0)
+        assert tree(store) == before
