@@ -93,8 +93,13 @@ def test_a_process_killed_anywhere_in_a_commit_leaves_the_old_table_or_the_new_o
 
 
 def test_a_replacement_with_durability_process_flushes_nothing(tmp_path):
-    log = recorded(tmp_path, PROCESS_COMMITS["replacement that makes one too many"]).log
+    log = recorded(tmp_path, PROCESS_COMMITS["replacement"]).log
     assert [one for one in log.operations if one.kind in FLUSHES] == []
+
+
+def test_a_version_that_was_flushed_goes_after_a_flush_of_the_names_that_stay(tmp_path):
+    log = recorded(tmp_path, PROCESS_COMMITS["replacement that makes one too many"]).log
+    assert [described(one) for one in log.operations if one.kind in FLUSHES] == [MANIFEST[1]]
 
 
 # The flushes of each commit, in their order.

@@ -23,12 +23,13 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
 
-from blztable.engine import flight, mirrors, retention, versions
+from blztable.engine import flight, lasting, mirrors, retention, unfinished, versions
+from blztable.engine.new_files import NewFiles
 from blztable.engine.versions import LOCK_SECONDS, Version
 from blztable.errors import (
     BlzError,
-    BusyError,
     CommitUnknownError,
+    ConflictError,
     CorruptError,
     LimitError,
     ReadOnlyError,
@@ -93,19 +94,16 @@ class Transaction:
         self._is_replacement = is_replacement
         self._commit_id = commit_id
         self._held = ExitStack()
-        # Asked when it matters: Ctrl-C may come between a file and a line that remembers it.
-        self._written: list[Callable[[], Sequence[str]]] = []
-        self._reserved: list[str] = []
-        self._flushed: set[str] = set()
+        self.files = NewFiles(store)
         self._attempt: tuple[int, str] | None = None
         self._pid = os.getpid()
-        self._complaint: str | None = None
+        self._complaints: list[str] = []
         self.base: Version | None = None
 
     def __enter__(self) -> Self:
         """Make the place ready, announce files in flight, pin the base."""
         try:
-            with PutOff():
+            with PutOff(), self._repeat_made_durable():
                 self._begin()
             return self
         except BaseException:
@@ -120,7 +118,7 @@ class Transaction:
                 raise TableNotFoundError(f"no table at {store.name} any more")
             versions.check_ours(store)
             store.prepare(durable=self._is_durable)
-            _clear_unfinished(store)
+            unfinished.clear(store)
         self._held.enter_context(flight.writing(store))
         if self._given is None or self._commit_id is not None:
             newest_number = versions.newest_number(store)
@@ -149,46 +147,7 @@ class Transaction:
         """Remove what was written if nothing was published, and let go of everything."""
         with PutOff(), self._held:
             if error is not None and not self._may_be_published():
-                self._discard(_keys(self._written), self._reserved)
-
-    def _discard(self, written: Sequence[str], reserved: Sequence[str]) -> None:
-        if self._pid != os.getpid():
-            return  # A forked child that ends: the files are its parent's.
-        # The first error is the news; what cannot be removed is an orphan for vacuum.
-        with suppress(BlzError, OSError):
-            self._store.delete(written)
-            # Nobody else writes there, so what nobody noted is ours as well.
-            for prefix in reversed(reserved):
-                _remove(self._store, prefix)
-
-    def reserve_column(self, lowest: int) -> int:
-        """An id from `lowest` on that no column has or had, claimed for this transaction."""
-        number = lowest
-        with PutOff():
-            while number <= layout.MAX_ID and not self._store.reserve(layout.column((number,))):
-                names = self._store.list_names(layout.DATA)
-                taken = (layout.column_id(name) for name in names)
-                number = max([number, *(other for other in taken if other is not None)]) + 1
-            if number > layout.MAX_ID:
-                raise LimitError(f"{self._store.name}: no ids of columns are left from {lowest}")
-            self._reserved.append(layout.column((number,)))
-        return number
-
-    def note(self, keys: Callable[[], Sequence[str]]) -> None:
-        """Remember who knows which files are written, before they are: to flush or remove them."""
-        self._written.append(keys)
-
-    @contextmanager
-    def attempt(self) -> Iterator[None]:
-        """A part of the transaction: what it wrote is removed if it fails, the rest goes on."""
-        written, reserved = len(self._written), len(self._reserved)
-        try:
-            yield
-        except BaseException:
-            with PutOff():
-                self._discard(_keys(self._written[written:]), self._reserved[reserved:])
-                del self._written[written:], self._reserved[reserved:]
-            raise
+                self.files.discard()
 
     def publish(
         self,
@@ -224,9 +183,9 @@ class Transaction:
         if self._pid != os.getpid():
             raise ReadOnlyError(f"{store.name}: a transaction belongs to the process it began in")
         if self._is_durable:
-            self._flush_written(named)
+            self.files.flush(named)
         with PutOff():
-            with self._writers_lock():
+            with self._repeat_made_durable(), self._writers_lock():
                 number, made = self._publish(operation, draft)
                 if self._is_durable:
                     try:
@@ -240,43 +199,31 @@ class Transaction:
                         f"{store.name}: version {number} is committed, but cannot be opened: "
                         f"{error}"
                     ) from error
-                try:
-                    mirrors.refresh(version)
-                    retention.retire(version, is_durable=self._is_durable)
-                except (BlzError, KeyNotFound) as error:
-                    self._complaint = f"{store.name}: version {number} is committed, but {error}"
-            self._discard_given_up(made)
+                self._tidy(version)
+            if made.named is not None:
+                columns = {layout.column(path[:1]) for path in made.head.columns.paths}
+                self.files.discard_unnamed(made.named(), columns)
         return version, pinned
 
-    def _flush_written(self, named: Callable[[], Collection[str]] | None) -> None:
-        """Flush the files that were written and are named, each once; None: all of them."""
-        wanted = [key for key in _keys(self._written) if key not in self._flushed]
-        if named is not None:
-            names = named()
-            wanted = [key for key in wanted if key in names]
-        try:
-            self._store.flush(wanted)
-        except KeyNotFound as error:
-            raise CorruptError(
-                f"{self._store.name}: a file just written is gone: {error}"
-            ) from None
-        self._flushed.update(wanted)
-
-    def _discard_given_up(self, made: Draft) -> None:
-        """Remove what was written or reserved and is not in the version that was published."""
-        if made.named is None:
-            return
-        names = made.named()
-        columns = {layout.column(path[:1]) for path in made.head.columns.paths}
-        self._discard(
-            [key for key in _keys(self._written) if key not in names],
-            [prefix for prefix in self._reserved if prefix not in columns],
+    def _tidy(self, version: Version) -> None:
+        """Refresh the mirrors and let old versions go; what fails is kept for a warning."""
+        steps: tuple[Callable[[], None], ...] = (
+            lambda: mirrors.refresh(version),
+            lambda: retention.retire(version, is_durable=self._is_durable),
         )
+        for step in steps:
+            try:
+                step()
+            except (BlzError, KeyNotFound) as error:
+                number = version.head.version
+                self._complaints.append(
+                    f"{self._store.name}: version {number} is committed, but {error}"
+                )
 
     def complain(self) -> None:
         """Warn of what failed behind the commit: called last, for a warning may be an error."""
-        if self._complaint is not None:
-            warnings.warn(self._complaint, stacklevel=4)
+        if self._complaints:
+            warnings.warn("; ".join(self._complaints), stacklevel=4)
 
     def _writers_lock(self) -> Lock:
         try:
@@ -299,11 +246,6 @@ class Transaction:
                     newest = versions.load(store, newest_number)
             self._check_new(newest)
             made = draft(newest)
-            if self._is_durable:
-                # A change that did not land may have brought back what it had replaced.
-                self._flush_written(made.named)
-                if newest_number is not None:
-                    self._make_base_durable(newest)
             number = (newest_number or 0) + 1
             if number > layout.MAX_VERSION:
                 raise LimitError(f"{store.name}: there is no version after {newest_number}")
@@ -319,13 +261,23 @@ class Transaction:
                 commit_ids=self._with_id(made.head.commit_ids, number),
                 history=_history(store, newest or versions.latest(store)),
                 durable=self._is_durable,
+                lasting=0 if self._is_durable else lasting.newest(store, newest, newest_number),
             )
+            if retention.lets_lasting_go(store, head):
+                # Durable versions would be gone, and with them rows that were acknowledged.
+                self._is_durable = True
+                head = replace(head, durable=True, lasting=0)
+            if self._is_durable:
+                # A change that did not land may have brought back what it had replaced.
+                self.files.flush(made.named)
+                if newest_number is not None:
+                    lasting.flush_base(newest, store, is_replaced=self._is_replacement)
             data = manifest.encode(head, made.lines)
             self._attempt = (number, commit)
             try:
                 store.publish(layout.manifest(number), data, durable=self._is_durable)
             except KeyTaken:
-                if not self._may_be_published():
+                if not self._is_ours(number, commit):
                     continue
             except BlzError as error:
                 if self._may_be_published():
@@ -333,11 +285,43 @@ class Transaction:
                 raise
             return number, made
 
+    def _is_ours(self, number: int, commit: str) -> bool:
+        """Whether the manifest that has taken this number bears our commit.
+
+        On some network file systems a link may succeed and be reported as taken all the same.
+        """
+        store = self._store
+        try:
+            return versions.read(store, number).head.commit == commit
+        except (BlzError, KeyNotFound) as error:
+            raise CommitUnknownError(
+                f"{store.name}: version {number} was published by this commit or by another one, "
+                f"its manifest cannot be read; open the table again and look: {error}"
+            ) from error
+
     def _check_new(self, newest: Version | None) -> None:
         """AlreadyCommitted where a version bears the caller's id."""
         known = dict(newest.head.commit_ids) if newest and self._commit_id is not None else {}
         if self._commit_id in known:
             raise AlreadyCommitted(known[self._commit_id])
+
+    @contextmanager
+    def _repeat_made_durable(self) -> Iterator[None]:
+        """Make a version last that bears the caller's id, before the caller is told of it.
+
+        Whoever committed it may have been killed before it flushed the name, or may have asked
+        for no flush. In the second case the newest version is committed once more, flushed: so
+        the commits after it know, too, what was promised.
+        """
+        try:
+            yield
+        except AlreadyCommitted as known:
+            if self._is_durable:
+                try:
+                    _make_newest_durable(self._store)
+                except BlzError as error:
+                    raise self._unknown(known.version, error) from error
+            raise
 
     def _with_id(
         self, known: tuple[tuple[str, int], ...], number: int
@@ -351,14 +335,6 @@ class Transaction:
             f"{self._store.name}: version {number} was published but may not survive a loss of "
             f"power; reopen and look at the version: {error}"
         )
-
-    def _make_base_durable(self, newest: Version | None) -> None:
-        """Flush what a lasting version builds on, if nobody did; None is a damaged base."""
-        if newest is not None and newest.head.durable:
-            return
-        self._store.prepare()
-        if newest is not None and not self._is_replacement:
-            flush_whole(newest)
 
     def _damage_allowed(self) -> AbstractContextManager[None]:
         """A table whose newest manifest is damaged can be replaced, and nothing else."""
@@ -378,21 +354,22 @@ class Transaction:
             return True
 
 
-def _keys(written: Sequence[Callable[[], Sequence[str]]]) -> list[str]:
-    return [key for keys in written for key in keys()]
+def _make_newest_durable(store: Store) -> None:
+    """Flush the name of the newest version; commit it again, flushed, if it was not flushed."""
+    newest, pinned = versions.pin(store)
+    with pinned:
+        if newest.head.durable:
+            store.flush_names(layout.MANIFESTS)
+            return
+    with Transaction(store, is_durable=True) as transaction:
+        _, pinned = transaction.publish("flush", _unchanged)
+    pinned.close()
 
 
-def flush_whole(version: Version) -> None:
-    """Flush what a version names, for the next one to build on.
-
-    It was committed without a flush; a durable version that names its files must not depend on it.
-    """
-    store = version.store
-    files = [file for index in range(len(version.schema)) for file in version.column(index).files]
-    try:
-        store.flush([*files, version.key])
-    except KeyNotFound as error:
-        raise CorruptError(f"a file of the table is missing: {error}") from None
+def _unchanged(newest: Version | None) -> Draft:
+    if newest is None:
+        raise ConflictError("the table is gone")
+    return Draft(newest.head, newest.lines())
 
 
 def _history(store: Store, newest: Version | None) -> tuple[tuple[str, int], ...]:
@@ -402,27 +379,3 @@ def _history(store: Store, newest: Version | None) -> tuple[tuple[str, int], ...
     there = set(versions.numbers(store))
     known = [*newest.head.history, (newest.head.time, newest.head.version)]
     return tuple((time, number) for time, number in known if number in there)
-
-
-def _clear_unfinished(store: Store) -> None:
-    """Remove what an unfinished creation left, unless someone is still at it."""
-    try:
-        with flight.alone(store, 0):
-            if versions.newest_number(store) is not None:
-                return
-            store.sweep(layout.MANIFESTS)
-            store.sweep(layout.META)
-            for name in store.list_names(layout.DATA):
-                _remove(store, f"{layout.DATA}/{name}")
-    except BusyError:
-        pass  # Another creation is in flight; its files and ids are its own.
-
-
-def _remove(store: Store, prefix: str) -> None:
-    """Remove superchunks and columns below a prefix of ours."""
-    for name in store.list_names(prefix):
-        if layout.column_id(name) is not None:
-            _remove(store, f"{prefix}/{name}")
-        elif layout.part_number(name) is not None:
-            store.delete([f"{prefix}/{name}"])
-    store.delete([prefix])

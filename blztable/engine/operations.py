@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from blztable.engine import schema as schemas
 from blztable.engine import sort_keys, sorting, versions
-from blztable.engine.commit import Draft, Transaction, flush_whole
+from blztable.engine.commit import Draft, Transaction
 from blztable.engine.grouping import Portion, row_groups
+from blztable.engine.lasting import flush_whole
 from blztable.engine.options import WriteOptions
 from blztable.engine.progress import Callback, Progress
 from blztable.engine.sort_keys import SORT_BY, Key
@@ -146,7 +147,7 @@ class _Creation:
         return self._made(columns, rows)
 
     def _write(self, columns: Sequence[ColumnWriter], groups: Iterable[Portion]) -> list[int]:
-        self.transaction.note(partial(keys_of, columns))
+        self.transaction.files.note(partial(keys_of, columns))
         return write_groups(self.store, columns, groups, self.options, self.progress)
 
     def _made(self, columns: Sequence[ColumnWriter], rows: Sequence[int]) -> Version:
@@ -224,7 +225,7 @@ def _reserve(transaction: Transaction, schema: pa.Schema) -> list[ColumnWriter]:
     columns = []
     lowest = transaction.base.head.next_column if transaction.base else 0
     for field in schema:
-        number = transaction.reserve_column(lowest)
+        number = transaction.files.reserve_column(lowest)
         columns.append(ColumnWriter((number,), field.name, field.type, field.nullable))
         lowest = number + 1
     return columns

@@ -16,6 +16,7 @@ from blztable.format import layout
 from blztable.format.jsontext import Json
 from blztable.format.layout import Path
 from blztable.format.line import file_numbers
+from blztable.format.manifest import Head
 from blztable.storage.store import KeyNotFound, Lock, Store
 
 KEEP_VERSIONS = 10
@@ -31,10 +32,14 @@ def retire(newest: Version, *, is_durable: bool) -> None:
     """Remove the versions that are past keeping and not pinned, and the files only they name."""
     store = newest.store
     there = versions.numbers(store)
-    free = unpinned(store, past_keeping(newest, there, *limits(newest.head.properties)))
+    free = unpinned(store, past_keeping(newest.head, there, *limits(newest.head.properties)))
     if not free:
         return
     try:
+        if not is_durable and _any_durable(store, free, newest.head.lasting):
+            # The version that keeps their promise may have been published by a writer that was
+            # killed before it flushed the name.
+            store.flush_names(layout.MANIFESTS)
         freed = _freed(store, free, _Kept(newest, _without(there, free)))
         gone = remove_manifests(store, free)
         kept = _Kept(newest, _without(there, gone))
@@ -55,20 +60,32 @@ def limits(properties: Mapping[str, Json]) -> tuple[int, float]:
     )
 
 
+def lets_lasting_go(store: Store, head: Head) -> bool:
+    """Whether a commit of this head leaves no version that was flushed, where there was one.
+
+    A commit that does so has to be flushed itself, or a loss of power takes what was promised.
+    """
+    if not head.lasting:
+        return False
+    there = versions.numbers(store)
+    past = past_keeping(head, there, *limits(head.properties))
+    return head.lasting not in there or head.lasting in past
+
+
 def past_keeping(
-    newest: Version, there: Sequence[int], keep_versions: int, keep_seconds: float
+    newest: Head, there: Sequence[int], keep_versions: int, keep_seconds: float
 ) -> list[int]:
     """Those of the versions there that are too many or too old."""
     age = timedelta(seconds=min(keep_seconds, _MOST))
     limit = (datetime.now(UTC) - age).isoformat(timespec="microseconds")
-    older = [number for number in there if number < newest.head.version]
+    older = [number for number in there if number < newest.version]
     too_many = set(older[: max(0, len(older) + 1 - keep_versions)])
     # A version's time is up when it has been superseded for so long, not when it was made.
-    times = {number: time for time, number in newest.head.history}
-    times[newest.head.version] = newest.head.time
-    following = dict(pairwise([*older, newest.head.version]))
+    times = {number: time for time, number in newest.history}
+    times[newest.version] = newest.time
+    following = dict(pairwise([*older, newest.version]))
     # Where that is not known, because a damaged version was replaced, it was no later than now.
-    superseded = {number: times.get(following[number], newest.head.time) for number in older}
+    superseded = {number: times.get(following[number], newest.time) for number in older}
     return [number for number in older if number in too_many or superseded[number] < limit]
 
 
@@ -102,6 +119,11 @@ def remove_files(store: Store, keys: Sequence[str], *, is_durable: bool) -> None
         # Before any file, also for manifests removed earlier: one that comes back must find them.
         store.flush_names(layout.MANIFESTS)
     store.delete(keys)
+
+
+def _any_durable(store: Store, numbers: Iterable[int], lasting: int) -> bool:
+    """Whether any of these versions was flushed; versions behind `lasting` were not."""
+    return any(versions.read(store, number).head.durable for number in numbers if number <= lasting)
 
 
 def _alone(store: Store, number: int) -> Lock:

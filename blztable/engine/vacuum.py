@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from operator import index
 
 from blztable.engine import flight, retention, versions
-from blztable.engine.commit import flush_whole
+from blztable.engine.lasting import flush_whole
 from blztable.engine.versions import DAMAGED, LOCK_SECONDS, Version
 from blztable.errors import BusyError, CorruptError, TableNotFoundError
 from blztable.format import layout
@@ -56,6 +56,9 @@ def vacuum(
             # It may be all that is left, and so far might not survive a loss of power.
             store.prepare()
             flush_whole(newest)
+        elif free:
+            # Its writer may have been killed before it flushed the name.
+            store.flush_names(layout.MANIFESTS)
         gone = retention.remove_manifests(store, sorted(free))
         # A reader may have pinned one of them since it was seen to be free.
         files, directories = _spared(store, files, directories, free.difference(gone))
@@ -92,7 +95,7 @@ def _past_keeping(
     most, seconds = retention.limits(newest.head.properties)
     most = most if keep_versions is None else keep_versions
     seconds = seconds if keep_seconds is None else keep_seconds
-    return newest, retention.past_keeping(newest, there, most, seconds)
+    return newest, retention.past_keeping(newest.head, there, most, seconds)
 
 
 def _named(store: Store, kept: Iterable[int]) -> tuple[retention.Files, list[int]]:

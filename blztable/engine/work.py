@@ -70,7 +70,7 @@ class Work:
         """Some changes, all of which are taken back if one fails; those before stay."""
         edition, changes, operations = self.edition, len(self._changes), len(self._operations)
         try:
-            with self._transaction.attempt():
+            with self._transaction.files.attempt():
                 yield
         except BaseException:
             self.edition = edition
@@ -96,7 +96,7 @@ class Work:
 
     def new_column(self) -> int:
         """An id for a new column, after those reserved before."""
-        number = self._transaction.reserve_column(self._next_column)
+        number = self._transaction.files.reserve_column(self._next_column)
         self._next_column = number + 1
         return number
 
@@ -110,7 +110,7 @@ class Work:
         """Write row groups of some columns; their rows, and the parts."""
         store = self.edition.store
         progress = progress or Progress(None, None, len(columns))
-        self._transaction.note(partial(keys_of, columns))
+        self._transaction.files.note(partial(keys_of, columns))
         rows = write_groups(store, columns, groups, self.options, progress, old)
         progress.finish(sum(rows))
         return rows, [Written(column.finish(), column.next_k) for column in columns]

@@ -45,6 +45,9 @@ HEAD_FIELDS: dict[str, type | tuple[type, ...]] = {
     "requires": list,
 }
 
+# Keys that a head need not have, each with its type and the value that its absence stands for.
+OPTIONAL_FIELDS: dict[str, tuple[type, Json]] = {"lasting": (int, 0)}
+
 # What a program must know to read or write a table, beyond this version of the format.
 KNOWN_FEATURES: frozenset[str] = frozenset()
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00")
@@ -92,6 +95,8 @@ class Head:
     # When the versions that were still there were made.
     history: tuple[tuple[str, int], ...] = ()
     requires: tuple[str, ...] = ()
+    # The newest version before this one that was flushed; 0 if there is none, or this one is.
+    lasting: int = 0
     columns: ColumnIndex = field(default_factory=ColumnIndex)
 
     @property
@@ -109,6 +114,11 @@ def encode(head: Head, lines: Sequence[bytes]) -> bytes:
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         **{name: getattr(head, name) for name in HEAD_FIELDS},
+        **{
+            name: getattr(head, name)
+            for name, (_, absent) in OPTIONAL_FIELDS.items()
+            if getattr(head, name) != absent
+        },
         "rows": head.rows,
         "schema": base64.b64encode(head.schema).decode("ascii"),
         "columns": {
@@ -152,7 +162,10 @@ def decode_head(data: bytes) -> Head:
             f"a manifest of format version {text.get('format_version')!r}; "
             f"{FORMAT_VERSION} is read: a newer blztable wrote it"
         )
-    for name, kind in HEAD_FIELDS.items():
+    for name, (_, absent) in OPTIONAL_FIELDS.items():
+        text.setdefault(name, absent)
+    kinds = HEAD_FIELDS | {name: kind for name, (kind, _) in OPTIONAL_FIELDS.items()}
+    for name, kind in kinds.items():
         value = text.get(name)
         if name not in text or not isinstance(value, kind):
             raise CorruptError(f"the head of a manifest: {name!r} is missing or of another type")
@@ -161,7 +174,7 @@ def decode_head(data: bytes) -> Head:
     features = text["requires"]
     if not isinstance(features, list) or not KNOWN_FEATURES.issuperset(map(str, features)):
         raise FormatError(f"a table that needs {features!r:.200}: a newer blztable wrote it")
-    values: dict[str, object] = {name: text[name] for name in HEAD_FIELDS}
+    values: dict[str, object] = {name: text[name] for name in kinds}
     values["row_groups"] = groups = jsontext.numbers(text["row_groups"], "row groups")
     rows = jsontext.number(text.get("rows"), "rows")
     if 0 in groups or sum(groups) != rows:

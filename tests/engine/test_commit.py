@@ -305,6 +305,26 @@ def test_a_publication_that_says_taken_though_it_was_ours_is_a_success(store):
     assert table(store) == NEW
 
 
+def test_a_number_that_another_took_is_not_ours_though_its_manifest_cannot_be_read(store):
+    """Where the writers' lock holds nothing, another's commit may have our number."""
+    write(store, OLD)
+    taken = []
+
+    def theirs():
+        write(Hooked(store, locks=False), OTHER)
+        taken.append(layout.manifest(2))
+
+    def before(name, args):
+        act(name, args)
+        if taken and name == "get" and args[0] == taken[0]:
+            raise StorageError("connection lost")
+
+    act = once("publish", theirs)
+    with pytest.raises(CommitUnknownError, match="by this commit or by another one"):
+        write(Hooked(store, before=before, locks=False), NEW)
+    assert table(store) == OTHER
+
+
 def test_a_publication_that_fails_after_it_happened_removes_nothing(store):
     write(store, OLD)
     late = once("publish", raising(StorageError("connection lost")))

@@ -86,6 +86,7 @@ def heads(draw):
         pandas=draw(st.none() | JSON),
         commit_ids=draw(PAIRS),
         history=draw(HISTORY),
+        lasting=draw(SIZES),
         columns=ColumnIndex(tuple(paths), tuple(max(k, 1) for k in each()), each(), each()),
     )
 
