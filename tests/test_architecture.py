@@ -18,6 +18,7 @@ TREES = {name: ast.parse(path.read_bytes(), str(path)) for name, path in FILES.i
 
 # Rooms of the package each room may use, beside itself. "face" is blztable/__init__.py.
 MAY_IMPORT = {
+    "caller": set(),
     "errors": set(),
     "format": {"errors"},
     "interrupts": set(),
@@ -25,14 +26,14 @@ MAY_IMPORT = {
     "columns": {"errors"},
     "convert": {"errors"},
     "engine": {
-        *("errors", "interrupts", "format", "storage", "columns", "report", "version"),
+        *("caller", "errors", "interrupts", "format", "storage", "columns", "report", "version"),
     },
     "report": {"text"},
     "text": set(),
     "indices": set(),
     "version": set(),
     "progress": {"engine"},
-    "snapshot": {"errors", "engine", "convert", "report", "storage"},
+    "snapshot": {"caller", "errors", "engine", "convert", "report", "storage"},
     "batches": {"engine", "snapshot"},
     "arrow_dataset": {"errors", "engine", "batches"},
     "column": {"errors", "snapshot", "text"},

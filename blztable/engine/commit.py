@@ -23,6 +23,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
 
+from blztable.caller import stack_level
 from blztable.engine import mirrors, retention, versions
 from blztable.engine.versions import LOCK_SECONDS, Version
 from blztable.errors import (
@@ -237,7 +238,7 @@ class Transaction:
     def complain(self) -> None:
         """Warn of what failed behind the commit: called last, for a warning may be an error."""
         if self._complaint is not None:
-            warnings.warn(self._complaint, stacklevel=4)
+            warnings.warn(self._complaint, stacklevel=stack_level())
 
     def _writers_lock(self) -> Lock:
         try:
