@@ -8,6 +8,7 @@ import pandas as pd
 import pyarrow as pa
 from pandas.api.extensions import no_default
 
+from blztable.arrow_errors import REFUSALS
 from blztable.errors import SchemaError
 from blztable.snapshot import Snapshot
 from blztable.text import size_text
@@ -100,7 +101,7 @@ class Column:
             array = pa.DictionaryArray.from_arrays(array.indices, values)
         try:
             return array.to_numpy(zero_copy_only=False)
-        except (pa.ArrowException, ArithmeticError, ValueError) as error:
+        except (*REFUSALS, ArithmeticError, ValueError) as error:
             raise SchemaError(
                 f"column {self.name!r}: numpy cannot hold {type_}: {error}; take to_arrow()"
             ) from None

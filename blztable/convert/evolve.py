@@ -6,6 +6,7 @@ holds what is there and what comes. All else stays, for `fit` to refuse.
 
 import pyarrow as pa
 
+from blztable.arrow_errors import REFUSALS
 from blztable.convert.categories import with_room
 from blztable.convert.descriptor import Descriptor
 from blztable.convert.fit import cast_exactly, may_be_null, places_by_name
@@ -84,7 +85,7 @@ def _wider(column: pa.ChunkedArray, type_: pa.DataType) -> pa.DataType:
 def _fits(column: pa.ChunkedArray, type_: pa.DataType) -> bool:
     try:
         cast_exactly(column, type_)
-    except (SchemaError, pa.ArrowException):
+    except (SchemaError, *REFUSALS):
         return False
     return True
 

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blztable.arrow_errors import REFUSALS
 from blztable.convert.descriptor import Descriptor
 from blztable.convert.frame import Facts, descriptor_of
 from blztable.convert.gateway import Ingested
@@ -157,7 +158,7 @@ def _fit(
         if fit.null_count and not field.nullable:
             raise SchemaError(f"it has missing values; the table has {field.type}, not nullable")
         _check_words(fit, *words)
-    except (SchemaError, pa.ArrowException) as error:
+    except (SchemaError, *REFUSALS) as error:
         raise SchemaError(f"{what}: {error}") from None
     return fit
 

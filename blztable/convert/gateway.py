@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from blztable.arrow_errors import REFUSALS
 from blztable.convert import dtypes
 from blztable.convert.attributes import checked_attrs
 from blztable.convert.descriptor import Descriptor
@@ -133,7 +134,7 @@ def arrow_array(values: Any, place: str) -> pa.Array | pa.ChunkedArray:
     """Values as Arrow understands them."""
     try:
         return pa.array(values)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError, LookupError) as error:
+    except (*REFUSALS, TypeError, ValueError, OverflowError, LookupError) as error:
         raise SchemaError(f"{place}: {error}") from None
 
 
