@@ -36,7 +36,10 @@ def check(schema: pa.Schema) -> None:
 
 def position(schema: pa.Schema, name: str, where: str) -> int:
     """Where the one column of this name is; ColumnNotFoundError where there is none."""
-    found = schema.get_all_field_indices(name)
+    try:
+        found = schema.get_all_field_indices(name)
+    except UnicodeEncodeError:
+        found = []  # A name that is not UTF-8 is no column's.
     if len(found) != 1:
         there = f"{len(found)} columns are" if found else "no column is"
         raise ColumnNotFoundError(
