@@ -7,10 +7,12 @@ import pyarrow.compute as pc
 import pytest
 import samples
 from columns import strategies as types
+from counted import Counted, counted
 from engine.stores import Hooked, tree
 from sameness import bits
 
 import blztable as blz
+from blztable.engine.edition import Edition
 from blztable.errors import ColumnNotFoundError, ConflictError, SchemaError
 from blztable.format.layout import DATA
 from blztable.storage.memory import MemoryStore
@@ -50,6 +52,82 @@ def test_a_column_of_every_type_is_added_as_data_and_as_a_constant(kind):
     assert bits(found.column("data")) == bits(array)
     assert bits(found.column("same")) == [bits(array)[1]] * 40
     assert t.verify().is_intact
+
+
+def test_the_name_that_two_columns_would_have_is_told():
+    t = table({"a": [1], "b": [2], "c": [3]})
+    with pytest.raises(SchemaError, match=r"two columns of .* would be named 'c'"):
+        t.rename_columns({"a": "new", "b": "c"})
+    assert t.version == 1
+
+
+class TestCosts:
+    """What a change of columns costs grows with their number, not with its square."""
+
+    MANY = 400
+    NAMES = tuple(f"c{number}" for number in range(MANY))
+
+    @pytest.fixture(params=["arrow", "frame", "frame of numbers"])
+    def wide(self, request):
+        data = pa.table({key: [1] for key in self.NAMES})
+        if request.param != "arrow":
+            data = data.to_pandas()
+        if request.param == "frame of numbers":
+            data.columns = range(self.MANY)
+        return data
+
+    def test_each_name_is_looked_up_where_columns_are_renamed(self, wide):
+        t = table(wide)
+        names = counted(t.column_names)
+        new = [Counted(f"{name}x") for name in names]
+        t.rename_columns(dict(zip(names, new, strict=True)))
+        assert t.column_names == new
+        assert Counted.compared < 20 * self.MANY
+
+    def test_each_name_is_looked_up_where_columns_are_ordered(self, wide):
+        t = table(wide)
+        names = counted(t.column_names[::-1])
+        t.reorder_columns(names)
+        assert t.column_names == names
+        assert Counted.compared < 20 * self.MANY
+
+    def test_each_name_is_looked_up_where_columns_are_dropped(self, wide):
+        t = table(wide)
+        names = counted(t.column_names)
+        t.drop_columns(names[1:])
+        assert t.column_names == names[:1]
+        assert Counted.compared < 20 * self.MANY
+
+    def test_each_name_is_looked_up_where_options_differ_by_column(self):
+        names = counted(self.NAMES)
+        data = {key: [1] for key in names}
+        blz.to_blz(data, MemoryStore(), clevel=dict.fromkeys(names, 1))
+        assert Counted.compared < 20 * self.MANY
+
+    @pytest.mark.parametrize("rows", [0, 40])
+    def test_an_append_makes_one_change_of_all_columns_that_are_new_or_wider(
+        self, rows, monkeypatch
+    ):
+        made = []
+        with_columns = Edition.with_columns
+
+        def counting(self, *args, **options):
+            made.append(self)
+            return with_columns(self, *args, **options)
+
+        monkeypatch.setattr(Edition, "with_columns", counting)
+        narrow = pa.table({f"n{number}": pa.array([1] * rows, "i1") for number in range(30)})
+        t = table(narrow)
+        wide = {f"n{number}": pa.array([1000], "i2") for number in range(30)}
+        new = {f"m{number}": [str(number)] for number in range(30)}
+        assert t.append({**wide, **new}, evolve=True) == 2
+        # Wider columns, new ones, and the rows.
+        assert len(made) == 3
+        assert t.schema.types == [pa.int16()] * 30 + [pa.string()] * 30
+        expected = {name: [1] * rows + [1000] for name in wide}
+        expected |= {name: [None] * rows + array for name, array in new.items()}
+        assert t.to_arrow().to_pydict() == expected
+        assert t.verify().is_intact
 
 
 class TestTouches:

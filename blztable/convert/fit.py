@@ -272,8 +272,9 @@ def places_by_name(found: Sequence[str], names: Sequence[str]) -> list[int | Non
 def _places(found: list[str], names: list[str], need_all: bool, what: str) -> list[int | None]:
     """Where each column of the table is in the data, if there are no others."""
     places = places_by_name(found, names)
-    missing = [name for name in names if name not in found]
-    strange = [name for name in found if name not in names]
+    there, known = set(found), set(names)
+    missing = [name for name in names if name not in there]
+    strange = [name for name in found if name not in known]
     if places is not None and not strange and not (missing and need_all):
         return places
     raise SchemaError(

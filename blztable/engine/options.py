@@ -77,9 +77,10 @@ class WriteOptions:
 
     def check_names(self, names: Sequence[str]) -> None:
         """ColumnNotFoundError where a mapping names a column that is not there."""
+        there = set(names)
         for option in BY_COLUMN:
             value = getattr(self, option)
-            missing = [key for key in value if key not in names] if _is_mapping(value) else []
+            missing = [key for key in value if key not in there] if _is_mapping(value) else []
             if missing:
                 raise ColumnNotFoundError(f"{option} for {missing[0]!r}; the columns are {names}")
 

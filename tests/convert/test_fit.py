@@ -9,7 +9,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from convert.strategies import rebuilt
+from counted import Counted, counted
 
+from blztable.convert.fit import _places
 from blztable.convert.frame import to_frame
 from blztable.convert.stream import stream
 from blztable.errors import SchemaError
@@ -415,3 +417,10 @@ def test_series_of_polars_keep_their_type():
     found = column(series, series)
     assert found.type == pa.int64()
     assert found.to_pylist() == [1, None, 2**53 + 1] * 2
+
+
+def test_each_name_is_looked_up_where_columns_go_by_name():
+    names = [f"c{number}" for number in range(400)]
+    found, wanted = counted(names[::-1]), list(map(Counted, names))
+    assert _places(found, wanted, True, "the data") == list(range(399, -1, -1))
+    assert Counted.compared < 20 * len(names)
