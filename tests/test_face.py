@@ -722,6 +722,59 @@ def test_attributes_are_a_mapping_and_each_assignment_is_a_commit(path):
         assert dict(table.attrs) == {"till": 7}
 
 
+ATTRIBUTES = {"a": 1, "b": [2], "c": "three"}
+
+
+@pytest.mark.parametrize(
+    ("change", "left"),
+    [
+        (lambda attrs: attrs.clear(), {}),
+        (lambda attrs: attrs.popitem(), {"a": 1, "b": [2]}),
+        (lambda attrs: attrs.pop("a"), {"b": [2], "c": "three"}),
+        (lambda attrs: attrs.update({"a": 5, "d": 6}, e=7), ATTRIBUTES | {"a": 5, "d": 6, "e": 7}),
+        (lambda attrs: attrs.update([("a", 5), ("d", 6)]), ATTRIBUTES | {"a": 5, "d": 6}),
+        (lambda attrs: attrs.setdefault("d", 6), ATTRIBUTES | {"d": 6}),
+    ],
+    ids=["clear", "popitem", "pop", "update", "update by pairs", "setdefault"],
+)
+@pytest.mark.parametrize("is_within", [False, True], ids=["table", "transaction"])
+def test_any_change_of_attributes_is_one_commit_with_the_result_of_a_dict(change, left, is_within):
+    store, same = MemoryStore(), dict(ATTRIBUTES)
+    blz.to_blz(DATA, store, attrs=ATTRIBUTES)
+    with blz.open(store, "a") as table:
+        if is_within:
+            with table.transaction() as tx:
+                result = change(tx.attrs)
+        else:
+            result = change(table.attrs)
+        assert result == change(same)
+        assert table.version == 2
+        assert dict(table.attrs) == left == same
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda attrs: attrs.update(),
+        lambda attrs: attrs.setdefault("a", 5),
+        lambda attrs: attrs.pop("none", 5),
+    ],
+    ids=["update", "setdefault", "pop"],
+)
+def test_what_changes_no_attribute_commits_nothing(change):
+    store = MemoryStore()
+    blz.to_blz(DATA, store, attrs=ATTRIBUTES)
+    with blz.open(store, "a") as table:
+        change(table.attrs)
+        assert (table.version, dict(table.attrs)) == (1, ATTRIBUTES)
+        table.attrs.clear()
+        table.attrs.clear()
+        assert (table.version, dict(table.attrs)) == (2, {})
+        with pytest.raises(KeyError):
+            table.attrs.popitem()
+        assert table.version == 2
+
+
 def test_an_attribute_that_is_not_there_is_a_key_error(path):
     with blz.open(path, "a") as table:
         with pytest.raises(KeyError):
