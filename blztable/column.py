@@ -68,6 +68,8 @@ class Column:
         if isinstance(key, slice):
             start, stop, step = key.indices(len(self))
             return self._snapshot.array(self._index, range(start, stop, step))
+        if isinstance(key, bool):
+            raise TypeError(f"a row is given by its number, not by {key}")
         row = operator.index(key)
         row += len(self) if row < 0 else 0
         if not 0 <= row < len(self):

@@ -129,7 +129,8 @@ class Snapshot:
         columns = list(columns)
         names = self.version.schema.names
         wanted: dict[str, list[int]] = {name: [] for name in columns}
-        for index in among:
+        # Each once, also of a view that shows it twice.
+        for index in dict.fromkeys(among):
             if names[index] in wanted:
                 wanted[names[index]].append(index)
         for name, found in wanted.items():

@@ -12,6 +12,7 @@ from engine.stores import Hooked, tree
 from sameness import bits
 
 import blztable as blz
+from blztable.engine import update
 from blztable.engine.edition import Edition
 from blztable.errors import ColumnNotFoundError, ConflictError, SchemaError
 from blztable.format.layout import DATA
@@ -251,6 +252,38 @@ def test_an_expression_is_computed_row_group_by_row_group():
     assert t["gross"][:].to_pylist() == [n * 1.5 for n in range(40)]
     assert t["is_long"][:].to_pylist() == [n > 9 for n in range(40)]
     assert t["one"][:].to_pylist() == [1] * 40
+
+
+@pytest.mark.parametrize("as_frame", [False, True])
+@pytest.mark.parametrize("has_nulls", [False, True])
+@pytest.mark.parametrize("type_", ["int64", "double", "bool", "string"])
+def test_an_expression_is_computed_once_for_each_row_group(monkeypatch, as_frame, has_nulls, type_):
+    computed = []
+    evaluated = update.evaluated
+
+    def counting(opened, expression, group, *args):
+        computed.append(group)
+        return evaluated(opened, expression, group, *args)
+
+    monkeypatch.setattr(update, "evaluated", counting)
+    data = pa.table({"a": [row % 2 for row in range(40)]})
+    t = table(data.to_pandas() if as_frame else data, row_group_rows=8)
+    value = pc.field("a").cast(type_)
+    nothing = pa.scalar(None, pa.type_for_alias(type_))
+    t.add_column("more", pc.if_else(pc.field("a") == 0, nothing, value) if has_nulls else value)
+    assert computed == [0, 1, 2, 3, 4]
+    found = pa.array([row % 2 for row in range(40)]).cast(type_).to_pylist()
+    if has_nulls:
+        found[::2] = [None] * 20
+    assert t.to_arrow()["more"].to_pylist() == found
+    frame = t.to_pandas()["more"]
+    assert frame.isna().tolist() == [value is None for value in found]
+    # A column of a frame has missing values where its dtype has room for them.
+    if as_frame and type_ in ("int64", "bool"):
+        assert frame.dtype == ({"int64": "Int64", "bool": "boolean"} if has_nulls else {}).get(
+            type_, type_
+        )
+    t.append({"a": [3]} | ({"more": [None]} if has_nulls else {"more": found[1:2]}))
 
 
 REFUSED = {

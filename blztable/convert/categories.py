@@ -29,12 +29,13 @@ def _with_room(field: pa.Field, facts: Facts) -> pa.Field:
 
 
 def orders_of(table: pa.Table) -> dict[int, pa.Array]:
-    """The categories of the ordered columns, by their place."""
-    return {
-        place: column.chunk(0).dictionary
-        for place, column in enumerate(table.columns)
-        if _is_ordered(column.type) and column.num_chunks
-    }
+    """The categories of the ordered columns, by their place; of none if no row has any."""
+    orders = {}
+    for place, column in enumerate(table.columns):
+        if _is_ordered(column.type):
+            found = (chunk.dictionary for chunk in column.chunks if len(chunk.dictionary))
+            orders[place] = next(found, None)
+    return {place: order for place, order in orders.items() if order is not None}
 
 
 def check_orders(

@@ -50,6 +50,7 @@ def is_tabular(data: Any) -> bool:
 
 def ingest(data: Any, *, index: bool | None = None) -> Ingested:
     """Whatever tabular `data` is, as an Arrow table and the facts pandas needs beside it."""
+    check_no_series(data, "the data")
     if isinstance(data, pd.DataFrame):
         attrs = checked_attrs(data.attrs)
         table, frame = from_frame(data, index)
@@ -75,6 +76,15 @@ def ingest(data: Any, *, index: bool | None = None) -> Ingested:
 def _from_arrow(table: pa.Table, rows: int) -> Ingested:
     frame, attrs = from_metadata(table.schema, rows)
     return Ingested(table, rows, frame, attrs)
+
+
+def check_no_series(data: Any, what: str) -> None:
+    """SchemaError for a Series, which has the methods of a stream and is one column."""
+    if isinstance(data, pd.Series):
+        raise SchemaError(
+            f"{what}: a pandas Series is one column, and a DataFrame is expected; "
+            'give series.to_frame("name")'
+        )
 
 
 def reader_of(data: Any) -> pa.RecordBatchReader:

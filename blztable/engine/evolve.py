@@ -11,7 +11,7 @@ import pyarrow as pa
 from blztable.columns.default import decode_default, encode_default, zero_of
 from blztable.engine import schema as schemas
 from blztable.engine.changes import AddColumns, Rename, Retype, Select
-from blztable.engine.edition import Edition
+from blztable.engine.edition import Edition, Written
 from blztable.engine.grouping import Portion
 from blztable.engine.pages import Span
 from blztable.engine.parts import OpenParts
@@ -31,21 +31,27 @@ def add_column(
     rows_of: Rows,
     *,
     frame: Mapping[str, Json] | None = None,
-    default: pa.Scalar | None = None,
+    settled: Callable[[], tuple[pa.Field, pa.Scalar | None]] | None = None,
 ) -> None:
-    """Write one more column, in the row groups there are, and touch no other."""
-    defaults = {} if default is None else {field.name: default}
-    _add_columns(work, [field], lambda group: [rows_of(group)], frame, defaults)
+    """Write one more column, in the row groups there are, and touch no other.
+
+    `settled` is called once the rows are written, and returns the field and the default value:
+    what is told on a field may depend on the rows, which are made only once.
+    """
+    edition = work.edition
+    written = _written(work, [field], lambda group: [rows_of(group)])
+    final, default = (field, None) if settled is None else settled()
+    assert (final.name, final.type, final.nullable) == (field.name, field.type, field.nullable)
+    kept = {} if default is None else {str(written[0].parts.path[0]): _text(default)}
+    work.add("add_column", AddColumns(edition, [final], written, kept, frame))
 
 
-def _add_columns(
+def _written(
     work: Work,
     fields: Sequence[pa.Field],
     rows_of: Callable[[int], Sequence[pa.Array | pa.ChunkedArray]],
-    frame: Mapping[str, Json] | None,
-    defaults: Mapping[str, pa.Scalar],
-) -> None:
-    """Write more columns, all in one change: each change takes time for all columns there are."""
+) -> list[Written]:
+    """Write the parts of new columns."""
     schemas.check(pa.schema(fields))
     edition = work.edition
     there = set(edition.schema.names)
@@ -53,13 +59,11 @@ def _add_columns(
         if field.name in there:
             raise SchemaError(f"column {field.name!r} is in {edition.store.name} already")
         there.add(field.name)
-    ids = {field.name: work.new_column() for field in fields}
     columns = [
-        ColumnWriter((ids[field.name],), field.name, field.type, field.nullable) for field in fields
+        ColumnWriter((work.new_column(),), field.name, field.type, field.nullable)
+        for field in fields
     ]
-    _, written = work.write(columns, _portions(edition, rows_of))
-    kept = {str(ids[name]): _text(value) for name, value in defaults.items()}
-    work.add("add_column", AddColumns(edition, fields, written, kept, frame))
+    return work.write(columns, _portions(edition, rows_of))[1]
 
 
 def drop_columns(work: Work, names: Sequence[str], frame: Mapping[str, Json] | None) -> None:
@@ -112,7 +116,9 @@ def widen(work: Work, schema: pa.Schema, frame: Mapping[str, Json] | None) -> No
     new = fields[len(there) :]
     if new:
         rows_of = partial(_nulls, work.edition, [field.type for field in new])
-        _add_columns(work, new, rows_of, frame, {})
+        # In one change: each takes time for all columns there are.
+        edition, written = work.edition, _written(work, new, rows_of)
+        work.add("add_column", AddColumns(edition, new, written, {}, frame))
 
 
 def defaults(edition: Edition) -> dict[int, pa.Scalar]:
