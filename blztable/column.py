@@ -8,6 +8,7 @@ import pandas as pd
 import pyarrow as pa
 from pandas.api.extensions import no_default
 
+from blztable.arrow_errors import REFUSALS
 from blztable.errors import SchemaError
 from blztable.snapshot import Snapshot
 from blztable.text import size_text
@@ -67,6 +68,8 @@ class Column:
         if isinstance(key, slice):
             start, stop, step = key.indices(len(self))
             return self._snapshot.array(self._index, range(start, stop, step))
+        if isinstance(key, bool):
+            raise TypeError(f"a row is given by its number, not by {key}")
         row = operator.index(key)
         row += len(self) if row < 0 else 0
         if not 0 <= row < len(self):
@@ -100,7 +103,7 @@ class Column:
             array = pa.DictionaryArray.from_arrays(array.indices, values)
         try:
             return array.to_numpy(zero_copy_only=False)
-        except (pa.ArrowException, ArithmeticError, ValueError) as error:
+        except (*REFUSALS, ArithmeticError, ValueError) as error:
             raise SchemaError(
                 f"column {self.name!r}: numpy cannot hold {type_}: {error}; take to_arrow()"
             ) from None

@@ -4,7 +4,6 @@ The one room that knows both a DataFrame and a disk: the engine gives columns, `
 frames of them. Knows nothing of what users may do with a table.
 """
 
-import inspect
 import json
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from blztable.caller import stack_level
 from blztable.convert.descriptor import FIELD_KEY
 from blztable.convert.frame import index_fields, to_frame
 from blztable.convert.interop import arrow_metadata
@@ -130,7 +130,8 @@ class Snapshot:
         columns = list(columns)
         names = self.version.schema.names
         wanted: dict[str, list[int]] = {name: [] for name in columns}
-        for index in among:
+        # Each once, also of a view that shows it twice.
+        for index in dict.fromkeys(among):
             if names[index] in wanted:
                 wanted[names[index]].append(index)
         for name, found in wanted.items():
@@ -280,17 +281,9 @@ class Snapshot:
         for loss in lost:
             warnings.warn(
                 f"rows {loss.start:,} to {loss.stop:,} are left out: {loss.reason}",
-                stacklevel=_level_of_caller(),
+                stacklevel=stack_level(),
             )
         return _Rows(selected.arrays, selected.numbers, lost)
-
-
-def _level_of_caller() -> int:
-    """How far above the function that asks the first line is that is not of this package."""
-    frame, level = inspect.currentframe(), 0
-    while frame is not None and frame.f_globals.get("__name__", "").startswith("blztable."):
-        frame, level = frame.f_back, level + 1
-    return level
 
 
 def _reopened(store: Store, number: int) -> Snapshot:

@@ -174,22 +174,22 @@ class Transaction(View):
                 found, descriptor = values_of(data, f"column {name!r}")
                 type_ = found.type
                 rows_of = _by_group(found, edition.head.row_groups, name)
-            field = described(pa.field(name, type_), descriptor)
-            groups = range(len(edition.head.row_groups))
-            if not may_be_null(field, edition.frame) and any(
-                rows_of(group).null_count for group in groups
-            ):
-                field = with_nulls(field, edition.frame)
-            declared = None
-            if default is not None:
-                value, its = values_of(default, f"the default of column {name!r}")
-                if not isinstance(value, pa.Scalar):
-                    raise SchemaError(f"the default of column {name!r} is one value")
-                what = f"the default of column {name!r}"
-                fit = fit_column(value, its, field, edition.frame, what)
-                # One that is null is none.
-                declared = None if fit.null_count else one_in_order(fit, _order(found), what)[0]
-            evolving.add_column(work, field, rows_of, frame=edition.head.pandas, default=declared)
+            field, nulls = described(pa.field(name, type_), descriptor), 0
+
+            def counted(group: int) -> Any:
+                nonlocal nulls
+                made = rows_of(group)
+                nulls += made.null_count
+                return made
+
+            def settled() -> tuple[pa.Field, pa.Scalar | None]:
+                final = field
+                if nulls and not may_be_null(field, edition.frame):
+                    final = with_nulls(field, edition.frame)
+                return final, _declared(default, final, edition.frame, _order(found))
+
+            frame = edition.head.pandas
+            evolving.add_column(work, field, counted, frame=frame, settled=settled)
 
     def drop_columns(self, names: Iterable[str]) -> None:
         """Drop columns, as `CTable.drop_columns` does."""
@@ -350,6 +350,18 @@ def _by_group(
     return lambda group: values.slice(first[group], row_groups[group])
 
 
+def _declared(default: Any, field: pa.Field, frame: Any, order: Any) -> pa.Scalar | None:
+    """The value of rows that come without this column; None where it is none, or null."""
+    if default is None:
+        return None
+    what = f"the default of column {field.name!r}"
+    value, its = values_of(default, what)
+    if not isinstance(value, pa.Scalar):
+        raise SchemaError(f"{what} is one value")
+    fit = fit_column(value, its, field, frame, what)
+    return None if fit.null_count else one_in_order(fit, order, what)[0]
+
+
 def _order(values: pa.Scalar | pa.Array | pa.ChunkedArray | None) -> pa.Array | None:
     """The categories of values that are ordered."""
     if values is None or not pa.types.is_dictionary(values.type) or not values.type.ordered:
@@ -379,5 +391,7 @@ def check_id(commit_id: Any) -> None:
         return
     if not isinstance(commit_id, str):
         raise TypeError(f"commit_id is text, not {type(commit_id).__name__}")
+    if not commit_id.isascii() and commit_id.encode("utf-8", "replace").decode() != commit_id:
+        raise ValueError(f"commit_id is text that UTF-8 can encode, not {commit_id!r:.100}")
     if not 0 < len(commit_id.encode("utf-8", "replace")) <= MAX_ID_LENGTH:
         raise ValueError(f"commit_id has from 1 to {MAX_ID_LENGTH} bytes")

@@ -152,10 +152,11 @@ class View(Shown):
             The result would be larger than this machine's memory.
         """
         columns = _list_of(columns)
-        narrowed = self.column_names if self._columns is not None else None
-        names = list(dict.fromkeys(narrowed)) if narrowed and columns is None else columns
         with reporting(progress, "reading") as callback:
             snapshot, positions = self._reading(columns)
+            names = columns
+            if columns is None and self._columns is not None:
+                names = _names_asked_for(snapshot.version.schema.names, positions)
             return snapshot.pandas(
                 positions,
                 columns=None if names is None else list(names),
@@ -311,6 +312,14 @@ class View(Shown):
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """The table as an Arrow PyCapsule stream: a few row groups in memory, as `to_batches`."""
         return Batches(*self._reading()).__arrow_c_stream__(requested_schema)
+
+
+def _names_asked_for(names: Sequence[str], positions: Sequence[int]) -> list[str]:
+    """The names that lead to these positions; one name leads to all columns that share it."""
+    first: dict[str, int] = {}
+    for position in positions:
+        first.setdefault(names[position], position)
+    return [names[position] for position in positions if first[names[position]] == position]
 
 
 def _number_of_rows(n: int) -> int:

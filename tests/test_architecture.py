@@ -18,24 +18,27 @@ TREES = {name: ast.parse(path.read_bytes(), str(path)) for name, path in FILES.i
 
 # Rooms of the package each room may use, beside itself. "face" is blztable/__init__.py.
 MAY_IMPORT = {
+    "arrow_errors": set(),
+    "caller": set(),
     "errors": set(),
     "format": {"errors"},
     "interrupts": set(),
     "storage": {"errors", "interrupts"},
     "columns": {"errors"},
-    "convert": {"errors"},
+    "convert": {"arrow_errors", "errors"},
     "engine": {
-        *("errors", "interrupts", "format", "storage", "columns", "report", "version"),
+        *("arrow_errors", "caller", "errors", "interrupts"),
+        *("format", "storage", "columns", "report", "version"),
     },
     "report": {"text"},
     "text": set(),
     "indices": set(),
     "version": set(),
     "progress": {"engine"},
-    "snapshot": {"errors", "engine", "convert", "report", "storage"},
+    "snapshot": {"caller", "errors", "engine", "convert", "report", "storage"},
     "batches": {"engine", "snapshot"},
     "arrow_dataset": {"errors", "engine", "batches"},
-    "column": {"errors", "snapshot", "text"},
+    "column": {"arrow_errors", "errors", "snapshot", "text"},
     "view": {
         *(
             "errors",
@@ -142,6 +145,35 @@ def test_pure_rooms_open_nothing(room):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "open"
     ]
     assert not wrong, "\n" + "\n".join(wrong)
+
+
+def test_no_file_takes_an_exception_of_any_kind_for_a_refusal():
+    """MemoryError is an ArrowException too; a signal handler may raise any Exception."""
+    broad = ("Exception", "ArrowException")
+    wrong = [
+        f"{name}:{caught.lineno}: {broad_name(caught)}"
+        for name, tree in TREES.items()
+        for node in ast.walk(tree)
+        for caught in caught_by(node)
+        if broad_name(caught) in broad
+    ]
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+def caught_by(node: ast.AST) -> list[ast.expr]:
+    """What an `except` or a `suppress` names, and the members of any tuple."""
+    match node:
+        case ast.ExceptHandler(type=ast.expr() as caught):
+            return [caught]
+        case ast.Call(func=ast.Name("suppress") | ast.Attribute(attr="suppress"), args=args):
+            return args
+        case ast.Tuple(elts=elements):
+            return elements
+    return []
+
+
+def broad_name(node: ast.expr) -> str:
+    return getattr(node, "id", getattr(node, "attr", ""))
 
 
 @pytest.mark.parametrize("room", ["engine", "storage"])

@@ -7,10 +7,13 @@ import pyarrow.compute as pc
 import pytest
 import samples
 from columns import strategies as types
+from counted import Counted, counted
 from engine.stores import Hooked, tree
 from sameness import bits
 
 import blztable as blz
+from blztable.engine import update
+from blztable.engine.edition import Edition
 from blztable.errors import ColumnNotFoundError, ConflictError, SchemaError
 from blztable.format.layout import DATA
 from blztable.storage.memory import MemoryStore
@@ -50,6 +53,82 @@ def test_a_column_of_every_type_is_added_as_data_and_as_a_constant(kind):
     assert bits(found.column("data")) == bits(array)
     assert bits(found.column("same")) == [bits(array)[1]] * 40
     assert t.verify().is_intact
+
+
+def test_the_name_that_two_columns_would_have_is_told():
+    t = table({"a": [1], "b": [2], "c": [3]})
+    with pytest.raises(SchemaError, match=r"two columns of .* would be named 'c'"):
+        t.rename_columns({"a": "new", "b": "c"})
+    assert t.version == 1
+
+
+class TestCosts:
+    """What a change of columns costs grows with their number, not with its square."""
+
+    MANY = 400
+    NAMES = tuple(f"c{number}" for number in range(MANY))
+
+    @pytest.fixture(params=["arrow", "frame", "frame of numbers"])
+    def wide(self, request):
+        data = pa.table({key: [1] for key in self.NAMES})
+        if request.param != "arrow":
+            data = data.to_pandas()
+        if request.param == "frame of numbers":
+            data.columns = range(self.MANY)
+        return data
+
+    def test_each_name_is_looked_up_where_columns_are_renamed(self, wide):
+        t = table(wide)
+        names = counted(t.column_names)
+        new = [Counted(f"{name}x") for name in names]
+        t.rename_columns(dict(zip(names, new, strict=True)))
+        assert t.column_names == new
+        assert Counted.compared < 20 * self.MANY
+
+    def test_each_name_is_looked_up_where_columns_are_ordered(self, wide):
+        t = table(wide)
+        names = counted(t.column_names[::-1])
+        t.reorder_columns(names)
+        assert t.column_names == names
+        assert Counted.compared < 20 * self.MANY
+
+    def test_each_name_is_looked_up_where_columns_are_dropped(self, wide):
+        t = table(wide)
+        names = counted(t.column_names)
+        t.drop_columns(names[1:])
+        assert t.column_names == names[:1]
+        assert Counted.compared < 20 * self.MANY
+
+    def test_each_name_is_looked_up_where_options_differ_by_column(self):
+        names = counted(self.NAMES)
+        data = {key: [1] for key in names}
+        blz.to_blz(data, MemoryStore(), clevel=dict.fromkeys(names, 1))
+        assert Counted.compared < 20 * self.MANY
+
+    @pytest.mark.parametrize("rows", [0, 40])
+    def test_an_append_makes_one_change_of_all_columns_that_are_new_or_wider(
+        self, rows, monkeypatch
+    ):
+        made = []
+        with_columns = Edition.with_columns
+
+        def counting(self, *args, **options):
+            made.append(self)
+            return with_columns(self, *args, **options)
+
+        monkeypatch.setattr(Edition, "with_columns", counting)
+        narrow = pa.table({f"n{number}": pa.array([1] * rows, "i1") for number in range(30)})
+        t = table(narrow)
+        wide = {f"n{number}": pa.array([1000], "i2") for number in range(30)}
+        new = {f"m{number}": [str(number)] for number in range(30)}
+        assert t.append({**wide, **new}, evolve=True) == 2
+        # Wider columns, new ones, and the rows.
+        assert len(made) == 3
+        assert t.schema.types == [pa.int16()] * 30 + [pa.string()] * 30
+        expected = {name: [1] * rows + [1000] for name in wide}
+        expected |= {name: [None] * rows + array for name, array in new.items()}
+        assert t.to_arrow().to_pydict() == expected
+        assert t.verify().is_intact
 
 
 class TestTouches:
@@ -173,6 +252,38 @@ def test_an_expression_is_computed_row_group_by_row_group():
     assert t["gross"][:].to_pylist() == [n * 1.5 for n in range(40)]
     assert t["is_long"][:].to_pylist() == [n > 9 for n in range(40)]
     assert t["one"][:].to_pylist() == [1] * 40
+
+
+@pytest.mark.parametrize("as_frame", [False, True])
+@pytest.mark.parametrize("has_nulls", [False, True])
+@pytest.mark.parametrize("type_", ["int64", "double", "bool", "string"])
+def test_an_expression_is_computed_once_for_each_row_group(monkeypatch, as_frame, has_nulls, type_):
+    computed = []
+    evaluated = update.evaluated
+
+    def counting(opened, expression, group, *args):
+        computed.append(group)
+        return evaluated(opened, expression, group, *args)
+
+    monkeypatch.setattr(update, "evaluated", counting)
+    data = pa.table({"a": [row % 2 for row in range(40)]})
+    t = table(data.to_pandas() if as_frame else data, row_group_rows=8)
+    value = pc.field("a").cast(type_)
+    nothing = pa.scalar(None, pa.type_for_alias(type_))
+    t.add_column("more", pc.if_else(pc.field("a") == 0, nothing, value) if has_nulls else value)
+    assert computed == [0, 1, 2, 3, 4]
+    found = pa.array([row % 2 for row in range(40)]).cast(type_).to_pylist()
+    if has_nulls:
+        found[::2] = [None] * 20
+    assert t.to_arrow()["more"].to_pylist() == found
+    frame = t.to_pandas()["more"]
+    assert frame.isna().tolist() == [value is None for value in found]
+    # A column of a frame has missing values where its dtype has room for them.
+    if as_frame and type_ in ("int64", "bool"):
+        assert frame.dtype == ({"int64": "Int64", "bool": "boolean"} if has_nulls else {}).get(
+            type_, type_
+        )
+    t.append({"a": [3]} | ({"more": [None]} if has_nulls else {"more": found[1:2]}))
 
 
 REFUSED = {

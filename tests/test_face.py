@@ -124,6 +124,63 @@ def test_an_option_that_makes_no_sense_is_told_before_anything_is_written(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("kind", [np.int8, np.uint64, np.int64])
+def test_a_number_of_numpy_is_a_number_as_an_option(kind):
+    store = MemoryStore()
+    options = {"clevel": {"n": kind(9)}, "row_group_rows": kind(2), "page_rows": kind(64)}
+    blz.to_blz(DATA, store, **options)
+    with blz.open(store) as table:
+        kept = table._snapshot.version.head.properties
+        assert {name: kept[name] for name in options} == {
+            "clevel": {"n": 9},
+            "row_group_rows": 2,
+            "page_rows": 64,
+        }
+    assert blz.read_table(store) == DATA
+
+
+@pytest.mark.parametrize("value", [np.bool_(True), np.float64(5), 5.0, "5", [5], np.arange(2)])
+@pytest.mark.parametrize("option", ["clevel", "row_group_rows", "page_rows"])
+def test_what_is_no_whole_number_is_refused_as_an_option(option, value):
+    with pytest.raises(ValueError, match=f"{option} is a "):
+        blz.to_blz(DATA, MemoryStore(), **{option: value})
+
+
+@pytest.mark.parametrize("commit_id", ["\udcff", "day \ud800 2"])
+def test_a_commit_id_that_is_not_utf_8_is_refused_before_anything_is_written(commit_id):
+    store = MemoryStore()
+    message = "commit_id is text that UTF-8 can encode, not "
+    with pytest.raises(ValueError, match=message) as caught:
+        blz.to_blz(DATA, store, commit_id=commit_id)
+    assert not isinstance(caught.value, UnicodeError)
+    blz.to_blz(DATA, store, commit_id="day \N{GREEK SMALL LETTER ALPHA}")
+    with blz.open(store, "a") as table, pytest.raises(ValueError, match=message):
+        table.append(DATA, commit_id=commit_id)
+    assert blz.open(store).version == 1
+
+
+@pytest.mark.parametrize(
+    "give",
+    [
+        lambda series, store: blz.to_blz(series, store),
+        lambda series, store: blz.to_blz([series], store),
+        lambda series, store: blz.to_blz(series, store, mode="a"),
+        lambda series, store: blz.open(store, "a").append(series),
+        lambda series, store: blz.open(store, "a").append(iter([series])),
+    ],
+    ids=["to_blz", "to_blz of a stream", "to_blz, mode a", "append", "append of a stream"],
+)
+@pytest.mark.parametrize("values", [[1, 2], ["a", "b"]], ids=str)
+def test_a_series_is_refused_with_what_makes_a_frame_of_it(give, values):
+    store = MemoryStore()
+    blz.to_blz(DATA, store)
+    with pytest.raises(
+        blz.SchemaError, match=r"a pandas Series is one column.*to_frame\(\"name\"\)"
+    ):
+        give(pd.Series(values), store)
+    assert blz.open(store).version == 1
+
+
 def test_an_option_for_a_column_that_is_not_there_is_told(tmp_path):
     with pytest.raises(blz.ColumnNotFoundError, match="compression for 'z'; the columns are"):
         blz.to_blz(DATA, tmp_path / "t.blz", compression={"z": "zstd"})
@@ -749,6 +806,95 @@ def test_attributes_are_a_mapping_and_each_assignment_is_a_commit(path):
     assert json.loads((path / "meta/attributes").read_bytes())["b"] == 2
     with blz.open(path, version=1) as table:
         assert dict(table.attrs) == {"till": 7}
+
+
+ATTRIBUTES = {"a": 1, "b": [2], "c": "three"}
+
+
+@pytest.mark.parametrize(
+    ("change", "left"),
+    [
+        (lambda attrs: attrs.clear(), {}),
+        (lambda attrs: attrs.popitem(), {"a": 1, "b": [2]}),
+        (lambda attrs: attrs.pop("a"), {"b": [2], "c": "three"}),
+        (lambda attrs: attrs.update({"a": 5, "d": 6}, e=7), ATTRIBUTES | {"a": 5, "d": 6, "e": 7}),
+        (lambda attrs: attrs.update([("a", 5), ("d", 6)]), ATTRIBUTES | {"a": 5, "d": 6}),
+        (lambda attrs: attrs.setdefault("d", 6), ATTRIBUTES | {"d": 6}),
+    ],
+    ids=["clear", "popitem", "pop", "update", "update by pairs", "setdefault"],
+)
+@pytest.mark.parametrize("is_within", [False, True], ids=["table", "transaction"])
+def test_any_change_of_attributes_is_one_commit_with_the_result_of_a_dict(change, left, is_within):
+    store, same = MemoryStore(), dict(ATTRIBUTES)
+    blz.to_blz(DATA, store, attrs=ATTRIBUTES)
+    with blz.open(store, "a") as table:
+        if is_within:
+            with table.transaction() as tx:
+                result = change(tx.attrs)
+        else:
+            result = change(table.attrs)
+        assert result == change(same)
+        assert table.version == 2
+        assert dict(table.attrs) == left == same
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda attrs: attrs.update(),
+        lambda attrs: attrs.setdefault("a", 5),
+        lambda attrs: attrs.pop("none", 5),
+    ],
+    ids=["update", "setdefault", "pop"],
+)
+def test_what_changes_no_attribute_commits_nothing(change):
+    store = MemoryStore()
+    blz.to_blz(DATA, store, attrs=ATTRIBUTES)
+    with blz.open(store, "a") as table:
+        change(table.attrs)
+        assert (table.version, dict(table.attrs)) == (1, ATTRIBUTES)
+        table.attrs.clear()
+        table.attrs.clear()
+        assert (table.version, dict(table.attrs)) == (2, {})
+        with pytest.raises(KeyError):
+            table.attrs.popitem()
+        assert table.version == 2
+
+
+def test_a_truth_value_is_the_number_of_no_row():
+    store = MemoryStore()
+    blz.to_blz({"a": [1, 2]}, store)
+    with blz.open(store) as table:
+        for key in (True, False, np.bool_(True)):
+            with pytest.raises(TypeError):
+                table["a"][key]
+        assert (table["a"][np.int8(1)], table["a"][-1]) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    "names", [["a", "a"], ["a", "b", "a"], ["b", "a", "a", "b"], ["b"], []], ids=str
+)
+@pytest.mark.parametrize(
+    "columns", [["a", "b"], ["a", "b", "a"], ["b", "a", "a"]], ids=lambda names: "".join(names)
+)
+def test_a_column_shown_twice_is_read_twice_into_arrow_and_pandas(columns, names):
+    """Of columns that share a name, each of them."""
+    store = MemoryStore()
+    blz.to_blz(pa.table([[number] for number in range(len(columns))], names=columns), store)
+    with blz.open(store) as table:
+        narrowed = table[names]
+        expected = narrowed.to_arrow()
+        assert expected.schema.names == narrowed.column_names
+        assert expected == table.to_arrow(names)
+        frame = narrowed.to_pandas()
+        assert list(frame.columns) == expected.schema.names
+        assert frame.to_numpy().tolist() == [[column[0].as_py() for column in expected.columns]]
+        pd.testing.assert_frame_equal(frame, table.to_pandas(names))
+        if columns == ["a", "b"] and "a" in names:
+            # Shown twice, it is still one column to be asked for.
+            assert narrowed["a"][:].to_pylist() == [0]
+            assert narrowed.to_arrow(["a"]) == table.to_arrow(["a"])
+            pd.testing.assert_frame_equal(narrowed.to_pandas(["a"]), table.to_pandas(["a"]))
 
 
 def test_an_attribute_that_is_not_there_is_a_key_error(path):

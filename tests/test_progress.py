@@ -91,6 +91,29 @@ def test_a_write_tells_what_it_has_done_up_to_all_rows(processors, source, total
     check_calls(told, total)
 
 
+@pytest.mark.parametrize(("source", "total"), SOURCES.values(), ids=SOURCES)
+def test_an_append_tells_what_it_has_done_up_to_all_rows(processors, source, total):
+    store, told = MemoryStore("shelf"), Told()
+    blz.to_blz(source(), store)
+    with blz.open(store, "a") as table:
+        table.append(source(), progress=told)
+    check_calls(told, total)
+
+
+WIDER = TABLE.append_column("d", TABLE["a"]).append_column("e", TABLE["a"])
+
+
+@pytest.mark.parametrize("data", [WIDER, [TABLE[:100], WIDER[100:400], TABLE[400:]]], ids=len)
+def test_an_append_that_adds_columns_tells_what_it_has_done_up_to_all_rows(processors, store, data):
+    told = Told()
+    with blz.open(store, "a") as table:
+        table.append(data, evolve=True, progress=told)
+        assert table.nrows == 2 * ROWS
+    check_calls(told, ROWS if data is WIDER else None)
+    # More than the end is told: a row group of the store has 100 rows.
+    assert len(told.calls) > 2
+
+
 @pytest.mark.parametrize("source", [lambda: TABLE, items])
 @pytest.mark.parametrize("way", ["ascending", "descending"])
 def test_a_sorted_write_tells_what_it_has_done_up_to_all_rows(processors, source, way):

@@ -24,6 +24,10 @@ class _UsageError(Exception):
     """Arguments that say nothing we know."""
 
 
+# The face raises a builtin error for an argument that is wrong.
+_EXPECTED = (_UsageError, blz.BlzError, OSError, LookupError, TypeError, ValueError)
+
+
 class _Parser(argparse.ArgumentParser):
     """A parser whose errors are one line."""
 
@@ -45,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return INTERRUPTED
-    except (_UsageError, blz.BlzError, OSError) as error:
+    except _EXPECTED as error:
         print(_encodable(f"blz: {printable(str(error))}", sys.stderr.encoding), file=sys.stderr)
         return 1
     return code

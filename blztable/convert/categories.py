@@ -14,34 +14,38 @@ from blztable.errors import SchemaError
 
 def with_room(schema: pa.Schema, facts: Facts) -> pa.Schema:
     """The schema with codes that have room for the categories of later frames, too."""
-    for place, field in enumerate(schema):
-        type_ = field.type
-        if not pa.types.is_dictionary(type_) or type_.index_type.bit_width >= 32:
-            continue
-        descriptor = descriptor_of(field, facts)
-        # pandas chooses codes by itself, but for what is Arrow's already.
-        if descriptor is None or descriptor["dtype"] == "category":
-            wide = pa.dictionary(pa.int32(), type_.value_type, type_.ordered)
-            schema = schema.set(place, field.with_type(wide))
-    return schema
+    return pa.schema([_with_room(field, facts) for field in schema], schema.metadata)
+
+
+def _with_room(field: pa.Field, facts: Facts) -> pa.Field:
+    type_ = field.type
+    if not pa.types.is_dictionary(type_) or type_.index_type.bit_width >= 32:
+        return field
+    descriptor = descriptor_of(field, facts)
+    # pandas chooses codes by itself, but for what is Arrow's already.
+    if descriptor is not None and descriptor["dtype"] != "category":
+        return field
+    return field.with_type(pa.dictionary(pa.int32(), type_.value_type, type_.ordered))
 
 
 def orders_of(table: pa.Table) -> dict[int, pa.Array]:
-    """The categories of the ordered columns, by their place."""
-    return {
-        place: column.chunk(0).dictionary
-        for place, column in enumerate(table.columns)
-        if _is_ordered(column.type) and column.num_chunks
-    }
+    """The categories of the ordered columns, by their place; of none if no row has any."""
+    orders = {}
+    for place, column in enumerate(table.columns):
+        if _is_ordered(column.type):
+            found = (chunk.dictionary for chunk in column.chunks if len(chunk.dictionary))
+            orders[place] = next(found, None)
+    return {place: order for place, order in orders.items() if order is not None}
 
 
 def check_orders(
     table: pa.Table, order_at: Callable[[int], pa.Array | None], what: str, before: str
 ) -> None:
     """SchemaError where ordered categories are others than those that `before` has."""
+    names = table.schema.names
     for place, column in enumerate(table.columns):
         if _is_ordered(column.type):
-            where = f"{what}, column {table.schema.names[place]!r}"
+            where = f"{what}, column {names[place]!r}"
             check_order(column, order_at(place), where, before)
 
 

@@ -6,7 +6,6 @@ are those that contain others: categories, Arrow's own, and the index.
 """
 
 import base64
-import binascii
 from collections.abc import Callable
 
 import numpy as np
@@ -14,6 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blztable.arrow_errors import REFUSALS, is_foreign
 from blztable.convert import numbers, objects, text, times
 from blztable.convert.arrays import PandasArray, from_values, missing_of, values_of, whole
 from blztable.convert.descriptor import (
@@ -180,7 +180,9 @@ def _read_held(text: object, type_: pa.DataType) -> pa.Array | None:
             batch = stream.read_next_batch()
             batch.validate(full=True)
             return batch.columns[0]
-    except (binascii.Error, pa.ArrowException, OSError, StopIteration, ValueError) as error:
+    except (*REFUSALS, OSError, StopIteration, ValueError) as error:
+        if is_foreign(error):
+            raise
         raise FormatError(f"categories that cannot be read: {error}") from None
     raise FormatError(f"categories of another type than {type_}")
 

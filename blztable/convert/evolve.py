@@ -6,6 +6,7 @@ holds what is there and what comes. All else stays, for `fit` to refuse.
 
 import pyarrow as pa
 
+from blztable.arrow_errors import REFUSALS
 from blztable.convert.categories import with_room
 from blztable.convert.descriptor import Descriptor
 from blztable.convert.fit import cast_exactly, may_be_null, places_by_name
@@ -29,20 +30,18 @@ def evolved(
     places = places_by_name(found.names, schema.names)
     if places is None:
         return schema, frame
-    for place, source in enumerate(places):
-        field = schema.field(place)
-        if source is not None:
-            wide = field.with_type(_wider(data.table.column(source), field.type))
-            schema = schema.set(place, wide)
+    fields = [
+        field if source is None else _widened(field, data.table.column(source))
+        for field, source in zip(schema, places, strict=True)
+    ]
     theirs = Facts.decode(data.frame)
     # An index is no column that comes later: `fit` says whether it goes on.
     known = {*schema.names, *theirs.index_fields()}
     if data.frame is not None:
         found = with_room(found, theirs)
     new = [_new(field, theirs, frame) for field in found if field.name not in known]
-    for field in new:
-        schema = schema.append(field)
-    return schema, with_labels(frame, data.frame, [field.name for field in new])
+    schema = pa.schema([*fields, *new], schema.metadata)
+    return schema, with_labels(frame, data.frame, {field.name for field in new})
 
 
 def with_nulls(field: pa.Field, frame: Descriptor | None) -> pa.Field:
@@ -54,6 +53,10 @@ def with_nulls(field: pa.Field, frame: Descriptor | None) -> pa.Field:
 
 def _new(field: pa.Field, theirs: Facts, frame: Descriptor | None) -> pa.Field:
     return with_nulls(described(field, descriptor_of(field, theirs)), frame)
+
+
+def _widened(field: pa.Field, column: pa.ChunkedArray) -> pa.Field:
+    return field.with_type(_wider(column, field.type))
 
 
 def _wider(column: pa.ChunkedArray, type_: pa.DataType) -> pa.DataType:
@@ -84,7 +87,7 @@ def _wider(column: pa.ChunkedArray, type_: pa.DataType) -> pa.DataType:
 def _fits(column: pa.ChunkedArray, type_: pa.DataType) -> bool:
     try:
         cast_exactly(column, type_)
-    except (SchemaError, pa.ArrowException):
+    except (SchemaError, *REFUSALS):
         return False
     return True
 

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blztable.arrow_errors import REFUSALS
 from blztable.convert.descriptor import Descriptor
 from blztable.convert.frame import Facts, descriptor_of
 from blztable.convert.gateway import Ingested
@@ -157,7 +158,7 @@ def _fit(
         if fit.null_count and not field.nullable:
             raise SchemaError(f"it has missing values; the table has {field.type}, not nullable")
         _check_words(fit, *words)
-    except (SchemaError, pa.ArrowException) as error:
+    except (SchemaError, *REFUSALS) as error:
         raise SchemaError(f"{what}: {error}") from None
     return fit
 
@@ -271,8 +272,9 @@ def places_by_name(found: Sequence[str], names: Sequence[str]) -> list[int | Non
 def _places(found: list[str], names: list[str], need_all: bool, what: str) -> list[int | None]:
     """Where each column of the table is in the data, if there are no others."""
     places = places_by_name(found, names)
-    missing = [name for name in names if name not in found]
-    strange = [name for name in found if name not in names]
+    there, known = set(found), set(names)
+    missing = [name for name in names if name not in there]
+    strange = [name for name in found if name not in known]
     if places is not None and not strange and not (missing and need_all):
         return places
     raise SchemaError(

@@ -125,7 +125,7 @@ def index_fields(frame: Descriptor | None) -> list[str]:
 
 
 def with_labels(
-    frame: Descriptor | None, other: Descriptor | None, fields: Sequence[str]
+    frame: Descriptor | None, other: Descriptor | None, fields: Collection[str]
 ) -> Descriptor | None:
     """The descriptor of a frame that takes these fields from another one, by their labels there."""
     mine, theirs = Facts.decode(frame).header, Facts.decode(other).header
@@ -145,7 +145,8 @@ def renamed(frame: Descriptor | None, names: Mapping[str, str]) -> Descriptor | 
     header = None if facts.header is None else without_labels(facts.header, touched)
     levels = [renamed_level(level, names) for level in facts.levels]
     # What is told of a field that was dropped is not true of one that takes its name.
-    known = {name: word for name, word in facts.dtypes.items() if name not in names.values()}
+    taken = set(names.values())
+    known = {name: word for name, word in facts.dtypes.items() if name not in taken}
     known |= {names[name]: word for name, word in facts.dtypes.items() if name in names}
     return replace(facts, levels=levels, header=header, dtypes=known).encode()
 
@@ -154,7 +155,7 @@ def dropped(frame: Descriptor | None, names: Collection[str]) -> Descriptor | No
     """The descriptor of a frame without these fields, so that others may take their names."""
     if frame is None:
         return None
-    facts = Facts.decode(frame)
+    facts, names = Facts.decode(frame), set(names)
     header = None if facts.header is None else without_labels(facts.header, names)
     levels = [level for level in facts.levels if level.get("field") not in names]
     # One level that is left of several is a plain index.

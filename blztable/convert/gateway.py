@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from blztable.arrow_errors import REFUSALS
 from blztable.convert import dtypes
 from blztable.convert.attributes import checked_attrs
 from blztable.convert.descriptor import Descriptor
@@ -49,6 +50,7 @@ def is_tabular(data: Any) -> bool:
 
 def ingest(data: Any, *, index: bool | None = None) -> Ingested:
     """Whatever tabular `data` is, as an Arrow table and the facts pandas needs beside it."""
+    check_no_series(data, "the data")
     if isinstance(data, pd.DataFrame):
         attrs = checked_attrs(data.attrs)
         table, frame = from_frame(data, index)
@@ -74,6 +76,15 @@ def ingest(data: Any, *, index: bool | None = None) -> Ingested:
 def _from_arrow(table: pa.Table, rows: int) -> Ingested:
     frame, attrs = from_metadata(table.schema, rows)
     return Ingested(table, rows, frame, attrs)
+
+
+def check_no_series(data: Any, what: str) -> None:
+    """SchemaError for a Series, which has the methods of a stream and is one column."""
+    if isinstance(data, pd.Series):
+        raise SchemaError(
+            f"{what}: a pandas Series is one column, and a DataFrame is expected; "
+            'give series.to_frame("name")'
+        )
 
 
 def reader_of(data: Any) -> pa.RecordBatchReader:
@@ -133,7 +144,7 @@ def arrow_array(values: Any, place: str) -> pa.Array | pa.ChunkedArray:
     """Values as Arrow understands them."""
     try:
         return pa.array(values)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError, LookupError) as error:
+    except (*REFUSALS, TypeError, ValueError, OverflowError, LookupError) as error:
         raise SchemaError(f"{place}: {error}") from None
 
 

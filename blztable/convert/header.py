@@ -83,7 +83,7 @@ def decode_header(header: Json, fields: Sequence[str]) -> pd.Index:
         raise FormatError(f"column labels do not fit their dtypes: {error}") from None
 
 
-def more_labels(header: Descriptor, other: Descriptor, fields: Sequence[str]) -> Descriptor:
+def more_labels(header: Descriptor, other: Descriptor, fields: Collection[str]) -> Descriptor:
     """The header with the labels that these fields have in another one of as many levels."""
     mine, theirs = _checked(header), _checked(other)
     if (mine["multi"], len(mine["levels"])) != (theirs["multi"], len(theirs["levels"])):

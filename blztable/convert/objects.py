@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from blztable.arrow_errors import REFUSALS
 from blztable.convert.arrays import missing_of, whole
 from blztable.convert.descriptor import Descriptor, expect_keys, expect_text
 from blztable.convert.text import is_text, text_array
@@ -93,7 +94,7 @@ def foreign_objects(column: pa.ChunkedArray) -> np.ndarray:
     """The values as pyarrow itself gives them to pandas; Python objects for most types."""
     try:
         series = column.to_pandas()
-    except (pa.ArrowException, ArithmeticError, ValueError) as error:
+    except (*REFUSALS, ArithmeticError, ValueError) as error:
         raise SchemaError(
             f"pandas cannot hold {column.type}: {error}; read it as a table"
         ) from None
@@ -136,7 +137,7 @@ def _of_type(type_: pa.DataType | None) -> Callable[[np.ndarray, str], pa.Array]
     def encode(values: np.ndarray, place: str) -> pa.Array:
         try:
             return pa.array(values, type=type_, from_pandas=False)
-        except (pa.ArrowException, OverflowError, ValueError) as error:
+        except (*REFUSALS, OverflowError, ValueError) as error:
             raise SchemaError(f"{place}: {error}") from None
 
     return encode

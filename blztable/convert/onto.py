@@ -117,11 +117,11 @@ class Appended:
         return filled(self._schema.field(place).type, rows, self._target.defaults.get(place))
 
     def _check_orders(self, table: pa.Table, what: str) -> None:
-        check_orders(table, self._order_at, what, "the table")
         for place, order in orders_of(table).items():
             # Of a table without rows the first ones decide.
-            if self._order_at(place) is None and len(order):
+            if self._order_at(place) is None:
                 self._orders[place] = order
+        check_orders(table, self._order_at, what, "the table")
 
     def _order_at(self, place: int) -> pa.Array | None:
         if place not in self._orders and place < len(self._target.schema):

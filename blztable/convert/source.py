@@ -15,7 +15,14 @@ import pandas as pd
 import pyarrow as pa
 
 from blztable.convert.descriptor import Descriptor
-from blztable.convert.gateway import ACCEPTED, Ingested, ingest, is_tabular, reader_of
+from blztable.convert.gateway import (
+    ACCEPTED,
+    Ingested,
+    check_no_series,
+    ingest,
+    is_tabular,
+    reader_of,
+)
 from blztable.convert.interop import from_metadata
 from blztable.errors import SchemaError
 
@@ -43,6 +50,7 @@ def source(data: Any, *, index: bool | None = None) -> Source:
     """The items of whatever tabular `data` is, or of an iterable of such."""
     if isinstance(data, pd.DataFrame | pa.Table | pa.RecordBatch):
         return _of_one(data, index)
+    check_no_series(data, "the data")
     if hasattr(data, "scanner"):  # A dataset.
         # It would read far ahead of us.
         data = data.scanner(batch_readahead=1, fragment_readahead=1)
@@ -83,6 +91,7 @@ def _batch(schema: pa.Schema, frame: Descriptor | None, number: int, batch: pa.R
 def _item(index: bool | None, number: int, item: Any) -> Item:
     """One item. Its memory is copied where it could be written to before we are done with it."""
     what = f"item {number}"
+    check_no_series(item, what)
     if not is_tabular(item):
         raise TypeError(f"{what}: expected {ACCEPTED}; found {type(item).__name__}")
     if isinstance(item, pd.DataFrame):

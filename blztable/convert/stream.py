@@ -3,7 +3,7 @@
 The first part decides on columns, types and index of a new table; the others are fitted to it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -54,29 +54,35 @@ def stream(data: Any, *, index: bool | None = None) -> Stream:
 
 
 def _of_one(data: Ingested) -> Stream:
-    parts = iter([(data.table, data.rows)])
+    parts = _in_order([Item("the data", data)])
     return Stream(data.table.schema, parts, data.rows, lambda rows: data.frame, data.attrs)
 
 
 def _of_batches(batches: Iterator[Item], schema: pa.Schema) -> Stream:
-    parts = map(_portion, batches)
+    parts = _in_order(batches)
     attrs = from_metadata(schema, 0)[1]
     return Stream(schema, parts, None, lambda rows: from_metadata(schema, rows)[0], attrs)
 
 
-def _portion(item: Item) -> Portion:
-    return item.data.table, item.data.rows
+def _in_order(items: Iterable[Item]) -> Iterator[Portion]:
+    """The rows of the items, whose ordered columns have the same categories throughout."""
+    orders: dict[int, pa.Array] = {}
+    for item in items:
+        what, table, rows = item.what, item.data.table, item.data.rows
+        del item  # Not held while the next one comes.
+        orders = orders_of(table) | orders
+        check_orders(table, orders.get, what, "the first row")
+        yield table, rows
+        del table
 
 
 def _of_items(first: Item, others: Iterator[Item]) -> Stream:
     schema, frame, attrs = first.data.table.schema, first.data.frame, first.data.attrs
-    orders: dict[int, pa.Array] = {}
     if frame is not None:
-        orders = orders_of(first.data.table)
         schema = with_room(schema, Facts.decode(frame))
 
     def parts(item: Item) -> Iterator[Portion]:
-        rows = 0
+        rows, orders = 0, dict[int, pa.Array]()
         for later in chain([None], others):
             if later is not None:
                 if _is_nothing(later.data):
@@ -86,6 +92,7 @@ def _of_items(first: Item, others: Iterator[Item]) -> Stream:
             table, count = fitted(item.data, schema, frame, rows, item.what), item.data.rows
             what = item.what
             del item  # Not held while the next one comes.
+            orders = orders_of(table) | orders
             check_orders(table, orders.get, what, "the first item")
             rows += count
             yield table, count

@@ -232,23 +232,24 @@ class AddColumns:
 
 @dataclass(frozen=True, slots=True)
 class Retype:
-    """A column of another type, all its parts written anew."""
+    """Columns of other types, by position, all their parts written anew."""
 
     seen: Seen
-    index: int
-    field: pa.Field
-    written: Written
-    # Its default value as one of the new type, if it has one.
+    fields: Mapping[int, pa.Field]
+    written: Mapping[int, Written]
+    # Default values of these columns as ones of the new types, by column id.
     defaults: Mapping[str, Json]
     frame: Mapping[str, Json] | None
 
     def onto(self, newest: Edition) -> Edition:
-        """The wider column."""
+        """The wider columns."""
         self.seen.check(newest, "widening a column")
-        columns = list(newest.columns)
-        next_k = max(columns[self.index].next_k, self.written.next_k)
-        columns[self.index] = EditionColumn.made(self.written.parts, next_k)
-        schema = newest.schema.set(self.index, self.field)
+        columns, fields = list(newest.columns), list(newest.schema)
+        for index, written in self.written.items():
+            next_k = max(columns[index].next_k, written.next_k)
+            columns[index] = EditionColumn.made(written.parts, next_k)
+            fields[index] = self.fields[index]
+        schema = pa.schema(fields, newest.schema.metadata)
         properties = _with_defaults(newest, self.defaults)
         return newest.with_columns(columns, schema=schema, properties=properties, pandas=self.frame)
 

@@ -23,6 +23,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
 
+from blztable.caller import stack_level
 from blztable.engine import flight, lasting, mirrors, retention, unfinished, versions
 from blztable.engine.new_files import NewFiles
 from blztable.engine.versions import LOCK_SECONDS, Version
@@ -223,7 +224,7 @@ class Transaction:
     def complain(self) -> None:
         """Warn of what failed behind the commit: called last, for a warning may be an error."""
         if self._complaints:
-            warnings.warn("; ".join(self._complaints), stacklevel=4)
+            warnings.warn("; ".join(self._complaints), stacklevel=stack_level())
 
     def _writers_lock(self) -> Lock:
         try:

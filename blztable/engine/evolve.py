@@ -1,15 +1,17 @@
 """Evolve: other columns. What is not a new column or a wider type is the manifest's alone."""
 
 import base64
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 
 import pyarrow as pa
 
 from blztable.columns.default import decode_default, encode_default, zero_of
 from blztable.engine import schema as schemas
 from blztable.engine.changes import AddColumns, Rename, Retype, Seen, Select
-from blztable.engine.edition import Edition
+from blztable.engine.edition import Edition, Written
 from blztable.engine.grouping import Portion
 from blztable.engine.pages import Span
 from blztable.engine.parts import OpenParts
@@ -29,18 +31,39 @@ def add_column(
     rows_of: Rows,
     *,
     frame: Mapping[str, Json] | None = None,
-    default: pa.Scalar | None = None,
+    settled: Callable[[], tuple[pa.Field, pa.Scalar | None]] | None = None,
 ) -> None:
-    """Write one more column, in the row groups there are, and touch no other."""
-    schemas.check(pa.schema([field]))
+    """Write one more column, in the row groups there are, and touch no other.
+
+    `settled` is called once the rows are written, and returns the field and the default value:
+    what is told on a field may depend on the rows, which are made only once.
+    """
     edition = work.edition
-    if field.name in edition.schema.names:
-        raise SchemaError(f"column {field.name!r} is in {edition.store.name} already")
-    path = (work.new_column(),)
-    column = ColumnWriter(path, field.name, field.type, field.nullable)
-    _, written = work.write([column], _portions(edition, rows_of))
-    defaults = {} if default is None else {str(path[0]): _text(default)}
-    work.add("add_column", AddColumns(Seen.rows_of(edition), [field], written, defaults, frame))
+    written = _written(work, [field], lambda group: [rows_of(group)])
+    final, default = (field, None) if settled is None else settled()
+    assert (final.name, final.type, final.nullable) == (field.name, field.type, field.nullable)
+    kept = {} if default is None else {str(written[0].parts.path[0]): _text(default)}
+    work.add("add_column", AddColumns(Seen.rows_of(edition), [final], written, kept, frame))
+
+
+def _written(
+    work: Work,
+    fields: Sequence[pa.Field],
+    rows_of: Callable[[int], Sequence[pa.Array | pa.ChunkedArray]],
+) -> list[Written]:
+    """Write the parts of new columns."""
+    schemas.check(pa.schema(fields))
+    edition = work.edition
+    there = set(edition.schema.names)
+    for field in fields:
+        if field.name in there:
+            raise SchemaError(f"column {field.name!r} is in {edition.store.name} already")
+        there.add(field.name)
+    columns = [
+        ColumnWriter((work.new_column(),), field.name, field.type, field.nullable)
+        for field in fields
+    ]
+    return work.write(columns, _portions(edition, rows_of))[1]
 
 
 def drop_columns(work: Work, names: Sequence[str], frame: Mapping[str, Json] | None) -> None:
@@ -55,14 +78,16 @@ def drop_columns(work: Work, names: Sequence[str], frame: Mapping[str, Json] | N
 
 def reorder_columns(work: Work, names: Sequence[str]) -> None:
     """Put these columns first, in this order."""
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(f"column {name!r} is to be in two places")
+    # In this order; several columns may have one name.
+    first: dict[str, list[int]] = {name: [] for name in names}
+    if len(first) < len(names):
+        name = next(name for name, count in Counter(names).items() if count > 1)
+        raise ValueError(f"column {name!r} is to be in two places")
+    rest: list[int] = []
     edition = work.edition
-    there = edition.schema.names
-    first = [index for name in names for index, other in enumerate(there) if other == name]
-    rest = [index for index in range(len(there)) if index not in set(first)]
-    order = [*first, *rest]
+    for index, name in enumerate(edition.schema.names):
+        first.get(name, rest).append(index)
+    order = [*chain.from_iterable(first.values()), *rest]
     work.add("reorder_columns", Select(Seen.columns_of(edition), order, edition.head.pandas))
 
 
@@ -70,10 +95,10 @@ def rename_columns(work: Work, names: Mapping[str, str], frame: Mapping[str, Jso
     """Give columns other names; `frame` is the descriptor with these."""
     edition = work.edition
     there = edition.schema.names
-    after = [names.get(name, name) for name in there]
-    twice = [name for name in names.values() if after.count(name) > there.count(name)]
-    if any(after.count(name) > 1 for name in twice):
-        raise SchemaError(f"two columns of {edition.store.name} would be named {twice[0]!r}")
+    before, after = Counter(there), Counter(names.get(name, name) for name in there)
+    for name in names.values():
+        if after[name] > max(before[name], 1):
+            raise SchemaError(f"two columns of {edition.store.name} would be named {name!r}")
     schemas.check(pa.schema([edition.schema.field(0).with_name(name) for name in names.values()]))
     work.add("rename_columns", Rename(Seen.columns_of(edition), dict(names), frame))
 
@@ -81,11 +106,20 @@ def rename_columns(work: Work, names: Mapping[str, str], frame: Mapping[str, Jso
 def widen(work: Work, schema: pa.Schema, frame: Mapping[str, Json] | None) -> None:
     """Make the table one of this schema, that has wider types and more columns at its end."""
     there = work.edition.schema
-    for index, field in enumerate(schema):
-        if index >= len(there):
-            add_column(work, field, partial(_nulls, work.edition, field.type), frame=frame)
-        elif not field.equals(there.field(index), check_metadata=True):
-            _retype(work, index, field, frame)
+    fields = list(schema)
+    wider = {
+        index: field
+        for index, (field, old) in enumerate(zip(fields, there, strict=False))
+        if not field.equals(old, check_metadata=True)
+    }
+    if wider:
+        _retype(work, wider, frame)
+    new = fields[len(there) :]
+    if new:
+        rows_of = partial(_nulls, work.edition, [field.type for field in new])
+        # In one change: each takes time for all columns there are.
+        edition, written = work.edition, _written(work, new, rows_of)
+        work.add("add_column", AddColumns(Seen.rows_of(edition), new, written, {}, frame))
 
 
 def defaults(edition: Edition) -> dict[int, pa.Scalar]:
@@ -104,8 +138,8 @@ def defaults(edition: Edition) -> dict[int, pa.Scalar]:
     return found
 
 
-def _nulls(edition: Edition, type_: pa.DataType, group: int) -> pa.Array:
-    return pa.nulls(edition.head.row_groups[group], type_)
+def _nulls(edition: Edition, types: Sequence[pa.DataType], group: int) -> list[pa.Array]:
+    return [pa.nulls(edition.head.row_groups[group], type_) for type_ in types]
 
 
 def fillings(edition: Edition, nullable: Sequence[bool]) -> list[pa.Scalar]:
@@ -119,26 +153,33 @@ def fillings(edition: Edition, nullable: Sequence[bool]) -> list[pa.Scalar]:
     return values
 
 
-def _retype(work: Work, index: int, field: pa.Field, frame: Mapping[str, Json] | None) -> None:
-    """Write a column anew, as another type."""
+def _retype(work: Work, fields: Mapping[int, pa.Field], frame: Mapping[str, Json] | None) -> None:
+    """Write the columns at these positions anew, as other types, all in one change."""
     edition = work.edition
     opened = OpenParts(edition)
 
-    def rows_of(group: int) -> pa.ChunkedArray:
+    def rows_of(group: int) -> list[pa.ChunkedArray]:
         opened.forget_before(group)
         span = Span(group, 0, edition.head.row_groups[group])
-        column = read_columns(edition, [index], [span], parts=opened)[0]
-        return _wider(column, field.type)
+        columns = read_columns(edition, list(fields), [span], parts=opened)
+        types = [field.type for field in fields.values()]
+        return list(map(_wider, columns, types))
 
-    column = edition.columns[index]
-    writer = ColumnWriter(column.path, field.name, field.type, field.nullable, column.next_k)
-    _, written = work.write([writer], _portions(edition, rows_of))
-    default = defaults(edition).get(index)
-    wider = {}
-    # Of a dictionary type the value is kept, and only codes grow.
-    if default is not None and not pa.types.is_dictionary(field.type):
-        wider[str(column.path[0])] = _text(default.cast(field.type))
-    work.add("widen", Retype(Seen.rows_of(edition), index, field, written[0], wider, frame))
+    columns = [edition.columns[index] for index in fields]
+    writers = [
+        ColumnWriter(column.path, field.name, field.type, field.nullable, column.next_k)
+        for column, field in zip(columns, fields.values(), strict=True)
+    ]
+    _, written = work.write(writers, _portions(edition, rows_of))
+    declared = defaults(edition)
+    kept = {
+        str(edition.columns[index].path[0]): _text(declared[index].cast(field.type))
+        for index, field in fields.items()
+        # Of a dictionary type the value is kept, and only codes grow.
+        if index in declared and not pa.types.is_dictionary(field.type)
+    }
+    parts = dict(zip(fields, written, strict=True))
+    work.add("widen", Retype(Seen.rows_of(edition), fields, parts, kept, frame))
 
 
 def _wider(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
@@ -157,9 +198,12 @@ def _wider(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
     return pa.chunked_array(chunks, type_)
 
 
-def _portions(edition: Edition, rows_of: Rows) -> Iterator[Portion]:
+def _portions(
+    edition: Edition, rows_of: Callable[[int], Sequence[pa.Array | pa.ChunkedArray]]
+) -> Iterator[Portion]:
     for group, rows in enumerate(edition.head.row_groups):
-        yield pa.Table.from_arrays([rows_of(group)], names=["rows"]), rows
+        arrays = list(rows_of(group))
+        yield pa.Table.from_arrays(arrays, names=list(map(str, range(len(arrays))))), rows
 
 
 def check_text(name: object) -> None:

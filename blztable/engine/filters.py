@@ -18,6 +18,7 @@ import pyarrow.acero as acero
 import pyarrow.compute as pc
 import pyarrow.parquet as parquet
 
+from blztable.arrow_errors import REFUSALS
 from blztable.columns import null
 from blztable.columns.nulls import bits_of
 from blztable.columns.plain import as_compared, compared_type
@@ -26,14 +27,6 @@ from blztable.errors import ColumnNotFoundError, SchemaError
 
 _OPERATORS = ("=", "==", "!=", "<", ">", "<=", ">=", "in", "not in")
 _OF_MANY = ("in", "not in")
-# What is wrong with an expression or with a value it met; memory that ran out is not.
-REFUSALS = (
-    pa.ArrowInvalid,
-    pa.ArrowNotImplementedError,
-    pa.ArrowTypeError,
-    pa.ArrowKeyError,
-    pa.ArrowIndexError,
-)
 
 
 def as_expression(where: object, schema: pa.Schema | None = None) -> pc.Expression:

@@ -10,6 +10,7 @@ from itertools import accumulate, pairwise
 
 import pyarrow as pa
 
+from blztable.caller import stack_level
 from blztable.columns import dictionary
 from blztable.engine import merging, sort_keys
 from blztable.engine.changes import Join, Keys
@@ -56,7 +57,7 @@ def merge_after(version: Version, options: WriteOptions) -> tuple[Version, Lock]
         warnings.warn(
             f"{name}: version {number} is committed, but its small row groups were not "
             f"merged: {error}",
-            stacklevel=4,
+            stacklevel=stack_level(),
         )
         return None
     work.complain()

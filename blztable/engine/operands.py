@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blztable.arrow_errors import REFUSALS
 from blztable.columns.bounds import Runs
 from blztable.columns.plain import compared_type
-from blztable.engine.filters import REFUSALS, project
+from blztable.engine.filters import project
 from blztable.engine.terms import Call, Field, Literal, Term
 
 _TYPES_TOGETHER = {

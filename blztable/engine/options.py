@@ -4,9 +4,10 @@ Options that may differ by column are a value, or a mapping from column names to
 mapping leaves out take the default.
 """
 
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from blztable.columns.paging import CHUNK_BYTES
 from blztable.errors import ColumnNotFoundError, CorruptError
@@ -42,6 +43,8 @@ class WriteOptions:
 
     def __post_init__(self) -> None:
         """Raise ValueError for a value that is not one of the choices."""
+        for name in ("clevel", "row_group_rows", "page_rows"):
+            object.__setattr__(self, name, _as_numbers(getattr(self, name)))
         for codec in _values(self.compression):
             one_of("compression", codec, WRITABLE_CODECS)
         for level in _values(self.clevel):
@@ -77,9 +80,10 @@ class WriteOptions:
 
     def check_names(self, names: Sequence[str]) -> None:
         """ColumnNotFoundError where a mapping names a column that is not there."""
+        there = set(names)
         for option in BY_COLUMN:
             value = getattr(self, option)
-            missing = [key for key in value if key not in names] if _is_mapping(value) else []
+            missing = [key for key in value if key not in there] if _is_mapping(value) else []
             if missing:
                 raise ColumnNotFoundError(f"{option} for {missing[0]!r}; the columns are {names}")
 
@@ -117,6 +121,16 @@ class WriteOptions:
 
 def _is_mapping(value: object) -> bool:
     return isinstance(value, Mapping)
+
+
+def _as_numbers(value: Any) -> Any:
+    """The numbers of any integer type as int; anything else as it is, to be refused."""
+    if isinstance(value, Mapping):
+        return {name: _as_numbers(one) for name, one in value.items()}
+    try:
+        return value if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        return value
 
 
 def _values(value: object) -> list[object]:

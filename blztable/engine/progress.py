@@ -34,6 +34,12 @@ class Progress:
             self._told = done, self._rows
             self._callback(done, self._rows)
 
+    def go_on(self, rows: int, columns: int) -> None:
+        """Continue behind the first `rows` rows, which are done, with rows of `columns` columns."""
+        with self._lock:
+            self._columns = max(columns, 1)
+            self._cells = float(rows * self._columns)
+
     def finish(self, rows: int) -> None:
         """Say that all rows are done."""
         self._cells, self._rows = rows * self._columns, rows

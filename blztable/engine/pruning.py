@@ -17,10 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blztable.arrow_errors import REFUSALS
 from blztable.columns.bounds import Runs
 from blztable.columns.extremes import raised
 from blztable.engine import truth
-from blztable.engine.filters import REFUSALS
 from blztable.engine.operands import Known, Operand, of_bounds, operand
 from blztable.engine.terms import Call, Field, Literal, Term, tree
 from blztable.engine.truth import Truth

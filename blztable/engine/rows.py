@@ -53,16 +53,19 @@ def append(
     progress: Callback | None = None,
 ) -> None:
     """Write rows behind those there are; a segment with other columns changes the table first."""
-    told = Progress(progress, rows, len(work.edition.columns))
+    told, done = Progress(progress, rows, len(work.edition.columns)), 0
     for segment in segments:
         evolve.widen(work, segment.schema, segment.frame)
         # What is drawn from the caller may run code of his, which may change the columns.
         edition = work.edition
         columns = [work.column_writer(index) for index in range(len(edition.columns))]
+        told.go_on(done, len(columns))
         groups = row_groups(segment.parts, work.options.row_group_rows)
         written, parts = work.write(columns, groups, told)
+        done += sum(written)
         if written:
             work.add("append", Append(Seen.columns_of(edition), written, parts, counts_on))
+    told.finish(done)
 
 
 def delete(work: Work, where: object) -> int:

@@ -1,14 +1,23 @@
 """The schema of a table: Arrow's own bytes, every type held against the closed list."""
 
+import struct
 from contextlib import suppress
 
 import pyarrow as pa
 
+from blztable.arrow_errors import REFUSALS, is_foreign
 from blztable.columns.types import is_storable
 from blztable.errors import ColumnNotFoundError, CorruptError, FormatError, SchemaError
 
 # An extension type that Arrow does not know here arrives as its storage with this beside it.
 EXTENSION_KEY = b"ARROW:extension:name"
+# What Arrow raises of bytes that are no schema, or an extension type that somebody registered and
+# that reads its own bytes. Anything else says nothing about the bytes: memory that ran out, or the
+# exception of a signal handler.
+_UNREADABLE = (
+    *(*REFUSALS, OSError, ArithmeticError, AttributeError, LookupError),
+    *(NotImplementedError, TypeError, ValueError, struct.error),
+)
 
 
 def check(schema: pa.Schema) -> None:
@@ -27,7 +36,10 @@ def check(schema: pa.Schema) -> None:
 
 def position(schema: pa.Schema, name: str, where: str) -> int:
     """Where the one column of this name is; ColumnNotFoundError where there is none."""
-    found = schema.get_all_field_indices(name)
+    try:
+        found = schema.get_all_field_indices(name)
+    except UnicodeEncodeError:
+        found = []  # A name that is not UTF-8 is no column's.
     if len(found) != 1:
         there = f"{len(found)} columns are" if found else "no column is"
         raise ColumnNotFoundError(
@@ -60,8 +72,9 @@ def decode(data: bytes) -> pa.Schema:
         # All are text that Arrow did not look at yet.
         inner = [getattr(type_, "value_type", None) for type_ in types]
         _ = schema.names, [getattr(type_, "tz", None) for type_ in (*types, *inner)]
-    except Exception as error:
-        # Of any kind: an extension type that somebody registered may read its own bytes here.
+    except _UNREADABLE as error:
+        if is_foreign(error):
+            raise
         raise CorruptError(f"the schema of a manifest cannot be read: {error}") from None
     for field in () if all(map(is_storable, types)) else schema:
         if not is_storable(field.type):

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blztable.arrow_errors import REFUSALS
+
 # So that whoever goes down a tree may recurse; chains of the same are one call.
 MAX_DEPTH = 100
 _LARGE = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
@@ -22,7 +24,7 @@ _SMALL = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 _CHAINS = ("and", "and_kleene", "or", "or_kleene")
 _CONJUNCTIONS = ("and", "and_kleene")
 _UNFORESEEN = (
-    *(pa.ArrowException, struct.error, AttributeError, ValueError),
+    *(*REFUSALS, struct.error, AttributeError, ValueError),
     *(TypeError, LookupError),
 )
 # Of Arrow's Message and Schema, by the number of the field in its flatbuffer.

@@ -112,7 +112,6 @@ class Work:
         progress = progress or Progress(None, None, len(columns))
         self._transaction.files.note(partial(keys_of, columns))
         rows = write_groups(store, columns, groups, self.options, progress, old)
-        progress.finish(sum(rows))
         return rows, [Written(column.finish(), column.next_k) for column in columns]
 
     def publish(self) -> tuple[Version, Lock] | None:

@@ -8,6 +8,10 @@ from convert.appending import Table
 from hypothesis import given
 from hypothesis import strategies as st
 
+from blztable.convert.categories import with_room
+from blztable.convert.evolve import evolved
+from blztable.convert.frame import Facts
+from blztable.convert.gateway import ingest
 from blztable.convert.onto import Target, onto
 from blztable.errors import SchemaError
 
@@ -235,3 +239,46 @@ def test_a_new_ordered_column_is_ordered_as_its_first_item():
     assert table.pandas()["new"].cat.categories.tolist() == ["y", "x"]
     with pytest.raises(SchemaError, match="item 1, column 'new': ordered categories"):
         Table(F({"a": [0]})).append([item(["y", "x"]), item(["x", "y"])], evolve=True)
+
+
+class Passes:
+    """A schema that counts how often all its fields are gone through."""
+
+    def __init__(self, schema: pa.Schema, count: list[str]):
+        self._schema, self._count = schema, count
+
+    def __iter__(self):
+        self._count.append("iter")
+        return iter(self._schema)
+
+    def field(self, place):
+        return self._schema.field(place)
+
+    def __getattr__(self, name):
+        self._count.append(name)
+        value = getattr(self._schema, name)
+        if not callable(value):
+            return value
+        return lambda *args: Passes(value(*args), self._count)
+
+
+def test_a_schema_is_gone_through_a_few_times_whatever_the_number_of_columns():
+    """Each change of one field of a schema makes a new schema of all of them."""
+    schema = pa.schema([(f"c{number}", pa.int8()) for number in range(100)])
+    more = pa.schema([(f"m{number}", pa.int8()) for number in range(100)])
+    data = ingest({name: [1000] for name in (schema.names + more.names)})
+    passes = []
+    wide, _ = evolved(data, Passes(schema, passes), None)
+    assert wide.names == schema.names + more.names
+    assert set(wide.types) == {pa.int64()}
+    assert len(passes) < 10
+
+
+def test_codes_of_many_columns_are_given_room_in_one_new_schema():
+    narrow = pa.dictionary(pa.int8(), pa.string())
+    schema = pa.schema([(f"c{number}", narrow) for number in range(100)], {"k": "v"})
+    passes = []
+    wide = with_room(Passes(schema, passes), Facts.decode(None))
+    assert set(wide.types) == {pa.dictionary(pa.int32(), pa.string())}
+    assert wide.metadata == {b"k": b"v"}
+    assert len(passes) < 10

@@ -9,7 +9,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from convert.strategies import rebuilt
+from counted import Counted, counted
 
+from blztable.convert.fit import _places
 from blztable.convert.frame import to_frame
 from blztable.convert.stream import stream
 from blztable.errors import SchemaError
@@ -415,3 +417,56 @@ def test_series_of_polars_keep_their_type():
     found = column(series, series)
     assert found.type == pa.int64()
     assert found.to_pylist() == [1, None, 2**53 + 1] * 2
+
+
+def test_each_name_is_looked_up_where_columns_go_by_name():
+    names = [f"c{number}" for number in range(400)]
+    found, wanted = counted(names[::-1]), list(map(Counted, names))
+    assert _places(found, wanted, True, "the data") == list(range(399, -1, -1))
+    assert Counted.compared < 20 * len(names)
+
+
+def ordered(*orders):
+    """Columns of the categories `a`, `b`, `c`, each in its own order."""
+    type_ = pa.dictionary(pa.int8(), pa.string(), ordered=True)
+    return [
+        pa.chunked_array(
+            [pa.DictionaryArray.from_arrays(pa.array([0], "i1"), list(order), ordered=True)], type_
+        )
+        for order in orders
+    ]
+
+
+def tables(*columns):
+    return [pa.table({"n": [1], "a": column}) for column in columns]
+
+
+CBA = {
+    "tables": lambda first, other: tables(first, other),
+    "a reader": lambda first, other: pa.concat_tables(tables(first, other)).to_reader(),
+    "a capsule": lambda first, other: pl_like(pa.concat_tables(tables(first, other))),
+    "one table": lambda first, other: pa.concat_tables(tables(first, other)),
+    "frames": lambda first, other: [one.to_pandas() for one in tables(first, other)],
+}
+
+
+def pl_like(table):
+    """What gives a stream of Arrow and nothing else."""
+
+    class Capsule:
+        def __arrow_c_stream__(self, requested_schema=None):
+            return table.__arrow_c_stream__(requested_schema)
+
+    return Capsule()
+
+
+@pytest.mark.parametrize("given", CBA.values(), ids=CBA)
+def test_ordered_categories_are_the_same_in_all_rows_of_any_source(given):
+    (same, other) = ordered("abc", "cba")
+    none = pa.chunked_array([pa.nulls(1, same.type)])
+    assert len(streamed(given(same, same))) == 2
+    if given is not CBA["frames"]:  # pandas knows no categories where there is no value.
+        for first, second in ((same, none), (none, same)):
+            assert len(streamed(given(first, second))) == 2
+    with pytest.raises(SchemaError, match=r"column 'a': ordered categories \['c', 'b', 'a'\]"):
+        streamed(given(same, other))

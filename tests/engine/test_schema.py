@@ -3,8 +3,10 @@
 import pyarrow as pa
 import pytest
 
+import blztable as blz
 from blztable.engine import schema
 from blztable.errors import CorruptError, FormatError
+from blztable.storage.memory import MemoryStore
 
 
 class Celsius(pa.ExtensionType):
@@ -61,3 +63,64 @@ def test_text_that_is_not_utf_8_is_refused():
     for found in (b"name", b"Zone"):
         with pytest.raises(CorruptError):
             schema.decode(data.replace(found, b"\xff" * 4))
+
+
+def test_a_name_that_is_not_utf_8_is_the_name_of_no_column():
+    fields = pa.schema([("a", pa.int8())])
+    assert schema.position(fields, "a", "shelf") == 0
+    for name in ("b", "\udcff"):
+        with pytest.raises(blz.ColumnNotFoundError, match=r"no column is named .* in shelf"):
+            schema.position(fields, name, "shelf")
+
+
+class Late(Exception):
+    """What the caller's signal handler raises."""
+
+
+FOREIGN = [
+    MemoryError("no more"),
+    pa.lib.ArrowMemoryError("no more"),
+    TimeoutError("too late"),
+    Late(),
+    RecursionError(),
+    KeyboardInterrupt(),
+]
+
+
+def raising_once(monkeypatch, error):
+    """Have the next schema that is read end with this exception, and no other."""
+    real = pa.ipc.read_schema
+
+    def read_schema(data):
+        monkeypatch.setattr(pa.ipc, "read_schema", real)
+        raise error
+
+    monkeypatch.setattr(pa.ipc, "read_schema", read_schema)
+
+
+@pytest.mark.parametrize("error", FOREIGN, ids=repr)
+def test_an_exception_that_says_nothing_of_the_schema_passes_unchanged(monkeypatch, error):
+    data = pa.schema([("a", pa.int8())]).serialize().to_pybytes()
+    raising_once(monkeypatch, error)
+    with pytest.raises(type(error)) as caught:
+        schema.decode(data)
+    assert caught.value is error
+
+
+@pytest.mark.parametrize("error", FOREIGN, ids=repr)
+def test_a_table_is_not_replaced_when_reading_it_was_interrupted(monkeypatch, error):
+    """Taken for damage, the exception would be lost, and with it the ids of earlier commits."""
+    store = MemoryStore()
+    blz.to_blz({"n": [1]}, store, commit_id="day 1")
+    raising_once(monkeypatch, error)
+    with pytest.raises(type(error)) as caught:
+        blz.to_blz({"n": [2]}, store)
+    assert caught.value is error
+    blz.to_blz({"n": [2]}, store, commit_id="day 1")
+    assert blz.read_table(store).to_pydict() == {"n": [1]}
+
+
+@pytest.mark.parametrize("data", [b"", b"abc", b"\xff" * 64, bytes(64)], ids=repr)
+def test_bytes_that_are_no_schema_are_damage(data):
+    with pytest.raises(CorruptError, match="the schema of a manifest cannot be read"):
+        schema.decode(data)
