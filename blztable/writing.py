@@ -1,11 +1,12 @@
 """Writing: data of any kind and size as a table, or as more rows of one, in one commit."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from blztable.convert.attributes import checked_attrs
+from blztable.convert.source import is_repeatable
 from blztable.convert.stream import stream
 from blztable.engine import operations, versions
 from blztable.engine.commit import AlreadyCommitted
@@ -141,8 +142,7 @@ def to_blz(
         _create, store, data, index, options, attributes, order, commit_id, progress
     )
     if mode == "a":
-        # What was drawn from cannot be given again.
-        tries = 1 if isinstance(data, Iterator) else APPEND_TRIES
+        tries = APPEND_TRIES if is_repeatable(data) else 1
         while True:
             try:
                 if versions.newest_number(store) is None:
@@ -161,12 +161,23 @@ def to_blz(
                     if attributes:
                         tx.attrs.update(attrs)
                 return None
-            except (ConflictError, TableExistsError):
+            except (ConflictError, TableExistsError) as error:
                 # Another writer made the table or replaced it meanwhile; or it is no table.
                 tries -= 1
-                if not tries or versions.newest_number(store) is None:
+                if versions.newest_number(store) is None:
                     raise
+                if not tries:
+                    raise _not_again(store, data, error) from error
     return create_with(mode)
+
+
+def _not_again(store: Store, data: Any, error: Exception) -> ConflictError:
+    """The error for an append that is not tried again."""
+    reason = f"{APPEND_TRIES} times" if is_repeatable(data) else "while the data were drawn"
+    return ConflictError(
+        f"{store.name}: other writers made, replaced or changed the table {reason}; nothing was "
+        f"appended. Repeat the call with all of the data, drawn anew: {error}"
+    )
 
 
 def _create(

@@ -5,12 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 import samples
 from columns import strategies as types
 from engine.stores import tree
+from operations import meanwhile
 from sameness import bits, same
 
 import blztable as blz
@@ -408,3 +410,73 @@ def test_many_small_appends_leave_few_row_groups(n):
         assert len(groups) <= 8 * math.log2(number + 1) + 8
     assert same(t["x"].to_arrow().combine_chunks(), pa.array(range(n)))
     assert t.verify().is_intact
+
+
+# An append that meets a replacement
+
+
+class Drawn:
+    """Five rows that can be drawn once; another job replaces the table while they are drawn."""
+
+    def __init__(self, store):
+        self.store = store
+        self.left = 5
+
+    def batches(self):
+        while self.left:
+            self.left -= 1
+            if self.left == 2:
+                blz.to_blz({"n": [100]}, self.store, durability="process")
+            yield pa.record_batch({"n": pa.array([7])})
+
+
+class Cursor(Drawn):
+    """The stream of a database's cursor, as a capsule."""
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        schema = pa.schema([("n", pa.int64())])
+        return pa.RecordBatchReader.from_batches(schema, self.batches()).__arrow_c_stream__()
+
+
+class Queue(Drawn):
+    """An iterable that is no iterator."""
+
+    def __iter__(self):
+        return self.batches()
+
+
+@pytest.mark.parametrize("kind", [Cursor, Queue, lambda store: iter(Queue(store))])
+def test_data_that_can_be_drawn_once_are_not_drawn_again_after_a_conflict(kind):
+    store = MemoryStore()
+    blz.to_blz({"n": [1]}, store, durability="process")
+    with pytest.raises(blz.ConflictError, match="Repeat the call with all of the data"):
+        blz.to_blz(kind(store), store, mode="a", durability="process")
+    assert blz.read_table(store)["n"].to_pylist() == [100]
+
+
+@pytest.mark.parametrize("kind", [Cursor, Queue])
+def test_data_that_can_be_drawn_once_are_not_drawn_again_where_another_made_the_table(kind):
+    store = MemoryStore()
+    with pytest.raises(blz.ConflictError, match="Repeat the call with all of the data"):
+        blz.to_blz(kind(store), store, mode="a", durability="process")
+    assert blz.read_table(store)["n"].to_pylist() == [100]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pd.DataFrame({"n": [7]}),
+        pa.table({"n": [7]}),
+        pa.record_batch({"n": [7]}),
+        {"n": [7]},
+        [{"n": np.array([7])}],
+        pl.DataFrame({"n": [7]}),
+    ],
+    ids=["frame", "table", "batch", "mapping", "list", "polars"],
+)
+def test_data_in_memory_are_appended_to_the_table_that_another_made_meanwhile(data):
+    store = MemoryStore()
+    blz.to_blz({"n": [1]}, store, durability="process")
+    theirs = meanwhile(store, lambda: blz.to_blz({"n": [100]}, store, durability="process"))
+    blz.to_blz(data, theirs, mode="a", durability="process")
+    assert blz.read_table(store)["n"].to_pylist() == [100, 7]

@@ -26,6 +26,12 @@ from blztable.convert.gateway import (
 from blztable.convert.interop import from_metadata
 from blztable.errors import SchemaError
 
+# Values of one column that can be drawn again.
+IN_MEMORY = (
+    *(np.ndarray, pa.Array, pa.ChunkedArray, pd.Series, pd.Index),
+    *(pd.api.extensions.ExtensionArray, list, tuple, range),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Item:
@@ -69,6 +75,21 @@ def source(data: Any, *, index: bool | None = None) -> Source:
         # By `map`, which unlike a generator holds no item while it is used.
         return Source(map(partial(_item, index), count(), data))
     raise TypeError(f"expected {ACCEPTED}, or an iterable of these; found {type(data).__name__}")
+
+
+def is_repeatable(data: Any) -> bool:
+    """True for data that give the same rows each time they are drawn, as they lie in memory.
+
+    Anything else may be a cursor, a queue or a socket: what was drawn from it is gone.
+    """
+    if isinstance(data, list | tuple):
+        return all(map(is_repeatable, data))
+    if isinstance(data, Mapping):
+        return all(isinstance(values, IN_MEMORY) for values in data.values())
+    if isinstance(data, pd.DataFrame | pa.Table | pa.RecordBatch):
+        return True
+    # The frames of polars and others; a cursor is no array.
+    return hasattr(data, "__arrow_c_stream__") and hasattr(data, "__array__")
 
 
 def _of_one(data: Any, index: bool | None) -> Source:
