@@ -10,7 +10,7 @@ import threading
 import pyarrow as pa
 import pytest
 from captive import Captive
-from engine.stores import tree
+from engine.stores import Hooked, tree
 
 import blztable as blz
 from blztable.errors import (
@@ -430,3 +430,96 @@ def test_after_a_fork_a_handle_reads_and_refuses_to_write(tmp_path):
     assert told == ["read 3", *WRITING, "transaction refused", "transaction refused"]
     assert (count, version) == (4, 2)
     assert blz.read_table(place)["n"].to_pylist() == [0, 1, 2, 7]
+
+
+# A newest manifest that others have removed
+
+
+@pytest.fixture(params=["memory", "local"])
+def lost(request, tmp_path):
+    """A store of two versions, the manifest of the second one removed."""
+    store = MemoryStore() if request.param == "memory" else LocalStore(tmp_path / "t.blz")
+    blz.to_blz({"n": [1]}, store, commit_id="day 1")
+    with blz.open(store, "a") as t:
+        t.append({"n": [2, 3]}, commit_id="day 2")
+    store.delete([layout.manifest(2)])
+    yield store
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        blz.read_table,
+        lambda store: blz.open(store, "a"),
+        lambda store: blz.to_blz({"n": [4]}, store, mode="a"),
+        lambda store: blz.to_blz({"n": [4]}, store, mode="x"),
+        lambda store: blz.open(store, "a", version=1).append({"n": [4]}),
+    ],
+)
+def test_a_newest_manifest_that_is_gone_is_told_and_nothing_is_written(lost, use):
+    before = tree(lost)
+    with pytest.raises(blz.CorruptError, match="manifest is gone, although meta/sizes") as told:
+        use(lost)
+    assert told.value.intact_version == 1
+    assert tree(lost) == before
+
+
+def test_the_version_before_one_that_is_gone_is_restored_under_a_number_of_its_own(lost):
+    with blz.open(lost, "a", version=1) as t:
+        assert [(one.number, one.damage is None) for one in t.versions()] == [(1, True), (2, False)]
+        assert t.restore(1) == 3
+        assert t.append({"n": [4]}) == 4
+    assert blz.read_table(lost)["n"].to_pylist() == [1, 4]
+    with blz.open(lost, "a") as t:
+        # What only the lost version named goes now.
+        assert t.vacuum(keep=1).files == 1
+        assert t.verify()
+
+
+def test_a_replacement_goes_on_after_the_number_of_a_version_that_is_gone(lost):
+    blz.to_blz({"n": [9]}, lost)
+    with blz.open(lost) as t:
+        assert (t.version, t["n"][:].to_pylist()) == (3, [9])
+
+
+def test_a_vacuum_beside_a_manifest_that_is_gone_removes_nothing(lost):
+    before = tree(lost)
+    with blz.open(lost, "a", version=1) as t:
+        assert t.vacuum(keep=1).damaged == (2,)
+    assert tree(lost) == before
+
+
+def test_where_all_manifests_are_gone_an_append_does_not_begin_anew(lost):
+    lost.delete([layout.manifest(1)])
+    before = tree(lost)
+    for use in (blz.open, lambda store: blz.to_blz({"n": [4]}, store, mode="a")):
+        with pytest.raises(blz.CorruptError, match="no other version can be read"):
+            use(lost)
+    assert tree(lost) == before
+    blz.to_blz({"n": [4]}, lost)
+    assert blz.open(lost).version == 3
+
+
+def test_a_listing_that_lags_behind_is_no_lost_manifest():
+    """As a network file system may answer from its cache."""
+    store = MemoryStore()
+    for day in (1, 2):
+        blz.to_blz({"n": [day]}, store)
+
+    class Lagging(Hooked):
+        def list_names(self, prefix):
+            return [name for name in store.list_names(prefix) if not name.endswith("02")]
+
+    assert blz.read_table(Lagging(store))["n"].to_pylist() == [2]
+
+
+@pytest.mark.parametrize("sizes", [b"", b"{", b"[]", b'{"version":-1}', b'{"version":"2"}', None])
+def test_sizes_that_tell_no_version_are_passed_over(sizes):
+    store = MemoryStore()
+    blz.to_blz({"n": [1]}, store)
+    if sizes is None:
+        store.delete([layout.SIZES])
+    else:
+        store.put(layout.SIZES, sizes)
+    assert blz.read_table(store)["n"].to_pylist() == [1]

@@ -118,6 +118,8 @@ class Transaction:
             if not self._may_create:
                 raise TableNotFoundError(f"no table at {store.name} any more")
             versions.check_ours(store)
+            with self._damage_allowed():
+                versions.newest_told(store)
             store.prepare(durable=self._is_durable)
             unfinished.clear(store)
         self._held.enter_context(flight.writing(store))
@@ -240,16 +242,12 @@ class Transaction:
         """Publish under the next number; again where another store's writer was faster."""
         store = self._store
         while True:
-            newest_number = versions.newest_number(store)
-            newest = None
-            if newest_number is not None:
-                with self._damage_allowed():
-                    newest = versions.load(store, newest_number)
+            newest_number, given_out, newest = self._newest()
             self._check_new(newest)
             made = draft(newest)
-            number = (newest_number or 0) + 1
+            number = given_out + 1
             if number > layout.MAX_VERSION:
-                raise LimitError(f"{store.name}: there is no version after {newest_number}")
+                raise LimitError(f"{store.name}: there is no version after {given_out}")
             commit = secrets.token_hex(16)
             head = replace(
                 made.head,
@@ -285,6 +283,23 @@ class Transaction:
                     raise self._unknown(number, error) from error
                 raise
             return number, made
+
+    def _newest(self) -> tuple[int | None, int, Version | None]:
+        """The newest version: its number, the highest number given out, the version itself.
+
+        For a replacement the version is None where it is damaged, or where its manifest is gone;
+        the number of one that is gone is not given out again.
+        """
+        store = self._store
+        try:
+            number = versions.newest_told(store)
+            newest = None if number is None else versions.load(store, number)
+        except CorruptError:
+            if not self._is_replacement:
+                raise
+            number, newest = versions.newest_number(store), None
+            return number, max(number or 0, versions.mirrored_number(store)), None
+        return number, number or 0, newest
 
     def _is_ours(self, number: int, commit: str) -> bool:
         """Whether the manifest that has taken this number bears our commit.

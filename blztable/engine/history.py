@@ -11,6 +11,7 @@ from datetime import datetime
 from blztable.engine import versions
 from blztable.engine.versions import DAMAGED
 from blztable.errors import StorageError
+from blztable.format import layout
 from blztable.format.manifest import Head
 from blztable.report import VersionInfo
 from blztable.storage.store import KeyNotFound, Store
@@ -22,7 +23,9 @@ def listed(store: Store) -> list[VersionInfo]:
 
 
 def _listed(store: Store) -> Iterator[VersionInfo]:
-    for number in versions.numbers(store):
+    told = versions.mirrored_number(store)
+    numbers = versions.numbers(store)
+    for number in numbers:
         try:
             head = versions.read(store, number).head
         except KeyNotFound:
@@ -41,6 +44,8 @@ def _listed(store: Store) -> Iterator[VersionInfo]:
                 tuple(name for name, made in head.commit_ids if made == number),
                 head.writer,
             )
+    if told > max(numbers, default=0):
+        yield VersionInfo(told, damage=f"the manifest is gone; {layout.SIZES} tells of it")
 
 
 def _time(head: Head) -> datetime | None:

@@ -1,6 +1,7 @@
 """The proposals' three JSON documents: what people and other tools may read about a table.
 
-They mirror the newest version and are never read by the engine. Refreshed under the writers' lock,
+They mirror the newest version. The engine reads one number of them, to find out that the manifest
+of the newest version is gone. Refreshed under the writers' lock,
 so that an older version never replaces a newer one.
 """
 
@@ -19,6 +20,8 @@ def refresh(version: Version) -> None:
     """
     head = version.head
     sizes = {
+        # Read by `versions.newest_told`: it shows that a newer manifest was removed by others.
+        "version": head.version,
         "shape": [head.rows],
         "nbytes": sum(head.columns.nbytes),
         "cbytes": sum(head.columns.cbytes),

@@ -44,6 +44,10 @@ def vacuum(
     with ExitStack() as held:
         held.enter_context(_no_writer(store, wait))
         held.enter_context(store.lock(layout.LOCK, shared=False, timeout=wait))
+        told = versions.mirrored_number(store)
+        if told > versions.numbers(store)[-1]:
+            # Nobody knows which files the version named whose manifest is gone.
+            return Vacuumed(damaged=(told,))
         newest, past = _past_keeping(store, keep_versions, keep_seconds)
         free = set(retention.unpinned(store, past))
         kept = [number for number in versions.numbers(store) if number not in free]

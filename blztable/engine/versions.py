@@ -29,6 +29,8 @@ LOCK_SECONDS = 30.0
 DAMAGED = (CorruptError, FormatError, LimitError)
 # Enough for the head of all but very wide tables in one read.
 _HEAD_BYTES = 64 << 10
+# More than the document of sizes has.
+_SIZES_BYTES = 4 << 10
 # What a root may hold at each level if it is ours.
 _ROOT_NAMES = {layout.DATA, layout.META}
 _META_NAMES = {
@@ -134,6 +136,53 @@ def newest_number(store: Store) -> int | None:
     return max(numbers(store), default=None)
 
 
+def newest_told(store: Store) -> int | None:
+    """As `newest_number`; CorruptError where a version was published whose manifest is gone.
+
+    `meta/sizes` is replaced after each publication and tells its version. It is read before the
+    versions are listed, so it is never ahead of them, unless a manifest was removed by others.
+    """
+    told = mirrored_number(store)
+    newest = newest_number(store)
+    if told <= (newest or 0):
+        return newest
+    try:
+        # A network file system may list an older state of the directory than it opens.
+        store.open(layout.manifest(told)).close()
+    except KeyNotFound:
+        raise _gone(store, told) from None
+    return told
+
+
+def mirrored_number(store: Store) -> int:
+    """The version that `meta/sizes` tells; 0 where it tells none."""
+    try:
+        data = store.get(layout.SIZES, 0, _SIZES_BYTES)
+        sizes = jsontext.loads(data, layout.SIZES)
+    except (*DAMAGED, KeyNotFound):
+        return 0
+    told = sizes.get("version") if isinstance(sizes, dict) else None
+    return told if type(told) is int and 0 < told <= layout.MAX_VERSION else 0
+
+
+def _gone(store: Store, told: int) -> CorruptError:
+    """The error for a newest version whose manifest others have removed."""
+    message = (
+        f"{store.name}/{layout.manifest(told)}: the manifest is gone, although {layout.SIZES} "
+        f"tells of version {told}"
+    )
+    earlier = latest(store)
+    if earlier is None:
+        return CorruptError(f"{message}; no other version can be read")
+    intact = earlier.head.version
+    error = CorruptError(
+        f"{message}; version {intact} is intact, open it with version={intact}, and restore it "
+        "to go on from there"
+    )
+    error.intact_version = intact
+    return error
+
+
 def load(store: Store, number: int) -> Version:
     """Read the head of a version; KeyNotFound where it is gone, CorruptError where damaged."""
     try:
@@ -185,7 +234,7 @@ def pin(store: Store, number: int | None = None) -> tuple[Version, Lock]:
         Its manifest is damaged; the message names the newest one that is not.
     """
     while True:
-        wanted = newest_number(store) if number is None else number
+        wanted = newest_told(store) if number is None else number
         if wanted is None:
             raise TableNotFoundError(f"no table at {store.name}{_nothing(store)}")
         if not 0 < wanted <= layout.MAX_VERSION:

@@ -413,6 +413,7 @@ def test_the_mirrors_say_what_the_newest_version_holds(store):
     write(store, OLD, attrs={"till": 7}, compression="zstd", clevel=3, shuffle="bit")
     head = loaded(store).head
     sizes = {
+        "version": 1,
         "shape": [3],
         "nbytes": sum(head.columns.nbytes),
         "cbytes": sum(head.columns.cbytes),

@@ -115,4 +115,5 @@ def test_only_heads_are_read(store):
     calls = []
     found = listed(Hooked(store, after=lambda name, args: calls.append((name, args[0]))))
     assert [one.rows for one in found] == [3, 2, 2]
-    assert calls[1:] == [("get", layout.manifest(number)) for number in (1, 2, 3)]
+    looked = [("get", layout.SIZES), ("list_names", layout.MANIFESTS)]
+    assert calls == looked + [("get", layout.manifest(number)) for number in (1, 2, 3)]

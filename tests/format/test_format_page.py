@@ -555,7 +555,7 @@ def large() -> CountingStore:
 def test_opening_takes_the_reads_of_the_page(large):
     large.reads.clear()
     blz.open(large).close()
-    assert len(large.reads) == promised("open the table")[0] == 1
+    assert len(large.reads) == promised("open the table")[0] == 2
 
 
 def test_opening_a_wide_table_takes_the_reads_of_the_page():
@@ -563,7 +563,7 @@ def test_opening_a_wide_table_takes_the_reads_of_the_page():
     blz.to_blz({f"column {number}": [number] for number in range(1000)}, wide)
     wide.reads.clear()
     blz.open(wide).close()
-    assert len(wide.reads) == promised("open the table")[1] == 2
+    assert len(wide.reads) == promised("open the table")[-1] == 3
 
 
 def test_a_column_takes_the_reads_of_the_page(large):
