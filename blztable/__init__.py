@@ -22,6 +22,7 @@ from blztable.errors import (
     StorageError,
     TableExistsError,
     TableNotFoundError,
+    TransactionError,
 )
 from blztable.report import ColumnPlan, Explanation, Problem, Report, Vacuumed, VersionInfo
 from blztable.table import CTable
@@ -55,6 +56,7 @@ __all__ = [
     "TableExistsError",
     "TableNotFoundError",
     "Transaction",
+    "TransactionError",
     "Vacuumed",
     "VersionInfo",
     "create",

@@ -55,6 +55,10 @@ class CommitUnknownError(BlzError):
     """The commit was published but may not survive a power loss; reopen and look at the version."""
 
 
+class TransactionError(BlzError, RuntimeError):
+    """A transaction was used where it is not open, or the table was changed while one is."""
+
+
 class ReadOnlyError(BlzError):
     """This handle, or the file system below it, does not take writes."""
 

@@ -8,16 +8,23 @@ import operator
 import os
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
+from weakref import WeakSet
 
 from blztable.engine import history, operations, vacuum
 from blztable.engine.options import WriteOptions
 from blztable.engine.versions import LOCK_SECONDS, Version, pin
-from blztable.errors import ReadOnlyError
+from blztable.errors import ReadOnlyError, TransactionError
 from blztable.report import Vacuumed, VersionInfo
 from blztable.snapshot import Snapshot
 from blztable.storage.store import Lock
 from blztable.view import View
+
+
+class _Transaction(Protocol):
+    @property
+    def is_open(self) -> bool:
+        """True inside of its `with`."""
 
 
 class Handle(View):
@@ -38,6 +45,14 @@ class Handle(View):
         self._durability = durability
         # Options of writing that are not those the table was made with.
         self._overrides = overrides or {}
+        self._transactions: WeakSet[_Transaction] = WeakSet()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Transactions belong to this handle: a copy has none.
+        return {name: value for name, value in vars(self).items() if name != "_transactions"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _transactions=WeakSet())
 
     def versions(self) -> list[VersionInfo]:
         """The versions that are still there, oldest first: when each was made, what by, its rows.
@@ -78,6 +93,7 @@ class Handle(View):
         (2, 3, 2)
         """
         self._writing()
+        self._check_no_transaction()
         store = self._snapshot.version.store
         old, pinned = pin(store, operator.index(version))
         with pinned:
@@ -121,6 +137,7 @@ class Handle(View):
         (1, 2)
         """
         self._writing()
+        self._check_no_transaction()
         store = self._snapshot.version.store
         return vacuum.vacuum(store, keep_versions=keep, keep_seconds=older_than, wait=wait)
 
@@ -150,6 +167,15 @@ class Handle(View):
         if os.getpid() != self._pid:
             raise ReadOnlyError(f"{self.path} was opened before a fork; open it again to write")
         return self._snapshot
+
+    def _check_no_transaction(self) -> None:
+        """TransactionError while a transaction that the user began is open."""
+        if any(one.is_open for one in list(self._transactions)):
+            raise TransactionError(
+                f"{self.path}: a transaction of this table is open, and a change through the table "
+                "would not be part of it; make the change through the transaction, the name after "
+                "`as`, or after its `with`"
+            )
 
     def _options(self) -> WriteOptions:
         properties = dict(self._snapshot.version.head.properties) | dict(self._overrides)

@@ -91,7 +91,8 @@ class CTable(Handle):
         Transaction
             A context manager with the methods that change a table. It shows what it has made of
             the table so far, which nobody else sees before the `with` ends; an exception in it
-            discards all.
+            discards all. Until it ends, a change through the table itself raises
+            TransactionError: it would be a commit of its own.
 
         Examples
         --------
@@ -105,7 +106,17 @@ class CTable(Handle):
         ...     print(t.nrows, t.attrs["until"], t.version)
         2 2 2
         """
+        begun = self._begin(commit_id)
+        self._transactions.add(begun)
+        return begun
+
+    def _begin(self, commit_id: str | None = None) -> Transaction:
         return Transaction(self._writing(), self._options(), commit_id, self._shows)
+
+    def _alone(self, commit_id: str | None = None) -> Transaction:
+        """A transaction of one verb of the table itself."""
+        self._check_no_transaction()
+        return self._begin(commit_id)
 
     def append(
         self,
@@ -156,7 +167,7 @@ class CTable(Handle):
         """
         with (
             reporting(progress, "appending") as callback,
-            self.transaction(commit_id=commit_id) as tx,
+            self._alone(commit_id=commit_id) as tx,
         ):
             tx.append(data, evolve=evolve, index=index, progress=callback)
         return tx.version
@@ -179,7 +190,7 @@ class CTable(Handle):
         ...     print(t["x"][:].to_pylist(), t["y"][:].to_pylist())
         [1, 2, 3] ['a', 'b', 'c']
         """
-        with self.transaction(commit_id=commit_id) as tx, tx.appender() as columns:
+        with self._alone(commit_id=commit_id) as tx, tx.appender() as columns:
             yield columns
 
     def update(self, values: Mapping[str, Any], where: Any = None) -> int:
@@ -214,7 +225,7 @@ class CTable(Handle):
         ...     print(t["price"][:].to_pylist())
         [6.0, 8.0]
         """
-        with self.transaction() as tx:
+        with self._alone() as tx:
             tx.update(values, where)
         return tx.version
 
@@ -238,13 +249,13 @@ class CTable(Handle):
         ...     print(t["n"][:].to_pylist())
         [1, 3]
         """
-        with self.transaction() as tx:
+        with self._alone() as tx:
             tx.delete(where)
         return tx.version
 
     def truncate(self, n: int) -> int:
         """Leave the first `n` rows; ConflictError where another commit changed rows or columns."""
-        with self.transaction() as tx:
+        with self._alone() as tx:
             tx.truncate(n)
         return tx.version
 
@@ -264,7 +275,7 @@ class CTable(Handle):
         (2, 3)
         [1, 2, None]
         """
-        with self.transaction() as tx:
+        with self._alone() as tx:
             tx.resize(n)
         return tx.version
 
@@ -299,7 +310,7 @@ class CTable(Handle):
         ...     print(t.head().to_pydict())
         {'net': [10.0, 20.0], 'gross': [15.0, 30.0]}
         """
-        with self.transaction() as tx:
+        with self._alone() as tx:
             tx.add_column(name, data, default=default)
         return tx.version
 
@@ -323,7 +334,7 @@ class CTable(Handle):
         (2, 3, 4)
         ['d', 'b']
         """
-        with self.transaction() as tx:
+        with self._alone() as tx:
             tx.drop_columns(names)
         return tx.version
 
@@ -332,13 +343,13 @@ class CTable(Handle):
 
         Raises as `drop_columns` does, and SchemaError where two columns would have one name.
         """
-        with self.transaction() as tx:
+        with self._alone() as tx:
             tx.rename_columns(names)
         return tx.version
 
     def reorder_columns(self, names: Iterable[str]) -> int:
         """Put these columns first, in this order; no data are touched. As `drop_columns`."""
-        with self.transaction() as tx:
+        with self._alone() as tx:
             tx.reorder_columns(names)
         return tx.version
 
@@ -368,7 +379,7 @@ class CTable(Handle):
         ...     print(t["n"][:].to_pylist())
         [1, 2, 3]
         """
-        with self.transaction() as tx:
+        with self._alone() as tx:
             tx.compact(sort_by)
         return tx.version
 
@@ -390,10 +401,10 @@ class CTable(Handle):
         ...     t.set_retention(versions=3, seconds=24 * 3600)
         2
         """
-        with self.transaction() as tx:
+        with self._alone() as tx:
             tx.set_retention(versions=versions, seconds=seconds)
         return tx.version
 
     def _set_attributes(self, changes: Mapping[str, Any], removed: Sequence[str]) -> None:
-        with self.transaction() as tx:
+        with self._alone() as tx:
             tx._set_attributes(changes, removed)

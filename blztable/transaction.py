@@ -30,19 +30,18 @@ from blztable.engine import evolve as evolving
 from blztable.engine import filters, maintain, rows, sort_keys, update
 from blztable.engine.changes import Keys
 from blztable.engine.commit import AlreadyCommitted
-from blztable.engine.options import WriteOptions
+from blztable.engine.options import WriteOptions, check_id
 from blztable.engine.parts import OpenParts
 from blztable.engine.progress import Callback
 from blztable.engine.versions import Version
 from blztable.engine.work import Work
-from blztable.errors import BlzError, ReadOnlyError, SchemaError
+from blztable.errors import ReadOnlyError, SchemaError, TransactionError
 from blztable.interrupts import PutOff
 from blztable.snapshot import Snapshot
 from blztable.storage.store import Lock
 from blztable.view import View
 
 Published = Callable[[Version, Lock], None]
-MAX_ID_LENGTH = 1000
 # What may leave one small row group after the other at the end.
 GROWING = {"append", "resize"}
 
@@ -76,6 +75,11 @@ class Transaction(View):
     def version(self) -> int:
         """The version that was committed; before that the one below."""
         return super().version if self._committed is None else self._committed
+
+    @property
+    def is_open(self) -> bool:
+        """True inside of its `with`: it takes changes."""
+        return self._is_open
 
     def append(
         self,
@@ -232,7 +236,7 @@ class Transaction(View):
 
     def __enter__(self) -> Self:
         if self._base is None or self._is_open:
-            raise BlzError(f"{self.path}: a transaction is entered once; begin another one")
+            raise TransactionError(f"{self.path}: a transaction is entered once; begin another one")
         self._base.check_open()
         try:
             self._held.enter_context(self._work)
@@ -284,7 +288,9 @@ class Transaction(View):
         """What takes changes; None where all was done before."""
         self._check_process()
         if not self._is_open:
-            raise BlzError(f"{self.path}: a transaction takes changes inside of its `with`")
+            raise TransactionError(
+                f"{self.path}: a transaction takes changes inside of its `with` only"
+            )
         return None if self.is_repeated else self._work
 
     @contextmanager
@@ -383,15 +389,3 @@ def _number(value: Any, what: str) -> int:
     if number < 0:
         raise ValueError(f"{what} is a number from 0, not {value}")
     return number
-
-
-def check_id(commit_id: Any) -> None:
-    """Raise TypeError or ValueError where it cannot name a commit."""
-    if commit_id is None:
-        return
-    if not isinstance(commit_id, str):
-        raise TypeError(f"commit_id is text, not {type(commit_id).__name__}")
-    if not commit_id.isascii() and commit_id.encode("utf-8", "replace").decode() != commit_id:
-        raise ValueError(f"commit_id is text that UTF-8 can encode, not {commit_id!r:.100}")
-    if not 0 < len(commit_id.encode("utf-8", "replace")) <= MAX_ID_LENGTH:
-        raise ValueError(f"commit_id has from 1 to {MAX_ID_LENGTH} bytes")

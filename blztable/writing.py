@@ -10,7 +10,7 @@ from blztable.convert.source import is_repeatable
 from blztable.convert.stream import stream
 from blztable.engine import operations, versions
 from blztable.engine.commit import AlreadyCommitted
-from blztable.engine.options import WriteOptions, one_of
+from blztable.engine.options import WriteOptions, check_id, one_of
 from blztable.engine.places import Place, store_at
 from blztable.engine.sort_keys import parsed
 from blztable.errors import ConflictError, TableExistsError
@@ -18,7 +18,6 @@ from blztable.progress import ProgressOption, reporting
 from blztable.snapshot import Snapshot
 from blztable.storage.store import Store
 from blztable.table import CTable
-from blztable.transaction import check_id
 
 # An append that meets a table that is being made or replaced is made again on the new one.
 APPEND_TRIES = 5

@@ -353,7 +353,7 @@ def test_a_system_that_takes_no_larger_files_leaves_the_table_as_it_was(tmp_path
     path = tmp_path / "t.blz"
     if is_there:
         blz.to_blz(OLD, path)
-    before = entries(path) if is_there else PREPARED
+    before = entries(path) if is_there else set()
     large = pa.table({"a": np.arange(40_000)})
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, limits[1]))

@@ -3,12 +3,15 @@
 import collections
 import itertools
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
 import threading
 import traceback
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import duckdb
 import numpy as np
@@ -661,3 +664,86 @@ def test_a_stream_ten_times_larger_than_two_row_groups_takes_the_memory_of_two(t
     # A group has 24 MB. Beside two, and half as much again for copies and chunks: the copies of one
     # more while a helper waits for a processor, and what allocators keep of what they got back.
     assert growth <= 1.5 * 2 * 24_000_000 + 24_000_000 + 16_000_000
+
+
+# A first write that fails
+
+
+@pytest.mark.parametrize("durability", ["full", "process"])
+@pytest.mark.parametrize("sort_by", [None, "n"])
+@pytest.mark.parametrize("rows", [1, 5000])
+def test_a_first_stream_that_fails_leaves_no_directory(tmp_path, rows, sort_by, durability):
+    def items():
+        yield pa.table({"n": range(rows)})
+        raise ZeroDivisionError
+
+    options = {"row_group_rows": 1000, "sort_by": sort_by, "durability": durability}
+    for mode in ("w", "a", "x"):
+        with pytest.raises(ZeroDivisionError):
+            blz.to_blz(items(), tmp_path / "t.blz", mode=mode, **options)
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_a_first_stream_whose_item_does_not_fit_leaves_an_empty_directory_empty(tmp_path):
+    path = tmp_path / "t.blz"
+    path.mkdir()
+    (path / ".DS_Store").touch()
+    with pytest.raises(blz.SchemaError):
+        blz.to_blz(iter([{"n": [1]}, {"n": ["text"]}]), path)
+    assert [one.name for one in path.rglob("*")] == [".DS_Store"]
+
+
+def test_a_first_write_that_fails_leaves_another_creation_in_flight_alone(tmp_path):
+    path = tmp_path / "t.blz"
+
+    def items():
+        yield {"n": [1]}
+        with pytest.raises(ZeroDivisionError):
+            blz.to_blz(failing(), path)
+        yield {"n": [2]}
+
+    def failing():
+        yield {"n": [7]}
+        raise ZeroDivisionError
+
+    blz.to_blz(items(), path, row_group_rows=1)
+    assert blz.read_table(path)["n"].to_pylist() == [1, 2]
+    assert blz.open(path, "a").vacuum().files == 0
+
+
+def test_creations_that_fail_beside_others_keep_none_of_them_from_its_table(tmp_path):
+    path = tmp_path / "t.blz"
+
+    def items(worker):
+        yield {"n": [worker]}
+        if worker % 2:
+            raise ZeroDivisionError
+
+    def create(worker):
+        with suppress(ZeroDivisionError):
+            blz.to_blz(items(worker), path, durability="process")
+
+    for _ in range(20):
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(create, range(4)))
+        with blz.open(path) as t:
+            assert t["n"][0] in (0, 2)
+            assert t.version == 2
+            assert t.verify()
+        shutil.rmtree(path)
+
+
+@pytest.mark.parametrize("name", [".DS_Store", "._x", "Thumbs.db", "desktop.ini", ".nfs0001"])
+def test_what_a_desktop_leaves_in_a_directory_does_not_stop_a_first_write(tmp_path, name):
+    (tmp_path / "t.blz").mkdir()
+    (tmp_path / "t.blz" / name).touch()
+    blz.to_blz({"n": [1]}, tmp_path / "t.blz", mode="x")
+    assert blz.read_table(tmp_path / "t.blz").num_rows == 1
+    assert (tmp_path / "t.blz" / name).exists()
+
+
+def test_what_somebody_put_into_a_directory_stops_a_first_write(tmp_path):
+    (tmp_path / "t.blz").mkdir()
+    (tmp_path / "t.blz" / ".gitignore").touch()
+    with pytest.raises(blz.TableExistsError, match=r"holds '\.gitignore'"):
+        blz.to_blz({"n": [1]}, tmp_path / "t.blz")

@@ -1,6 +1,8 @@
 """Several changes in one commit, or none; a transaction sees its own, nobody else does."""
 
+import gc
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -364,3 +366,67 @@ def test_an_exception_in_a_child_made_by_fork_is_the_one_that_its_transaction_en
     with os.fdopen(reading) as told:
         assert told.read() == "SystemExit 3"
     assert blz.read_table(path)["n"].to_pylist() == [1, 2]
+
+
+# Changes through the table while a transaction of it is open
+
+CHANGES_OF_THE_TABLE = {
+    "append": lambda t: t.append({"day": [5], "sold": [1]}),
+    "update": lambda t: t.update({"sold": 1}),
+    "delete": lambda t: t.delete(pc.field("day") == 4),
+    "truncate": lambda t: t.truncate(0),
+    "resize": lambda t: t.resize(3),
+    "add_column": lambda t: t.add_column("x", 1),
+    "drop_columns": lambda t: t.drop_columns(["sold"]),
+    "rename_columns": lambda t: t.rename_columns({"sold": "x"}),
+    "reorder_columns": lambda t: t.reorder_columns(["sold"]),
+    "compact": lambda t: t.compact("sold"),
+    "set_retention": lambda t: t.set_retention(versions=1),
+    "attrs": lambda t: t.attrs.update(a=1),
+    "appender": lambda t: t.appender().__enter__(),
+    "restore": lambda t: t.restore(1),
+    "vacuum": lambda t: t.vacuum(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES_OF_THE_TABLE.values(), ids=CHANGES_OF_THE_TABLE)
+def test_a_change_through_the_table_raises_while_its_transaction_is_open(change):
+    store, t, _ = two_handles([4])
+    with t.transaction() as tx:
+        tx.append({"day": [6], "sold": [6]})
+        with pytest.raises(blz.TransactionError, match="the name after `as`"):
+            change(t)
+        assert t.nrows == 1
+    assert blz.read_table(store).to_pydict() == {"day": [4, 6], "sold": [0, 6]}
+    t.append({"day": [7], "sold": [7]})
+    assert t.nrows == 3
+
+
+def test_a_delete_in_a_transaction_that_fails_deletes_nothing():
+    store, t, _ = two_handles([4])
+
+    def fails():
+        with t.transaction():
+            t.delete(pc.field("day") == 4)
+
+    with pytest.raises(RuntimeError):
+        fails()
+    assert blz.read_table(store).num_rows == 1
+
+
+def test_a_transaction_that_failed_or_was_dropped_keeps_no_change_from_the_table():
+    _, t, _ = two_handles([4])
+    with pytest.raises(ZeroDivisionError), t.transaction():
+        raise ZeroDivisionError
+    t.attrs["a"] = 1
+    t.transaction().__enter__()
+    gc.collect()
+    t.attrs["a"] = 2
+    assert t.version == 3
+
+
+def test_threads_that_share_a_table_change_it_side_by_side():
+    store, t, _ = two_handles([4])
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda day: t.append({"day": [day], "sold": [0]}), range(8)))
+    assert sorted(blz.read_table(store)["day"].to_pylist()) == [0, 1, 2, 3, 4, 4, 5, 6, 7]

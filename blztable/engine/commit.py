@@ -98,6 +98,7 @@ class Transaction:
         self.files = NewFiles(store)
         self._attempt: tuple[int, str] | None = None
         self._pid = os.getpid()
+        self._is_first = False
         self._complaints: list[str] = []
         self.base: Version | None = None
 
@@ -108,7 +109,9 @@ class Transaction:
                 self._begin()
             return self
         except BaseException:
-            self._held.close()
+            with PutOff():
+                self._held.close()
+                self._withdraw()
             raise
 
     def _begin(self) -> None:
@@ -120,9 +123,10 @@ class Transaction:
             versions.check_ours(store)
             with self._damage_allowed():
                 versions.newest_told(store)
-            store.prepare(durable=self._is_durable)
-            unfinished.clear(store)
-        self._held.enter_context(flight.writing(store))
+            self._is_first = True
+            self._held.enter_context(unfinished.begin(store, durable=self._is_durable))
+        else:
+            self._held.enter_context(flight.writing(store))
         if self._given is None or self._commit_id is not None:
             newest_number = versions.newest_number(store)
         if self._given is not None:
@@ -148,9 +152,18 @@ class Transaction:
         traceback: TracebackType | None,
     ) -> None:
         """Remove what was written if nothing was published, and let go of everything."""
-        with PutOff(), self._held:
-            if error is not None and not self._may_be_published():
-                self.files.discard()
+        with PutOff():
+            is_gone = error is not None and not self._may_be_published()
+            with self._held:
+                if is_gone:
+                    self.files.discard()
+            if is_gone:
+                self._withdraw()
+
+    def _withdraw(self) -> None:
+        """Leave no place of a table behind whose first commit failed."""
+        if self._is_first and self._pid == os.getpid():
+            unfinished.withdraw(self._store)
 
     def publish(
         self,

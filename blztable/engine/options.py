@@ -26,6 +26,9 @@ BY_COLUMN = ("compression", "clevel", "shuffle", "page_rows")
 
 T = TypeVar("T")
 
+# Bytes of the name that a caller gives a commit.
+MAX_ID_LENGTH = 1000
+
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
@@ -147,3 +150,15 @@ def one_of(option: str, value: object, choices: Iterable[str | None]) -> None:
     if value not in choices:
         names = ", ".join(repr(choice) for choice in choices)
         raise ValueError(f"{option} is one of {names}, not {value!r}")
+
+
+def check_id(commit_id: Any) -> None:
+    """Raise TypeError or ValueError where it cannot name a commit."""
+    if commit_id is None:
+        return
+    if not isinstance(commit_id, str):
+        raise TypeError(f"commit_id is text, not {type(commit_id).__name__}")
+    if not commit_id.isascii() and commit_id.encode("utf-8", "replace").decode() != commit_id:
+        raise ValueError(f"commit_id is text that UTF-8 can encode, not {commit_id!r:.100}")
+    if not 0 < len(commit_id.encode("utf-8", "replace")) <= MAX_ID_LENGTH:
+        raise ValueError(f"commit_id has from 1 to {MAX_ID_LENGTH} bytes")

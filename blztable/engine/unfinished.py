@@ -4,24 +4,66 @@ A place without a manifest is no table. What lies there under our names belongs 
 is under way, or to one that failed or was killed.
 """
 
+import errno
+from contextlib import ExitStack, suppress
+
 from blztable.engine import flight, versions
-from blztable.errors import BusyError
+from blztable.errors import BlzError, BusyError, StorageError
 from blztable.format import layout
-from blztable.storage.store import Store
+from blztable.storage.store import KeyNotFound, Store
+
+# A creation that fails removes the place, which another one may be about to use.
+TRIES = 10
 
 
-def clear(store: Store) -> None:
+def begin(store: Store, *, durable: bool) -> ExitStack:
+    """Make the place ready for a first commit, and hold that files are in flight."""
+    gone: Exception
+    for _ in range(TRIES):
+        try:
+            store.prepare(durable=False)
+            _clear(store)
+            with ExitStack() as held:
+                held.enter_context(flight.writing(store))
+                # What was removed before the lock was granted is made again; nothing goes now.
+                store.close()
+                store.prepare(durable=durable)
+                return held.pop_all()
+        except KeyNotFound as error:
+            gone = BusyError(f"{store.name}: other creations removed {error} {TRIES} times")
+        except StorageError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            gone = error
+        store.close()
+    raise gone
+
+
+def withdraw(store: Store) -> None:
+    """Remove the place of a first commit that failed, unless someone else is at work there."""
+    with suppress(BlzError, KeyNotFound, OSError), flight.alone(store, 0):
+        if _holds_nothing(store):
+            _empty(store)
+            store.withdraw()
+
+
+def _clear(store: Store) -> None:
     """Remove what an unfinished creation left, unless someone is still at it."""
-    try:
-        with flight.alone(store, 0):
-            if versions.newest_number(store) is not None:
-                return
-            store.sweep(layout.MANIFESTS)
-            store.sweep(layout.META)
-            for name in store.list_names(layout.DATA):
-                remove_column(store, f"{layout.DATA}/{name}")
-    except BusyError:
-        pass  # Another creation is in flight; its files and ids are its own.
+    with suppress(BusyError), flight.alone(store, 0):
+        if _holds_nothing(store):
+            _empty(store)
+
+
+def _holds_nothing(store: Store) -> bool:
+    """True where nothing was ever committed, as far as manifests and mirrors tell."""
+    return versions.newest_number(store) is None and not versions.mirrored_number(store)
+
+
+def _empty(store: Store) -> None:
+    store.sweep(layout.MANIFESTS)
+    store.sweep(layout.META)
+    for name in store.list_names(layout.DATA):
+        remove_column(store, f"{layout.DATA}/{name}")
 
 
 def remove_column(store: Store, prefix: str) -> None:

@@ -31,6 +31,9 @@ DAMAGED = (CorruptError, FormatError, LimitError)
 _HEAD_BYTES = 64 << 10
 # More than the document of sizes has.
 _SIZES_BYTES = 4 << 10
+# Names that desktops and file systems leave in directories by themselves.
+_LITTER = {".DS_Store", ".localized", ".directory", "Thumbs.db", "desktop.ini", "lost+found"}
+_LITTER_STARTS = ("._", ".nfs", ".fuse_hidden", ".Trash-", ".~lock.")
 # What a root may hold at each level if it is ours.
 _ROOT_NAMES = {layout.DATA, layout.META}
 _META_NAMES = {
@@ -281,16 +284,25 @@ def check_ours(store: Store) -> None:
         )
 
 
+def _is_litter(name: str) -> bool:
+    """True for what desktops and file systems leave in any directory: no data of anybody's."""
+    return name in _LITTER or name.startswith(_LITTER_STARTS)
+
+
 def _foreign(store: Store) -> Iterator[tuple[str, str]]:
     """Names, each with what it lies under, that no creation would have made."""
+
+    def names(prefix: str) -> list[str]:
+        return [name for name in store.list_names(prefix) if not _is_litter(name)]
+
     for prefix, known in (("", _ROOT_NAMES), (layout.META, _META_NAMES)):
-        yield from ((prefix, name) for name in sorted(set(store.list_names(prefix)) - known))
-    for name in store.list_names(layout.MANIFESTS):
+        yield from ((prefix, name) for name in sorted(set(names(prefix)) - known))
+    for name in names(layout.MANIFESTS):
         if layout.manifest_version(name) is None:
             yield layout.MANIFESTS, name
     above = [layout.DATA]
     for prefix in above:
-        for name in store.list_names(prefix):
+        for name in names(prefix):
             if layout.column_id(name) is not None:
                 above.append(f"{prefix}/{name}")
             elif prefix == layout.DATA or layout.part_number(name) is None:

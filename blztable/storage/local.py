@@ -60,6 +60,7 @@ class LocalStore:
             raise StorageError("tables on a local disk need Linux or macOS for now")
         self._path = os.path.realpath(os.fspath(path))
         self._disk = disk
+        self._made_root = False
         self._kept: dict[str, OpenDirectory] = {}
 
     def __reduce__(self) -> tuple[type["LocalStore"], tuple[str]]:
@@ -198,6 +199,22 @@ class LocalStore:
             # Both are made again where they are missing; this flushes the directories above them.
             self.flush(["meta/lock"])
 
+    def withdraw(self) -> None:
+        """Remove what `prepare` made, as far as it is empty; the root if this store made it.
+
+        `data` goes first: another creation takes its place for granted as soon as it holds a lock
+        below `meta/manifest`.
+        """
+        self.delete(["data", "meta/lock", "meta/flight", "meta/manifest", "meta"])
+        self.close()
+        if self._made_root:
+            above, name = os.path.split(self._path)
+            fd = open_directory(above, None, above)
+            try:
+                self._remove("", name, fd)
+            finally:
+                os.close(fd)
+
     def close(self) -> None:
         """Give back the descriptors; a later call opens them again."""
         self._kept.clear()
@@ -259,6 +276,7 @@ class LocalStore:
         try:
             with suppress(KeyTaken), self._failures("creating", ""):
                 self._disk.mkdir(name or ".", fd)
+                self._made_root = True
             if durable:
                 with self._failures("flushing", ""):
                     self._disk.sync_directory(fd)

@@ -142,6 +142,10 @@ class MemoryStore:
             self._entries.setdefault("meta/lock", _Entry(b""))
             self._entries.setdefault("meta/flight", _Entry(b""))
 
+    def withdraw(self) -> None:
+        """Remove what `prepare` made, as far as nothing lies below it."""
+        self.delete(["data", "meta/lock", "meta/flight", "meta/manifest", "meta"])
+
     def close(self) -> None:
         """Hold nothing; the values stay."""
 

@@ -129,5 +129,11 @@ class Store(Protocol):
         With `durable` its own names are flushed, whoever made them.
         """
 
+    def withdraw(self) -> None:
+        """Undo `prepare` as far as nothing was kept since: remove what it made and is empty.
+
+        The root goes only if this store made it. Call it while nobody else can be at work.
+        """
+
     def close(self) -> None:
         """Give back what the store holds open."""
