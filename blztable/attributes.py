@@ -7,7 +7,7 @@ from blztable.convert.attributes import plain_attrs
 
 
 class Attributes(MutableMapping[str, Any]):
-    """The attributes of a table, as read with the version shown; each change is one commit."""
+    """The attributes of a table, as read with the version shown; each assignment is one commit."""
 
     def __init__(
         self,
@@ -32,16 +32,9 @@ class Attributes(MutableMapping[str, Any]):
         """Set several attributes in one commit."""
         self._write(dict(*args, **kwargs), ())
 
-    def clear(self) -> None:
-        """Remove all attributes in one commit."""
-        self._write({}, tuple(self))
-
-    def popitem(self) -> tuple[str, Any]:
-        """Remove the attribute that was set last, as a dict does, and return it with its key."""
-        key = next(reversed(tuple(self)), None)
-        if key is None:
-            raise KeyError("there are no attributes")
-        return key, self.pop(key)
+    def change(self, changes: Mapping[str, Any], removed: Sequence[str]) -> None:
+        """Set some attributes and remove others in one commit."""
+        self._write(changes, removed)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._read())

@@ -396,4 +396,4 @@ class CTable(Handle):
 
     def _set_attributes(self, changes: Mapping[str, Any], removed: Sequence[str]) -> None:
         with self.transaction() as tx:
-            tx._set_attributes(changes, removed)
+            tx.attrs.change(changes, removed)

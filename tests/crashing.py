@@ -228,7 +228,7 @@ def unnamed(path: Path, numbers: Iterable[int] | None = None) -> set[str]:
             columns.add(layout.column(column))
             named |= {layout.part(column, k) for k in version.column(index).k}
     there = {file.relative_to(path).as_posix(): file.is_dir() for file in path.rglob("*")}
-    documents = {layout.LOCK, layout.SIZES, layout.STORAGE, layout.ATTRIBUTES}
+    documents = {layout.LOCK, layout.FLIGHT, layout.SIZES, layout.STORAGE, layout.ATTRIBUTES}
     files = {file for file, is_directory in there.items() if not is_directory}
     directories = {file for file, is_directory in there.items() if is_directory}
     known = {layout.DATA, layout.META, layout.MANIFESTS}

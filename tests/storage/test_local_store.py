@@ -590,7 +590,7 @@ def test_where_the_flush_of_everything_is_unknown_files_are_flushed(store, monke
 
     for syncfs in (None, unknown):
         monkeypatch.setattr(disk_module, "_syncfs", syncfs)
-        assert Disk().sync_all(store._keep("")) is False
+        assert Disk().sync_all(store._keep("").fd) is False
 
 
 # Locks
