@@ -25,7 +25,7 @@ def recording(tmp_path, *, drop=None):
 
 def replace_durably(store, disk):
     """The textbook way: temporary file, flush, rename, flush of the directory."""
-    meta = store._keep("meta")
+    meta = store._keep("meta").fd
     fd = disk.create("new", meta)
     disk.write(fd, [NEW])
     disk.sync_file(fd)

@@ -4,10 +4,12 @@ Threads, forks and pickles of one handle too. Interrupts have a file of their ow
 """
 
 import errno
+import fcntl
 import itertools
 import os
 import pickle
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -24,6 +26,7 @@ from sameness import same, same_table
 from storage.test_local_store import as_ordinary_user
 
 import blztable as blz
+from blztable.storage import descriptors
 from blztable.storage.disk import Disk
 from blztable.storage.local import LocalStore
 
@@ -345,6 +348,95 @@ def test_a_disk_that_is_full_at_any_call_leaves_the_table_and_nothing_else(
     story = [outcome for outcome, _ in itertools.groupby(outcomes)]
     assert story == ["failed", "unknown", "warned", "done"]
     assert len(outcomes) > 20
+
+
+# What a table asks of the operating system: calls that look, and calls that may have done their
+# work when they say that they failed.
+LOOKS = ["open", "fstat", "stat", "listdir", "pread", "preadv", "flock", "fcntl"]
+CHANGES = ["mkdir", "link", "rename", "unlink", "writev", "fsync"]
+
+
+class FailingCall:
+    """One function of the system, whose call number `at` from our code fails.
+
+    With `is_done` the call does its work before it says that it failed.
+    """
+
+    def __init__(self, monkeypatch, module, name, at, *, is_done):
+        self._real = getattr(module, name)
+        self._left = at
+        self._is_done = is_done
+        self.has_failed = False
+        monkeypatch.setattr(module, name, self)
+
+    def __call__(self, *args, **options):
+        if not sys._getframe(1).f_globals["__name__"].startswith("blztable."):
+            return self._real(*args, **options)
+        self._left -= 1
+        if self._left != -1:
+            return self._real(*args, **options)
+        self.has_failed = True
+        if self._is_done:
+            result = self._real(*args, **options)
+            if self._real in (os.open, fcntl.fcntl):
+                os.close(result)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+@pytest.fixture(scope="module")
+def with_old_versions(tmp_path_factory):
+    """A table whose next commit merges row groups and removes a version with its files."""
+    path = tmp_path_factory.mktemp("old") / "t.blz"
+    for rows in (NEW[:5], OLD):
+        blz.to_blz(rows, path, clevel=1)
+    with blz.open(path, "a") as t, blz.open(path, version=1):
+        t.set_retention(versions=1)
+        t.attrs["a"] = 1
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "is_done"),
+    [
+        *((name, False) for name in LOOKS + CHANGES),
+        *((name, True) for name in ["close", *CHANGES]),
+    ],
+)
+def test_any_call_of_the_system_may_fail_and_the_outcome_is_told(
+    with_old_versions, tmp_path, monkeypatch, name, is_done
+):
+    # A new column needs a directory; a file of that size is not read at once.
+    noise = np.random.default_rng(0).integers(0, 1 << 62, 9_000)
+    more = pa.table({"n": np.arange(9_000), "text": ["b"] * 9_000, "more": noise})
+    both = pa.concat_tables([OLD, more], promote_options="default")
+    module = fcntl if hasattr(fcntl, name) else os
+    if name == "fcntl":
+        # Every file that is created gets a number that counts as one of a standard stream.
+        above = max(map(int, os.listdir("/dev/fd"))) + 50
+        monkeypatch.setattr(descriptors, "FIRST_NUMBER", above)
+    for at in itertools.count():
+        path = tmp_path / f"{at}.blz"
+        shutil.copytree(with_old_versions, path)
+        has_returned, error = False, None
+        with warnings.catch_warnings(), monkeypatch.context() as patch:
+            warnings.simplefilter("ignore")  # Of what failed behind a commit.
+            call = FailingCall(patch, module, name, at, is_done=is_done)
+            try:
+                with blz.open(path, "a") as t:
+                    t.append(more, evolve=True)
+                    has_returned = True
+                    assert t.to_arrow() == both
+            except blz.BlzError as raised:
+                error = raised
+        found = blz.read_table(path)
+        assert found == both or (found == OLD and not has_returned), (at, error)
+        if not has_returned and found == both:
+            assert isinstance(error, blz.CommitUnknownError), (at, error)
+        if not call.has_failed:
+            break
+        shutil.rmtree(path)
+    assert (found, error) == (both, None)
+    assert at > 0
 
 
 @pytest.mark.parametrize("most", [0, 300, 20_000])

@@ -1,8 +1,8 @@
 """Vacuum: versions past keeping go, and with them all that no version names.
 
 A file in flight is named by no manifest either, so this waits until no writer is at work
-(`flight`). What is removed was first found to be free, and all of
-it is found before anything is removed. A loss of power in between leaves what the next one removes.
+(`flight`). What is removed was first found to be free, and all of it is found before anything is
+removed. A loss of power in between leaves what the next one removes.
 """
 
 from collections.abc import Iterable, Iterator

@@ -12,6 +12,7 @@ import re
 import stat
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 from blztable.storage.descriptors import above_standard
 from blztable.storage.store import Buffer
@@ -46,6 +47,21 @@ class Disk:
     def create(self, name: str, dir_fd: int) -> int:
         """Make an empty file, open for writing; FileExistsError if anything has that name."""
         return above_standard(os.open(name, _NEW_FILE, 0o666, dir_fd=dir_fd))
+
+    def share(self, fd: int, dir_fd: int) -> None:
+        """Let those who may use a directory use what was just made in it, whatever the umask.
+
+        A new file or directory gets the permissions of the directory that it is in. Who cannot
+        change them, as on a file system without permissions, leaves them as they are.
+        """
+        with suppress(OSError):
+            made = os.fstat(fd).st_mode
+            fitting = 0o777 if stat.S_ISDIR(made) else 0o666
+            above = os.fstat(dir_fd).st_mode
+            # The writer loses no permission of its own.
+            wanted = made & ~0o077 | above & fitting
+            if wanted != made:
+                os.fchmod(fd, stat.S_IMODE(wanted))
 
     def write(self, fd: int, buffers: Sequence[Buffer]) -> None:
         """Append all buffers to the file."""

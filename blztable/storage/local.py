@@ -7,7 +7,8 @@ them; each is closed when the last call that uses it is done, so other threads m
 
 What is visible and what is durable: a value is created under its own name (`put_new`), or under a
 temporary one and then linked (`publish`) or renamed (`put`); nothing is durable before the file and
-every directory on the way to it were flushed. All changes go through `Disk`.
+every directory on the way to it were flushed. All changes go through `Disk`. The root is made with
+the permissions that the umask leaves; what is made below takes those of the root.
 """
 
 import errno
@@ -19,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import groupby
 
-from blztable.errors import StorageError
+from blztable.errors import BlzError, StorageError
 from blztable.storage.descriptors import OpenDirectory, close_unwritten
 from blztable.storage.disk import REAL_DISK, Disk
 from blztable.storage.locks import LocalLock, lock_at
@@ -152,6 +153,7 @@ class LocalStore:
                     self._disk.mkdir(name, directory.fd)
             except KeyTaken:
                 return False
+            self._share(name, directory.fd, prefix)
         return True
 
     def list_names(self, prefix: str) -> list[str]:
@@ -259,7 +261,15 @@ class LocalStore:
                 raise
         with suppress(KeyTaken), self._failures("creating", key):
             self._disk.mkdir(parts[-1], dir_fd)
+            self._share(parts[-1], dir_fd, key)
         return open_directory(parts[-1], dir_fd, self._where(key))
+
+    def _share(self, name: str, dir_fd: int, key: str) -> None:
+        """Give a directory that was just made the permissions of the one that it is in."""
+        # What cannot be opened will fail where it is used; until then it is made and counts.
+        with suppress(BlzError, KeyNotFound):
+            made = OpenDirectory(open_directory(name, dir_fd, self._where(key)))
+            self._disk.share(made.fd, dir_fd)
 
     def _prepare_root(self, durable: bool) -> None:
         above, name = os.path.split(self._path)
@@ -307,6 +317,7 @@ class LocalStore:
         fd = self._disk.create(name, dir_fd)
         try:
             try:
+                self._disk.share(fd, dir_fd)
                 self._disk.write(fd, buffers)
                 if durable:
                     self._disk.sync_file(fd)

@@ -15,6 +15,7 @@ import errno
 import os
 import sys
 import time
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 from weakref import WeakSet
@@ -97,14 +98,16 @@ class LocalLock:
         """Whether `name` still leads to the file the lock is on."""
         try:
             there = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+            return os.path.samestat(there, os.fstat(self._fd))
         except OSError as error:
             raise unreadable(error, where) from error
-        return os.path.samestat(there, os.fstat(self._fd))
 
     def close(self) -> None:
         """Let go; closing twice is harmless."""
         self._fd = -1
-        next(self._closing, None)
+        # Closed even if that reports an error, and nothing was written to it.
+        with suppress(OSError):
+            next(self._closing, None)
 
     def __enter__(self) -> Self:
         return self

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from blztable.errors import CorruptError, ReadOnlyError, StorageError
-from blztable.storage.descriptors import above_standard
+from blztable.storage.descriptors import above_standard, close_unwritten
 from blztable.storage.store import KeyNotFound
 
 _COMMON = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
@@ -53,10 +53,9 @@ def open_file(name: str, dir_fd: int, where: str) -> "LocalReader":
         if error.errno in _WRONG_KIND:
             raise _wrong_kind("a regular file", name, dir_fd, where) from error
         raise unreadable(error, where) from error
-    # Asked of the descriptor: the name could lead elsewhere by now.
-    status = os.fstat(fd)
+    status = _status(fd, where)
     if not stat.S_ISREG(status.st_mode):
-        os.close(fd)
+        close_unwritten(fd)
         found = _kind(status)
         raise CorruptError(f"{where}: expected a regular file, found {found}")
     return LocalReader(fd, status.st_size, where)
@@ -75,9 +74,9 @@ def open_lockable(name: str, dir_fd: int, where: str, *, for_writing: bool) -> i
         if error.errno in _WRONG_KIND:
             raise _wrong_kind("a file or directory", name, dir_fd, where) from error
         raise unreadable(error, where) from error
-    status = os.fstat(fd)
+    status = _status(fd, where)
     if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
-        os.close(fd)
+        close_unwritten(fd)
         raise CorruptError(f"{where}: expected a file or directory, found {_kind(status)}")
     return fd
 
@@ -90,6 +89,15 @@ def _open_writable(name: str, dir_fd: int) -> int | None:
         if error.errno in _NOT_WRITABLE:
             return None
         raise
+
+
+def _status(fd: int, where: str) -> os.stat_result:
+    """What was opened, asked of the descriptor: the name could lead elsewhere by now."""
+    try:
+        return os.fstat(fd)
+    except OSError as error:
+        close_unwritten(fd)
+        raise unreadable(error, where) from error
 
 
 class LocalReader:
@@ -143,7 +151,7 @@ class LocalReader:
         # The number may be another file's as soon as it is closed: forget it first.
         fd, self._fd = self._fd, -1
         if fd >= 0:
-            os.close(fd)
+            close_unwritten(fd)
 
     def _unreadable(self, error: OSError) -> Exception:
         if self._fd < 0:

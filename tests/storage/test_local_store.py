@@ -590,7 +590,7 @@ def test_where_the_flush_of_everything_is_unknown_files_are_flushed(store, monke
 
     for syncfs in (None, unknown):
         monkeypatch.setattr(disk_module, "_syncfs", syncfs)
-        assert Disk().sync_all(store._keep("")) is False
+        assert Disk().sync_all(store._keep("").fd) is False
 
 
 # Locks
@@ -786,6 +786,100 @@ def test_a_lock_closed_in_the_child_stays_with_the_parent(store):
         assert in_child(lambda: held.close() is None)
         with pytest.raises(BusyError):
             store.lock("meta/lock", shared=False, timeout=0)
+
+
+# Permissions
+
+
+@pytest.fixture
+def umask():
+    """The function that sets the umask, which is as before afterwards."""
+    before = os.umask(0o022)
+    yield os.umask
+    os.umask(before)
+
+
+def modes(root):
+    """The permissions of all directories, and of all files."""
+    found = [(path.is_dir(), stat.S_IMODE(path.stat().st_mode)) for path in root.rglob("*")]
+    return tuple({mode for is_dir, mode in found if is_dir is wanted} for wanted in (True, False))
+
+
+def write_all_ways(store):
+    store.prepare(durable=False)
+    store.put_new("data/col5/__1__.bin", [b"content"])
+    store.put_new("data/col5/col6/__1__.bin", [b"content"])
+    store.publish("meta/manifest/1", b"one", durable=False)
+    store.put("meta/sizes", b"{}")
+    assert store.reserve("data/col7")
+
+
+@pytest.mark.parametrize("mask", [0o077, 0o022, 0o002, 0o007])
+@pytest.mark.parametrize(
+    ("mode", "files"), [(0o775, 0o664), (0o755, 0o644), (0o700, 0o600), (0o777, 0o666)]
+)
+def test_what_is_made_in_a_table_has_the_permissions_of_its_root(root, umask, mask, mode, files):
+    root.mkdir()
+    root.chmod(mode)
+    umask(mask)
+    write_all_ways(LocalStore(root))
+    assert modes(root) == ({mode}, {files})
+
+
+@pytest.mark.parametrize(("mask", "mode", "files"), [(0o022, 0o755, 0o644), (0o027, 0o750, 0o640)])
+def test_the_root_has_the_permissions_that_the_umask_leaves(root, umask, mask, mode, files):
+    root.parent.chmod(0o777)
+    umask(mask)
+    write_all_ways(LocalStore(root))
+    assert stat.S_IMODE(root.stat().st_mode) == mode
+    assert modes(root) == ({mode}, {files})
+
+
+def test_the_group_that_a_directory_hands_down_is_handed_down_on(root, umask):
+    root.mkdir()
+    root.chmod(0o2770)
+    umask(0o077)
+    # Linux hands down the bit as well, macOS the group alone.
+    (root / "data").mkdir()
+    handed_down = (root / "data").stat().st_mode & stat.S_ISGID
+    (root / "data").rmdir()
+    write_all_ways(LocalStore(root))
+    assert modes(root) == ({0o770 | handed_down}, {0o660})
+
+
+def test_a_writer_keeps_its_own_permissions_in_a_directory_that_its_owner_may_not_write(
+    root, umask
+):
+    root.mkdir()
+    root.chmod(0o577)
+    umask(0o077)
+    write_all_ways(LocalStore(root))
+    assert modes(root) == ({0o777}, {0o666})
+
+
+def test_permissions_that_fit_are_not_touched(root, umask, monkeypatch):
+    changed = []
+    monkeypatch.setattr(os, "fchmod", lambda *args: changed.append(args))
+    write_all_ways(LocalStore(root))
+    assert changed == []
+    umask(0o077)
+    LocalStore(root).put("meta/sizes", b"{}")
+    assert [mode for _, mode in changed] == [0o644]
+
+
+def test_where_permissions_cannot_be_changed_files_are_written_all_the_same(
+    root, umask, monkeypatch
+):
+    def refused(fd, mode):
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    root.mkdir(0o775)
+    umask(0o077)
+    monkeypatch.setattr(os, "fchmod", refused)
+    store = LocalStore(root)
+    write_all_ways(store)
+    assert store.get("meta/manifest/1") == b"one"
+    assert modes(root) == ({0o700}, {0o600})
 
 
 # Descriptors
