@@ -120,17 +120,17 @@ def fillings(edition: Edition, nullable: Sequence[bool]) -> list[pa.Scalar]:
 def _retype(work: Work, index: int, field: pa.Field, frame: Mapping[str, Json] | None) -> None:
     """Write a column anew, as another type."""
     edition = work.edition
-    opened = OpenParts(edition)
-
-    def rows_of(group: int) -> pa.ChunkedArray:
-        opened.forget_before(group)
-        span = Span(group, 0, edition.head.row_groups[group])
-        column = read_columns(edition, [index], [span], parts=opened)[0]
-        return _wider(column, field.type)
-
     column = edition.columns[index]
     writer = ColumnWriter(column.path, field.name, field.type, field.nullable, column.next_k)
-    _, written = work.write([writer], _portions(edition, rows_of))
+    with OpenParts(edition) as opened:
+
+        def rows_of(group: int) -> pa.ChunkedArray:
+            opened.forget_before(group)
+            span = Span(group, 0, edition.head.row_groups[group])
+            column = read_columns(edition, [index], [span], parts=opened)[0]
+            return _wider(column, field.type)
+
+        _, written = work.write([writer], _portions(edition, rows_of))
     default = defaults(edition).get(index)
     wider = {}
     # Of a dictionary type the value is kept, and only codes grow.

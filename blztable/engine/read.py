@@ -53,7 +53,9 @@ def read_columns(
     LimitError
         The machine has not the memory that the result takes.
     """
-    parts = parts or OpenParts(version)
+    if parts is None:
+        with OpenParts(version) as parts:
+            return read_columns(version, indices, wanted, progress, parts)
     columns = {
         index: _Column(parts, index, pages.of_spans(version.column(index), wanted))
         for index in indices
