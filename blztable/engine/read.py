@@ -256,6 +256,8 @@ def nbytes_of(piece: Piece) -> int:
 
 def check_memory(nbytes: int, table: str) -> None:
     """LimitError where the machine could not hold so many bytes, whatever else it does."""
+    if not hasattr(os, "sysconf"):  # On Windows, where allocating fails instead.
+        return
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if nbytes > memory:
         raise LimitError(
