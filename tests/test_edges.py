@@ -34,10 +34,18 @@ NEW = pa.table({"x": np.arange(40_000), "y": np.arange(40_000) * 0.5, "b": [True
 class CountingStore(LocalStore):
     """Counts the files of columns that are opened."""
 
-    opened = 0
+    def __init__(self, path):
+        super().__init__(path)
+        # A list, for threads that add to a number at the same time lose some.
+        self._keys = []
+
+    @property
+    def opened(self):
+        return len(self._keys)
 
     def open(self, key):
-        self.opened += key.startswith("data/")
+        if key.startswith("data/"):
+            self._keys.append(key)
         return super().open(key)
 
 
