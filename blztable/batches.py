@@ -1,13 +1,14 @@
 """Batches: a table read a few row groups at a time, the next decoded while the caller works."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from blztable.engine.parts import OpenParts
+from blztable.engine.scan import Scan
 from blztable.engine.threads import Ahead
 from blztable.snapshot import Snapshot
 
@@ -35,11 +36,7 @@ class Batches:
         self._schema = snapshot.schema(positions)
         # Until it is closed: a stream closed keeps no version.
         self._snapshot: Snapshot | None = snapshot
-        parts = OpenParts(snapshot.version)
-        self._tables = Ahead(
-            partial(snapshot.window, positions, window, parts, scan)
-            for window in snapshot.windows(positions, scan)
-        )
+        self._tables = Ahead(_jobs(snapshot, positions, scan))
         self._ready: deque[pa.RecordBatch] = deque()
 
     @property
@@ -110,6 +107,15 @@ class Batches:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _jobs(
+    snapshot: Snapshot, positions: Sequence[int], scan: Scan | None
+) -> Iterator[Callable[[], pa.Table]]:
+    """What reads each window; the end of the generator closes the files of all."""
+    with OpenParts(snapshot.version) as parts:
+        for window in snapshot.windows(positions, scan):
+            yield partial(snapshot.window, positions, window, parts, scan)
 
 
 _WITHOUT_VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}

@@ -31,7 +31,6 @@ from blztable.engine import filters, maintain, rows, sort_keys, update
 from blztable.engine.changes import Keys
 from blztable.engine.commit import AlreadyCommitted
 from blztable.engine.options import WriteOptions, check_id
-from blztable.engine.parts import OpenParts
 from blztable.engine.progress import Callback
 from blztable.engine.versions import Version
 from blztable.engine.work import Work
@@ -173,7 +172,7 @@ class Transaction(View):
             if isinstance(data, pc.Expression):
                 data = filters.as_expression(data)
                 type_ = filters.type_of(data, edition.schema)
-                rows_of = partial(update.evaluated, OpenParts(edition), data)
+                rows_of = partial(update.computed, edition, data)
             else:
                 found, descriptor = values_of(data, f"column {name!r}")
                 type_ = found.type

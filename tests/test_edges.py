@@ -39,10 +39,18 @@ PREPARED = {"data", "meta", "meta/flight", "meta/lock", "meta/manifest"}
 class CountingStore(LocalStore):
     """Counts the files of columns that are opened."""
 
-    opened = 0
+    def __init__(self, path):
+        super().__init__(path)
+        # A list, for threads that add to a number at the same time lose some.
+        self._keys = []
+
+    @property
+    def opened(self):
+        return len(self._keys)
 
     def open(self, key):
-        self.opened += key.startswith("data/")
+        if key.startswith("data/"):
+            self._keys.append(key)
         return super().open(key)
 
 

@@ -88,7 +88,7 @@ class Moving(LocalStore):
 class MovingReader:
     def __init__(self, reader, change) -> None:
         self._reader, self._change = reader, change
-        self.size, self.read = reader.size, reader.read
+        self.size, self.read, self.close = reader.size, reader.read, reader.close
 
     def read_into(self, offset, buffer):
         self._change()

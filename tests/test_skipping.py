@@ -387,6 +387,9 @@ class Failing:
     def read_into(self, offset, buffer):
         raise self._error
 
+    def close(self):
+        self._reader.close()
+
 
 class FailingStore(LocalStore):
     """A directory in which reading one value fails."""

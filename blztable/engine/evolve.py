@@ -156,21 +156,21 @@ def fillings(edition: Edition, nullable: Sequence[bool]) -> list[pa.Scalar]:
 def _retype(work: Work, fields: Mapping[int, pa.Field], frame: Mapping[str, Json] | None) -> None:
     """Write the columns at these positions anew, as other types, all in one change."""
     edition = work.edition
-    opened = OpenParts(edition)
-
-    def rows_of(group: int) -> list[pa.ChunkedArray]:
-        opened.forget_before(group)
-        span = Span(group, 0, edition.head.row_groups[group])
-        columns = read_columns(edition, list(fields), [span], parts=opened)
-        types = [field.type for field in fields.values()]
-        return list(map(_wider, columns, types))
-
     columns = [edition.columns[index] for index in fields]
     writers = [
         ColumnWriter(column.path, field.name, field.type, field.nullable, column.next_k)
         for column, field in zip(columns, fields.values(), strict=True)
     ]
-    _, written = work.write(writers, _portions(edition, rows_of))
+    with OpenParts(edition) as opened:
+
+        def rows_of(group: int) -> list[pa.ChunkedArray]:
+            opened.forget_before(group)
+            span = Span(group, 0, edition.head.row_groups[group])
+            columns = read_columns(edition, list(fields), [span], parts=opened)
+            types = [field.type for field in fields.values()]
+            return list(map(_wider, columns, types))
+
+        _, written = work.write(writers, _portions(edition, rows_of))
     declared = defaults(edition)
     kept = {
         str(edition.columns[index].path[0]): _text(declared[index].cast(field.type))

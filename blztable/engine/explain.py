@@ -40,24 +40,24 @@ def explain(
     if scan is not None and scan.is_decided:
         wanted, scan = scan.within(wanted), None
     counted = {position: _Counted() for position in dict.fromkeys([*filtered, *positions])}
-    rows, parts = 0, OpenParts(version)
+    rows = 0
     groups: set[int] = set()
     read = scan.positions if scan else positions
     for window in windows(version, read, wanted, READ_BYTES, scan):
-        for position, spans in _reads(window, positions, scan, parts):
-            there = pages.of_spans(version.column(position), spans)
-            one = counted[position]
-            for span in there:
-                part = parts.open(position, span.group)
-                one.pages += -(-span.count // part.page_rows)
-            one.row_groups.update(span.group for span in there)
-            one.nbytes += nbytes_of_pages(parts, position, there)
-        left = scan.blocks(window, parts).spans() if scan else window
+        with OpenParts(version) as parts:
+            for position, spans in _reads(window, positions, scan, parts):
+                there = pages.of_spans(version.column(position), spans)
+                one = counted[position]
+                for span in there:
+                    part = parts.open(position, span.group)
+                    one.pages += -(-span.count // part.page_rows)
+                one.row_groups.update(span.group for span in there)
+                one.nbytes += nbytes_of_pages(parts, position, there)
+            left = scan.blocks(window, parts).spans() if scan else window
+            for (position, _), part in parts.items():
+                counted[position].nbytes += part.nbytes_to_open
         rows += sum(span.count for span in left)
         groups.update(span.group for span in left)
-        for (position, _), part in parts.items():
-            counted[position].nbytes += part.nbytes_to_open
-        parts = OpenParts(version)
     return Explanation(
         tuple(steps),
         rows,

@@ -11,6 +11,8 @@ import errno
 import sys
 import time
 from collections import OrderedDict
+from contextlib import suppress
+from typing import Self
 from weakref import WeakValueDictionary
 
 from blztable.errors import StorageError
@@ -31,7 +33,9 @@ _NO_MORE = {errno.EMFILE, errno.ENFILE}
 class OpenFiles:
     """Readers by their keys; the one opened first goes when there are too many.
 
-    One that goes is not closed here but let go: who still reads from it may finish.
+    One that goes is not closed here but let go: who still reads from it may finish. The owner
+    closes the others when its read ends: an exception that somebody keeps holds the frames of the
+    read, and with them everything that the read had open.
     """
 
     def __init__(self, store: Store) -> None:
@@ -49,6 +53,19 @@ class OpenFiles:
             reader = self._readers.setdefault(key, self._opened(key))
             self._let_go(down_to=_share())
         return reader
+
+    def close(self) -> None:
+        """Close all readers, which no thread may be reading from; `open` opens them again."""
+        # Another read that runs out of descriptors may let go of some at the same time.
+        with suppress(KeyError):
+            while self._readers:
+                self._readers.popitem()[1].close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def _opened(self, key: str) -> Reader:
         for pause in PAUSES:

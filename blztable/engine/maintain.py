@@ -138,8 +138,9 @@ def _join(
     full = _full(work)
     columns = [work.column_writer(index) for index in range(len(edition.columns))]
     size = merging.rows_per_group(sum(edition.head.row_groups[start:stop]), full)
-    groups = row_groups(_portions(edition, start, stop, size), size)
-    rows, written = work.write(columns, groups)
+    with OpenParts(edition) as opened:
+        groups = row_groups(_portions(opened, start, stop, size), size)
+        rows, written = work.write(columns, groups)
     work.add(operation, Join.of(edition, start, stop, rows, written), may_be_lost=may_be_lost)
 
 
@@ -149,24 +150,24 @@ def _fitting(edition: Edition, groups: Sequence[int]) -> list[int]:
     What cannot be joined must not be asked for: it would be written as it was, after each append.
     Only codes of few bits have no room for the values of all row groups.
     """
-    opened = OpenParts(edition)
     cuts: set[int] = set()
-    for index, field in enumerate(edition.schema):
-        type_ = field.type
-        if pa.types.is_dictionary(type_) and type_.index_type.bit_width <= NARROW_CODES:
-            # A row of each brings its dictionary.
-            rows = [
-                read_columns(edition, [index], [Span(group, 0, 1)], parts=opened)[0].chunk(0)
-                for group in groups
-            ]
-            cuts.update(dictionary.changes(pa.chunked_array(rows, type_)))
+    with OpenParts(edition) as opened:
+        for index, field in enumerate(edition.schema):
+            type_ = field.type
+            if pa.types.is_dictionary(type_) and type_.index_type.bit_width <= NARROW_CODES:
+                # A row of each brings its dictionary.
+                rows = [
+                    read_columns(edition, [index], [Span(group, 0, 1)], parts=opened)[0].chunk(0)
+                    for group in groups
+                ]
+                cuts.update(dictionary.changes(pa.chunked_array(rows, type_)))
     return [stop - start for start, stop in pairwise(sorted({0, *cuts, len(groups)}))]
 
 
-def _portions(edition: Edition, start: int, stop: int, full: int) -> Iterator[Portion]:
+def _portions(opened: OpenParts, start: int, stop: int, full: int) -> Iterator[Portion]:
     """The rows of some row groups, about a full one at a time."""
-    opened = OpenParts(edition)
-    indices = range(len(edition.columns))
+    edition = opened.version
+    indices = range(len(edition.schema))
     waiting: list[Span] = []
     for group in range(start, stop):
         waiting.append(Span(group, 0, edition.head.row_groups[group]))

@@ -4,7 +4,6 @@ Every error leaves here with the file, the column and the chunk in its message.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import sub
@@ -131,16 +130,9 @@ class OpenedPart:
         """Let go of the bytes of a small file; they can be read again."""
         self._kept = None
 
-    @contextmanager
-    def blame(self, stream: str = "", chunk: int | None = None) -> Iterator[None]:
+    def blame(self, stream: str = "", chunk: int | None = None) -> "_Blame":
         """Say which file, column, stream and chunk an error is about."""
-        try:
-            yield
-        except DAMAGED as error:
-            where = self._where + (f", stream {stream!r}" if stream else "")
-            if chunk is not None:
-                where += f", chunk {chunk}"
-            raise type(error)(f"{where}: {error}") from None
+        return _Blame(self._where, stream, chunk)
 
     def _open(self, front: int, trailer: int, parts: ColumnParts, group: int) -> Superchunk:
         facts = parts.facts[group]
@@ -179,7 +171,10 @@ class OpenedPart:
 
 
 class OpenParts:
-    """The parts of a read, each opened once; of several reads that follow each other, too."""
+    """The parts of a read, each opened once; of several reads that follow each other, too.
+
+    A context manager: its end closes the files, also when the read failed.
+    """
 
     def __init__(self, version: Version) -> None:
         """Open nothing yet."""
@@ -206,6 +201,44 @@ class OpenParts:
         for key in list(self._parts):
             if key[1] < group:
                 del self._parts[key]
+
+    def close(self) -> None:
+        """Close the files and forget the parts, after the last thread is done with them."""
+        self._parts.clear()
+        self._files.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class _Blame:
+    """Puts the place of an error in front of its message.
+
+    Not a generator with `contextmanager`: since Python 3.12 the frame of such a generator refers to
+    the frame of its `__exit__`, and so an error that is replaced by another holds itself, and all
+    that was read, until the garbage collector comes.
+    """
+
+    __slots__ = ("_chunk", "_stream", "_where")
+
+    def __init__(self, where: str, stream: str, chunk: int | None) -> None:
+        self._where = where
+        self._stream = stream
+        self._chunk = chunk
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if not isinstance(error, DAMAGED):
+            return
+        where = self._where + (f", stream {self._stream!r}" if self._stream else "")
+        if self._chunk is not None:
+            where += f", chunk {self._chunk}"
+        raise type(error)(f"{where}: {error}") from None
 
 
 class _Kept:

@@ -44,7 +44,9 @@ def read_rows(
 
     With an `order` they come in this one, by their places among the rows wanted.
     """
-    parts = parts or OpenParts(version)
+    if parts is None:
+        with OpenParts(version) as parts:
+            return read_rows(version, indices, wanted, order, parts)
     by_index = {index: _Column(parts, index, wanted) for index in indices}
     columns = list(by_index.values())
     rows = max((picked.count for picked in wanted), default=1)

@@ -53,7 +53,9 @@ def read_columns(
     LimitError
         The machine has not the memory that the result takes.
     """
-    parts = parts or OpenParts(version)
+    if parts is None:
+        with OpenParts(version) as parts:
+            return read_columns(version, indices, wanted, progress, parts)
     columns = {
         index: _Column(parts, index, pages.of_spans(version.column(index), wanted))
         for index in indices
@@ -254,6 +256,8 @@ def nbytes_of(piece: Piece) -> int:
 
 def check_memory(nbytes: int, table: str) -> None:
     """LimitError where the machine could not hold so many bytes, whatever else it does."""
+    if not hasattr(os, "sysconf"):  # On Windows, where allocating fails instead.
+        return
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if nbytes > memory:
         raise LimitError(

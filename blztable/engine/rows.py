@@ -70,8 +70,9 @@ def append(
 
 def delete(work: Work, where: object) -> int:
     """Leave out the rows for which `where` is true; how many they were."""
-    condition = Condition(OpenParts(work.edition), where)
-    return _leave(work, "delete", lambda group: ~condition.mask(group))
+    with OpenParts(work.edition) as opened:
+        condition = Condition(opened, where)
+        return _leave(work, "delete", lambda group: ~condition.mask(group))
 
 
 def truncate(work: Work, rows: int) -> None:
@@ -120,7 +121,6 @@ def _leave(work: Work, operation: str, kept: Callable[[int], np.ndarray]) -> int
     groups = edition.head.row_groups
     order: list[int] = []
     touched: list[tuple[int, Selection]] = []
-    opened = OpenParts(edition)
     gone = 0
     for group, rows in enumerate(groups):
         left = Selection.of(kept(group))
@@ -134,16 +134,17 @@ def _leave(work: Work, operation: str, kept: Callable[[int], np.ndarray]) -> int
         work.add_reliance(NoRows(Seen.rows_of(edition)))
         return 0
     columns = [work.column_writer(index) for index in range(len(edition.columns))]
+    with OpenParts(edition) as opened:
 
-    def portions() -> Iterator[Portion]:
-        for group, left in touched:
-            opened.forget_before(group)
-            yield read_group(opened, range(len(columns)), group, left.mask()), left.count
+        def portions() -> Iterator[Portion]:
+            for group, left in touched:
+                opened.forget_before(group)
+                yield read_group(opened, range(len(columns)), group, left.mask()), left.count
 
-    def old(column: int, number: int) -> OpenedPart:
-        return opened.open(column, touched[number][0])
+        def old(column: int, number: int) -> OpenedPart:
+            return opened.open(column, touched[number][0])
 
-    rows_left, written = work.write(columns, portions(), old=old)
+        rows_left, written = work.write(columns, portions(), old=old)
     work.add(operation, Rows(Seen.rows_of(edition), order, rows_left, written))
     return gone
 

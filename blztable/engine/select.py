@@ -45,13 +45,13 @@ def read_selected(
     if scan is None or scan.is_decided:
         rows = wanted if scan is None else scan.within(wanted)
         return Selected(read_columns(version, positions, rows, progress), numbers(version, rows))
-    parts = OpenParts(version)
     found = []
-    for window in windows(version, scan.positions, wanted, READ_BYTES, scan):
-        found.append(select(version, positions, window, parts, scan))
-        if progress is not None:
-            progress.add(sum(span.count for span in window) * len(positions))
-            progress.tell()
+    with OpenParts(version) as parts:
+        for window in windows(version, scan.positions, wanted, READ_BYTES, scan):
+            found.append(select(version, positions, window, parts, scan))
+            if progress is not None:
+                progress.add(sum(span.count for span in window) * len(positions))
+                progress.tell()
     types = [version.schema.field(position).type for position in positions]
     arrays = [
         pa.chunked_array([chunk for one in found for chunk in one.arrays[number].chunks], type_)
@@ -125,15 +125,16 @@ def take_array(version: Version, position: int, rows: np.ndarray) -> pa.Array:
 
 def count(scan: Scan) -> int:
     """How many rows are left; no column is read that the filter does not need."""
-    version, parts = scan.version, OpenParts(scan.version)
+    version = scan.version
     groups = np.array(version.head.row_groups, np.int64)
     is_open: np.ndarray = np.logical_or.reduce(scan.open)
     rows = int(groups[scan.some & ~is_open].sum())
     left = np.flatnonzero(scan.some & is_open).tolist()
     undecided = [Span(group, 0, version.head.row_groups[group]) for group in left]
-    for window in windows(version, scan.positions, undecided, READ_BYTES, scan):
-        parts.forget_before(window[0].group)
-        rows += scan.find(window, parts).rows
+    with OpenParts(version) as parts:
+        for window in windows(version, scan.positions, undecided, READ_BYTES, scan):
+            parts.forget_before(window[0].group)
+            rows += scan.find(window, parts).rows
     return rows
 
 

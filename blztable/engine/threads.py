@@ -11,7 +11,7 @@ next, and `Ahead` makes the next result while the caller works with the last.
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from itertools import chain, islice
@@ -189,8 +189,11 @@ class Ahead(Generic[T]):
     def _drop(self) -> None:
         """Forget the jobs and what they hold; who has the turn does it when he is done."""
         if self._turn.acquire(blocking=False):
-            self._jobs, self._job, self._result = iter(()), None, None
+            jobs, self._jobs, self._job, self._result = self._jobs, iter(()), None, None
             self._turn.release()
+            if isinstance(jobs, Generator):
+                with suppress(ValueError):  # Running at this moment.
+                    jobs.close()
 
     def _forget_parent(self) -> None:
         """In a forked child the thread is gone, and its locks may be held for ever."""
@@ -355,10 +358,8 @@ class _Run:
 
 
 def _processors() -> int:
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # macOS does not tell.
-        return os.cpu_count() or 1
+    affinity = getattr(os, "sched_getaffinity", None)  # Linux has it.
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
 
 @contextmanager

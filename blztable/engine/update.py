@@ -15,6 +15,7 @@ from blztable.columns.plain import as_stored
 from blztable.columns.types import one_array
 from blztable.engine import filters
 from blztable.engine.changes import NoRows, Seen, Update
+from blztable.engine.edition import Edition
 from blztable.engine.grouping import Portion
 from blztable.engine.pages import Span
 from blztable.engine.parts import OpenedPart, OpenParts
@@ -37,8 +38,14 @@ def update(work: Work, values: Mapping[int, Values], where: object, fit: Fit) ->
     SchemaError
         Values of another type, or not as many as there are rows for which `where` is true.
     """
+    with OpenParts(work.edition) as opened:
+        return _update(work, opened, values, where, fit)
+
+
+def _update(
+    work: Work, opened: OpenParts, values: Mapping[int, Values], where: object, fit: Fit
+) -> int:
     edition = work.edition
-    opened = OpenParts(edition)
     touched = dict(_touched(opened, where))
     first = np.cumsum([0, *(selected.count for selected in touched.values())])
     rows = int(first[-1])
@@ -84,6 +91,12 @@ def update(work: Work, values: Mapping[int, Values], where: object, fit: Fit) ->
         "update", Update(Seen.rows_of(edition), order, dict(zip(places, written, strict=True)))
     )
     return rows
+
+
+def computed(edition: Edition, expression: pc.Expression, group: int) -> pa.ChunkedArray:
+    """What an expression is in the rows of a group."""
+    with OpenParts(edition) as opened:
+        return evaluated(opened, expression, group)
 
 
 def evaluated(

@@ -30,22 +30,22 @@ def verify(version: Version, indices: Sequence[int], *, full: bool) -> Report:
     version = replace(version, _lines={})
     problems = list(_manifest(version))
     columns = [Column(version, index) for index in indices]
-    open_files = OpenFiles(version.store)
     files = chunks = nbytes = first = 0
-    for group, rows in enumerate(head.row_groups):
-        parts = [Part(one, one.parts, group, first) for one in columns if one.parts]
-        run(partial(part.open, full, open_files) for part in parts)
-        if full:
-            _read([part for part in parts if part.opened], Span(group, 0, rows))
-            run(part.compare for part in parts)
-        for part in parts:
-            problems += part.problems
-            facts = part.facts
-            if part.opened and part.opened.superchunk:
-                files += 1
-                chunks += part.chunks if full else 0
-                nbytes += facts.cbytes if full else facts.front_length + facts.trailer_length
-        first += rows
+    with OpenFiles(version.store) as open_files:
+        for group, rows in enumerate(head.row_groups):
+            parts = [Part(one, one.parts, group, first) for one in columns if one.parts]
+            run(partial(part.open, full, open_files) for part in parts)
+            if full:
+                _read([part for part in parts if part.opened], Span(group, 0, rows))
+                run(part.compare for part in parts)
+            for part in parts:
+                problems += part.problems
+                facts = part.facts
+                if part.opened and part.opened.superchunk:
+                    files += 1
+                    chunks += part.chunks if full else 0
+                    nbytes += facts.cbytes if full else facts.front_length + facts.trailer_length
+            first += rows
     for column in columns:
         problems += column.problems
     names = tuple(column.name for column in columns)

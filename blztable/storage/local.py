@@ -58,7 +58,10 @@ class LocalStore:
 
     def __init__(self, path: str | os.PathLike[str], *, disk: Disk = REAL_DISK) -> None:
         if sys.platform == "win32":
-            raise StorageError("tables on a local disk need Linux or macOS for now")
+            raise StorageError(
+                f"{os.fspath(path)}: a table in a directory needs Linux or macOS, and this is "
+                "Windows; use the Windows Subsystem for Linux"
+            )
         self._path = os.path.realpath(os.fspath(path))
         self._disk = disk
         self._made_root = False

@@ -137,10 +137,11 @@ def test_an_array_that_was_read_may_be_written_to():
         np.array([b"x"]),
         np.array([1j]),
         np.array([1], "M8[3D]"),
-        np.array([1], "m8"),
+        # Without a unit: to give a value is deprecated, to fill with zeros is not.
+        np.zeros(1, "m8"),
         np.ma.array([1], mask=[True]),
         np.complex64(1),
-        np.timedelta64(1),
+        np.zeros(1, "m8")[0],
         np.longdouble(1),
         np.array(["\ud800"]),
         pd.Timestamp("2020", tz="UTC").to_pydatetime(),
