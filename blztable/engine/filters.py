@@ -22,13 +22,12 @@ from blztable.arrow_errors import REFUSALS
 from blztable.columns import null
 from blztable.columns.nulls import bits_of
 from blztable.columns.plain import as_compared, compared_type
+from blztable.engine.grouping import check_rows
 from blztable.engine.terms import guarded
-from blztable.errors import ColumnNotFoundError, LimitError, SchemaError
+from blztable.errors import ColumnNotFoundError, SchemaError
 
 _OPERATORS = ("=", "==", "!=", "<", ">", "<=", ">=", "in", "not in")
 _OF_MANY = ("in", "not in")
-# Nulls take no memory and may be any number of rows; each value of an expression takes some.
-MOST_ROWS = 1 << 36
 
 
 def as_expression(where: object, schema: pa.Schema | None = None) -> pc.Expression:
@@ -153,11 +152,7 @@ def evaluate(
 
     SchemaError where a value does not allow it: a number divided by zero, a cast that does not fit.
     """
-    if rows > MOST_ROWS:
-        raise LimitError(
-            f"{text_of(expression)}: it is evaluated for at most {MOST_ROWS} rows at once, "
-            f"and a row group has {rows}"
-        )
+    check_rows(rows, text_of(expression))
     arrays = [comparable(column) for column in columns.values()]
     table = pa.Table.from_arrays(arrays, names=list(columns)) if columns else _no_columns(rows)
     try:
