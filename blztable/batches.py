@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -37,7 +38,9 @@ class Batches:
         # Until it is closed: a stream closed keeps no version.
         self._snapshot: Snapshot | None = snapshot
         self._tables = Ahead(_jobs(snapshot, positions, scan))
+        # Batches of a window: the next ones, and those that are made when they are asked for.
         self._ready: deque[pa.RecordBatch] = deque()
+        self._uncut: Iterator[pa.RecordBatch] = iter(())
 
     @property
     def schema(self) -> pa.Schema:
@@ -70,15 +73,28 @@ class Batches:
                 # Rows of nothing are not cut by default: there may be any number of them.
                 most = self._batch_rows or (BATCH_ROWS if table.nbytes else None)
                 # Nothing of a window may be left by a filter.
-                ready.extend(table.to_batches(max_chunksize=most) if table.num_rows else ())
+                self._uncut = table.to_reader(max_chunksize=most) if table.num_rows else iter(())
+                del table
+                self._cut(ready, 2)
                 if len(ready) == 1:
                     self._tables.begin()
-            return ready.popleft()
+            batch = ready.popleft()
+            if not ready:
+                self._cut(ready, 1)
+            return batch
+
+    def _cut(self, ready: deque[pa.RecordBatch], count: int) -> None:
+        """Cut a few more batches of the window: a small `batch_rows` makes millions of them."""
+        found = list(islice(self._uncut, count))
+        ready.extend(found)
+        if len(found) < count:
+            self._uncut = iter(())  # An Arrow reader keeps its table to the end.
 
     def close(self) -> None:
         """Decode no more; closing twice is harmless."""
         self._tables.close()
         self._ready = deque()
+        self._uncut = iter(())
         self._snapshot = None
 
     def __arrow_c_schema__(self) -> object:

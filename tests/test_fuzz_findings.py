@@ -202,10 +202,15 @@ def test_a_column_of_a_dictionary_of_views_becomes_a_numpy_array(value_type):
 
 
 @pytest.mark.parametrize(
-    ("type_", "width"), [(pa.time32("s"), 4), (pa.time64("ns"), 8), (pa.decimal128(38, 500), 16)]
+    ("type_", "data"),
+    [
+        (pa.time32("s"), b"\x7f" * 4),
+        (pa.time64("ns"), b"\x7f" * 8),
+        (pa.decimal128(38, 500), b"\x01" * 16),
+    ],
 )
-def test_values_that_python_does_not_know_are_refused_by_numpy_with_their_column(type_, width):
-    column = pa.Array.from_buffers(type_, 1, [None, pa.py_buffer(b"\x7f" * width)])
+def test_values_that_python_does_not_know_are_refused_by_numpy_with_their_column(type_, data):
+    column = pa.Array.from_buffers(type_, 1, [None, pa.py_buffer(data)])
     store = MemoryStore()
     blz.to_blz(pa.table({"a": column}), store)
     with blz.open(store) as table, pytest.raises(blz.SchemaError, match="column 'a': numpy"):

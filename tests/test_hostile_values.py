@@ -8,6 +8,7 @@ import base64
 import contextlib
 import pickle
 import struct
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -188,6 +189,26 @@ def test_booleans_other_than_0_and_1_are_refused(tmp_path, value):
     with reseal.editing(path) as table:
         table.part().chunks[0] = compress([0, value] * 8, "u1")
     assert_refused(path, blz.CorruptError, "a boolean that is neither 0 nor 1")
+
+
+@pytest.mark.parametrize(
+    "type_", [pa.decimal32(5), pa.decimal64(5), pa.decimal128(5), pa.decimal256(5)], ids=str
+)
+@pytest.mark.parametrize("number", [10**5, -(10**5), 1 << 30])
+@pytest.mark.parametrize("place", ["values", "dictionary"])
+def test_decimals_with_more_digits_than_their_type_are_refused(tmp_path, type_, number, place):
+    values = pa.array([Decimal(number) for number in range(16)], type_)
+    if place == "dictionary":
+        values = pa.DictionaryArray.from_arrays(pa.array([*range(15), 15], "i1"), values)
+    path = make(tmp_path / "t.blz", pa.table({"x": values}))
+    width = type_.byte_width
+    with reseal.editing(path) as table:
+        chunks = table.part().chunks
+        data = b"".join(
+            n.to_bytes(width, "little", signed=True) for n in [0, number, *range(2, 16)]
+        )
+        chunks[-1] = Compression().compress(np.frombuffer(data, f"V{width}"), width)
+    assert_refused(path, blz.CorruptError, f"a value with more digits than {type_} has")
 
 
 def test_statistics_that_lie_do_no_harm_to_a_read(tmp_path):

@@ -9,6 +9,7 @@ facts about pandas in `convert/test_hostile_facts.py`. Every table lies behind v
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 import reseal
 from hostile import assert_read, assert_refused, make
@@ -397,3 +398,26 @@ def test_a_file_named_by_two_row_groups_is_refused(tmp_path):
         for name in ("k", "cbytes", "crc", "front_length", "trailer_length"):
             table.lines[0][name] = [table.lines[0][name][0]] * 2
     assert_refused(path, blz.CorruptError, "one file in two row groups")
+
+
+CHANGES = {
+    "add_column": lambda t: t.add_column("more", 5),
+    "add_column by an expression": lambda t: t.add_column("more", pc.field("n").is_null()),
+    "compact": lambda t: t.compact(sort_by="n"),
+    "update": lambda t: t.update({"n": None}),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_change_of_more_null_rows_than_memory_can_hold_is_refused(tmp_path, change):
+    rows = 1 << 61
+    path = make(tmp_path / "t.blz", pa.table({"n": pa.nulls(8)}))
+    with reseal.editing(path) as table:
+        table.head["row_groups"] = table.lines[0]["rows"] = table.lines[0]["nulls"] = [rows]
+        table.head["rows"] = rows
+    with blz.open(path, "a") as opened:
+        with pytest.raises(
+            blz.LimitError, match="rows are taken at once, found 2305843009213693952"
+        ):
+            change(opened)
+        assert (opened.version, opened.nrows) == (1, rows)

@@ -13,22 +13,20 @@ from blztable.storage.store import KeyNotFound
 
 @pytest.mark.parametrize("as_dictionary", [False, True])
 @pytest.mark.parametrize(("type_", "width"), [(pa.decimal32(1, 0), 4), (pa.decimal64(3, 0), 8)])
-def test_decimals_of_more_digits_than_their_type_has_are_compared_and_sorted(
+def test_decimals_of_more_digits_than_their_type_has_are_refused_by_their_column(
     type_, width, as_dictionary
 ):
-    """Arrow makes them, and stores them; their bits are kept, as those of any number."""
+    """Arrow makes them without a look, and refuses them when it validates."""
     numbers = np.array([7, 123456, -7, 1], f"<i{width}")
     array = pa.Array.from_buffers(type_, len(numbers), [None, pa.py_buffer(numbers)])
     if as_dictionary:
         array = pa.DictionaryArray.from_arrays(pa.array(range(4), pa.int8()), array)
     store = MemoryStore()
-    blz.to_blz(pa.table({"a": array, "n": numbers}), store, sort_by="a")
-    two = pa.scalar(2, pa.decimal128(type_.precision, 0))
-    with blz.open(store) as table:
-        assert table["n"].to_arrow().to_pylist() == [-7, 1, 7, 123456]
-        left = table.to_arrow(["n"], filters=pc.field("a") > two)
-        assert left["n"].to_pylist() == [7, 123456]
-        assert table.verify().is_intact
+    message = "column 'a': a value with more digits than decimal"
+    for options in ({}, {"sort_by": "a"}):
+        with pytest.raises(blz.SchemaError, match=message):
+            blz.to_blz(pa.table({"a": array, "n": numbers}), store, **options)
+    assert store.list_names("meta/manifest") == []
 
 
 IS_TWO = pc.field("a") == 2

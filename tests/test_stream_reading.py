@@ -7,10 +7,12 @@ on them, which can hold one up; nobody sleeps.
 import contextlib
 import copy
 import gc
+import itertools
 import pickle
 import signal
 import sys
 import threading
+import tracemalloc
 from collections import Counter
 from concurrent.futures import Future
 
@@ -18,7 +20,9 @@ import duckdb
 import numpy as np
 import polars
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
+import reseal
 from columns.strategies import tables
 from engine.stores import set_properties, write
 from hypothesis import HealthCheck, given, settings
@@ -747,3 +751,55 @@ def test_a_column_that_is_not_there_is_told_at_once(path):
             opened.to_batches(["z"])
         with pytest.raises(TypeError, match="columns is a list of names"):
             opened.to_batches("n")
+
+
+def claiming(path, rows: int):
+    """A table of a few hundred bytes whose manifest claims so many null rows."""
+    blz.to_blz(pa.table({"n": pa.nulls(8)}), path)
+    with reseal.editing(path) as table:
+        table.head["row_groups"] = table.lines[0]["rows"] = table.lines[0]["nulls"] = [rows]
+        table.head["rows"] = rows
+    return path
+
+
+@pytest.mark.parametrize("rows", [10**10, 1 << 61])
+@pytest.mark.parametrize("batch_rows", [1, 50, None])
+def test_batches_of_rows_without_a_file_are_cut_as_they_are_asked_for(tmp_path, rows, batch_rows):
+    """Any number of null rows takes no bytes, so that the batches of them must not take any."""
+    with (
+        blz.open(claiming(tmp_path / "t.blz", rows)) as table,
+        table.to_batches(batch_rows=batch_rows) as batches,
+    ):
+        found = [batch.num_rows for batch in itertools.islice(batches, 5)]
+    assert found == ([rows] if batch_rows is None else [batch_rows] * 5)
+
+
+def test_few_batches_of_a_window_are_cut_before_they_are_asked_for():
+    store = MemoryStore()
+    blz.to_blz(pa.table({"n": np.zeros(100_000, np.int8)}), store)
+    tracemalloc.start()
+    try:
+        with blz.open(store) as table, table.to_batches(batch_rows=1) as batches:
+            next(batches)
+            before, _ = tracemalloc.get_traced_memory()
+            assert sum(batch.num_rows for batch in itertools.islice(batches, 1000)) == 1000
+            after, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert max(after, peak) - before < 1 << 20
+    assert before < 4 << 20
+
+
+@pytest.mark.parametrize("rows", [1 << 37, 1 << 61])
+def test_an_expression_over_more_null_rows_than_memory_can_hold_is_refused(tmp_path, rows):
+    expression = pc.coalesce(pc.field("n").is_null(), True)
+    with blz.open(claiming(tmp_path / "t.blz", rows)) as table:
+        assert table.count(filters=pc.field("n").is_null()) == rows
+        with pytest.raises(
+            blz.LimitError, match="at most 68719476736 rows are taken at once, found"
+        ):
+            table.count(filters=expression)
+        with pytest.raises(
+            blz.LimitError, match="at most 68719476736 rows are taken at once, found"
+        ):
+            next(table.to_batches(filters=expression))

@@ -4,15 +4,18 @@ One stream, the values as Arrow has them. What is null is zero.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import accumulate
 
 import numpy as np
 import pyarrow as pa
 
+from blztable.columns import decimals
 from blztable.columns.memory import allocate, bytes_of, view
-from blztable.columns.nulls import Validity
+from blztable.columns.nulls import Validity, whole_items
 from blztable.columns.paging import page_rows_for
 from blztable.columns.stream import VALID, VALUES, Piece, Stream, StreamLayout, Target
+from blztable.errors import CorruptError, SchemaError
 
 # What numpy calls the values, where their order is that of the column.
 NUMPY_TYPES = {
@@ -72,6 +75,8 @@ def encode(
     if mask is not None and width:
         data = data.copy()
         data.reshape(-1, width)[~mask] = 0
+    if pa.types.is_decimal(array.type) and not decimals.are_within(array.type, data):
+        raise SchemaError(f"a value with more digits than {array.type} has; cast to a wider type")
     return page_rows, tuple(Stream(stream, data) for stream in layout(array.type))
 
 
@@ -82,6 +87,7 @@ class FixedDecoder:
         """Make room for all pieces."""
         self._type = type_
         self._width = width_of(type_)
+        self._is_decimal = pa.types.is_decimal(type_)
         self._pieces = pieces
         self._starts = list(accumulate((piece.rows for piece in pieces), initial=0))
         self._validity = Validity(pieces)
@@ -94,10 +100,16 @@ class FixedDecoder:
             return self._validity.target(piece)
         start = self._starts[piece] * self._width
         stop = self._starts[piece + 1] * self._width
-        return Target(self._bytes[start:stop])
+        part = self._bytes[start:stop]
+        return Target(part, partial(self._check, part) if self._is_decimal else None)
+
+    def _check(self, part: np.ndarray, start: int, stop: int) -> None:
+        whole_items(start, stop, self._width)
+        if not decimals.are_within(self._type, part[start:stop]):
+            raise CorruptError(f"a value with more digits than {self._type} has")
 
     def checks(self) -> Iterable[Callable[[], None]]:
-        """None: any bytes are values."""
+        """None left: but for decimals, any bytes are values."""
         return ()
 
     def finish(self) -> pa.ChunkedArray:

@@ -22,6 +22,7 @@ from blztable.arrow_errors import REFUSALS
 from blztable.columns import null
 from blztable.columns.nulls import bits_of
 from blztable.columns.plain import as_compared, compared_type
+from blztable.engine.grouping import check_rows
 from blztable.engine.terms import guarded
 from blztable.errors import ColumnNotFoundError, SchemaError
 
@@ -151,6 +152,7 @@ def evaluate(
 
     SchemaError where a value does not allow it: a number divided by zero, a cast that does not fit.
     """
+    check_rows(rows, text_of(expression))
     arrays = [comparable(column) for column in columns.values()]
     table = pa.Table.from_arrays(arrays, names=list(columns)) if columns else _no_columns(rows)
     try:

@@ -15,7 +15,7 @@ from blztable.columns.plain import as_stored, stored_type
 from blztable.columns.types import one_array
 from blztable.engine import evolve
 from blztable.engine.changes import Append, NoRows, Rows, Seen
-from blztable.engine.grouping import Portion, row_groups
+from blztable.engine.grouping import Portion, check_rows, row_groups
 from blztable.engine.pages import Picked, Span
 from blztable.engine.parts import OpenedPart, OpenParts
 from blztable.engine.progress import Callback, Progress
@@ -108,6 +108,7 @@ def resize(work: Work, rows: int, fillings: Sequence[pa.Scalar]) -> None:
 
 def repeated(value: pa.Scalar, rows: int) -> pa.Array:
     """So many times the same value, as the type it is stored as."""
+    check_rows(rows, f"{value.type} values")
     if not value.is_valid:
         return pa.nulls(rows, value.type)
     # Arrow repeats no views.

@@ -3,6 +3,7 @@
 import errno
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TypeVar
 
 from blztable.engine.pages import Span
@@ -44,13 +45,14 @@ def read_intact(
     for index in indices:
         version.column(index)
     intact, lost = [], []
+    firsts = [0, *accumulate(version.head.row_groups)]
     for span in wanted:
         try:
             read([span], None)
         except BlzError as error:
             if not _is_damage(error):
                 raise
-            first = sum(version.head.row_groups[: span.group])
+            first = firsts[span.group]
             lost.append(Loss(first + span.start, first + span.stop, str(error)))
         else:
             intact.append(span)

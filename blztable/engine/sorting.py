@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from blztable.columns.plain import as_stored, stored_type
 from blztable.columns.types import one_array
 from blztable.engine.filters import comparable
-from blztable.engine.grouping import GROUP_BYTES, Portion, bytes_taken, rows_per_group
+from blztable.engine.grouping import GROUP_BYTES, Portion, bytes_taken, check_rows, rows_per_group
 from blztable.engine.pages import spans
 from blztable.engine.read import read_columns
 from blztable.engine.sort_keys import Key
@@ -62,6 +62,7 @@ class Unsorted:
 
         SchemaError where a column cannot be sorted by.
         """
+        check_rows(self.rows, "sorting")
         order = _order([self.column(index) for index, _ in keys], keys, self.schema)
         return None if np.array_equal(order, np.arange(len(order))) else order
 

@@ -4,6 +4,7 @@ A document of a stranger may be anything; what passes here is plain data that ca
 """
 
 import json
+import re
 from itertools import chain
 from typing import NoReturn
 
@@ -15,6 +16,9 @@ MAX_BYTES = 64 << 20
 MAX_DEPTH = 64
 # Lists and objects take most memory for their bytes: 64 MiB of empty lists are more than 1 GB.
 MAX_BRACKETS = 1 << 20
+# Each key of an object takes some 200 bytes, and may be only two bytes long.
+MAX_MEMBERS = 1 << 20
+_TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 # The largest whole number any document of the format holds.
 MAX_NUMBER = 1 << 62
 _NESTING = {list, dict}
@@ -77,6 +81,11 @@ def _check_size(data: bytes, what: str) -> None:
     brackets = data.count(b"[") + data.count(b"{")
     if brackets > MAX_BRACKETS:
         raise LimitError(f"{what}: {brackets} brackets in JSON; at most {MAX_BRACKETS} are kept")
+    # Each member has a colon. Few texts have many colons, so it is seldom needed to look closely.
+    if data.count(b":") > MAX_MEMBERS:
+        members = _TEXT.sub(b"", data).count(b":")
+        if members > MAX_MEMBERS:
+            raise LimitError(f"{what}: {members} members in JSON; at most {MAX_MEMBERS} are kept")
 
 
 def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:

@@ -66,13 +66,16 @@ def test_any_bytes_are_a_value_or_corrupt(type_, data):
 
 
 def is_value(data, type_):
-    """As in a column: any bytes of the right number, but for text and booleans."""
+    """As in a column: any bytes of the right number, but for text, booleans and decimals."""
     if type_ in (*own.STRINGS, pa.string_view()):
         return data.decode(errors="replace").encode() == data
     if type_ in own.TEXTS:
         return True
     if type_ == pa.bool_():
         return data in (b"\0", b"\1")
+    if pa.types.is_decimal(type_):
+        fits = abs(int.from_bytes(data, "little", signed=True)) < 10**type_.precision
+        return fits and len(data) == type_.bit_width // 8
     return len(data) == type_.bit_width // 8
 
 

@@ -125,3 +125,29 @@ def test_a_text_above_the_limit_is_neither_written_nor_read():
         jsontext.dumps(text + "x")
     with pytest.raises(LimitError, match="it"):
         jsontext.loads(data[:-1] + b'x"', "it")
+
+
+def members(count: int, key: str = "{}") -> bytes:
+    """An object of so many members, in the middle of a list."""
+    inner = ",".join(f'"{key.format(number)}" :0' for number in range(count))
+    return b'["\\"a:b\\\\",{' + inner.encode() + b"}]"
+
+
+@pytest.mark.parametrize("key", ["{}", "{}\\\\", '{}:\\":'], ids=["plain", "backslash", "colon"])
+def test_more_members_than_the_limit_are_refused_before_they_are_read(monkeypatch, key):
+    most = 1000
+    monkeypatch.setattr(jsontext, "MAX_MEMBERS", most)
+    (_, found) = jsontext.loads(members(most, key), "it")
+    assert len(found) == most
+    with pytest.raises(
+        LimitError, match=f"it: {most + 1} members in JSON; at most {most} are kept"
+    ):
+        jsontext.loads(members(most + 1, key), "it")
+    with pytest.raises(LimitError, match=f"{most + 1} members in JSON"):
+        jsontext.dumps(dict.fromkeys(range(most + 1), 0))
+
+
+def test_a_text_may_have_any_number_of_colons(monkeypatch):
+    monkeypatch.setattr(jsontext, "MAX_MEMBERS", 1000)
+    value = {"text": '":{' * 10 + ":" * (jsontext.MAX_MEMBERS + 1) + '":'}
+    assert jsontext.loads(jsontext.dumps(value), "it") == value
