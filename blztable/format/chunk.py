@@ -144,7 +144,9 @@ def decompress_into(chunk: Buffer, typesize: int, address: int, nbytes: int) -> 
         if CHUNK_HEADER.size + 4 * nblocks > ctbytes:
             raise CorruptError(f"a chunk of {ctbytes} bytes cannot hold {nblocks} blocks")
     try:
-        written = blosc.decompress_ptr(chunk, address)
+        # Not by the function of the same name above it: that one turns whatever a signal handler
+        # raises while it looks at its arguments into a TypeError.
+        written = blosc.blosc_extension.decompress_ptr(chunk, address)
     except (blosc.blosc_extension.error, ValueError, SystemError) as error:
         raise CorruptError(f"a chunk that does not decompress: {error}") from None
     if written != nbytes:

@@ -5,7 +5,6 @@ Knows nothing of names or keys.
 
 import os
 import sys
-from contextlib import suppress
 
 if sys.platform != "win32":
     import fcntl
@@ -33,8 +32,11 @@ def close_unwritten(fd: int) -> None:
     It is closed even where the system reports an error, and no data can be lost. So the error does
     not matter, and must not be taken for one of the operation, which may be a commit that is made.
     """
-    with suppress(OSError):
+    # No `suppress`: its calls are steps in which a signal's exception would leave the file open.
+    try:  # noqa: SIM105
         os.close(fd)
+    except OSError:
+        pass
 
 
 class OpenDirectory:
@@ -46,4 +48,6 @@ class OpenDirectory:
         self.fd = fd
 
     def __del__(self) -> None:
-        close_unwritten(self.fd)
+        # Not there if an interrupt came first.
+        if hasattr(self, "fd"):
+            close_unwritten(self.fd)
