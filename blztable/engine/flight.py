@@ -6,24 +6,46 @@ exclusively, and so does the writer that clears what an unfinished creation left
 There are two of them. Programs of version 0.1 lock the directory of manifests only. NFS keeps the
 lock of a directory to one machine, so there is an empty file as well. Both are always taken in this
 order, or two processes could wait for each other.
+
+Before them lies a gate, a lock on `meta` that a writer passes and does not keep. A vacuum that
+waits closes it, so writers that come after the vacuum let it go first. It opens the gate again from
+time to time: behind a writer that takes hours, others must not wait for a vacuum.
 """
 
 import time
 from contextlib import ExitStack
 
+from blztable import interrupts
 from blztable.engine.versions import LOCK_SECONDS
+from blztable.errors import BusyError
 from blztable.format import layout
 from blztable.storage.store import KeyNotFound, Lock, Store
+
+# Seconds for which a vacuum that waits keeps the gate closed, and then open.
+CLOSED_SECONDS = 1.0
+OPEN_SECONDS = 0.2
 
 
 def writing(store: Store) -> ExitStack:
     """Hold that files are in flight, until it is closed."""
-    return _both(store, shared=True, wait=LOCK_SECONDS)
+    with _lock(store, layout.META, shared=True, wait=LOCK_SECONDS):
+        return _both(store, shared=True, wait=LOCK_SECONDS)
 
 
 def alone(store: Store, wait: float) -> ExitStack:
     """Hold that no files are in flight; BusyError if a writer is at work for `wait` seconds."""
-    return _both(store, shared=False, wait=wait)
+    deadline = time.monotonic() + wait
+    while True:
+        left = max(deadline - time.monotonic(), 0.0)
+        try:
+            with _lock(store, layout.META, shared=False, wait=left):
+                left = max(deadline - time.monotonic(), 0.0)
+                return _both(store, shared=False, wait=min(left, CLOSED_SECONDS))
+        except BusyError:
+            if time.monotonic() + OPEN_SECONDS >= deadline:
+                raise
+        interrupts.deliver()
+        time.sleep(OPEN_SECONDS)
 
 
 def _both(store: Store, *, shared: bool, wait: float) -> ExitStack:

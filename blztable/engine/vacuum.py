@@ -83,8 +83,9 @@ def _no_writer(store: Store, wait: float) -> ExitStack:
         return flight.alone(store, wait)
     except BusyError as error:
         raise BusyError(
-            f"{store.name}: a writer or a transaction is at work, nothing was removed: {error}"
-        ) from None
+            f"{store.name}: a writer or a transaction is at work, and none paused for "
+            f"{wait:g} seconds; nothing was removed"
+        ) from error
 
 
 def _past_keeping(

@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
@@ -97,12 +98,50 @@ class WaitedOn:
         return flight.ExitStack()
 
 
-@pytest.mark.parametrize(("wait", "left"), [(5, 3), (1.5, 0)])
-def test_both_locks_together_wait_no_longer_than_asked(monkeypatch, wait, left):
+@pytest.mark.parametrize(("wait", "left"), [(5, 1), (2.5, 0.5), (1.5, 0)])
+def test_all_locks_together_wait_no_longer_than_asked(monkeypatch, wait, left):
     store = WaitedOn()
     monkeypatch.setattr(flight.time, "monotonic", lambda: store.now)
     flight.alone(store, wait)
-    assert store.asked == [(layout.MANIFESTS, False, wait), (layout.FLIGHT, False, left)]
+    assert store.asked == [
+        (layout.META, False, wait),
+        (layout.MANIFESTS, False, left),
+        (layout.FLIGHT, False, 0),
+    ]
+
+
+def test_writers_that_come_after_a_vacuum_that_waits_let_it_go_first(store):
+    order = []
+
+    def work(name, begin):
+        with begin():
+            order.append(name)
+
+    def closes_gate():
+        try:
+            store.lock(layout.META, shared=True, timeout=0).close()
+        except BusyError:
+            return True
+        return False
+
+    with ThreadPoolExecutor(2) as pool:
+        with flight.writing(store):
+            cleaner = pool.submit(work, "vacuum", lambda: flight.alone(store, 60))
+            while not closes_gate():
+                pass
+            writer = pool.submit(work, "writer", lambda: flight.writing(store))
+        cleaner.result()
+        writer.result()
+    assert order == ["vacuum", "writer"]
+
+
+def test_behind_a_long_writer_a_vacuum_that_waits_keeps_no_other_writer_out(store, monkeypatch):
+    monkeypatch.setattr(flight, "CLOSED_SECONDS", 0.0)
+    with ThreadPoolExecutor(1) as pool, flight.writing(store):
+        cleaner = pool.submit(flight.alone, store, 2)
+        flight.writing(store).close()
+        with pytest.raises(BusyError):
+            cleaner.result()
 
 
 def test_a_table_of_version_0_1_is_read_as_it_is_and_gets_the_file_from_its_next_writer(store):
