@@ -57,13 +57,13 @@ def test_every_case_is_there_and_no_other():
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_version_is_read_bit_for_bit(case):
-    for number in facts(case):
+    for number, known in facts(case).items():
         found = blz.read_table(ROOT / f"{case}.blz", version=number)
         wanted = expected(case, number)
+        assert found.num_rows == known["rows"]
         if case.startswith(FRAME) or case == "frames-appended":
             found = without_pandas(found)
         assert found.schema.equals(wanted.schema, check_metadata=True), number
-        assert found.num_rows == wanted.num_rows
         for name, column, other in zip(
             found.column_names, found.columns, wanted.columns, strict=True
         ):
