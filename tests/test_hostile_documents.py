@@ -323,6 +323,16 @@ def test_a_pandas_descriptor_of_a_field_that_is_not_known_stops_frames_only(path
         assert blz.read_table(path) == NUMBERS
 
 
+def test_an_attribute_of_an_unknown_tag_stops_attributes_only(path):
+    with reseal.editing(path) as table:
+        table.head["attributes"] = {"known": 1, "later": {"blz:value": ["later", 1]}}
+    assert blz.read_table(path) == NUMBERS
+    with blz.open(path) as t:
+        assert t["x"].to_arrow().to_pylist() == NUMBERS["x"].to_pylist()
+        with pytest.raises(blz.FormatError, match="later"):
+            dict(t.attrs)
+
+
 def test_base64_that_is_none_is_refused(path):
     for text in ("?", "AA", "AAAA\n", base64.b64encode(b"").decode()):
         with reseal.editing(path) as table:

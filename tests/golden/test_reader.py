@@ -367,7 +367,25 @@ def test_a_lie_behind_right_checksums_is_refused_by_both(tmp_path, lie):
     both_refuse(place)
 
 
+def in_version_4(chunk_bytes: int) -> Edit:
+    """A column that could have version 3, in chunks of so many bytes."""
+
+    def edit(table: reseal.Table) -> None:
+        part = table.part(PLAIN)
+        raw = np.arange(9, dtype="<i8").view("u1")
+        pieces = [raw[start : start + chunk_bytes] for start in range(0, 72, chunk_bytes)]
+        part.chunks = [Compression().compress(piece, 8) for piece in pieces]
+        part.header.update(version=4, options=3, chunk_size=chunk_bytes, last_chunk=len(pieces[-1]))
+        sizes = {"typesize": 8, "nbytes": 72, "chunk_size": chunk_bytes}
+        streams = [{"name": "values", "dtype": "<i8", **sizes}]
+        part.metadata = {"rows": 9, "page_rows": 8, "packing": "packed", "streams": streams}
+
+    return edit
+
+
 UNSEEN: dict[str, Edit] = {
+    "version 4 where version 3 would do": in_version_4(72),
+    "a number that is cut between two chunks": in_version_4(30),
     "nbytes": index(nbytes=[0] * 5),
     "cbytes": index(cbytes=[0] * 5),
     "a later k": index(next_k=[1] * 5),
