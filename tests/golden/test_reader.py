@@ -383,7 +383,18 @@ def in_version_4(chunk_bytes: int) -> Edit:
     return edit
 
 
+def with_valid(table: reseal.Table) -> None:
+    """Say of a column without nulls that every row has a value."""
+    in_version_4(72)(table)
+    part = table.part(PLAIN)
+    part.chunks.insert(0, Compression().compress(np.array([0xFF, 0x01], "u1"), 1))
+    part.header.update(typesize=1, chunk_size=-1, last_chunk=-1)
+    sizes = {"typesize": 1, "nbytes": 2, "chunk_size": 2}
+    part.metadata["streams"].insert(0, {"name": "valid", "dtype": "bitmap", **sizes})
+
+
 UNSEEN: dict[str, Edit] = {
+    "validity without a null": with_valid,
     "version 4 where version 3 would do": in_version_4(72),
     "a number that is cut between two chunks": in_version_4(30),
     "nbytes": index(nbytes=[0] * 5),
