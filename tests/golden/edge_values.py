@@ -68,8 +68,6 @@ def decimals() -> pa.Table:
         top = 10**type_.precision - 1
         columns |= variants(fixed(type_, (top, -top, 0, 1, -1, top // 7)))
     columns["all null"] = pa.nulls(ROWS, pa.decimal128(38, 10))
-    # Arrow keeps more digits than the precision says; so does a table.
-    columns["one digit, 99 and -100"] = fixed(pa.decimal32(1, 0), (99, -100, 3))
     return pa.table(columns)
 
 
