@@ -1,27 +1,43 @@
-"""Print the annotated dump that stands in format.md, from a file written into memory.
+"""Print the three annotated dumps that stand in format.md, of a table written into memory.
 
-The table holds one column of nine 32-bit integers in two pages, so its superchunk has version 3 and
-a zone map. Run this and
-put the output between the markers when the format changes; a test compares the two.
+The table has nine rows in two pages: `n`, 32-bit integers, whose superchunk has version 3, and `s`,
+text with nulls, whose superchunk has version 4. Run this and put each dump between its markers when
+the format changes; a test compares them.
 """
 
+import json
+import re
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
+from itertools import pairwise
 
+import numpy as np
 import pyarrow as pa
 
 import blztable as blz
-from blztable.format import layout
+from blztable.engine import versions
+from blztable.format import layout, manifest
 from blztable.format.chunk import CHUNK_HEADER, ChunkHeader
 from blztable.format.header import FILE_HEADER, FileHeader
+from blztable.format.metadata import BlockInfo
 from blztable.format.statistics import Statistics
 from blztable.format.trailer import METALAYER_HEAD, STORED, TRAILER_FOOT, TRAILER_HEAD
 from blztable.storage.memory import MemoryStore
 
 ROWS = (1, 2, 3, 4, 5, 6, 7, 8, -3)
+TEXTS = ("Oslo", None, "", "Bern", None, "größer", "a", "b", "Rome")
 PAGE_ROWS = 8
 BYTES_PER_LINE = 16
+CHARACTERS_PER_LINE = 100
+
+# What differs from one table to the next, and between releases.
+ALWAYS_OTHERS = {
+    "uuid": "00112233-4455-6677-8899-aabbccddeeff",
+    "commit": "00112233445566778899aabbccddeeff",
+    "time": "2026-11-22T09:30:00.000000+00:00",
+    "writer": "blztable",
+}
 
 # The words of format.md, in the order of each struct.
 CHUNK_FIELDS = tuple(field.name for field in fields(ChunkHeader))
@@ -35,19 +51,62 @@ Entry = tuple[int, bytes, str, str]
 
 
 def main() -> None:
-    """Print the dump."""
-    print(dump(part()))
+    """Print the dumps."""
+    store = written()
+    for found in (dump_of_text(head_and_lines(store)), dump(part(store, 0)), dump(part(store, 1))):
+        print(found, end="\n\n")
 
 
-def part() -> bytes:
-    """The one superchunk of the table."""
+def written() -> MemoryStore:
+    """The table."""
     store = MemoryStore()
-    blz.to_blz(pa.table({"n": pa.array(ROWS, pa.int32())}), store, page_rows=PAGE_ROWS)
-    return store.get(layout.part((0,), 1))
+    columns = {"n": pa.array(ROWS, pa.int32()), "s": pa.array(TEXTS)}
+    blz.to_blz(pa.table(columns), store, page_rows=PAGE_ROWS)
+    return store
+
+
+def part(store: MemoryStore, column: int) -> bytes:
+    """The one superchunk of a column."""
+    return store.get(layout.part((column,), 1))
+
+
+def head_and_lines(store: MemoryStore) -> bytes:
+    """The manifest, with always the same in place of what is always another."""
+    version = versions.read(store, 1)
+    return manifest.encode(replace(version.head, **ALWAYS_OTHERS), version.lines())
+
+
+# Text
+
+
+def dump_of_text(data: bytes) -> str:
+    """The bytes of a manifest as text: a key of the head a line, long ones in pieces."""
+    lines = ["offset  text"]
+    position = 0
+    for line in data.split(b"\n")[:-1]:
+        for piece in _pieces(line.decode()):
+            lines.append(f"{position:#06x}  {piece}")
+            position += len(piece.encode())
+        lines.append(f"{position:#06x}  <LF>")
+        position += 1
+    assert position == len(data), (position, len(data))
+    return "\n".join(lines)
+
+
+def _pieces(line: str) -> Iterator[str]:
+    """The text cut before each key of its object, and where it is too long."""
+    keys = [f',"{key}":' for key in json.loads(line)] if line.startswith("{") else []
+    cuts = [0, *sorted(line.index(key) + 1 for key in keys if key in line), len(line)]
+    for start, stop in pairwise(cuts):
+        for first in range(start, stop, CHARACTERS_PER_LINE):
+            yield line[first : min(first + CHARACTERS_PER_LINE, stop)]
+
+
+# Superchunks
 
 
 def dump(data: bytes) -> str:
-    """The bytes of a superchunk of one stream and one chunk, field by field."""
+    """The bytes of a superchunk, field by field."""
     width = 3 * BYTES_PER_LINE - 1
     lines = [f"{'offset':<6}  {'bytes':<{width}}  {'field':<12}  meaning"]
     position = 0
@@ -56,6 +115,8 @@ def dump(data: bytes) -> str:
         for start in range(0, len(raw), BYTES_PER_LINE):
             line = raw[start : start + BYTES_PER_LINE].hex(" ")
             words = (name, meaning) if start == 0 else ("", "")
+            if name == "metadata":
+                words = (words[0], raw[start : start + BYTES_PER_LINE].decode())
             lines.append(f"{offset + start:#06x}  {line:<{width}}  {words[0]:<12}  {words[1]}")
         position += len(raw)
     assert position == len(data), (position, len(data))
@@ -65,21 +126,48 @@ def dump(data: bytes) -> str:
 def entries(data: bytes) -> Iterator[Entry]:
     """Every byte of the file, named."""
     header = FileHeader.decode(data)
-    assert (header.version, header.nchunks) == (3, 1)
     yield from _struct(data, 0, FILE_HEADER, HEADER_FIELDS)
-    (chunk_at,) = struct.unpack_from("<q", data, FILE_HEADER.size)
-    yield FILE_HEADER.size, data[FILE_HEADER.size : chunk_at], "offsets[0]", str(chunk_at)
+    offsets_at = FILE_HEADER.size + header.meta_size
+    metadata = data[FILE_HEADER.size : offsets_at]
+    if metadata:
+        yield FILE_HEADER.size, metadata, "metadata", ""
+    offsets = struct.unpack_from(f"<{header.nchunks}q", data, offsets_at)
+    for number, offset in enumerate(offsets):
+        at = offsets_at + 8 * number
+        yield at, data[at : at + 8], f"offsets[{number}]", str(offset)
+    names = [stream.name for stream in BlockInfo.decode(metadata).streams] if metadata else ["n"]
+    trailer_at = 0
+    for name, offset in zip(names, offsets, strict=True):
+        trailer_at = yield from _chunk(data, offset, name)
+    yield from _trailer(data, trailer_at)
 
-    chunk = ChunkHeader.decode(data[chunk_at:])
-    yield from _struct(data, chunk_at, CHUNK_HEADER, CHUNK_FIELDS)
-    digest_at = chunk_at + chunk.ctbytes
-    values = data[chunk_at + CHUNK_HEADER.size : digest_at]
-    yield chunk_at + CHUNK_HEADER.size, values, "data", "stored: " + ", ".join(map(str, ROWS))
-    trailer_at = digest_at + 4
-    yield digest_at, data[digest_at:trailer_at], "digest", "crc32 of the chunk"
 
-    yield from _struct(data, trailer_at, TRAILER_HEAD, TRAILER_HEAD_FIELDS)
-    layer_at = trailer_at + TRAILER_HEAD.size
+def _chunk(data: bytes, start: int, stream: str) -> Iterator[Entry]:
+    """A chunk and its digest; the position behind them."""
+    chunk = ChunkHeader.decode(data[start:])
+    yield from _struct(data, start, CHUNK_HEADER, CHUNK_FIELDS)
+    digest_at = start + chunk.ctbytes
+    values = data[start + CHUNK_HEADER.size : digest_at]
+    yield start + CHUNK_HEADER.size, values, "data", "stored: " + _meaning_of(stream, values)
+    yield digest_at, data[digest_at : digest_at + 4], "digest", "crc32 of the chunk"
+    return digest_at + 4
+
+
+def _meaning_of(stream: str, values: bytes) -> str:
+    """What the bytes of a stream say."""
+    if stream == "valid":
+        bits = np.unpackbits(np.frombuffer(values, np.uint8), bitorder="little")[: len(TEXTS)]
+        return "valid, a bit a row: " + " ".join(map(str, bits))
+    if stream == "values":
+        return f"values: {values.decode()}"
+    numbers = ", ".join(map(str, np.frombuffer(values, "<i4")))
+    return numbers if stream == "n" else f"ends: {numbers}"
+
+
+def _trailer(data: bytes, start: int) -> Iterator[Entry]:
+    """The trailer, which has one layer."""
+    yield from _struct(data, start, TRAILER_HEAD, TRAILER_HEAD_FIELDS)
+    layer_at = start + TRAILER_HEAD.size
     yield from _struct(data, layer_at, METALAYER_HEAD, METALAYER_FIELDS)
     name_length, codec, _, _, stored = METALAYER_HEAD.unpack_from(data, layer_at)
     name_at = layer_at + METALAYER_HEAD.size
@@ -89,7 +177,8 @@ def entries(data: bytes) -> Iterator[Entry]:
     yield from _zone_map(data[blob_at : blob_at + stored], blob_at)
     digests_at = blob_at + stored
     foot_at = len(data) - TRAILER_FOOT.size
-    yield digests_at, data[digests_at:foot_at], "digests", "that of the chunk once more"
+    words = "that of each chunk once more"
+    yield digests_at, data[digests_at:foot_at], "digests", words
     yield from _struct(data, foot_at, TRAILER_FOOT, TRAILER_FOOT_FIELDS)
 
 
@@ -97,21 +186,28 @@ def _zone_map(blob: bytes, start: int) -> Iterator[Entry]:
     """The six arrays of the layer `pages`."""
     pages = -(-len(ROWS) // PAGE_ROWS)
     zone_map = Statistics.decode(blob, pages)
-    lows, highs = zone_map.lowest, zone_map.highest
-    assert None not in lows + highs
+    lows = [bound for bound in zone_map.lowest if bound is not None]
+    highs = [bound for bound in zone_map.highest if bound is not None]
     arrays = (
         ("nulls", 4 * pages, zone_map.nulls),
         ("nans", 4 * pages, zone_map.nans),
-        ("low lengths", pages, tuple(map(len, lows))),
-        ("high lengths", pages, tuple(map(len, highs))),
-        ("lower", sum(map(len, lows)), [int.from_bytes(b, "little", signed=True) for b in lows]),
-        ("upper", sum(map(len, highs)), [int.from_bytes(b, "little", signed=True) for b in highs]),
+        ("low lengths", pages, list(map(len, lows))),
+        ("high lengths", pages, list(map(len, highs))),
+        ("lower", sum(map(len, lows)), list(map(_bound, lows))),
+        ("upper", sum(map(len, highs)), list(map(_bound, highs))),
     )
     position = 0
     for name, size, values in arrays:
         meaning = "of each page: " + ", ".join(map(str, values))
         yield start + position, blob[position : position + size], name, meaning
         position += size
+
+
+def _bound(value: bytes) -> int | str:
+    """A bound of text as JSON has it; of the numbers, whose bytes are no letters, as a number."""
+    if len(value) == 4 and not value.isalpha():
+        return int.from_bytes(value, "little", signed=True)
+    return json.dumps(value.decode(), ensure_ascii=False)
 
 
 def _struct(
@@ -128,17 +224,7 @@ def _struct(
 
 def kinds_of(layout_: struct.Struct) -> list[str]:
     """The format of each field of a struct: "B", "4s"..."""
-    kinds, count = [], ""
-    for letter in layout_.format.lstrip("<"):
-        if letter.isdigit():
-            count += letter
-        elif letter == "s":
-            kinds.append(count + letter)
-            count = ""
-        else:
-            kinds += [letter] * int(count or 1)
-            count = ""
-    return kinds
+    return re.findall(r"\d+s|[A-Za-z]", layout_.format.lstrip("<"))
 
 
 def _meaning(name: str, value: int | bytes) -> str:

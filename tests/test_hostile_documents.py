@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 import reseal
 from engine.stores import read, write
-from hostile import assert_read, assert_refused, make
+from hostile import WAYS, assert_read, assert_refused, make, outcomes
 
 import blztable as blz
 from blztable.engine import versions
@@ -277,14 +277,60 @@ def test_a_metalayer_that_inflates_to_more_than_it_says_is_never_inflated(path):
     assert_refused(path, blz.CorruptError, "at most 16777216 are read")
 
 
-def test_facts_about_a_frame_that_are_none_are_refused_and_the_columns_read(path):
-    """The frame's facts are JSON in the head; a column without them is still there."""
-    for facts in ({}, {"version": 1}, {"version": 1, "index": "x"}, {"index": [{"kind": "range"}]}):
+DESCRIPTORS = (
+    *({}, {"version": 1}, {"version": 1, "index": "x"}, {"index": [{"kind": "range"}]}),
+    *({"version": 2, "index": []}, {"version": True, "index": []}, {"x": 1}),
+)
+
+
+@pytest.mark.parametrize("descriptor", DESCRIPTORS, ids=str)
+def test_a_pandas_descriptor_that_is_not_known_stops_frames_only(path, descriptor):
+    """What describes a DataFrame is opaque to everyone who reads the Arrow table."""
+    with reseal.editing(path) as table:
+        table.head["pandas"] = descriptor
+    assert outcomes(path) | {"frame": None} == dict.fromkeys(WAYS)
+    assert_refused(path, blz.FormatError, "pandas", ways=["frame"])
+    assert blz.read_table(path) == NUMBERS
+    with blz.open(path) as t:
+        assert t.schema == NUMBERS.schema
+        assert t.to_arrow(filters=[("x", ">", 12)])["x"].to_pylist() == [13, 14]
+        assert pa.table(t) == pa.Table.from_batches(t.to_batches()) == NUMBERS
+        assert t.dataset().to_table() == NUMBERS
+        assert "int64" in repr(t)
+        assert t.verify()
+
+
+def test_a_pandas_descriptor_of_a_later_version_is_refused_by_its_version(path):
+    with reseal.editing(path) as table:
+        table.head["pandas"] = {"version": 2, "index": []}
+    words = (
+        "pandas descriptor has version 2; this blztable knows version 1: read the table as Arrow"
+    )
+    assert_refused(path, blz.FormatError, words, ways=["frame"])
+
+
+def test_a_pandas_descriptor_of_a_field_that_is_not_known_stops_frames_only(path):
+    for descriptor in (b"?", b"{}", b'{"dtype":"later"}'):
         with reseal.editing(path) as table:
-            table.head["pandas"] = facts
-        assert_refused(path, blz.FormatError, "", ways=("table", "frame"))
-        with blz.open(path) as table:
-            assert table["x"][8:].to_pylist() == NUMBERS["x"][8:].to_pylist()
+            field = pa.field("x", pa.int64(), metadata={"blz:pandas": descriptor})
+            schema = pa.schema([field]).serialize().to_pybytes()
+            table.head["schema"] = base64.b64encode(schema).decode()
+            table.head["pandas"] = {
+                "version": 1,
+                "index": [{"kind": "range", "start": 0, "step": 1}],
+            }
+        assert_refused(path, blz.FormatError, "", ways=["frame"])
+        assert blz.read_table(path) == NUMBERS
+
+
+def test_an_attribute_of_an_unknown_tag_stops_attributes_only(path):
+    with reseal.editing(path) as table:
+        table.head["attributes"] = {"known": 1, "later": {"blz:value": ["later", 1]}}
+    assert blz.read_table(path) == NUMBERS
+    with blz.open(path) as t:
+        assert t["x"].to_arrow().to_pylist() == NUMBERS["x"].to_pylist()
+        with pytest.raises(blz.FormatError, match="later"):
+            dict(t.attrs)
 
 
 def test_base64_that_is_none_is_refused(path):

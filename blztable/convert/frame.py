@@ -199,10 +199,14 @@ class Facts:
         if frame is None:
             return cls()
         check_depth(frame)
+        version = frame.get("version")
+        if type(version) is not int or version != VERSION:
+            raise FormatError(
+                f"the table's pandas descriptor has version {version!r:.20}; this blztable knows "
+                f"version {VERSION}: read the table as Arrow, with read_table or to_arrow"
+            )
         optional = ["multi", "columns", "allows_duplicate_labels", "dtypes"]
         expect_keys(frame, ["version", "index"], optional)
-        if frame["version"] != VERSION:
-            raise FormatError(f"frame descriptor of version {frame['version']!r:.20}")
         described = {}
         for pair in expect_list(frame.get("dtypes", [])):
             name, descriptor = expect_list(pair, 2)

@@ -28,7 +28,7 @@ from blztable.convert.times import (
     encode_freq,
     period_dtype,
     period_freq,
-    zone,
+    stated_zone,
     zone_name,
     zoned_dtype,
 )
@@ -225,7 +225,7 @@ def _numpy(name: Json) -> np.dtype:
 
 
 def _zoned(unit: Json, name: Json, library: Json) -> Any:
-    found = zone(expect_text(name), library and expect_text(library, ("dateutil", "pytz")))
+    found = stated_zone(name, library)
     return zoned_dtype(expect_text(unit, UNITS), found)
 
 

@@ -23,7 +23,7 @@ from blztable.convert.numbers import DTYPES
 from blztable.convert.rows import DEFAULT
 from blztable.convert.text import is_text
 from blztable.convert.times import PERIOD_FREQ, zone, zone_name
-from blztable.errors import BlzError
+from blztable.errors import BlzError, FormatError
 
 SIZE_MAX = 64 << 20
 TUPLE_TEXT_MAX = 1000
@@ -56,10 +56,20 @@ def from_metadata(schema: pa.Schema, rows: int) -> tuple[Descriptor | None, dict
 def arrow_metadata(
     frame: Descriptor | None, schema: pa.Schema, rows: int, attrs: dict[str, Any]
 ) -> bytes | None:
-    """The pandas metadata for a table with this schema; None when there was no frame."""
+    """The pandas metadata for a table with this schema.
+
+    None where there was no frame, and where a descriptor is not one that this version knows: an
+    Arrow table is whole without it.
+    """
     if frame is None:
         return None
-    facts = Facts.decode(frame)
+    try:
+        return _arrow_metadata(Facts.decode(frame), schema, rows, attrs)
+    except FormatError:
+        return None
+
+
+def _arrow_metadata(facts: Facts, schema: pa.Schema, rows: int, attrs: dict[str, Any]) -> bytes:
     hidden = [name for name in facts.index_fields() if schema.names.count(name) == 1]
     fields = [field for field in schema if field.name not in hidden]
     labels, column_indexes = _labels(facts.header, [field.name for field in fields])

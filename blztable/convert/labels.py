@@ -15,7 +15,7 @@ import pandas as pd
 
 from blztable.convert.descriptor import Json, expect_int64, expect_list, expect_text
 from blztable.convert.text import check_text
-from blztable.convert.times import REFUSALS, UNITS, period_dtype, zone, zone_name
+from blztable.convert.times import REFUSALS, UNITS, period_dtype, stated_zone, zone_name
 from blztable.errors import FormatError, SchemaError
 
 DEPTH_MAX = 8
@@ -142,7 +142,7 @@ def _timestamp(unit: Any, ticks: Json, tz: Json) -> pd.Timestamp:
     if tz is None:
         return stamp
     name, library = expect_list(tz, 2)
-    found = zone(expect_text(name), library and expect_text(library, ("dateutil", "pytz")))
+    found = stated_zone(name, library)
     return stamp.tz_localize("UTC").tz_convert(found)
 
 

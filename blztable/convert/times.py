@@ -17,7 +17,7 @@ import pandas as pd
 import pyarrow as pa
 
 from blztable.convert.arrays import PandasArray, from_values, missing_of, values_of, whole
-from blztable.convert.descriptor import Descriptor, expect_keys, expect_text
+from blztable.convert.descriptor import Descriptor, Json, expect_keys, expect_text
 from blztable.errors import FormatError, SchemaError
 
 UNITS: tuple[Any, ...] = ("s", "ms", "us", "ns")
@@ -168,6 +168,12 @@ def zone_name(tz: datetime.tzinfo, place: str) -> tuple[str, str | None]:
         if type(other) is type(tz) or _same_zone(other, tz):
             return name, library
     return name, None
+
+
+def stated_zone(name: Json, library: Json) -> datetime.tzinfo:
+    """The zone that a descriptor states; FormatError where it states none."""
+    found = None if library is None else expect_text(library, LIBRARIES)
+    return zone(expect_text(name), found)
 
 
 def zone(name: str, library: str | None = None) -> datetime.tzinfo:

@@ -9,7 +9,8 @@ from blztable.arrow_errors import REFUSALS, is_foreign
 from blztable.columns.types import is_storable
 from blztable.errors import ColumnNotFoundError, CorruptError, FormatError, SchemaError
 
-# An extension type that Arrow does not know here arrives as its storage with this beside it.
+# An extension type that Arrow does not know here arrives as its storage with this beside it; it is
+# refused like one that is known, so that every program reads the same tables.
 EXTENSION_KEY = b"ARROW:extension:name"
 # What Arrow raises of bytes that are no schema, or an extension type that somebody registered and
 # that reads its own bytes. Anything else says nothing about the bytes: memory that ran out, or the
@@ -76,9 +77,22 @@ def decode(data: bytes) -> pa.Schema:
         if is_foreign(error):
             raise
         raise CorruptError(f"the schema of a manifest cannot be read: {error}") from None
-    for field in () if all(map(is_storable, types)) else schema:
-        if not is_storable(field.type):
-            raise FormatError(
-                f"column {field.name!r} has type {field.type}, which this version cannot read"
-            )
+    # The bytes say at once whether a key can be there: a table may have very many columns.
+    if EXTENSION_KEY in data or not all(map(is_storable, types)):
+        for field in schema:
+            _check_readable(field)
     return schema
+
+
+def _check_readable(field: pa.Field) -> None:
+    """FormatError for a type that this version does not know."""
+    if not is_storable(field.type):
+        raise FormatError(
+            f"column {field.name!r} has type {field.type}, which this version cannot read"
+        )
+    name = (field.metadata or {}).get(EXTENSION_KEY)
+    if name is not None:
+        raise FormatError(
+            f"column {field.name!r} has the extension type {name!r:.60}, "
+            "which this version cannot read"
+        )

@@ -21,6 +21,8 @@ MAX_MEMBERS = 1 << 20
 _TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 # The largest whole number any document of the format holds.
 MAX_NUMBER = 1 << 62
+# Only attributes hold longer ones. Reading a number takes time that grows faster than its digits.
+MAX_DIGITS = 4300
 _NESTING = {list, dict}
 
 
@@ -36,7 +38,8 @@ def loads(data: bytes, what: str) -> Json:
     """Parse `data`; CorruptError naming `what` for anything the format does not allow."""
     _check_size(data, what)
     try:
-        value: Json = _DECODER.decode(data.decode("utf-8"))
+        decoder = _COUNTING if _may_have_long_numbers(data) else _DECODER
+        value: Json = decoder.decode(data.decode("utf-8"))
         # Few brackets cannot nest deeply, and only an escape can stand for a lone surrogate.
         if data.count(b"[") + data.count(b"{") > MAX_DEPTH:
             _check_depth(value)
@@ -106,7 +109,25 @@ def _finite(digits: str) -> float:
     return value
 
 
+def _short(digits: str) -> int:
+    if len(digits.lstrip("-")) > MAX_DIGITS:
+        raise ValueError(f"a whole number of more than {MAX_DIGITS} digits")
+    return int(digits)
+
+
+def _may_have_long_numbers(data: bytes) -> bool:
+    """True where more than `MAX_DIGITS` digits could stand side by side."""
+    # A run that long holds a whole window, wherever it begins; most windows end with their first
+    # byte, so this costs far less than to look at every number.
+    window = MAX_DIGITS // 2
+    return any(data[at : at + window].isdigit() for at in range(0, len(data) - window, window))
+
+
 _DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse_constant=_refuse)
+# A call of Python for every whole number makes a large document several times slower to read.
+_COUNTING = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_float=_finite, parse_int=_short, parse_constant=_refuse
+)
 
 
 def _check_text(value: Json) -> None:

@@ -123,7 +123,8 @@ class ColumnParts:
         """Read the line of the column with this path, in a table of so many row groups."""
         what = f"the manifest's line of column {path}"
         line = jsontext.loads(data, what)
-        if not isinstance(line, dict) or line.get("path") != spelled(path):
+        # As text, for in Python 0.0 and False are equal to 0.
+        if not isinstance(line, dict) or repr(line.get("path")) != repr(spelled(path)):
             raise CorruptError(f"{what}: it is not the line of that column")
         arrays = (jsontext.numbers(line.get(name), what, groups) for name in FactArrays.__slots__)
         facts = FactArrays(*arrays)

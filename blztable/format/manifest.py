@@ -50,7 +50,7 @@ OPTIONAL_FIELDS: dict[str, tuple[type, Json]] = {"lasting": (int, 0)}
 
 # What a program must know to read or write a table, beyond this version of the format.
 KNOWN_FEATURES: frozenset[str] = frozenset()
-TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00")
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +267,7 @@ def _pairs(value: Json) -> tuple[tuple[str, int], ...]:
         or len(pair) != 2
         or not isinstance(pair[0], str)
         or type(pair[1]) is not int
+        or not 0 <= pair[1] <= jsontext.MAX_NUMBER
         for pair in value
     ):
         raise CorruptError("the head of a manifest: a list of pairs holds something else")

@@ -60,10 +60,16 @@ class Layer:
         """The blob, inflated to the size it claims and no more."""
         blob = self.stored
         if self.codec == ZLIB:
+            inflater = zlib.decompressobj()
             try:
-                blob = zlib.decompressobj().decompress(blob, self.nbytes + 1)
+                blob = inflater.decompress(blob, self.nbytes + 1)
             except zlib.error as error:
                 raise CorruptError(f"a metalayer that cannot be read: {error}") from None
+            if len(blob) == self.nbytes and not inflater.eof:
+                raise CorruptError("a metalayer whose zlib stream is cut")
+            if inflater.unused_data:
+                found = len(inflater.unused_data)
+                raise CorruptError(f"a metalayer with {found} bytes behind its zlib stream")
         if len(blob) != self.nbytes:
             raise CorruptError(f"a metalayer of {len(blob)} bytes; expected {self.nbytes}")
         return blob

@@ -47,8 +47,7 @@ def test_changed_facts_are_read_or_refused(frame, spot, value, descriptor):
     table = rebuilt(pa.Table.from_arrays(stored.table.columns, schema=pa.schema(fields)))
     with contextlib.suppress(FormatError):
         assert len(to_frame(table, stored.rows, facts["frame"], {})) == len(frame)
-    with contextlib.suppress(FormatError):
-        arrow_metadata(facts["frame"], table.schema, stored.rows, {})
+    arrow_metadata(facts["frame"], table.schema, stored.rows, {})
 
 
 @pytest.mark.parametrize(
@@ -130,6 +129,27 @@ def test_a_range_that_is_none_is_left_out_or_ignored(bound):
 @pytest.mark.parametrize("text", [b"\xff", b"[" * 100_000, b"{}", b"[]", b"1e999", b"\x80\x04."])
 def test_anybodys_metadata_that_are_not_understood_are_ignored(text):
     assert from_metadata(pa.schema({"x": pa.int64()}, {"pandas": text}), 1) == (None, {})
+
+
+ZONED = {
+    "a label": {"columns": {"labels": [["x", ["timestamp", "s", 1, ["UTC", None]]]]}},
+    "a level of the index": {"index": {"name": ["timestamp", "s", 1, ["UTC", None]]}},
+    "a dtype of labels": {"columns": {"levels": [{"dtype": ["zoned", "s", "UTC", None]}]}},
+}
+
+
+@pytest.mark.parametrize("library", [False, "", 0, [], "later", True])
+@pytest.mark.parametrize("place", ZONED)
+def test_a_zone_of_a_library_that_is_none_is_refused(place, library):
+    stated = json.loads(json.dumps(ZONED[place]).replace("null", json.dumps(library)))
+    header = {"multi": False, "names": [None], "levels": [{"dtype": ["numpy", "object"]}]}
+    index = {"kind": "range", "start": 0, "step": 1, **stated.get("index", {})}
+    columns = {**header, "labels": [], **stated.get("columns", {})}
+    facts = {"version": 1, "index": [index], "columns": columns}
+    table = pa.table({"x": [1]})
+    with pytest.raises(FormatError):
+        to_frame(table, 1, facts, {})
+    assert arrow_metadata(facts, table.schema, 1, {}) is None
 
 
 def change(facts, spot, value, descriptor):

@@ -8,11 +8,13 @@ import re
 import struct
 import types
 from dataclasses import fields
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
+import reseal
 
 import blztable as blz
 from blztable.columns.plain import FAMILIES, STORED_AS
@@ -336,6 +338,91 @@ def test_columns_and_their_lines_have_the_keys_and_types_of_the_page(store):
         assert kinds == [JSON_KINDS[type(value)] for value in document.values()]
 
 
+def presences(title: str) -> dict[str, str]:
+    return {words(row["key"])[0]: row["presence"] for row in table(title)}
+
+
+def is_read(store: MemoryStore) -> bool:
+    """Whether all rows of the table are read."""
+    try:
+        return blz.read_table(store).num_rows == 9
+    except blz.BlzError:
+        return False
+
+
+@pytest.mark.parametrize("title", ["Head", "Properties", "Columns", "A column's line"])
+def test_a_key_of_the_manifest_that_is_required_is_missed_and_no_other(store, title):
+    for key, presence in presences(title).items():
+        copy = MemoryStore()
+        for name in ("data/col0", "data/col1", "data/col2", "meta/manifest"):
+            for file in store.list_names(name):
+                copy.put(f"{name}/{file}", store.get(f"{name}/{file}"))
+        with reseal.editing(copy) as edited:
+            document = {
+                "Head": edited.head,
+                "Properties": edited.head["properties"],
+                "Columns": edited.head["columns"],
+                "A column's line": edited.lines[0],
+            }[title]
+            assert document.pop(key, None) is not None or presence != "required" or key == "pandas"
+        assert is_read(copy) == (presence != "required"), (title, key)
+
+
+def test_a_key_of_a_filter_is_missed_by_filters_only():
+    keys_ = [key for key, presence in presences("A column's line").items() if "filters" in presence]
+    assert keys_ == ["nulls", "nans", "min", "max"]
+    for key in keys_:
+        store = MemoryStore()
+        blz.to_blz({"n": range(9)}, store, page_rows=8)
+        with reseal.editing(store) as edited:
+            del edited.lines[0][key]
+        assert is_read(store)
+        with pytest.raises(blz.CorruptError, match="statistics"):
+            blz.read_table(store, filters=[("n", "==", 1)])
+
+
+@pytest.mark.parametrize("title", ["Block", "Stream"])
+def test_a_key_of_metadata_that_must_be_there_is_missed(title):
+    text = ["x" * (index % 7) for index in range(9)]
+    for key, presence in presences(title).items():
+        store = MemoryStore()
+        blz.to_blz(pa.table({"d": pa.array(text).dictionary_encode()}), store, page_rows=8)
+        with reseal.editing(store) as edited:
+            block = edited.part().metadata
+            documents = [block] if title == "Block" else block["dictionary"]["streams"]
+            found = [document.pop(key) for document in documents if key in document]
+        assert not found or not is_read(store), (key, presence)
+        assert found or presence == "without `chunk_size`"
+
+
+def test_the_schema_message_has_the_form_of_the_page():
+    data = base64.b64decode(head_of(make_dump.written())["schema"])
+    kinds = [row["bytes"] for row in table_of_message()]
+    assert kinds == ["4", "4", "size"]
+    marker, size = struct.unpack_from("<Ii", data)
+    assert data[:4].hex(" ") in table_of_message()[0]["what"]
+    assert marker == 0xFFFFFFFF
+    assert size % 8 == 0
+    assert len(data) == 8 + size
+    assert pa.ipc.read_schema(pa.py_buffer(data)).names == ["n", "s"]
+
+
+def table_of_message() -> list[dict[str, str]]:
+    """The first of the two tables of the section."""
+    return [row for row in table("The schema") if row["bytes"] in ("4", "size")]
+
+
+def test_every_type_of_the_page_has_its_place_in_the_schema():
+    described = [
+        name
+        for line in section("The schema").splitlines()
+        if line.startswith("| `")
+        for name in words(line.split("|")[1])
+    ]
+    named = {name for row in table("Streams of each type") for name in words(row["types"])}
+    assert sorted(described) == sorted(named)
+
+
 def test_the_operations_are_those_of_the_page():
     store = MemoryStore()
     made = set()
@@ -398,12 +485,29 @@ def test_the_properties_are_those_of_the_page():
     assert found["defaults"] == {"1": base64.b64encode(struct.pack("<i", 7)).decode()}
 
 
-def test_metadata_have_the_keys_of_the_page(store):
+def blocks_of(store: MemoryStore) -> list[dict]:
+    """The metadata of each column of the table."""
     blocks = []
     for column in range(3):
         data = store.get(layout.part((column,), 1))
         size = header.FileHeader.decode(data).meta_size
         blocks.append(json.loads(data[header.FILE_HEADER.size : header.FILE_HEADER.size + size]))
+    return blocks
+
+
+def test_what_is_required_of_metadata_is_in_all_of_them(store):
+    blocks = blocks_of(store)
+    blocks += [block["dictionary"] for block in blocks if "dictionary" in block]
+    streams = [stream for block in blocks for stream in block["streams"]]
+    streams.append(metadata.StreamInfo("values", "|u1", 1, (), ()).to_json())
+    for title, documents in (("Block", blocks), ("Stream", streams)):
+        for key, presence in presences(title).items():
+            always = all(key in document for document in documents)
+            assert always == (presence == "required"), (title, key)
+
+
+def test_metadata_have_the_keys_of_the_page(store):
+    blocks = blocks_of(store)
     assert list(blocks[2]) == keys("Block")
     assert [list(block) for block in blocks[:2]] == [keys("Block")[:-1]] * 2
     # Of sizes a stream has one way to say them, or the other.
@@ -444,50 +548,81 @@ def test_mirrors_have_the_form_of_the_page(store):
         assert json.dumps(shown, separators=(",", ":")) == document
 
 
-# The dump
+# The dumps
 
 
-def embedded_dump() -> str:
-    match = re.search(r"<!-- dump -->\n```text\n(.*?)\n```\n<!-- end of dump -->", PAGE, re.DOTALL)
-    assert match, "format.md has no dump between its markers"
+VERSION_3, VERSION_4, MANIFEST = "dump of version 3", "dump of version 4", "dump of the manifest"
+
+
+def embedded_dump(name: str) -> str:
+    pattern = rf"<!-- {name} -->\n```text\n(.*?)\n```\n<!-- end of dump -->"
+    match = re.search(pattern, PAGE, re.DOTALL)
+    assert match, f"format.md has no {name} between its markers"
     return match[1]
 
 
-def dumped_bytes() -> bytes:
-    """The bytes of the embedded dump, each line where its offset says."""
+def dumped_bytes(name: str) -> bytes:
+    """The bytes of an embedded dump, each line where its offset says."""
     data = bytearray()
-    for line in embedded_dump().splitlines()[1:]:
-        offset, raw = int(line[:6], 16), line[8:55]
-        assert offset == len(data), line
-        data += bytes.fromhex(raw)
+    for line in embedded_dump(name).splitlines()[1:]:
+        assert int(line[:6], 16) == len(data), line
+        if name == MANIFEST:
+            data += b"\n" if line[8:] == "<LF>" else line[8:].encode()
+        else:
+            data += bytes.fromhex(line[8:55])
     return bytes(data)
 
 
-def test_the_dump_of_the_page_is_the_one_made_now():
-    assert embedded_dump() == make_dump.dump(make_dump.part()), (
+def test_the_dumps_of_the_page_are_those_made_now():
+    store = make_dump.written()
+    made = {
+        MANIFEST: make_dump.dump_of_text(make_dump.head_and_lines(store)),
+        VERSION_3: make_dump.dump(make_dump.part(store, 0)),
+        VERSION_4: make_dump.dump(make_dump.part(store, 1)),
+    }
+    assert {name: embedded_dump(name) for name in made} == made, (
         "run docs/make_dump.py and put what it prints between the markers"
     )
 
 
-def test_the_dump_of_the_page_is_a_superchunk():
-    data = dumped_bytes()
-    crc, length, _ = trailer.TRAILER_FOOT.unpack(data[-trailer.TRAILER_FOOT.size :])
-    front = header.FileHeader.decode(data).front_length
-    rows = len(make_dump.ROWS)
-    facts = PartFacts(rows, make_dump.PAGE_ROWS, len(data), front, length, crc)
-    opened = unpack(data[:front], data[-length:], facts)
-    begin, end = opened.offsets
-    size = opened.checksum.size
-    raw = data[begin : end - size]
-    digest = data[end - size : end]
-    assert digest == opened.checksum.digest(raw) == opened.trailer.digests
-    values = np.empty(rows, "<i4")
-    chunk.decompress_into(raw, 4, values.ctypes.data, values.nbytes)
-    assert tuple(values) == make_dump.ROWS
+def dumped_head() -> manifest.Head:
+    data = dumped_bytes(MANIFEST)
+    return manifest.decode_head(data[: manifest.head_length(data)])
 
 
-def test_the_names_in_the_dump_are_those_of_the_tables():
-    shown = [line[57:69].strip() for line in embedded_dump().splitlines()[1:]]
+@pytest.mark.parametrize(("column", "name"), [(0, VERSION_3), (1, VERSION_4)])
+def test_the_dump_of_a_superchunk_is_the_one_that_the_dump_of_the_manifest_names(column, name):
+    head, data = dumped_head(), dumped_bytes(name)
+    start, length = head.columns.offsets[column], head.columns.lengths[column]
+    line = dumped_bytes(MANIFEST)[start : start + length]
+    parts = manifest.decode_column(line, head, column)
+    facts = parts.facts[0]
+    assert len(data) == facts.cbytes
+    opened = unpack(data[: facts.front_length], data[-facts.trailer_length :], facts)
+    sizes = {stream.name: (stream.nbytes,) for stream in opened.info.streams}
+    assert sizes == parts.streams
+    streams, size = {}, opened.checksum.size
+    for number, stream in enumerate(opened.info.streams):
+        begin, end = opened.offsets[number : number + 2]
+        raw, digest = data[begin : end - size], data[end - size : end]
+        assert digest == opened.checksum.digest(raw)
+        assert digest == opened.trailer.digests[number * size : (number + 1) * size]
+        found = np.empty(stream.nbytes, np.uint8)
+        chunk.decompress_into(raw, stream.typesize, found.ctypes.data, found.nbytes)
+        streams[stream.name] = found
+    if column == 0:
+        assert tuple(streams["values"].view("<i4")) == make_dump.ROWS
+        return
+    ends = [0, *streams["ends"].view("<i4").tolist()]
+    is_valid = np.unpackbits(streams["valid"], bitorder="little")
+    items = [streams["values"][a:b].tobytes().decode() for a, b in pairwise(ends)]
+    texts = (text if there else None for text, there in zip(items, is_valid, strict=False))
+    assert tuple(texts) == make_dump.TEXTS
+
+
+@pytest.mark.parametrize("dump", [VERSION_3, VERSION_4])
+def test_the_names_in_the_dumps_are_those_of_the_tables(dump):
+    shown = [line[57:69].strip() for line in embedded_dump(dump).splitlines()[1:]]
     shown = [name for name in shown if name]
     for title in STRUCTS:
         names = [row["name"] for row in table(title)]

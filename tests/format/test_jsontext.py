@@ -1,6 +1,7 @@
 """JSON as the format allows it; whatever a stranger wrote is plain data or a CorruptError."""
 
 import json
+import sys
 
 import pytest
 from hypothesis import given
@@ -57,6 +58,29 @@ def test_numbers_that_are_none_are_refused_wherever_they_stand(word):
 )
 def test_a_lone_surrogate_is_refused_wherever_it_stands(text):
     refused(text)
+
+
+@pytest.fixture
+def unlimited():
+    """Python's own limit of digits, which any program may set, lifted."""
+    limit = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(0)
+    yield
+    sys.set_int_max_str_digits(limit)
+
+
+@pytest.mark.usefixtures("unlimited")
+@pytest.mark.parametrize("before", ["", " " * 1000, " " * 2149, " " * 2150, " " * 9999])
+@pytest.mark.parametrize("form", ["{}", "-{}", "[1,{},2]", '{{"a":{}}}', '"{}"'])
+def test_a_whole_number_has_as_many_digits_as_the_limit_and_no_more(before, form):
+    digits = "1" * jsontext.MAX_DIGITS
+    text = before + form.format(digits)
+    assert jsontext.loads(text.encode(), "it") == json.loads(text)
+    longer = before + form.format(digits + "0")
+    if form == '"{}"':
+        assert jsontext.loads(longer.encode(), "it") == json.loads(longer)
+    else:
+        refused(longer)
 
 
 def test_a_number_of_very_many_digits_is_refused():

@@ -239,7 +239,10 @@ def test_a_table_that_needs_what_is_not_known_is_a_format_error(needed):
 
 @pytest.mark.parametrize(
     "time",
-    ["", "then", "2026-11-21", "2026-11-21T08:41:00+00:00", TIME + "\n", TIME[:-6] + "+01:00"],
+    [
+        *("", "then", "2026-11-21", "2026-11-21T08:41:00+00:00", TIME + "\n", TIME[:-6] + "+01:00"),
+        "\u0662" + TIME[1:],
+    ],
 )
 def test_a_time_has_one_form(time):
     head_refused(good_head() | {"time": time}, match="time")
@@ -274,7 +277,9 @@ def test_fields_are_a_name_and_a_type_each(key, found):
 
 
 @pytest.mark.parametrize("key", ["commit_ids", "history"])
-@pytest.mark.parametrize("pair", [[], ["a"], ["a", "b"], [1, 1], ["a", True], ["a", 1.0], {}])
+@pytest.mark.parametrize(
+    "pair", [[], ["a"], ["a", "b"], [1, 1], ["a", True], ["a", 1.0], ["a", -1], {}]
+)
 def test_commits_are_pairs_of_text_and_number(key, pair):
     head_refused(good_head() | {key: [pair]})
 
@@ -391,7 +396,7 @@ def test_a_line_holds_a_number_a_row_group(key, found):
     line_refused(good_line() | {"streams": {"values": found}})
 
 
-@pytest.mark.parametrize("path", [8, [7], [7, 0], [], "7", None])
+@pytest.mark.parametrize("path", [8, 7.0, [7], [7, 0], [], "7", None])
 def test_a_line_is_of_the_column_asked_for(path):
     line_refused(good_line() | {"path": path}, match="not the line")
 

@@ -186,6 +186,16 @@ def test_a_packed_layer_that_does_not_inflate_is_refused(stored):
     layer_refused(layer(codec=1, nbytes=3, stored=stored))
 
 
+@pytest.mark.parametrize("blob", [b"", b"abc", bytes(100_000)])
+def test_a_packed_layer_is_one_whole_zlib_stream(blob):
+    stored = zlib.compress(blob)
+    assert decoded(layer(codec=1, nbytes=len(blob), stored=stored)) == {"a": blob}
+    for cut in (1, 4):
+        layer_refused(layer(codec=1, nbytes=len(blob), stored=stored[:-cut]), match="cut")
+    for more in (b"?", stored):
+        layer_refused(layer(codec=1, nbytes=len(blob), stored=stored + more), match="behind")
+
+
 def test_a_bomb_is_not_inflated():
     bomb = zlib.compress(bytes(64 << 20), 9)
     tracemalloc.start()

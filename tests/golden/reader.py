@@ -1,0 +1,698 @@
+"""A reader of tables of format version 1, written from docs/format.md and nothing else.
+
+It imports nothing of blztable: what it can read, any program can. It needs numpy, python-blosc for
+the chunks, and pyarrow for the message that holds the schema. A column comes back as a list with an
+entry a row: the bytes of the value, or None for a null; a row of a dictionary column is the value
+that its code stands for. What a reader must check is checked here, in the order of the page, before
+anything is decompressed; what breaks a rule raises `Refused`.
+
+It reads whole columns, one after the other, and every file at once. It is written to be read, not
+to be fast.
+"""
+
+import base64
+import binascii
+import hashlib
+import json
+import os
+import re
+import stat
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import Any, NoReturn
+
+import blosc
+import numpy as np
+import pyarrow as pa
+
+Row = bytes | None
+
+MAX_JSON_BYTES, MAX_DEPTH, MAX_BRACKETS = 64 << 20, 64, 1 << 20
+MAX_DIGITS, MAX_NUMBER, MAX_ID = 4300, 1 << 62, 10**18 - 1
+MAX_CHUNK_BYTES, MAX_RATIO, MAX_CHUNKS = 8 << 20, 1 << 15, 2 << 20
+MAX_METADATA_BYTES, MAX_LAYERS, MAX_LAYER_BYTES = 16 << 20, 16, 16 << 20
+MAX_BOUND_BYTES, NO_BOUND, MAX_WIDTH = 64, 255, (1 << 28) - 1
+
+FILE_HEADER = struct.Struct("<4sBBBBiiqII")
+CHUNK_HEADER = struct.Struct("<BBBBIII")
+TRAILER_HEAD = struct.Struct("<8sHHIQ")
+LAYER_HEAD = struct.Struct("<BBHII")
+TRAILER_FOOT = struct.Struct("<II8s")
+
+HEAD_KEYS: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("format", "uuid", "commit", "writer", "time", "operation", "schema"), str),
+    **dict.fromkeys(("format_version", "version", "parent", "next_column", "rows"), int),
+    **dict.fromkeys(("row_groups", "commit_ids", "history", "requires"), list),
+    **dict.fromkeys(("fields", "properties", "attributes", "columns"), dict),
+    "durable": bool,
+    "pandas": (dict, type(None)),
+}
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00", re.ASCII)
+FACTS = ("k", "rows", "page_rows", "cbytes", "front_length", "trailer_length", "crc")
+
+CHECKSUMS = {
+    1: lambda data: struct.pack("<I", zlib.adler32(data)),
+    2: lambda data: struct.pack("<I", zlib.crc32(data)),
+    **{
+        number: lambda data, name=name: hashlib.new(name, data).digest()
+        for number, name in enumerate(("md5", "sha1", "sha224", "sha256", "sha384", "sha512"), 3)
+    },
+}
+
+
+class Refused(Exception):
+    """Bytes that no table of format version 1 has."""
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What is stated of the rows of a row group, or of one of its pages."""
+
+    nulls: int
+    nans: int
+    lowest: Row
+    highest: Row
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A metalayer as it is stored."""
+
+    codec: int
+    nbytes: int
+    stored: bytes
+
+
+@dataclass(frozen=True)
+class Column:
+    """The rows of a column; its line, and the metalayers of each part, for who passes over rows."""
+
+    rows: list[Row]
+    line: dict[str, Any]
+    layers: list[dict[str, Layer]]
+
+
+@dataclass(frozen=True)
+class Version:
+    """One version of a table."""
+
+    head: dict[str, Any]
+    schema: pa.Schema
+    columns: list[Column]
+
+
+def versions(root: Path) -> list[int]:
+    """The versions of a table, ascending."""
+    names = [path.name for path in (root / "meta" / "manifest").iterdir()]
+    return sorted(int(name) for name in names if re.fullmatch(r"[0-9]{20}", name) and int(name))
+
+
+def read(root: Path, number: int | None = None) -> Version:
+    """A version of the table in this directory, the newest by default."""
+    number = max(versions(root)) if number is None else number
+    data = contents(root, "meta", "manifest", f"{number:020d}")
+    first, sha, rest = (*data.split(b"\n", 2), b"", b"")[:3]
+    need(hashlib.sha256(first).hexdigest().encode() == sha, "the head's sha256")
+    head = checked_head(parsed(first), number)
+    schema = pa.ipc.read_schema(pa.py_buffer(unbase64(head["schema"])))
+    index = head["columns"]
+    paths = array(index, "path", len(schema))
+    need(len(set(paths)) == len(paths), "no column twice")
+    # In this version of the format, no other column than one of a single id can be read.
+    need(max(paths, default=0) <= MAX_ID, "ids of 18 digits")
+    for key in ("next_k", "nbytes", "cbytes"):
+        array(index, key, len(paths))
+    need(0 not in index["next_k"], "numbers of files from 1")
+    offsets, lengths = (array(index, key, len(paths)) for key in ("offset", "length"))
+    ends = list(accumulate((length + 1 for length in lengths), initial=0))
+    need(offsets == ends[:-1], "lines one behind the other")
+    digests = unbase64(index.get("sha256"))
+    need(len(digests) == 32 * len(paths), "a sha256 a line")
+    columns = []
+    for place, (path, arrow) in enumerate(zip(paths, schema, strict=True)):
+        line = rest[offsets[place] : ends[place + 1]]
+        need(line[-1:] == b"\n", "a line that ends with a line feed")
+        digest = hashlib.sha256(line[:-1]).digest()
+        need(digest == digests[32 * place : 32 * place + 32], "a line's sha256")
+        columns.append(column(root, arrow, path, parsed(line[:-1]), head["row_groups"]))
+    return Version(head, schema, columns)
+
+
+def checked_head(head: Any, number: int) -> dict[str, Any]:
+    """The head, with all that it must have."""
+    need(isinstance(head, dict) and head.get("format") == "blztable", "a manifest of blztable")
+    for key, kind in HEAD_KEYS.items():
+        need(key in head and isinstance(head[key], kind), f"a key {key!r} of the head")
+        if kind is int:
+            whole(head[key])
+    need(head["format_version"] == 1, "format version 1")
+    need(head["requires"] == [], "no features that are not known")
+    need(head["version"] == number, "the manifest of this version")
+    groups = array(head, "row_groups")
+    need(0 not in groups and sum(groups) == head["rows"], "row groups that add up to the rows")
+    names, types = head["fields"].get("name"), head["fields"].get("type")
+    need(isinstance(names, list) and isinstance(types, list), "fields")
+    need(len(names) == len(types) and set(map(type, names + types)) <= {str}, "names and types")
+    for pair in head["commit_ids"] + head["history"]:
+        need(isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str), "a pair")
+        whole(pair[1])
+    times = [head["time"], *(pair[0] for pair in head["history"])]
+    need(all(map(TIME.fullmatch, times)), "times of the one form")
+    return head
+
+
+# Columns
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A stream of a type; `bits` a row, None where they vary."""
+
+    name: str
+    dtype: str
+    typesize: int
+    bits: int | None
+
+    def nbytes(self, rows: int) -> int:
+        """The bytes that so many rows take."""
+        assert self.bits is not None
+        return -(-rows * self.bits // 8)
+
+
+VALID = Stream("valid", "bitmap", 1, 1)
+FIXED = (
+    ("<i1", pa.types.is_int8),
+    ("<u1", pa.types.is_uint8),
+    ("<i2", pa.types.is_int16),
+    ("<u2", pa.types.is_uint16),
+    ("<f2", pa.types.is_float16),
+    ("<i4", pa.types.is_int32, pa.types.is_decimal32, pa.types.is_date32, pa.types.is_time32),
+    ("<u4", pa.types.is_uint32),
+    ("<f4", pa.types.is_float32),
+    ("<i8", pa.types.is_int64, pa.types.is_decimal64, pa.types.is_date64, pa.types.is_time64),
+    ("<i8", pa.types.is_timestamp, pa.types.is_duration),
+    ("<u8", pa.types.is_uint64),
+    ("<f8", pa.types.is_float64),
+    ("|V16", pa.types.is_decimal128, pa.types.is_interval),
+    ("|V32", pa.types.is_decimal256),
+)
+NARROW = (pa.string(), pa.binary())
+WIDE = (pa.large_string(), pa.large_binary(), pa.string_view(), pa.binary_view())
+TEXT = (pa.string(), pa.large_string(), pa.string_view())
+
+
+def streams_of(type_: pa.DataType) -> list[Stream]:
+    """The streams of a type but `valid`, those of a dictionary's values last."""
+    if pa.types.is_dictionary(type_):
+        need(not pa.types.is_dictionary(type_.value_type), "a dictionary of plain values")
+        (codes,) = streams_of(type_.index_type)
+        values = [VALID, *streams_of(type_.value_type)]
+        values = [] if pa.types.is_null(type_.value_type) else values
+        children = [
+            Stream(f"dictionary.{one.name}", one.dtype, one.typesize, one.bits) for one in values
+        ]
+        return [Stream("codes", codes.dtype, codes.typesize, codes.bits), *children]
+    if pa.types.is_null(type_):
+        return []
+    if pa.types.is_boolean(type_):
+        return [Stream("values", "|u1", 1, 8)]
+    if type_ in NARROW or type_ in WIDE:
+        width = 4 if type_ in NARROW else 8
+        ends = Stream("ends", f"<i{width}", width, 8 * width)
+        return [ends, Stream("values", "|u1", 1, None)]
+    if pa.types.is_fixed_size_binary(type_) and not pa.types.is_decimal(type_):
+        width = type_.byte_width
+        need(width <= MAX_WIDTH, "bytes of a width that can be stored")
+        typesize = width if width <= 255 else 1
+        return [Stream("values", f"|V{width}", typesize, 8 * width)] if width else []
+    for dtype, *kinds in FIXED:
+        if any(is_kind(type_) for is_kind in kinds):
+            width = np.dtype(dtype).itemsize
+            return [Stream("values", dtype, width, 8 * width)]
+    raise Refused(f"a column of {type_}, which version 1 does not store")
+
+
+def column(root: Path, arrow: pa.Field, path: int, line: Any, row_groups: list[int]) -> Column:
+    """All rows of a column."""
+    need(b"ARROW:extension:name" not in (arrow.metadata or {}), "no extension type")
+    streams_of(arrow.type)
+    need(isinstance(line, dict) and whole(line.get("path")) == path, "the line of this column")
+    count = len(row_groups)
+    facts = {key: array(line, key, count) for key in FACTS}
+    need(facts["rows"] == row_groups, "the rows of the row groups")
+    files = [k for k in facts["k"] if k]
+    need(len(set(files)) == len(files) and max(files, default=0) <= MAX_ID, "no file twice")
+    need(isinstance(line.get("streams"), dict), "streams")
+    sizes = {name: array(line["streams"], name, count) for name in line["streams"]}
+    result = Column([], line, [])
+    for group in range(count):
+        own = {key: values[group] for key, values in facts.items()}
+        stated = {name: values[group] for name, values in sizes.items() if values[group]}
+        power_of_two(own["page_rows"])
+        data = b""
+        if own["k"]:
+            data = contents(root, "data", f"col{path}", f"__{own['k']}__.bin", size=own["cbytes"])
+        rows, layers = part(data, own, stated, arrow.type)
+        need(arrow.nullable or None not in rows, "no null in a field that has none")
+        result.rows.extend(rows)
+        result.layers.append(layers)
+    return result
+
+
+def statistics_of_row_groups(column: Column) -> list[Statistics]:
+    """What the line of a column states of each row group."""
+    line, count = column.line, len(column.layers)
+    counts = [array(line, key, count) for key in ("nulls", "nans")]
+    bounds = []
+    for key in ("min", "max"):
+        need(isinstance(line.get(key), list) and len(line[key]) == count, "bounds")
+        bounds.append([None if bound is None else unbase64(bound) for bound in line[key]])
+        need(max((len(bound or b"") for bound in bounds[-1]), default=0) <= MAX_BOUND_BYTES, "size")
+    return [Statistics(*four) for four in zip(*counts, *bounds, strict=True)]
+
+
+# Parts
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A stream as a file has it: its layout, and the sizes of its chunks and of its pages."""
+
+    layout: Stream
+    chunks: list[int]
+    pages: list[int] | None
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows and the streams that hold them."""
+
+    rows: int
+    page_rows: int
+    streams: list[Stored]
+    dictionary: "Block | None" = None
+
+    @property
+    def all_streams(self) -> list[Stored]:
+        """The streams in the order of their chunks."""
+        return self.streams + (self.dictionary.streams if self.dictionary else [])
+
+
+def part(
+    data: bytes, facts: dict[str, int], stated: dict[str, int], type_: pa.DataType
+) -> tuple[list[Row], dict[str, Layer]]:
+    """The rows of a column in one row group, and the metalayers of its file."""
+    layouts = layouts_of(type_)
+    if not facts["k"]:
+        needed = [name for name in layouts if not name.endswith("valid")]
+        need(not needed and not stated, "a file for a type that has streams")
+        return [None if pa.types.is_null(type_) else b""] * facts["rows"], {}
+    need(facts["front_length"] + facts["trailer_length"] <= len(data), "a front and a trailer")
+    front, trailer = data[: facts["front_length"]], data[len(data) - facts["trailer_length"] :]
+    header, digest_of = read_header(front)
+    nchunks, size = header[7], len(digest_of(b""))
+    layers, digests = read_trailer(front, trailer, facts["crc"], nchunks, size)
+    offsets = [*struct.unpack_from(f"<{nchunks}q", front, len(front) - 8 * nchunks)]
+    offsets.append(len(data) - len(trailer))
+    need(offsets[0] == len(front), "chunks from the end of the front")
+    rooms = [stop - start - size for start, stop in pairwise(offsets)]
+    need(min(rooms, default=16) >= CHUNK_HEADER.size, "room for each chunk")
+    block = read_block(front, header, facts, layouts)
+    check_streams(block, layouts, stated)
+    chunks = [(one.layout.typesize, nbytes) for one in block.all_streams for nbytes in one.chunks]
+    for room, (_, nbytes) in zip(rooms, chunks, strict=True):
+        need(room <= nbytes + 16 and nbytes <= room * MAX_RATIO, "a chunk of a size it can have")
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    need(sum(nbytes for _, nbytes in chunks) <= memory, "less than the memory of this machine")
+    # Now memory is allocated, a chunk's at a time.
+    plain = []
+    for number, (typesize, nbytes) in enumerate(chunks):
+        chunk = data[offsets[number] : offsets[number + 1] - size]
+        need(digest_of(chunk) == digests[number * size : (number + 1) * size], "a chunk's digest")
+        plain.append(decompressed(chunk, typesize, nbytes))
+    streams = {}
+    for one in block.all_streams:
+        streams[one.layout.name] = b"".join(plain[: len(one.chunks)])
+        del plain[: len(one.chunks)]
+    return rows_of(type_, block, streams), layers
+
+
+def layouts_of(type_: pa.DataType) -> dict[str, Stream]:
+    """All streams that a part of this type may have, in their order."""
+    valid = [] if pa.types.is_null(type_) else [VALID]
+    return {one.name: one for one in valid + streams_of(type_)}
+
+
+def read_header(front: bytes) -> tuple[tuple[Any, ...], Any]:
+    """The fields of the header, and the function that makes digests."""
+    need(len(front) >= FILE_HEADER.size, "a header")
+    header = FILE_HEADER.unpack_from(front)
+    magic, version, _, checksum, _, _, _, nchunks, meta_size, _ = header
+    need(magic == b"blpk" and version in (3, 4), "a superchunk of version 3 or 4")
+    need(checksum in CHECKSUMS, "a checksum")
+    need(bool(meta_size) == (version == 4) and meta_size <= MAX_METADATA_BYTES, "metadata")
+    need(0 <= nchunks <= MAX_CHUNKS, "a number of chunks")
+    need(FILE_HEADER.size + meta_size + 8 * nchunks == len(front), "a front of its length")
+    return header, CHECKSUMS[checksum]
+
+
+def read_trailer(
+    front: bytes, trailer: bytes, crc: int, nchunks: int, size: int
+) -> tuple[dict[str, Layer], bytes]:
+    """The metalayers, and the digests of all chunks."""
+    least = TRAILER_HEAD.size + nchunks * size + TRAILER_FOOT.size
+    need(len(trailer) >= least, "a whole trailer")
+    found, length, foot = TRAILER_FOOT.unpack(trailer[-TRAILER_FOOT.size :])
+    body = trailer[: -TRAILER_FOOT.size]
+    magic, version, nlayers, reserved, ndigests = TRAILER_HEAD.unpack_from(trailer)
+    need((magic, foot, length) == (b"blztrail", b"blzt-end", len(trailer)), "a trailer's magics")
+    need(found == crc == zlib.crc32(body, zlib.crc32(front)), "the crc32 of front and trailer")
+    need((version, reserved, ndigests) == (1, 0, nchunks), "a trailer of version 1")
+    need(nlayers <= MAX_LAYERS, "16 layers at most")
+    layers: dict[str, Layer] = {}
+    at, end = TRAILER_HEAD.size, len(body) - nchunks * size
+    for _ in range(nlayers):
+        need(at + LAYER_HEAD.size <= end, "a layer's head")
+        name_length, codec, reserved, nbytes, stored = LAYER_HEAD.unpack_from(body, at)
+        at += LAYER_HEAD.size
+        need(1 <= name_length <= 31 and not reserved and codec in (0, 1), "a layer that is known")
+        need(nbytes <= MAX_LAYER_BYTES and at + name_length + stored <= end, "a layer that fits")
+        name = decoded(body[at : at + name_length])
+        need(name not in layers, "no layer twice")
+        at += name_length
+        layers[name] = Layer(codec, nbytes, body[at : at + stored])
+        at += stored
+    need(at == end, "a trailer that is filled exactly")
+    return layers, body[end:]
+
+
+def inflated(layer: Layer) -> bytes:
+    """The bytes of a metalayer, and never more than one too many."""
+    result = layer.stored
+    if layer.codec:
+        inflater = zlib.decompressobj()
+        try:
+            result = inflater.decompress(layer.stored, layer.nbytes + 1)
+        except zlib.error:
+            refuse("a zlib stream")
+        need(inflater.eof and not inflater.unused_data, "one whole zlib stream")
+    need(len(result) == layer.nbytes, "a layer of the size it states")
+    return result
+
+
+def statistics_of_pages(column: Column, group: int) -> list[Statistics]:
+    """What the layer `pages` states of each page of a row group; nothing without the layer."""
+    if "pages" not in column.layers[group]:
+        return []
+    blob = inflated(column.layers[group]["pages"])
+    count = -(-column.line["rows"][group] // column.line["page_rows"][group])
+    need(len(blob) >= 10 * count, "a zone map of so many pages")
+    nulls = struct.unpack_from(f"<{count}I", blob)
+    nans = struct.unpack_from(f"<{count}I", blob, 4 * count)
+    bounds: list[Row] = []
+    at = 10 * count
+    for length in blob[8 * count : 10 * count]:
+        known = length != NO_BOUND
+        need(not known or length <= MAX_BOUND_BYTES, "a bound of 64 bytes at most")
+        bounds.append(blob[at : at + length] if known else None)
+        at += length if known else 0
+    need(at == len(blob), "a zone map that ends with its bounds")
+    four = zip(nulls, nans, bounds[:count], bounds[count:], strict=True)
+    return [Statistics(*one) for one in four]
+
+
+# Blocks
+
+
+def read_block(
+    front: bytes, header: tuple[Any, ...], facts: dict[str, int], layouts: dict[str, Stream]
+) -> Block:
+    """The block of a superchunk, compared with the header and the line."""
+    _, version, _, checksum, typesize, chunk_size, last_chunk, nchunks, meta_size, _ = header
+    if version == 4:
+        metadata = parsed(front[FILE_HEADER.size : FILE_HEADER.size + meta_size])
+        block = of_metadata(metadata, layouts, nchunks)
+    else:
+        need("values" in layouts and nchunks >= 1, "one stream `values`")
+        need(0 < last_chunk <= chunk_size <= MAX_CHUNK_BYTES, "chunks of their sizes")
+        need(typesize == layouts["values"].typesize, "values of the type's width")
+        chunks = [*[chunk_size] * (nchunks - 1), last_chunk]
+        values = Stored(layouts["values"], chunks, None)
+        block = Block(facts["rows"], facts["page_rows"], [values])
+    need((block.rows, block.page_rows) == (facts["rows"], facts["page_rows"]), "rows of the line")
+    need(header == header_of(block, version, checksum, meta_size), "the header of its block")
+    return block
+
+
+def header_of(block: Block, version: int, checksum: int, meta_size: int) -> tuple[Any, ...]:
+    """The header that a superchunk with this block has."""
+    streams = block.all_streams
+    has_ends = any(one.layout.name.removeprefix("dictionary.") == "ends" for one in streams)
+    options = 1 if version == 3 else 7 if has_ends else 3
+    size, last = -1, -1
+    if len(streams) == 1 and is_even(streams[0].chunks):
+        size, last = streams[0].chunks[0], streams[0].chunks[-1]
+    typesize = streams[0].layout.typesize if streams else 1
+    nchunks = sum(len(one.chunks) for one in streams)
+    return b"blpk", version, options, checksum, typesize, size, last, nchunks, meta_size, 0
+
+
+def is_even(chunks: list[int]) -> bool:
+    """Whether all chunks have one size but for a smaller last one."""
+    return bool(chunks) and chunks[-1] <= chunks[0] and set(chunks[:-1]) <= {chunks[0]}
+
+
+def of_metadata(entry: Any, layouts: dict[str, Stream], nchunks: int, prefix: str = "") -> Block:
+    """The block that metadata describe."""
+    need(isinstance(entry, dict) and entry.get("packing") == "packed", "a packed block")
+    rows, page_rows = whole(entry.get("rows")), whole(entry.get("page_rows"))
+    power_of_two(page_rows)
+    need(isinstance(entry.get("streams"), list), "streams")
+    streams: list[Stored] = []
+    for stream in entry["streams"]:
+        need(isinstance(stream, dict), "a stream")
+        layout = layouts.get(f"{prefix}{stream.get('name')}")
+        need(layout is not None, "a stream of the type")
+        need(stream.get("dtype") == layout.dtype, "a stream of its dtype")
+        need(whole(stream.get("typesize")) == layout.typesize, "a stream of its typesize")
+        nbytes = whole(stream.get("nbytes"))
+        need(("chunks" in stream) != ("chunk_size" in stream), "chunks or chunk_size")
+        if "chunks" in stream:
+            chunks = array(stream, "chunks")
+        else:
+            size = whole(stream["chunk_size"])
+            need(0 < nbytes <= size * nchunks, "as many chunks as there are")
+            chunks = [min(size, nbytes - start) for start in range(0, nbytes, size)]
+        need(sum(chunks) == nbytes, "chunks that add up to the stream")
+        need(all(0 < size <= MAX_CHUNK_BYTES for size in chunks), "chunks of 8 MiB at most")
+        pages = None
+        if "pages" in stream:
+            pages = array(stream, "pages", -(-rows // page_rows))
+            need(sum(pages) == nbytes, "pages that add up to the stream")
+        streams.append(Stored(layout, chunks, pages))
+    dictionary = None
+    if "dictionary" in entry:
+        need(not prefix, "no dictionary inside a dictionary")
+        dictionary = of_metadata(entry["dictionary"], layouts, nchunks, "dictionary.")
+    return Block(rows, page_rows, streams, dictionary)
+
+
+def check_streams(block: Block, layouts: dict[str, Stream], stated: dict[str, int]) -> None:
+    """Refuse streams that are not those of the type, or not of its sizes."""
+    found = [one.layout.name for one in block.all_streams]
+    need([name for name in layouts if name in found] == found, "the streams of its type, in order")
+    needed = {name for name in layouts if not name.endswith("valid")}
+    need(needed <= set(found), "all streams of its type")
+    need(("codes" in layouts) == (block.dictionary is not None), "a dictionary for a dictionary")
+    for one in block.all_streams:
+        inner = one.layout.name.startswith("dictionary.")
+        owner = block.dictionary if inner and block.dictionary else block
+        varies = one.layout.bits is None
+        need((one.pages is not None) == varies, "pages where the bits of a row vary")
+        if not varies:
+            need(sum(one.chunks) == one.layout.nbytes(owner.rows), "the bytes of its rows")
+        if one.layout.name.removeprefix("dictionary.") in ("ends", "codes"):
+            need(not any(size % one.layout.typesize for size in one.chunks), "whole entries")
+    sizes = {one.layout.name: sum(one.chunks) for one in block.all_streams if one.chunks}
+    need(sizes == stated, "streams of the sizes that the line states")
+
+
+# Chunks and values
+
+
+def decompressed(chunk: bytes, typesize: int, nbytes: int) -> bytes:
+    """The bytes of a chunk, its header checked before C-Blosc sees it."""
+    version, version_lz, flags, width, claimed, blocksize, ctbytes = CHUNK_HEADER.unpack_from(chunk)
+    need((version, version_lz) == (2, 1), "a chunk of version 2")
+    need(not flags & 0x08 and flags & 0x05 != 0x05, "flags that are known")
+    need((width, claimed, ctbytes) == (typesize, nbytes, len(chunk)), "the sizes of its stream")
+    need(16 < ctbytes <= nbytes + 16 and 1 <= blocksize <= nbytes, "sizes that go together")
+    if flags & 0x02:
+        need(ctbytes == nbytes + 16, "a stored chunk of its size")
+    else:
+        need(flags >> 5 in (0, 1, 3, 4), "a codec that is known")
+        need(16 + 4 * -(-nbytes // blocksize) <= ctbytes, "room for the places of the blocks")
+    try:
+        result: bytes = blosc.decompress(chunk)
+    except Exception:
+        # C-Blosc says no more than that it failed.
+        refuse("a chunk that can be decompressed")
+    need(len(result) == nbytes, "a chunk of its size")
+    return result
+
+
+def rows_of(
+    type_: pa.DataType, block: Block, streams: dict[str, bytes], prefix: str = ""
+) -> list[Row]:
+    """The value of each row, None for a null."""
+    if pa.types.is_dictionary(type_):
+        assert block.dictionary is not None
+        values = rows_of(type_.value_type, block.dictionary, streams, "dictionary.")
+        codes = np.frombuffer(streams["codes"], streams_of(type_.index_type)[0].dtype)
+        # Where the dictionary is empty every row is null, and has code 0.
+        most = max(len(values), 1)
+        need(codes.min(initial=0) >= 0 and codes.max(initial=0) < most, "codes of the dictionary")
+        rows = [values[code] for code in codes.tolist()] if values else [b""] * block.rows
+    elif pa.types.is_null(type_):
+        rows = [None] * block.rows
+    elif type_ in NARROW or type_ in WIDE:
+        rows = items_of(type_, block, streams, prefix)
+    else:
+        width = 1 if pa.types.is_boolean(type_) else type_.bit_width // 8
+        data = streams.get(f"{prefix}values", b"")
+        if pa.types.is_boolean(type_):
+            need(not data.strip(b"\0\1"), "booleans of 0 and 1")
+        rows = [data[row * width : (row + 1) * width] for row in range(block.rows)]
+        if pa.types.is_decimal(type_):
+            numbers = [int.from_bytes(row or b"", "little", signed=True) for row in rows]
+            most = max(map(abs, numbers), default=0)
+            need(most < 10**type_.precision, "decimals of no more digits than their precision")
+    if f"{prefix}valid" in streams:
+        bits = np.frombuffer(streams[f"{prefix}valid"], np.uint8)
+        present = np.unpackbits(bits, count=block.rows, bitorder="little").tolist()
+        rows = [row if flag else None for row, flag in zip(rows, present, strict=True)]
+    if pa.types.is_dictionary(type_) and not values:
+        need(set(rows) <= {None}, "nulls alone where the dictionary is empty")
+    return rows
+
+
+def items_of(type_: pa.DataType, block: Block, streams: dict[str, bytes], prefix: str) -> list[Row]:
+    """Text or bytes, cut at their ends."""
+    data = streams[f"{prefix}values"]
+    dtype = "<i4" if type_ in NARROW else "<i8"
+    ends = [0, *np.frombuffer(streams[f"{prefix}ends"], dtype).tolist()]
+    need(ends == sorted(ends) and ends[-1] == len(data), "ends that ascend to the last byte")
+    (pages,) = (one.pages for one in block.all_streams if one.layout.name == f"{prefix}values")
+    last = [*range(block.page_rows, block.rows, block.page_rows), block.rows] if block.rows else []
+    need([ends[row] for row in last] == list(accumulate(pages or ())), "ends of pages")
+    rows: list[Row] = [data[start:stop] for start, stop in pairwise(ends)]
+    if type_ in TEXT:
+        for row in rows:
+            decoded(row or b"")
+    return rows
+
+
+# Files and JSON
+
+
+def contents(root: Path, *names: str, size: int | None = None) -> bytes:
+    """The bytes of a regular file below the root, to which no symbolic link leads."""
+    place = root
+    for name in names:
+        place = place / name
+        need(not place.is_symlink(), f"no symbolic link at {place}")
+    need(place.exists() and stat.S_ISREG(place.stat().st_mode), f"a file at {place}")
+    need(size is None or place.stat().st_size == size, f"{size} bytes in {place}")
+    return place.read_bytes()
+
+
+def parsed(data: bytes) -> Any:
+    """JSON as the format allows it."""
+    need(len(data) <= MAX_JSON_BYTES, "64 MiB of JSON at most")
+    need(data.count(b"[") + data.count(b"{") <= MAX_BRACKETS, "fewer brackets")
+    try:
+        text = data.decode("utf-8")
+        value = json.loads(
+            text,
+            object_pairs_hook=_unique,
+            parse_int=_integer,
+            parse_float=_finite,
+            parse_constant=refuse,
+        )
+        # Only a lone surrogate cannot be written again.
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except (ValueError, RecursionError):
+        refuse("JSON")
+    need(_depth(value) <= MAX_DEPTH, "JSON nested 64 deep at most")
+    return value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    need(len(dict(pairs)) == len(pairs), "no key twice")
+    return dict(pairs)
+
+
+def _integer(digits: str) -> int:
+    need(len(digits.lstrip("-")) <= MAX_DIGITS, "a number of fewer digits")
+    return int(digits)
+
+
+def _finite(digits: str) -> float:
+    need(abs(float(digits)) < float("inf"), "a finite number")
+    return float(digits)
+
+
+def _depth(value: Any) -> int:
+    if not isinstance(value, dict | list):
+        return 0
+    inner: Iterator[Any] = iter(value.values() if isinstance(value, dict) else value)
+    return 1 + max(map(_depth, inner), default=0)
+
+
+def whole(value: Any) -> int:
+    """A whole number of the format."""
+    need(type(value) is int and 0 <= value <= MAX_NUMBER, "a whole number")
+    return int(value)
+
+
+def array(entry: Any, key: str, count: int | None = None) -> list[int]:
+    """The array of whole numbers under a key."""
+    need(isinstance(entry, dict) and isinstance(entry.get(key), list), f"an array {key!r}")
+    need(count is None or len(entry[key]) == count, f"{count} numbers in {key!r}")
+    return [whole(value) for value in entry[key]]
+
+
+def power_of_two(rows: int) -> None:
+    """Refuse what no page has."""
+    need(8 <= rows <= 1 << 30 and rows & (rows - 1) == 0, "rows of a page")
+
+
+def unbase64(text: Any) -> bytes:
+    """The bytes of base64."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, TypeError, ValueError):
+        refuse("base64")
+
+
+def decoded(data: bytes) -> str:
+    """The text of UTF-8."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        refuse("UTF-8")
+
+
+def need(condition: bool, expected: str) -> None:
+    """Refuse what breaks a rule."""
+    if not condition:
+        refuse(expected)
+
+
+def refuse(expected: str) -> NoReturn:
+    """Raise `Refused` for what is not as it must be."""
+    raise Refused(f"expected {expected}")

@@ -1,0 +1,163 @@
+"""What earlier versions of blztable wrote is read bit for bit.
+
+The tables in `v1/` are never written again; `make_v1.py` says how they were made. They are opened
+where they are, for reading; what changes a table changes a copy.
+"""
+
+import json
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from golden import edge_values
+from golden.frames import FRAMES
+from golden.make_v1 import CASES, SUMS, sums, without_pandas
+from sameness import bits, same_table
+
+import blztable as blz
+
+ROOT = Path(__file__).parent / "v1"
+FRAME = "frame-"
+# Two columns of one name cannot be told apart by an append; a table without columns has no rows.
+NOT_APPENDED = {"schemas", "no-columns", "frame-no-columns", "frame-empty"}
+NOT_APPENDED |= {f"frame-labels-{name}" for name in ("numbers", "categories", "twice")}
+
+
+def listed() -> dict[str, str]:
+    """The sha256 of each file, as it was when the files were written."""
+    lines = (ROOT / SUMS).read_text(encoding="utf-8").splitlines()
+    return {path: digest for digest, _, path in (line.partition("  ") for line in lines)}
+
+
+def facts(case: str) -> dict[int, dict]:
+    """What is known of each version, oldest first."""
+    known = json.loads((ROOT / f"{case}.expected" / "versions.json").read_bytes())
+    return {number: known[str(number)] for number in sorted(map(int, known))}
+
+
+def expected(case: str, version: int) -> pa.Table:
+    """The table that a version holds."""
+    with pa.ipc.open_stream(ROOT / f"{case}.expected" / f"{version}.arrows") as stream:
+        return stream.read_all()
+
+
+def test_every_file_is_there_as_it_was_written_and_no_other():
+    assert sums(ROOT) == listed()
+
+
+def test_every_case_is_there_and_no_other():
+    kinds = ("blz", "expected")
+    assert {path.name for path in ROOT.iterdir()} == {
+        SUMS,
+        *(f"{case}.{kind}" for case in CASES for kind in kinds),
+    }
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_version_is_read_bit_for_bit(case):
+    for number, known in facts(case).items():
+        found = blz.read_table(ROOT / f"{case}.blz", version=number)
+        wanted = expected(case, number)
+        assert found.num_rows == known["rows"]
+        if case.startswith(FRAME) or case == "frames-appended":
+            found = without_pandas(found)
+        assert found.schema.equals(wanted.schema, check_metadata=True), number
+        for name, column, other in zip(
+            found.column_names, found.columns, wanted.columns, strict=True
+        ):
+            assert bits(column) == bits(other), (number, name)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_version_is_intact(case):
+    for number in facts(case):
+        with blz.open(ROOT / f"{case}.blz", version=number) as table:
+            report = table.verify()
+        assert report, report.problems
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_facts_of_every_version_are_read(case):
+    known = facts(case)
+    with blz.open(ROOT / f"{case}.blz") as table:
+        assert [
+            (one.number, one.time.isoformat(timespec="microseconds"), one.operation, one.rows)
+            for one in table.versions()
+        ] == [
+            (one["version"], one["time"], one["operation"], one["rows"]) for one in known.values()
+        ]
+    for number, one in known.items():
+        with blz.open(ROOT / f"{case}.blz", version=number) as table:
+            head = table._snapshot.version.head
+        for key in ("attributes", "properties", "pandas"):
+            assert getattr(head, key) == one[key], (number, key)
+        assert list(head.row_groups) == one["row_groups"]
+        assert [list(pair) for pair in head.commit_ids] == one["commit_ids"]
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_a_frame_comes_back_equal(name):
+    found, wanted = blz.read_blz(ROOT / f"{FRAME}{name}.blz"), FRAMES[name]()
+    pd.testing.assert_frame_equal(found, wanted, check_exact=True, check_freq=True)
+    assert found.flags == wanted.flags
+    # The text tells types apart that are equal: -0.0 and 0.0, int8 and int64.
+    assert repr(found.attrs) == repr(wanted.attrs)
+
+
+def test_a_frame_that_grew_comes_back_equal():
+    numbers = pd.DataFrame({"n": range(5), "m": pd.array([None] * 5, "Int8")})
+    words = numbers.assign(word=list("abcde"))
+    for number, wanted in enumerate((numbers[:3], numbers, words), start=1):
+        found = blz.read_blz(ROOT / "frames-appended.blz", version=number)
+        pd.testing.assert_frame_equal(found, wanted)
+
+
+def test_a_frame_that_pyarrow_converted_comes_back_equal():
+    wanted = FRAMES["index-days"]().assign(m=pd.array([None, 1, 2] * 4, "Int8"))
+    found = blz.read_blz(ROOT / "arrow-of-frame.blz")
+    # pyarrow's metadata says nothing of a frequency.
+    pd.testing.assert_frame_equal(found, wanted, check_freq=False)
+
+
+def copied(case: str, tmp_path: Path) -> Path:
+    """A copy of the table that may be changed."""
+    return Path(shutil.copytree(ROOT / f"{case}.blz", tmp_path / f"{case}.blz"))
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case not in NOT_APPENDED])
+def test_a_table_takes_more_rows(case, tmp_path):
+    place = copied(case, tmp_path)
+    before = without_pandas(expected(case, max(facts(case))))
+    with blz.open(place, "a") as table:
+        table.append(rows_again(case, before))
+        found = without_pandas(table.to_arrow())
+        report = table.verify()
+    assert report, report.problems
+    assert same_table(found, pa.concat_tables([before, before]))
+
+
+@pytest.mark.parametrize(
+    ("case", "more", "wanted"),
+    [
+        ("no-rows", edge_values.everything, edge_values.everything),
+        ("frame-no-rows", FRAMES["numpy"], lambda: expected("frame-numpy", 1)),
+    ],
+)
+def test_a_table_without_rows_takes_rows(case, more, wanted, tmp_path):
+    place = copied(case, tmp_path)
+    # git and many stores of objects keep no directory without a file.
+    assert list((place / "data").glob("*")) == []
+    with blz.open(place, "a") as table:
+        table.append(more())
+        assert same_table(without_pandas(table.to_arrow()), wanted())
+
+
+def rows_again(case: str, table: pa.Table) -> pa.Table | pd.DataFrame:
+    """All rows of a table, as a frame where it is one whose index can go on."""
+    if not case.startswith(FRAME):
+        return table
+    frame = FRAMES[case.removeprefix(FRAME)]()
+    counts = isinstance(frame.index, pd.RangeIndex)
+    return table if counts and frame.index.step != 1 else frame
