@@ -101,9 +101,9 @@ class Scan:
         # Arrow leaves out what cannot change the result, as y in `false and y`: the whole filter
         # may have a value where a part of it fails on its own.
         whole = _step(self._expression, self.positions, self.version.schema)
-        blocks = replace(blocks, open=blocks.open.any(axis=0, keepdims=True))
+        is_open: np.ndarray = blocks.open.any(axis=0, keepdims=True)
         try:
-            return _applied([whole], blocks, parts)
+            return _applied([whole], replace(blocks, open=is_open), parts)
         except SchemaError:
             # The part that failed says more than the whole.
             raise failed from None
