@@ -32,6 +32,7 @@ from blztable.engine.terms import Call, Term, names, parts
 from blztable.engine.threads import run
 from blztable.engine.versions import Version
 from blztable.errors import CorruptError, SchemaError
+from blztable.format.line import NO_FILE
 from blztable.format.statistics import Statistics
 
 # The share of rows that a comparison leaves, where nothing else is known.
@@ -101,7 +102,7 @@ class Scan:
         # Arrow leaves out what cannot change the result, as y in `false and y`: the whole filter
         # may have a value where a part of it fails on its own.
         whole = _step(self._expression, self.positions, self.version.schema)
-        is_open: np.ndarray = blocks.open.any(axis=0, keepdims=True)
+        is_open = np.logical_or.reduce(blocks.open, axis=0, keepdims=True)
         try:
             return _applied([whole], replace(blocks, open=is_open), parts)
         except SchemaError:
@@ -133,8 +134,11 @@ class Scan:
         return some, is_open
 
     def _paged(self, position: int) -> np.ndarray:
-        facts = self.version.column(position).facts
-        page_rows, rows = np.array(facts.page_rows, np.int64), np.array(facts.rows, np.int64)
+        parts = self.version.column(position)
+        page_rows = np.array(parts.facts.page_rows, np.int64)
+        rows = np.array(parts.facts.rows, np.int64)
+        # Without a file there is no zone map.
+        page_rows *= np.array(parts.k, np.int64) != NO_FILE
         steps = [position in step.pruner.columns for step in self.steps]
         return page_rows * (page_rows < rows) * self.open[steps].any(axis=0)
 
