@@ -94,6 +94,9 @@ class Column:
         """The column as a numpy array: writable and without a copy for numbers without nulls."""
         array = self._snapshot.array(self._index, range(len(self)))
         type_ = array.type
+        if not pa.types.is_primitive(type_):
+            # Rows of nothing take no memory in Arrow, but a pointer each in numpy.
+            self._snapshot.check_rows(len(array), f"column {self.name!r}")
         is_number = pa.types.is_integer(type_) or pa.types.is_floating(type_)
         if is_number and array.null_count == 0 and len(array):
             buffer, dtype = array.buffers()[1], np.dtype(type_.to_pandas_dtype())

@@ -22,6 +22,7 @@ from blztable.convert.interop import arrow_metadata
 from blztable.convert.rows import RowNumbers
 from blztable.engine.edition import PANDAS_KEY, Edition
 from blztable.engine.explain import explain
+from blztable.engine.limits import check_rows
 from blztable.engine.options import one_of
 from blztable.engine.pages import Span, spans
 from blztable.engine.parts import OpenParts
@@ -162,9 +163,18 @@ class Snapshot:
         """Rows of one column as one array."""
         with self._held():
             if rows.step != 1:
-                return take_array(self.version, position, np.asarray(rows, np.int64))
+                return take_array(self.version, position, self.numbers(rows))
             wanted = spans(self.version.head.row_groups, rows.start, rows.stop)
             return read_array(self.version, position, wanted)
+
+    def numbers(self, rows: range) -> np.ndarray:
+        """The numbers of these rows."""
+        self.check_rows(len(rows), "rows by their numbers")
+        return np.arange(rows.start, rows.stop, rows.step)
+
+    def check_rows(self, rows: int, what: str) -> None:
+        """LimitError where the machine could not hold a number, or an object, for each row."""
+        check_rows(rows, f"{self.name}, {what}", row_bytes=8)
 
     def arrow(
         self, positions: Sequence[int], start: int, stop: int, how: Reading | None = None

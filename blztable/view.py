@@ -7,7 +7,6 @@ import operator
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias, overload
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -304,7 +303,7 @@ class View(Shown):
             start, stop, step = key.indices(snapshot.rows)
             if step == 1:
                 return snapshot.arrow(shown, start, max(start, stop))
-            return snapshot.take(shown, np.arange(start, stop, step))
+            return snapshot.take(shown, snapshot.numbers(range(start, stop, step)))
         raise TypeError(
             f"a column's name, a list of names, or a slice of rows, not {type(key).__name__}"
         )

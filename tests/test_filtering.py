@@ -242,6 +242,35 @@ def test_a_value_that_cannot_be_evaluated_is_told():
         blz.read_table(store, filters=pc.scalar(4) / pc.field("a") > 1)
 
 
+NO_NUMBER = pc.scalar(pa.scalar(None, pa.int32()))
+TOO_LARGE = pc.field("a").cast("int16") > 0
+
+
+@pytest.mark.parametrize(
+    "never",
+    [pc.utf8_length(pc.field("text")) == NO_NUMBER, pc.field("a") + NO_NUMBER > 1],
+    ids=["other column", "same column"],
+)
+def test_a_filter_has_an_answer_where_arrow_leaves_out_a_part_that_fails(never):
+    table = pa.table({"a": [1, 70_000] * 20, "text": ["a text wider than a number"] * 40})
+    store = stored(table)
+    # Of `and` Arrow evaluates nothing where one side is null whatever the row.
+    expression = pc.Expression._call("and", [never, TOO_LARGE])
+    assert not mask_of(table, expression).any()
+    with pytest.raises(SchemaError, match="70000 not in range"):
+        mask_of(table, TOO_LARGE)
+    assert blz.read_table(store, filters=expression).num_rows == 0
+    with blz.open(store) as opened:
+        assert opened.count(filters=expression) == 0
+        assert opened.count(filters=~expression.is_valid()) == 40
+
+
+def test_the_part_of_a_filter_that_cannot_be_evaluated_is_told():
+    store = stored(pa.table({"a": [1, 70_000], "b": [1.5, 2.5]}))
+    with pytest.raises(SchemaError, match=r"^\(cast\(a, [^>]*> 0\) cannot be evaluated"):
+        blz.read_table(store, filters=(pc.field("b") != 0.0) & TOO_LARGE)
+
+
 LETTERS = list("abcd")
 DAYS = pd.date_range("2026-01-31", periods=60, freq="D", name="day")
 INDICES = {

@@ -7,6 +7,8 @@ facts about pandas in `convert/test_hostile_facts.py`. Every table lies behind v
 (`reseal.py`) and is read in another process (`hostile.py`), which must live.
 """
 
+import tracemalloc
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -398,6 +400,93 @@ def test_a_file_named_by_two_row_groups_is_refused(tmp_path):
         for name in ("k", "cbytes", "crc", "front_length", "trailer_length"):
             table.lines[0][name] = [table.lines[0][name][0]] * 2
     assert_refused(path, blz.CorruptError, "one file in two row groups")
+
+
+ROWS_OF_NOTHING = [10**10, 1 << 37, 1 << 61]
+
+
+def claiming(path, rows, column):
+    """A table of a few hundred bytes whose manifest states so many rows that need no file."""
+    make(path, pa.table({"n": column}))
+    with reseal.editing(path) as table:
+        table.head["row_groups"] = table.lines[0]["rows"] = [rows]
+        table.head["rows"] = rows
+        if pa.types.is_null(column.type):
+            table.lines[0]["nulls"] = [rows]
+    return path
+
+
+# Of null rows Arrow keeps a number: what looks at none of them takes no memory. The rows left.
+CHEAP_OF_NULLS = {
+    "verify": (lambda t: t.verify(), lambda rows: rows),
+    "delete of all": (lambda t: t.delete(pc.field("n").is_null()), lambda rows: 0),
+    "delete of none": (lambda t: t.delete(pc.field("n").is_valid()), lambda rows: rows),
+    "truncate": (lambda t: t.truncate(5), lambda rows: 5),
+    "truncate of few": (lambda t: t.truncate(t.nrows - 5), lambda rows: rows - 5),
+    "resize": (lambda t: t.resize(5), lambda rows: 5),
+}
+
+
+@pytest.mark.parametrize("rows", ROWS_OF_NOTHING)
+@pytest.mark.parametrize(("verb", "left"), CHEAP_OF_NULLS.values(), ids=CHEAP_OF_NULLS)
+def test_verbs_that_look_at_no_null_row_take_no_memory_for_it(tmp_path, verb, left, rows):
+    with blz.open(claiming(tmp_path / "t.blz", rows, pa.nulls(8)), "a") as opened:
+        tracemalloc.start()
+        try:
+            verb(opened)
+            assert tracemalloc.get_traced_memory()[1] < 1 << 20
+        finally:
+            tracemalloc.stop()
+        assert opened.nrows == left(rows)
+        assert opened.verify()
+
+
+ANY = pc.coalesce(pc.field("n").is_null(), pc.scalar(True))
+LOOKING = {
+    "to_numpy": lambda t: t["n"].to_numpy(),
+    "a column backwards": lambda t: t["n"][::-1],
+    "rows backwards": lambda t: t[::-1],
+    "filter": lambda t: t.to_arrow(filters=ANY),
+    "filter of two": lambda t: t.to_arrow(filters=pc.field("n").is_null() & ANY),
+    "count": lambda t: t.count(filters=ANY),
+    "delete": lambda t: t.delete(ANY),
+    "update": lambda t: t.update({"n": None}, where=ANY),
+    "sort": lambda t: t.compact(sort_by="n"),
+    "add_column": lambda t: t.add_column("more", 5),
+    "new column": lambda t: t.append({"n": [None], "more": [1]}, evolve=True),
+}
+
+
+@pytest.mark.parametrize("rows", ROWS_OF_NOTHING)
+@pytest.mark.parametrize("verb", LOOKING.values(), ids=LOOKING)
+def test_null_rows_that_memory_cannot_hold_are_refused_where_each_is_looked_at(
+    tmp_path, monkeypatch, verb, rows
+):
+    path = claiming(tmp_path / "t.blz", rows, pa.nulls(8))
+    # Of a machine with 1 GB.
+    monkeypatch.setattr("os.sysconf", {"SC_PHYS_PAGES": 1, "SC_PAGE_SIZE": 10**9}.__getitem__)
+    with blz.open(path, "a") as opened:
+        with pytest.raises(blz.LimitError, match="rows"):
+            verb(opened)
+        assert (opened.version, opened.nrows) == (1, rows)
+
+
+@pytest.mark.parametrize("rows", ROWS_OF_NOTHING)
+def test_empty_values_that_memory_cannot_hold_are_refused_as_numpy_has_them(
+    tmp_path, monkeypatch, rows
+):
+    path = claiming(tmp_path / "t.blz", rows, pa.array([b""] * 8, pa.binary(0)))
+    monkeypatch.setattr("os.sysconf", {"SC_PHYS_PAGES": 1, "SC_PAGE_SIZE": 10**9}.__getitem__)
+    with blz.open(path) as opened, pytest.raises(blz.LimitError, match="rows"):
+        opened["n"].to_numpy()
+
+
+def test_more_pages_than_memory_can_hold_are_refused(tmp_path):
+    path = claiming(tmp_path / "t.blz", 1 << 61, pa.array([b""] * 8, pa.binary(0)))
+    with blz.open(path, "a") as opened:
+        with pytest.raises(blz.LimitError, match="statistics of pages"):
+            opened.truncate(opened.nrows - 5)
+        assert "statistics of pages" in str(opened.verify().problems[0])
 
 
 CHANGES = {

@@ -193,11 +193,12 @@ def _distinct(dictionaries: Sequence[pa.Array]) -> tuple[list[pa.Array], list[in
 
 def _united(dictionaries: Sequence[pa.Array]) -> tuple[pa.Array, list[np.ndarray]]:
     """The values of all of them, each once, and of each dictionary where its values are there."""
-    if len(dictionaries) == 1:
-        return dictionaries[0], [np.arange(len(dictionaries[0]))]
     type_ = dictionaries[0].type
-    # Not the empty ones: of a slice that was imported, Arrow looks for the bytes before it.
+    # An imported array without values may keep an offset but have lost the bytes before it: Arrow
+    # refuses to put it together with others, and refuses views also as a dictionary.
     valued = [dictionary for dictionary in dictionaries if len(dictionary)]
+    if len(dictionaries) == len(valued) == 1:
+        return dictionaries[0], [np.arange(len(dictionaries[0]))]
     try:
         values = pa.concat_arrays(valued) if valued else pa.nulls(0, type_)
     except pa.ArrowInvalid:

@@ -44,12 +44,17 @@ class RunStatistics:
 def statistics(
     type_: pa.DataType, block: Block, dictionary: pa.Array | None = None
 ) -> tuple[RunStatistics, RunStatistics]:
-    """What is known of each page of a block of this type, and of the block as one run."""
+    """What is known of each page of a block of this type, and of the block as one run.
+
+    The rows of the null type are one page.
+    """
+    if pa.types.is_null(type_):
+        # There is no file for statistics of pages, and there may be more rows than memory holds.
+        whole = RunStatistics((block.rows,), (0,), (None,), (None,))
+        return whole if block.rows else RunStatistics((), (), (), ()), whole
     streams = {stream.layout.name: stream.data for stream in block.streams}
     mask = bits_of(streams[VALID], 0, block.rows).view(np.bool_) if VALID in streams else None
     pages = _Pages(block.rows, block.page_rows, mask)
-    if pa.types.is_null(type_):
-        mask = np.zeros(block.rows, np.bool_)
     if dictionary is None:
         known = _of_values(stored_type(type_), streams, pages)
     else:
@@ -60,8 +65,8 @@ def statistics(
     found = _runs(nulls, known)
     if pages.count == 1:
         return found, found
-    whole = _Known([_outermost(known.bounds)], (sum(known.nans),), known.encode)
-    return found, _runs((sum(nulls),), whole)
+    outermost = _Known([_outermost(known.bounds)], (sum(known.nans),), known.encode)
+    return found, _runs((sum(nulls),), outermost)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from blztable.engine.limits import PAGE_BYTES, check_rows
 from blztable.engine.pages import Picked, Span
 
 # Rows that one thread looks at at a time, where row groups are smaller.
@@ -79,6 +80,7 @@ def cut(
         ],
         np.int64,
     )
+    check_rows(sum(counts.tolist()), "pages of a filter", PAGE_BYTES)
     which = np.repeat(np.arange(len(spans)), counts)
     number = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
     groups = np.array([span.group for span in spans], np.int64)[which]

@@ -13,6 +13,7 @@ from blztable.engine import schema as schemas
 from blztable.engine.changes import AddColumns, Rename, Retype, Seen, Select
 from blztable.engine.edition import Edition, Written
 from blztable.engine.grouping import Portion
+from blztable.engine.limits import check_values
 from blztable.engine.pages import Span
 from blztable.engine.parts import OpenParts
 from blztable.engine.read import read_columns
@@ -139,7 +140,10 @@ def defaults(edition: Edition) -> dict[int, pa.Scalar]:
 
 
 def _nulls(edition: Edition, types: Sequence[pa.DataType], group: int) -> list[pa.Array]:
-    return [pa.nulls(edition.head.row_groups[group], type_) for type_ in types]
+    rows = edition.head.row_groups[group]
+    for type_ in types:
+        check_values(rows, type_)
+    return [pa.nulls(rows, type_) for type_ in types]
 
 
 def fillings(edition: Edition, nullable: Sequence[bool]) -> list[pa.Scalar]:

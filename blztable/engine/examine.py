@@ -15,6 +15,7 @@ from blztable.columns.statistics import RunStatistics, statistics
 from blztable.columns.stream import DICTIONARY, Block
 from blztable.columns.types import encode
 from blztable.engine.files import OpenFiles
+from blztable.engine.limits import check_pages
 from blztable.engine.pages import Span
 from blztable.engine.parts import OpenedPart
 from blztable.engine.read import read_array
@@ -162,6 +163,7 @@ class Part:
             return
         try:
             block = encode(array, part.page_rows)
+            check_pages(self.column.type, block.rows, block.page_rows)
             dictionary = array.dictionary if isinstance(array, pa.DictionaryArray) else None
             pages, whole = statistics(self.column.type, block, dictionary)
             if dictionary is not None and part.superchunk and part.superchunk.info.dictionary:

@@ -22,7 +22,7 @@ from blztable.arrow_errors import REFUSALS
 from blztable.columns import null
 from blztable.columns.nulls import bits_of
 from blztable.columns.plain import as_compared, compared_type
-from blztable.engine.grouping import check_rows
+from blztable.engine.limits import check_rows
 from blztable.engine.terms import guarded
 from blztable.errors import ColumnNotFoundError, SchemaError
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from blztable.columns import dictionary
 from blztable.columns.paging import USUAL_PAGE_ROWS
 from blztable.columns.types import one_array
-from blztable.errors import LimitError, SchemaError
+from blztable.errors import SchemaError
 
 GROUP_BYTES = 256_000_000
 COLUMN_BYTES = 64_000_000
@@ -26,9 +26,6 @@ SMALL_BYTES = 1 << 18
 MOST_SMALL = 256
 # What a reader of a stream takes at a time.
 WINDOW_BYTES = 64_000_000
-
-# Nulls take no memory and may be any number of rows, but what is made of rows takes some.
-MOST_ROWS = 1 << 36
 
 # A table and its number of rows, which one without columns does not know.
 Portion = tuple[pa.Table, int]
@@ -53,12 +50,6 @@ def row_groups(parts: Iterable[Portion], wanted: int | None) -> Iterator[Portion
     ready = pending.cut(wanted)
     while ready:
         yield ready.popleft()
-
-
-def check_rows(rows: int, what: str) -> None:
-    """LimitError for more rows than anything can be made of at once."""
-    if rows > MOST_ROWS:
-        raise LimitError(f"{what}: at most {MOST_ROWS} rows are taken at once, found {rows}")
 
 
 class _Pending:

@@ -169,15 +169,16 @@ def _portions(opened: OpenParts, start: int, stop: int, full: int) -> Iterator[P
     edition = opened.version
     indices = range(len(edition.schema))
     waiting: list[Span] = []
+    rows = 0
     for group in range(start, stop):
         waiting.append(Span(group, 0, edition.head.row_groups[group]))
-        rows = sum(span.stop for span in waiting)
+        rows += waiting[-1].count
         if rows >= full or group + 1 == stop:
             opened.forget_before(waiting[0].group)
             arrays = read_columns(edition, indices, waiting, parts=opened)
             yield pa.Table.from_arrays(arrays, names=edition.schema.names), rows
             del arrays
-            waiting = []
+            waiting, rows = [], 0
 
 
 def _full(work: Work) -> int:

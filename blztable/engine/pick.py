@@ -14,13 +14,13 @@ from blztable.columns.picking import Accept, Bits, Bytes, Ends, Words
 from blztable.columns.stream import DICTIONARY, ENDS, VALUES, Piece, Target
 from blztable.engine import pages
 from blztable.engine.decode import Goal, Run, joined, runs
+from blztable.engine.limits import check_memory
 from blztable.engine.pages import Picked
 from blztable.engine.parts import OpenedPart, OpenParts
 from blztable.engine.read import (
     DOUBTED_RATIO,
     Result,
     byte_range,
-    check_memory,
     dictionary_of,
     doubts,
     nbytes_of,

@@ -9,7 +9,6 @@ Room is made for what the machine can hold, and not on the word of a few bytes: 
 great deal more than they have are decoded aside first, to see that they mean it.
 """
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -21,13 +20,14 @@ from blztable.columns.stream import DICTIONARY, VALID, VALUES, Decoder, Piece, T
 from blztable.columns.types import decoder, one_array
 from blztable.engine import pages
 from blztable.engine.decode import Goal, Run, joined, runs
+from blztable.engine.limits import check_memory
 from blztable.engine.pages import Span
 from blztable.engine.parts import OpenedPart, OpenParts
 from blztable.engine.progress import Progress
 from blztable.engine.tasks import Task, batches
 from blztable.engine.threads import run
 from blztable.engine.versions import Version
-from blztable.errors import CorruptError, LimitError
+from blztable.errors import CorruptError
 
 # A file is doubted that claims more than so many times its bytes. Only zstd gives as much, of data
 # that hardly differ; such a file is decoded twice, if those of a read claim so much together.
@@ -252,15 +252,3 @@ def nbytes_of(piece: Piece) -> int:
     """The bytes of a piece, without its bitmap of nulls."""
     nbytes = sum(piece.sizes.values()) - piece.sizes.get(VALID, 0)
     return nbytes + (sum(piece.dictionary.sizes.values()) if piece.dictionary else 0)
-
-
-def check_memory(nbytes: int, table: str) -> None:
-    """LimitError where the machine could not hold so many bytes, whatever else it does."""
-    if not hasattr(os, "sysconf"):  # On Windows, where allocating fails instead.
-        return
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if nbytes > memory:
-        raise LimitError(
-            f"{table}: to be read at once it takes {nbytes} bytes of memory, of which there are "
-            f"{memory}; read fewer columns or rows, or use to_batches"
-        )

@@ -6,6 +6,7 @@ written anew, with all their columns.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Protocol, Self
 
 import numpy as np
@@ -15,7 +16,8 @@ from blztable.columns.plain import as_stored, stored_type
 from blztable.columns.types import one_array
 from blztable.engine import evolve
 from blztable.engine.changes import Append, NoRows, Rows, Seen
-from blztable.engine.grouping import Portion, check_rows, row_groups
+from blztable.engine.grouping import Portion, row_groups
+from blztable.engine.limits import check_rows, check_values
 from blztable.engine.pages import Picked, Span
 from blztable.engine.parts import OpenedPart, OpenParts
 from blztable.engine.progress import Callback, Progress
@@ -72,15 +74,16 @@ def delete(work: Work, where: object) -> int:
     """Leave out the rows for which `where` is true; how many they were."""
     with OpenParts(work.edition) as opened:
         condition = Condition(opened, where)
-        return _leave(work, "delete", lambda group: ~condition.mask(group))
+        return _leave(work, "delete", lambda group: condition.rows(group).others())
 
 
 def truncate(work: Work, rows: int) -> None:
     """Leave the first rows, so many at most."""
-    first = np.cumsum([0, *work.edition.head.row_groups])
+    groups = work.edition.head.row_groups
+    firsts = list(accumulate(groups, initial=0))
 
-    def kept(group: int) -> np.ndarray:
-        return np.arange(first[group], first[group + 1]) < rows
+    def kept(group: int) -> Selection:
+        return Selection.first(groups[group], min(max(rows - firsts[group], 0), groups[group]))
 
     _leave(work, "truncate", kept)
 
@@ -108,7 +111,7 @@ def resize(work: Work, rows: int, fillings: Sequence[pa.Scalar]) -> None:
 
 def repeated(value: pa.Scalar, rows: int) -> pa.Array:
     """So many times the same value, as the type it is stored as."""
-    check_rows(rows, f"{value.type} values")
+    check_values(rows, value.type)
     if not value.is_valid:
         return pa.nulls(rows, value.type)
     # Arrow repeats no views.
@@ -116,7 +119,7 @@ def repeated(value: pa.Scalar, rows: int) -> pa.Array:
     return pa.repeat(value if stored.id == value.type.id else value.cast(stored), rows)
 
 
-def _leave(work: Work, operation: str, kept: Callable[[int], np.ndarray]) -> int:
+def _leave(work: Work, operation: str, kept: Callable[[int], "Selection"]) -> int:
     """Leave the rows of each group that are kept; how many are gone."""
     edition = work.edition
     groups = edition.head.row_groups
@@ -124,7 +127,7 @@ def _leave(work: Work, operation: str, kept: Callable[[int], np.ndarray]) -> int
     touched: list[tuple[int, Selection]] = []
     gone = 0
     for group, rows in enumerate(groups):
-        left = Selection.of(kept(group))
+        left = kept(group)
         gone += rows - left.count
         if left.is_all:
             order.append(group)
@@ -140,7 +143,7 @@ def _leave(work: Work, operation: str, kept: Callable[[int], np.ndarray]) -> int
         def portions() -> Iterator[Portion]:
             for group, left in touched:
                 opened.forget_before(group)
-                yield read_group(opened, range(len(columns)), group, left.mask()), left.count
+                yield read_group(opened, range(len(columns)), group, left), left.count
 
         def old(column: int, number: int) -> OpenedPart:
             return opened.open(column, touched[number][0])
@@ -152,18 +155,34 @@ def _leave(work: Work, operation: str, kept: Callable[[int], np.ndarray]) -> int
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Some rows of a row group, kept in a bit each: there may be one for every group of a table."""
+    """Some rows of a row group, kept in a bit each: there may be one for every group of a table.
+
+    The first rows of a group take no bits: a group of nulls may be larger than memory.
+    """
 
     rows: int
     count: int
-    # None where it is all of them.
+    # None where it is the first `count` rows.
     bits: np.ndarray | None = None
 
     @classmethod
     def of(cls, mask: np.ndarray) -> Self:
         """The rows for which it is true."""
         rows, count = len(mask), int(np.count_nonzero(mask))
-        return cls(rows, count, None if count == rows else np.packbits(mask))
+        return cls(rows, count, None if count in (0, rows) else np.packbits(mask))
+
+    @classmethod
+    def first(cls, rows: int, count: int) -> Self:
+        """The first `count` of so many rows."""
+        return cls(rows, count)
+
+    def others(self) -> "Selection":
+        """The rows that are not selected."""
+        mask = self.mask()
+        if mask is not None:
+            return Selection.of(~mask)
+        assert self.count in (0, self.rows), self
+        return Selection(self.rows, self.rows - self.count)
 
     @property
     def is_all(self) -> bool:
@@ -171,19 +190,21 @@ class Selection:
         return self.count == self.rows
 
     def mask(self) -> np.ndarray | None:
-        """A truth value a row; None where it is all of them."""
+        """A truth value a row; None where it is the first `count` rows."""
         if self.bits is None:
             return None
         return np.unpackbits(self.bits, count=self.rows).view(np.bool_)
 
 
 def read_group(
-    opened: OpenParts, indices: Sequence[int], group: int, mask: np.ndarray | None = None
+    opened: OpenParts, indices: Sequence[int], group: int, selected: Selection | None = None
 ) -> pa.Table:
-    """Columns of a row group as they are stored, of the rows selected."""
+    """Columns of a row group as they are stored, of the rows selected; of all by default."""
     version = opened.version
     rows = version.head.row_groups[group]
-    arrays = read_columns(version, indices, [Span(group, 0, rows)], parts=opened)
+    mask = selected.mask() if selected else None
+    stop = selected.count if selected and mask is None else rows
+    arrays = read_columns(version, indices, [Span(group, 0, stop)], parts=opened)
     stored = [as_stored(one_array(column)) for column in arrays]
     if mask is not None:
         stored = [array.filter(pa.array(mask)) for array in stored]
@@ -198,11 +219,15 @@ class Condition:
         self._opened = opened
         self._scan = Scan(opened.version, where)
 
-    def mask(self, group: int) -> np.ndarray:
+    def rows(self, group: int) -> Selection:
         """The rows of a group for which it is true; the groups before it are done with."""
         rows = self._opened.version.head.row_groups[group]
         self._opened.forget_before(group)
+        found = self._scan.find([Span(group, 0, rows)], self._opened)
+        if found.rows in (0, rows):
+            return Selection(rows, found.rows)
+        check_rows(rows, "the rows of a row group")
         true = np.zeros(rows, np.bool_)
-        for left in self._scan.find([Span(group, 0, rows)], self._opened).left:
+        for left in found.left:
             true[left.rows if isinstance(left, Picked) else slice(left.start, left.stop)] = True
-        return true
+        return Selection.of(true)

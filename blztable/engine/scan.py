@@ -10,6 +10,7 @@ read elsewhere, when it is known which rows are left.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial, reduce
 from operator import and_
 
@@ -30,7 +31,8 @@ from blztable.engine.tasks import batches
 from blztable.engine.terms import Call, Term, names, parts
 from blztable.engine.threads import run
 from blztable.engine.versions import Version
-from blztable.errors import CorruptError
+from blztable.errors import CorruptError, SchemaError
+from blztable.format.line import NO_FILE
 from blztable.format.statistics import Statistics
 
 # The share of rows that a comparison leaves, where nothing else is known.
@@ -48,6 +50,7 @@ class Scan:
         self.version = version
         steps = list(_steps(expression, version.schema))
         self.steps = sorted(steps, key=partial(_rank, version)) if len(steps) > 1 else steps
+        self._expression = expression
         self._known = {
             position: _of_groups(version, position)
             for step in self.steps
@@ -78,10 +81,7 @@ class Scan:
         found: list[Found] = [Found([], {})] * len(morsels)
 
         def look(number: int) -> None:
-            morsel = Morsel(morsels[number], parts)
-            for at, step in enumerate(self.steps):
-                morsel.apply(at, step)
-            found[number] = morsel.found(returned)
+            found[number] = self._left(morsels[number], parts).found(returned)
 
         run(partial(look, number) for number in range(len(morsels)))
         types = self.version.schema.types
@@ -92,6 +92,22 @@ class Scan:
             for position in returned
         }
         return Found([left for one in found for left in one.left], columns)
+
+    def _left(self, blocks: Blocks, parts: OpenParts) -> Morsel:
+        """The blocks after all steps; after the whole filter where a step cannot be evaluated."""
+        try:
+            return _applied(self.steps, blocks, parts)
+        except SchemaError as error:
+            failed = error
+        # Arrow leaves out what cannot change the result, as y in `false and y`: the whole filter
+        # may have a value where a part of it fails on its own.
+        whole = _step(self._expression, self.positions, self.version.schema)
+        is_open = np.logical_or.reduce(blocks.open, axis=0, keepdims=True)
+        try:
+            return _applied([whole], replace(blocks, open=is_open), parts)
+        except SchemaError:
+            # The part that failed says more than the whole.
+            raise failed from None
 
     def blocks(self, wanted: Sequence[Span], parts: OpenParts) -> Blocks:
         """The rows that fronts and trailers, too, leave of these."""
@@ -118,8 +134,11 @@ class Scan:
         return some, is_open
 
     def _paged(self, position: int) -> np.ndarray:
-        facts = self.version.column(position).facts
-        page_rows, rows = np.array(facts.page_rows, np.int64), np.array(facts.rows, np.int64)
+        parts = self.version.column(position)
+        page_rows = np.array(parts.facts.page_rows, np.int64)
+        rows = np.array(parts.facts.rows, np.int64)
+        # Without a file there is no zone map.
+        page_rows *= np.array(parts.k, np.int64) != NO_FILE
         steps = [position in step.pruner.columns for step in self.steps]
         return page_rows * (page_rows < rows) * self.open[steps].any(axis=0)
 
@@ -163,11 +182,29 @@ def _steps(expression: pc.Expression, schema: pa.Schema) -> Iterator[Step]:
             positions = tuple(sorted({schema.get_field_index(name) for name in names(term)}))
         by_columns.setdefault(positions, []).append((part, term))
     for positions, of_them in by_columns.items():
-        terms = [term for _, term in of_them if term is not None]
+        terms = tuple(term for _, term in of_them if term is not None)
         whole = reduce(and_, (part for part, _ in of_them))
-        known = Call("and_kleene", tuple(terms)) if len(terms) == len(of_them) else None
-        fields = tuple(schema.field(position).name for position in positions)
-        yield Step(whole, positions, fields, Pruner(whole, schema, known), tuple(terms))
+        known = Call("and_kleene", terms) if len(terms) == len(of_them) else None
+        yield _step(whole, positions, schema, known, terms)
+
+
+def _step(
+    expression: pc.Expression,
+    positions: Sequence[int],
+    schema: pa.Schema,
+    known: Term | None = None,
+    terms: tuple[Term, ...] = (),
+) -> Step:
+    fields = tuple(schema.field(position).name for position in positions)
+    return Step(expression, tuple(positions), fields, Pruner(expression, schema, known), terms)
+
+
+def _applied(steps: Sequence[Step], blocks: Blocks, parts: OpenParts) -> Morsel:
+    """The blocks after these steps, one after the other."""
+    morsel = Morsel(blocks, parts)
+    for number, step in enumerate(steps):
+        morsel.apply(number, step)
+    return morsel
 
 
 def _rank(version: Version, step: Step) -> float:

@@ -15,13 +15,16 @@ import pyarrow.compute as pc
 from blztable.columns.plain import as_stored, stored_type
 from blztable.columns.types import one_array
 from blztable.engine.filters import comparable
-from blztable.engine.grouping import GROUP_BYTES, Portion, bytes_taken, check_rows, rows_per_group
+from blztable.engine.grouping import GROUP_BYTES, Portion, bytes_taken, rows_per_group
+from blztable.engine.limits import check_rows
 from blztable.engine.pages import spans
 from blztable.engine.read import read_columns
 from blztable.engine.sort_keys import Key
 from blztable.engine.versions import Version
 from blztable.errors import SchemaError
 
+# What the order of the rows takes for each of them.
+_ORDER_BYTES = 8
 # Of these one array has room for 2 GiB only.
 LARGE = {
     pa.lib.Type_STRING: pa.large_string(),
@@ -62,7 +65,7 @@ class Unsorted:
 
         SchemaError where a column cannot be sorted by.
         """
-        check_rows(self.rows, "sorting")
+        check_rows(self.rows, "sorting", _ORDER_BYTES)
         order = _order([self.column(index) for index, _ in keys], keys, self.schema)
         return None if np.array_equal(order, np.arange(len(order))) else order
 

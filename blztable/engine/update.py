@@ -126,7 +126,7 @@ def _touched(opened: OpenParts, where: object) -> Iterator[tuple[int, Selection]
         return
     condition = Condition(opened, where)
     for group in range(len(row_groups)):
-        selected = Selection.of(condition.mask(group))
+        selected = condition.rows(group)
         if selected.count:
             yield group, selected
 

@@ -7,6 +7,7 @@ is left. Damage is written down, and the rest is checked all the same.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import accumulate, chain, repeat
 
 from blztable.columns.types import one_array
 from blztable.engine.examine import Column, Part
@@ -18,6 +19,11 @@ from blztable.engine.versions import Version, load
 from blztable.errors import BlzError
 from blztable.report import Problem, Report
 from blztable.storage.store import KeyNotFound
+
+# What is looked at together, where row groups are small. A row may take memory and no bytes.
+WINDOW_GROUPS = 256
+WINDOW_BYTES = 16_000_000
+WINDOW_ROWS = 1 << 20
 
 
 def verify(version: Version, indices: Sequence[int], *, full: bool) -> Report:
@@ -32,11 +38,17 @@ def verify(version: Version, indices: Sequence[int], *, full: bool) -> Report:
     columns = [Column(version, index) for index in indices]
     files = chunks = nbytes = first = 0
     with OpenFiles(version.store) as open_files:
-        for group, rows in enumerate(head.row_groups):
-            parts = [Part(one, one.parts, group, first) for one in columns if one.parts]
+        for groups in _windows(columns, head.row_groups):
+            rows = [head.row_groups[group] for group in groups]
+            firsts = accumulate(rows, initial=first)
+            by_group = [
+                [Part(one, one.parts, group, first) for one in columns if one.parts]
+                for group, first in zip(groups, firsts, strict=False)
+            ]
+            parts = list(chain.from_iterable(by_group))
             run(partial(part.open, full, open_files) for part in parts)
             if full:
-                _read([part for part in parts if part.opened], Span(group, 0, rows))
+                _read(by_group, [Span(*one) for one in zip(groups, repeat(0), rows)])
                 run(part.compare for part in parts)
             for part in parts:
                 problems += part.problems
@@ -45,7 +57,7 @@ def verify(version: Version, indices: Sequence[int], *, full: bool) -> Report:
                     files += 1
                     chunks += part.chunks if full else 0
                     nbytes += facts.cbytes if full else facts.front_length + facts.trailer_length
-            first += rows
+            first += sum(rows)
     for column in columns:
         problems += column.problems
     names = tuple(column.name for column in columns)
@@ -74,18 +86,50 @@ def _manifest(version: Version) -> Iterator[Problem]:
         yield problem(str(error), False)
 
 
-def _read(parts: Sequence[Part], span: Span) -> None:
-    """Decode the parts of a row group together; where one is damaged, each by itself."""
-    if not parts:
-        return
-    try:
-        columns = [part.column.index for part in parts]
-        arrays = read_columns(parts[0].column.version, columns, [span])
-        for part, array in zip(parts, arrays, strict=True):
-            part.array = one_array(array)
-    except BlzError:
-        for part in parts:
+def _windows(columns: Sequence[Column], row_groups: Sequence[int]) -> Iterator[range]:
+    """Row groups that are looked at together: one, or some small ones."""
+    streams = [sizes for one in columns if one.parts for sizes in one.parts.streams.values()]
+    start = taken = rows = 0
+    for group, more in enumerate(row_groups):
+        nbytes = sum(sizes[group] for sizes in streams)
+        is_full = taken + nbytes > WINDOW_BYTES or rows + more > WINDOW_ROWS
+        if group > start and (is_full or group - start == WINDOW_GROUPS):
+            yield range(start, group)
+            start, taken, rows = group, 0, 0
+        taken, rows = taken + nbytes, rows + more
+    if start < len(row_groups):
+        yield range(start, len(row_groups))
+
+
+def _read(by_group: Sequence[Sequence[Part]], spans: Sequence[Span]) -> None:
+    """Decode the parts of some row groups together.
+
+    Where that fails, the parts of each group together; where one is damaged, each by itself.
+    """
+    parts = [[part for part in of_group if part.opened] for of_group in by_group]
+    is_whole = all(map(len, parts)) and len(set(map(len, parts))) == 1
+    if len(parts) > 1:
+        if not is_whole or not _read_together(parts, spans):
+            for of_group, span in zip(parts, spans, strict=True):
+                _read([of_group], [span])
+    elif parts[0] and not _read_together(parts, spans):
+        for part in parts[0]:
             part.read_alone()
+
+
+def _read_together(by_group: Sequence[Sequence[Part]], spans: Sequence[Span]) -> bool:
+    """Decode the same columns of some row groups at once; False where that fails."""
+    columns = [part.column.index for part in by_group[0]]
+    try:
+        arrays = read_columns(by_group[0][0].column.version, columns, spans)
+        for place, array in enumerate(arrays):
+            start = 0
+            for parts, span in zip(by_group, spans, strict=True):
+                parts[place].array = one_array(array.slice(start, span.count))
+                start += span.count
+    except BlzError:
+        return False
+    return True
 
 
 def _order(problem: Problem) -> tuple[int, int, int]:

@@ -19,6 +19,7 @@ from blztable.columns.statistics import RunStatistics, statistics
 from blztable.columns.stream import Block, Stream
 from blztable.columns.types import encode, layouts, one_array
 from blztable.engine.grouping import Portion
+from blztable.engine.limits import check_pages
 from blztable.engine.options import WriteOptions
 from blztable.engine.parts import OpenedPart, named
 from blztable.engine.progress import Progress
@@ -227,6 +228,7 @@ class _PartWriter:
             del self._array
             self._shared.held.let_go(nbytes)
             block = encode(array, self._options.page_rows_of(self._column.name))
+            check_pages(self._column.type, block.rows, block.page_rows)
         except SchemaError as error:
             raise SchemaError(f"column {self._column.name!r}: {error}") from None
         dictionary = array.dictionary if isinstance(array, pa.DictionaryArray) else None

@@ -63,6 +63,23 @@ def test_rows_of_nulls_need_no_dictionary():
     assert one_array(column).to_pylist() == [None, None, "word 1", "word 0"]
 
 
+def imported(array):
+    """The array as another library hands it over: without the bytes that its values do not need."""
+    return pa.Array._import_from_c_capsule(*array.__arrow_c_array__())
+
+
+@pytest.mark.parametrize("offset", [1, 2])
+@pytest.mark.parametrize("type_", types.PLAIN, ids=str)
+def test_equal_dictionaries_may_be_empty_slices_that_were_imported(type_, offset):
+    empty = array(type_, 2).slice(offset, 0)
+    whole = pa.dictionary(pa.int8(), type_)
+    column = pa.chunked_array([imported(coded([None] * rows, empty, whole)) for rows in (2, 1)])
+    joined = one_array(column)
+    joined.validate(full=True)
+    assert joined.equals(pa.nulls(3, whole))
+    assert changes(column) == []
+
+
 def test_codes_beyond_their_own_dictionary_do_not_find_a_value_of_the_next():
     column = pa.chunked_array([coded([2], words(0, 2)), coded([0], words(5, 9))])
     with pytest.raises(SchemaError, match="dictionary indices from 2 to 2 of 2 values"):

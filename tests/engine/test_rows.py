@@ -23,22 +23,29 @@ def test_a_selection_gives_back_its_rows(rows):
     selected = Selection.of(np.array(rows))
     mask = selected.mask()
     assert (selected.rows, selected.count, selected.is_all) == (len(rows), sum(rows), all(rows))
-    assert (mask is None) == all(rows)
+    assert (mask is None) == (all(rows) or not any(rows))
     if mask is not None:
         assert mask.dtype == np.bool_
         assert mask.tolist() == rows
+    others = selected.others()
+    assert (others.rows, others.count) == (len(rows), len(rows) - sum(rows))
+    assert (others.mask() is None) == (mask is None)
+    if mask is not None:
+        assert others.mask().tolist() == (~mask).tolist()
 
 
-def test_a_selection_takes_a_bit_a_row_and_nothing_for_all():
+def test_a_selection_takes_a_bit_a_row_and_nothing_for_all_or_none():
     assert Selection.of(np.arange(8000) % 3 == 0).bits.nbytes == 1000
     assert Selection.of(np.ones(8000, np.bool_)).bits is None
+    assert Selection.of(np.zeros(8000, np.bool_)).bits is None
+    assert Selection.first(1 << 61, 5).bits is None
 
 
 @pytest.mark.parametrize(
     "step",
     [
         # Of a sum statistics tell nothing.
-        lambda opened: Condition(opened, pc.field("n") + 1 > 3).mask,
+        lambda opened: Condition(opened, pc.field("n") + 1 > 3).rows,
         lambda opened: lambda group: evaluated(opened, pc.field("n") + 1, group),
     ],
     ids=["condition", "expression"],
