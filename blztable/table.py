@@ -115,6 +115,7 @@ class CTable(Handle):
 
     def _alone(self, commit_id: str | None = None) -> Transaction:
         """A transaction of one verb of the table itself."""
+        self._writing()
         self._check_no_transaction()
         return self._begin(commit_id)
 

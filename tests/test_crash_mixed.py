@@ -98,6 +98,14 @@ def repeat(story, durability):
     story.append(durability, is_new=False)
 
 
+def restore(story, durability):
+    """The newest version once more."""
+    with blz.open(story.store, "a", durability=durability) as table:
+        table.restore(table.version)
+    if durability == "full":
+        story.promised.append((len(story.disk.log), story.rows))
+
+
 def vacuum(story):
     with blz.open(story.store, "a") as table:
         table.vacuum(keep=1)
@@ -110,6 +118,8 @@ STEPS = {
     "process, killed": lambda story: story.killed("process"),
     "repeat, full": lambda story: repeat(story, "full"),
     "repeat, process": lambda story: repeat(story, "process"),
+    "restore, full": lambda story: restore(story, "full"),
+    "restore, process": lambda story: restore(story, "process"),
     "vacuum": vacuum,
 }
 

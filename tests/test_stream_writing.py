@@ -742,6 +742,19 @@ def test_what_a_desktop_leaves_in_a_directory_does_not_stop_a_first_write(tmp_pa
     assert (tmp_path / "t.blz" / name).exists()
 
 
+def test_what_a_desktop_leaves_in_an_unfinished_creation_does_not_stop_a_first_write(tmp_path):
+    path = tmp_path / "t.blz"
+    places = ["", "data", "data/col0", "meta", "meta/manifest"]
+    for place in places:
+        (path / place).mkdir(parents=True, exist_ok=True)
+        (path / place / ".DS_Store").touch()
+    (path / "data/lost+found").mkdir()
+    blz.to_blz({"n": [1]}, path)
+    assert blz.read_table(path).num_rows == 1
+    assert all((path / place / ".DS_Store").exists() for place in places)
+    assert (path / "data/lost+found").exists()
+
+
 def test_what_somebody_put_into_a_directory_stops_a_first_write(tmp_path):
     (tmp_path / "t.blz").mkdir()
     (tmp_path / "t.blz" / ".gitignore").touch()

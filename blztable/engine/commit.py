@@ -283,7 +283,9 @@ class Transaction:
                 # A change that did not land may have brought back what it had replaced.
                 self.files.flush(made.named)
                 if newest_number is not None:
-                    lasting.flush_base(newest, store, is_replaced=self._is_replacement)
+                    # A replacement takes over what it restores, or nothing.
+                    built_on = self._given if self._is_replacement else newest
+                    lasting.flush_base(store, newest, built_on)
             data = manifest.encode(head, made.lines)
             self._attempt = (number, commit)
             try:

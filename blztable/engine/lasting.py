@@ -37,10 +37,12 @@ def flush_whole(version: Version) -> None:
         raise CorruptError(f"a file of the table is missing: {error}") from None
 
 
-def flush_base(newest: Version | None, store: Store, *, is_replaced: bool) -> None:
-    """Flush what a lasting version builds on, if nobody did; None is a damaged base."""
-    if newest is not None and newest.head.durable:
-        return
-    store.prepare()
-    if newest is not None and not is_replaced:
-        flush_whole(newest)
+def flush_base(store: Store, newest: Version | None, built_on: Version | None) -> None:
+    """Flush what a lasting version builds on, if nobody did.
+
+    `newest` is None where it is damaged, `built_on` where no file is taken over from a version.
+    """
+    if newest is None or not newest.head.durable:
+        store.prepare()
+    if built_on is not None and not built_on.head.durable:
+        flush_whole(built_on)

@@ -11,7 +11,6 @@ from blztable.engine import schema as schemas
 from blztable.engine import sort_keys, sorting, versions
 from blztable.engine.commit import Draft, Transaction
 from blztable.engine.grouping import Portion, row_groups
-from blztable.engine.lasting import flush_whole
 from blztable.engine.options import WriteOptions
 from blztable.engine.progress import Callback, Progress
 from blztable.engine.sort_keys import SORT_BY, Key
@@ -207,8 +206,6 @@ def restore(old: Version, *, is_durable: bool) -> tuple[Version, Lock]:
         return Draft(head, old.lines())
 
     with Transaction(store, is_durable=is_durable, base=old, is_replacement=True) as transaction:
-        if is_durable and not old.head.durable:
-            flush_whole(old)
         published = transaction.publish("restore", draft)
     transaction.complain()
     return published

@@ -32,7 +32,9 @@ def retire(newest: Version, *, is_durable: bool) -> None:
     """Remove the versions that are past keeping and not pinned, and the files only they name."""
     store = newest.store
     there = versions.numbers(store)
-    free = unpinned(store, past_keeping(newest.head, there, *limits(newest.head.properties)))
+    past = past_keeping(newest.head, there, *limits(newest.head.properties))
+    # One that lasts has not been let go by this commit, but its time may have come since.
+    free = unpinned(store, _without(past, [newest.head.lasting]))
     if not free:
         return
     try:

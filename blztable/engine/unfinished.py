@@ -63,7 +63,8 @@ def _empty(store: Store) -> None:
     store.sweep(layout.MANIFESTS)
     store.sweep(layout.META)
     for name in store.list_names(layout.DATA):
-        remove_column(store, f"{layout.DATA}/{name}")
+        if layout.column_id(name) is not None:
+            remove_column(store, f"{layout.DATA}/{name}")
 
 
 def remove_column(store: Store, prefix: str) -> None:

@@ -110,6 +110,14 @@ def test_all_locks_together_wait_no_longer_than_asked(monkeypatch, wait, left):
     ]
 
 
+def gate_is_closed(store):
+    try:
+        store.lock(layout.META, shared=True, timeout=0).close()
+    except BusyError:
+        return True
+    return False
+
+
 def test_writers_that_come_after_a_vacuum_that_waits_let_it_go_first(store):
     order = []
 
@@ -117,17 +125,10 @@ def test_writers_that_come_after_a_vacuum_that_waits_let_it_go_first(store):
         with begin():
             order.append(name)
 
-    def closes_gate():
-        try:
-            store.lock(layout.META, shared=True, timeout=0).close()
-        except BusyError:
-            return True
-        return False
-
     with ThreadPoolExecutor(2) as pool:
         with flight.writing(store):
             cleaner = pool.submit(work, "vacuum", lambda: flight.alone(store, 60))
-            while not closes_gate():
+            while not gate_is_closed(store):
                 pass
             writer = pool.submit(work, "writer", lambda: flight.writing(store))
         cleaner.result()
@@ -136,12 +137,16 @@ def test_writers_that_come_after_a_vacuum_that_waits_let_it_go_first(store):
 
 
 def test_behind_a_long_writer_a_vacuum_that_waits_keeps_no_other_writer_out(store, monkeypatch):
-    monkeypatch.setattr(flight, "CLOSED_SECONDS", 0.0)
-    with ThreadPoolExecutor(1) as pool, flight.writing(store):
-        cleaner = pool.submit(flight.alone, store, 2)
-        flight.writing(store).close()
-        with pytest.raises(BusyError):
-            cleaner.result()
+    monkeypatch.setattr(flight, "CLOSED_SECONDS", 0.1)
+    monkeypatch.setattr(flight, "LOCK_SECONDS", 5)
+    with ThreadPoolExecutor(1) as pool:
+        with flight.writing(store):
+            cleaner = pool.submit(flight.alone, store, 60)
+            while not gate_is_closed(store):
+                pass
+            flight.writing(store).close()
+            assert not cleaner.done()
+        cleaner.result().close()
 
 
 def test_a_table_of_version_0_1_is_read_as_it_is_and_gets_the_file_from_its_next_writer(store):

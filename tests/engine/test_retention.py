@@ -1,6 +1,7 @@
 """Which versions stay, which go, and that their files go with them and no others."""
 
 from dataclasses import replace
+from datetime import datetime, timedelta
 
 import pyarrow as pa
 import pytest
@@ -376,3 +377,27 @@ def test_a_version_pinned_while_others_are_looked_at_stays_with_its_files(store,
     pinned.close()
     files = {key for key in tree(store) if key.endswith(".bin")}
     assert files == {"data/col0/__1__.bin", f"data/col1/__{late}__.bin", "data/col1/__4__.bin"}
+
+
+class Later(datetime):
+    """The clock two hours from now."""
+
+    @classmethod
+    def now(cls, tz=None):
+        return datetime.now(tz) + timedelta(hours=2)
+
+
+def test_the_last_version_that_was_flushed_stays_where_its_time_comes_during_a_commit(
+    store, monkeypatch
+):
+    write(store, content(1))
+    write(store, content(2))
+    commit(store, 3)
+    late = once("publish", lambda: monkeypatch.setattr(retention, "datetime", Later))
+    commit(Hooked(store, before=late), 4)
+    # The commit before is pinned by the one that was built on it.
+    assert versions.numbers(store) == [2, 3, 4]
+    assert not versions.load(store, 4).head.durable
+    commit(store, 5)
+    assert versions.load(store, 5).head.durable
+    assert versions.numbers(store) == [4, 5]
