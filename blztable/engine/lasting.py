@@ -38,7 +38,7 @@ def flush_whole(version: Version) -> None:
 
 
 def flush_base(newest: Version | None, store: Store, *, is_replaced: bool) -> None:
-    """Flush what a lasting version builds on, if nobody did; None is a damaged base."""
+    """Flush what a durable version builds on, if nobody did; `newest` is None if it is damaged."""
     if newest is not None and newest.head.durable:
         return
     store.prepare()

@@ -1,8 +1,8 @@
 """The proposals' three JSON documents: what people and other tools may read about a table.
 
 They mirror the newest version. The engine reads one number of them, to find out that the manifest
-of the newest version is gone. Refreshed under the writers' lock,
-so that an older version never replaces a newer one.
+of the newest version is gone. They are refreshed under the writers' lock, so that an older version
+never replaces a newer one.
 """
 
 from contextlib import suppress
@@ -16,7 +16,7 @@ from blztable.storage.store import KeyNotFound, Store
 def refresh(version: Version) -> None:
     """Write sizes, storage and attributes of this version.
 
-    Not flushed: the next commit makes them again, and nothing depends on them.
+    Not flushed: the next commit makes them again, and older ones do no harm.
     """
     head = version.head
     sizes = {
