@@ -128,7 +128,7 @@ class Batches:
 def _jobs(
     snapshot: Snapshot, positions: Sequence[int], scan: Scan | None
 ) -> Iterator[Callable[[], pa.Table]]:
-    """What reads each window; the end of the generator closes the files of all."""
+    """The call that reads each window. The files stay open until the generator ends."""
     with OpenParts(snapshot.version) as parts:
         for window in snapshot.windows(positions, scan):
             yield partial(snapshot.window, positions, window, parts, scan)

@@ -154,7 +154,8 @@ class CTable(Handle):
             A column that is unknown, missing or of a type that would lose something, or an index
             that does not go on; nothing is committed.
         ConflictError
-            Another commit changed the columns; or the rows, for an index that counts on from them.
+            Another commit changed the columns; or the rows, for an index that counts on from them,
+            and where `evolve` adds or widens a column.
 
         Examples
         --------

@@ -43,6 +43,7 @@ from blztable.view import View
 Published = Callable[[Version, Lock], None]
 # What may leave one small row group after the other at the end.
 GROWING = {"append", "resize"}
+ANOTHER = "begin another one with `table.transaction()`"
 
 
 class Transaction(View):
@@ -235,7 +236,7 @@ class Transaction(View):
 
     def __enter__(self) -> Self:
         if self._base is None or self._is_open:
-            raise TransactionError(f"{self.path}: a transaction is entered once; begin another one")
+            raise TransactionError(f"{self.path}: a transaction is entered once; {ANOTHER}")
         self._base.check_open()
         try:
             self._held.enter_context(self._work)
@@ -288,7 +289,7 @@ class Transaction(View):
         self._check_process()
         if not self._is_open:
             raise TransactionError(
-                f"{self.path}: a transaction takes changes inside of its `with` only"
+                f"{self.path}: a transaction takes changes inside of its `with` only; {ANOTHER}"
             )
         return None if self.is_repeated else self._work
 
@@ -339,7 +340,8 @@ class Transaction(View):
 
     def _check_process(self) -> None:
         if os.getpid() != self._pid:
-            raise ReadOnlyError(f"{self.path}: a transaction belongs to the process it began in")
+            where = f"{self.path}: a transaction belongs to the process it began in"
+            raise ReadOnlyError(f"{where}; open the table again in this one")
 
 
 def _by_group(
@@ -356,7 +358,7 @@ def _by_group(
 
 
 def _declared(default: Any, field: pa.Field, frame: Any, order: Any) -> pa.Scalar | None:
-    """The value of rows that come without this column; None where it is none, or null."""
+    """The default as a value of the field's type; None where there is none, or it is null."""
     if default is None:
         return None
     what = f"the default of column {field.name!r}"

@@ -6,6 +6,7 @@ Reads the sources only; a new room needs a line in MAY_IMPORT.
 import ast
 import graphlib
 import io
+import re
 import tokenize
 from pathlib import Path
 
@@ -182,6 +183,21 @@ def caught_by(node: ast.AST) -> list[ast.expr]:
 
 def broad_name(node: ast.expr) -> str:
     return getattr(node, "id", getattr(node, "attr", ""))
+
+
+def test_every_file_is_in_the_map_of_its_room_and_no_other_is():
+    drawn = {}
+    for section in (ROOT / "docs" / "architecture.md").read_text().split("\n## ")[1:]:
+        title, _, text = section.partition("\n")
+        rows = [line for line in text.splitlines() if line.startswith("| `")]
+        drawn[title] = {name for row in rows for name in re.findall(r"`(\w+\.py)`", row)}
+    there = {}
+    for path in FILES.values():
+        if not path.name.startswith("__"):
+            room = path.parent.name
+            title = "The face" if room == "blztable" else f"{room}/"
+            there.setdefault(title, set()).add(path.name)
+    assert {title: drawn[title] for title in there} == there
 
 
 @pytest.mark.parametrize("room", ["engine", "storage"])

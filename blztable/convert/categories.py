@@ -29,7 +29,7 @@ def _with_room(field: pa.Field, facts: Facts) -> pa.Field:
 
 
 def orders_of(table: pa.Table) -> dict[int, pa.Array]:
-    """The categories of the ordered columns, by their place; of none if no row has any."""
+    """The categories of each ordered column that has any, by the place of the column."""
     orders = {}
     for place, column in enumerate(table.columns):
         if _is_ordered(column.type):

@@ -185,7 +185,7 @@ class NoRows:
 
     def onto(self, newest: Edition) -> Edition:
         """The version as it is."""
-        self.seen.check(newest, "finding no row to change")
+        self.seen.check(newest, "a change that found no row")
         return newest
 
 

@@ -8,7 +8,8 @@
 5. Make its name durable.
 6. Refresh the mirrors and let old versions go; what fails here is a warning.
 
-A flush that failed is never tried again. Only a failure of step 5 leaves the outcome unknown.
+A flush that failed is never tried again. The outcome is unknown (CommitUnknownError) where step 5
+fails, or where it cannot be read whether the manifest under the number of step 4 is ours.
 Ctrl-C is put off in steps 1 and 3 to 6 and in the removal of what failed, so that neither a lock
 nor a file is forgotten on the way; step 2 ends by itself between two of its tasks.
 """
@@ -193,11 +194,14 @@ class Transaction:
         ConflictError
             From `draft`; nothing is committed.
         CommitUnknownError
-            Published, but not known to survive a loss of power.
+            Published, but not known to survive a loss of power; or not known to be published.
         """
         store = self._store
         if self._pid != os.getpid():
-            raise ReadOnlyError(f"{store.name}: a transaction belongs to the process it began in")
+            raise ReadOnlyError(
+                f"{store.name}: a transaction belongs to the process it began in; open the table "
+                "again in this one"
+            )
         if self._is_durable:
             self.files.flush(named)
         with PutOff():
@@ -237,7 +241,7 @@ class Transaction:
                 )
 
     def complain(self) -> None:
-        """Warn of what failed behind the commit: called last, for a warning may be an error."""
+        """Warn of what failed after the commit. Called last: filters may make it an exception."""
         if self._complaints:
             warnings.warn("; ".join(self._complaints), stacklevel=stack_level())
 

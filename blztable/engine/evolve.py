@@ -36,8 +36,8 @@ def add_column(
 ) -> None:
     """Write one more column, in the row groups there are, and touch no other.
 
-    `settled` is called once the rows are written, and returns the field and the default value:
-    what is told on a field may depend on the rows, which are made only once.
+    `settled` is called when the rows are written, and returns the field and the default value: the
+    metadata of the field may depend on the rows, which are computed only once.
     """
     edition = work.edition
     written = _written(work, [field], lambda group: [rows_of(group)])
@@ -83,7 +83,7 @@ def reorder_columns(work: Work, names: Sequence[str]) -> None:
     first: dict[str, list[int]] = {name: [] for name in names}
     if len(first) < len(names):
         name = next(name for name, count in Counter(names).items() if count > 1)
-        raise ValueError(f"column {name!r} is to be in two places")
+        raise ValueError(f"column {name!r} is to be in two places; name each column once")
     rest: list[int] = []
     edition = work.edition
     for index, name in enumerate(edition.schema.names):

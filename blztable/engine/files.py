@@ -1,8 +1,9 @@
 """The files of a read: opened once, shared by its threads, a bounded number of them at a time.
 
-The bound is one for all reads of the process, each of which keeps an equal share. Where the process
-can open no more files all the same, all reads let go of theirs, and the file is opened again. Files
-that are being read from just then stay open until that is done, so there may be a few such rounds.
+The bound is one for all reads of the process. Each keeps an equal share, but always a few files, so
+very many reads pass the bound. Where the process can open no more files, all reads let go of
+theirs, and the file is opened again. Files that are being read from just then stay open until that
+is done, so there may be a few such rounds.
 
 There is no lock: one that is held when another thread forks stays locked in the child.
 """

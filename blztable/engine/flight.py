@@ -3,9 +3,9 @@
 A writer holds them shared from before its first file until after its commit. A vacuum holds them
 exclusively, and so does the writer that clears what an unfinished creation left.
 
-There are two of them. Programs of version 0.1 lock the directory of manifests only. NFS keeps the
-lock of a directory to one machine, so there is an empty file as well. Both are always taken in this
-order, or two processes could wait for each other.
+There are two of them: on the directory of manifests, which earlier builds of 0.1.0 lock alone, and
+on an empty file, for NFS keeps the lock of a directory to one machine. Both are always taken in
+this order, or two processes could wait for each other.
 
 Before them lies a gate, a lock on `meta` that a writer passes and does not keep. A vacuum that
 waits closes it, so writers that come after the vacuum let it go first. It opens the gate again from
@@ -56,7 +56,7 @@ def _both(store: Store, *, shared: bool, wait: float) -> ExitStack:
         try:
             file = _lock(store, layout.FLIGHT, shared=shared, wait=left)
         except KeyNotFound:
-            # Version 0.1 made none, and some tools leave an empty file out of a copy.
+            # Earlier builds of 0.1.0 made none, and some tools leave empty files out of a copy.
             store.prepare(durable=False)
             file = _lock(store, layout.FLIGHT, shared=shared, wait=left)
         held.enter_context(file)

@@ -160,5 +160,6 @@ def check_id(commit_id: Any) -> None:
         raise TypeError(f"commit_id is text, not {type(commit_id).__name__}")
     if not commit_id.isascii() and commit_id.encode("utf-8", "replace").decode() != commit_id:
         raise ValueError(f"commit_id is text that UTF-8 can encode, not {commit_id!r:.100}")
-    if not 0 < len(commit_id.encode("utf-8", "replace")) <= MAX_ID_LENGTH:
-        raise ValueError(f"commit_id has from 1 to {MAX_ID_LENGTH} bytes")
+    length = len(commit_id.encode("utf-8", "replace"))
+    if not 0 < length <= MAX_ID_LENGTH:
+        raise ValueError(f"commit_id has from 1 to {MAX_ID_LENGTH} bytes of UTF-8, not {length}")

@@ -1,4 +1,4 @@
-"""Unfinished creations: what a first commit left that did not come to be, and its removal.
+"""Unfinished creations: what a first commit that failed left behind, and its removal.
 
 A place without a manifest is no table. What lies there under our names belongs to a creation that
 is under way, or to one that failed or was killed.
@@ -12,7 +12,7 @@ from blztable.errors import BlzError, BusyError, StorageError
 from blztable.format import layout
 from blztable.storage.store import KeyNotFound, Store
 
-# A creation that fails removes the place, which another one may be about to use.
+# How often to begin anew: a creation that fails removes the place that another one is about to use.
 TRIES = 10
 
 
@@ -30,7 +30,9 @@ def begin(store: Store, *, durable: bool) -> ExitStack:
                 store.prepare(durable=durable)
                 return held.pop_all()
         except KeyNotFound as error:
-            gone = BusyError(f"{store.name}: other creations removed {error} {TRIES} times")
+            gone = BusyError(
+                f"{store.name}: other creations removed {error} {TRIES} times; try again"
+            )
         except StorageError as error:
             if error.errno != errno.ENOENT:
                 raise

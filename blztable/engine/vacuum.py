@@ -83,8 +83,8 @@ def _no_writer(store: Store, wait: float) -> ExitStack:
         return flight.alone(store, wait)
     except BusyError as error:
         raise BusyError(
-            f"{store.name}: a writer or a transaction is at work, and none paused for "
-            f"{wait:g} seconds; nothing was removed"
+            f"{store.name}: a writer or a transaction is at work, and was for all {wait:g} seconds "
+            "of the wait; nothing was removed; try again when it is done, or with a longer wait"
         ) from error
 
 

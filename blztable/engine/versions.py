@@ -176,7 +176,9 @@ def _gone(store: Store, told: int) -> CorruptError:
     )
     earlier = latest(store)
     if earlier is None:
-        return CorruptError(f"{message}; no other version can be read")
+        return CorruptError(
+            f'{message}; no other version can be read; write the table anew with mode="w"'
+        )
     intact = earlier.head.version
     error = CorruptError(
         f"{message}; version {intact} is intact, open it with version={intact}, and restore it "

@@ -269,7 +269,7 @@ class LocalStore:
 
     def _share(self, name: str, dir_fd: int, key: str) -> None:
         """Give a directory that was just made the permissions of the one that it is in."""
-        # What cannot be opened will fail where it is used; until then it is made and counts.
+        # Where it cannot be opened, the call that uses it raises the error.
         with suppress(BlzError, KeyNotFound):
             made = OpenDirectory(open_directory(name, dir_fd, self._where(key)))
             self._disk.share(made.fd, dir_fd)

@@ -149,7 +149,7 @@ def test_behind_a_long_writer_a_vacuum_that_waits_keeps_no_other_writer_out(stor
         cleaner.result().close()
 
 
-def test_a_table_of_version_0_1_is_read_as_it_is_and_gets_the_file_from_its_next_writer(store):
+def test_a_table_without_the_file_is_read_as_it_is_and_gets_it_from_its_next_writer(store):
     write(store, ROWS)
     store.delete([layout.FLIGHT])
     before = tree(store)
