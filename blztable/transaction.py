@@ -239,11 +239,16 @@ class Transaction(View):
             raise TransactionError(f"{self.path}: a transaction is entered once; {ANOTHER}")
         self._base.check_open()
         try:
-            self._held.enter_context(self._work)
-        except AlreadyCommitted as known:
-            self.is_repeated, self._committed = True, known.version
-        self._is_open = True
-        self._show()
+            with PutOff():
+                try:
+                    self._held.enter_context(self._work)
+                except AlreadyCommitted as known:
+                    self.is_repeated, self._committed = True, known.version
+                self._is_open = True
+                self._show()
+        except BaseException as failure:
+            self._end(failure)
+            raise
         return self
 
     def __exit__(
@@ -252,16 +257,18 @@ class Transaction(View):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        # First of all: Ctrl-C may come at any line, and what has ended takes no more changes.
+        was_open, self._is_open = self._is_open, False
         published = None
         try:
-            if error is None:  # A child made by fork that fails ends with its own exception.
-                self._check_process()
-            self._is_open = False
+            if error is not None:  # A child made by fork that fails ends with its own exception.
+                self._end(error)
+                return
+            if not was_open:
+                raise TransactionError(f"{self.path}: the transaction has ended; begin another one")
+            self._check_process()
             # Who keeps the transaction keeps no version by it.
             self._base = None
-            if error is not None:
-                self._held.__exit__(kind, error, traceback)
-                return
             with self._held:
                 if not self.is_repeated:
                     published = self._work.publish()
@@ -270,8 +277,7 @@ class Transaction(View):
             self.is_repeated, self._committed = True, known.version
         except BaseException as failure:
             # Ctrl-C may come before the lines above have let go.
-            with PutOff():
-                self._held.__exit__(type(failure), failure, failure.__traceback__)
+            self._end(failure)
             raise
         if published is None:
             return
@@ -283,6 +289,13 @@ class Transaction(View):
             merged = maintain.merge_after(version, self._work.options)
             if merged is not None:
                 self._published(*merged)
+
+    def _end(self, error: BaseException) -> None:
+        """Discard what was done and let go of everything; harmless where that was done."""
+        with PutOff():
+            self._is_open = False
+            self._base = None
+            self._held.__exit__(type(error), error, error.__traceback__)
 
     def _working(self) -> Work | None:
         """What takes changes; None where all was done before."""

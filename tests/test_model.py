@@ -504,11 +504,7 @@ class Machine(RuleBasedStateMachine):
                 run(changes)
             assert tree(self.store) == before
             return
-        if (
-            self.make(which, changes, run, named=named)
-            and named
-            and self.handles[which].version != 1
-        ):
+        if self.make(which, changes, run) and named and self.handles[which].version != 1:
             version = self.newest
             with t.transaction(commit_id=commit_id) as tx:
                 tx.append(iter([Stop()]))
@@ -573,15 +569,14 @@ class Machine(RuleBasedStateMachine):
     def pinned(self) -> set[int]:
         return {t.version for t in self.handles}
 
-    def make(self, which, changes, run, *, named=False) -> bool:
+    def make(self, which, changes, run) -> bool:
         """Run changes by a handle, and find what must come of it; whether there was a commit."""
         t = self.handles[which]
         seen, newest = self.models[t.version], self.models[self.newest]
         before, pinned, base = tree(self.store), self.pinned(), t.version
         relies = frozenset().union(*(one.relies for one in changes))
         keys = {key for one in changes for key in one.keys}
-        # Changes that find nothing to do are no commit, unless it has a name.
-        is_behind = base != self.newest and (named or any(one.does for one in changes))
+        is_behind = base != self.newest
         files = self.files(base), self.files(self.newest)
         lost = (
             ("columns" in relies and files[0][0] != files[1][0])

@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from engine.stores import fork, tree
+from engine.stores import fork, raising, tree
 
 import blztable as blz
 from blztable.engine import versions
@@ -321,13 +321,72 @@ def test_a_change_that_found_nothing_conflicts_with_rows_that_came_meanwhile(cha
     assert dict(blz.open(store).attrs) == {}
 
 
-def test_a_change_that_found_nothing_and_stands_alone_commits_nothing_and_never_conflicts():
+def test_a_change_that_found_nothing_and_stands_alone_commits_nothing():
     _, first, second = two_handles([4])
-    second.append({"day": [5], "sold": [7]})
     assert first.delete(pc.field("day") == 5) == 1
-    with first.transaction() as tx:
-        assert tx.update({"sold": 1}, where=pc.field("day") == 5) == 0
+    second.attrs["a"] = 1
+    assert first.delete(pc.field("day") == 5) == 1
     assert len(second.versions()) == 2
+
+
+def test_a_change_that_found_nothing_and_stands_alone_conflicts_with_rows_that_came_meanwhile():
+    store, first, second = two_handles([4])
+    second.append({"day": [5], "sold": [7]})
+    with pytest.raises(blz.ConflictError):
+        first.delete(pc.field("day") == 5)
+    with blz.open(store, "a") as again:
+        again.delete(pc.field("day") == 5)
+    assert blz.read_table(store)["day"].to_pylist() == [4]
+
+
+def test_a_transaction_that_has_ended_does_not_end_again():
+    store, t, _ = two_handles([4])
+    with t.transaction() as tx:
+        tx.append({"day": [5], "sold": [7]})
+    with pytest.raises(blz.TransactionError, match="has ended"):
+        tx.__exit__(None, None, None)
+
+    def ends_twice():
+        with t.transaction() as tx:
+            tx.append({"day": [6], "sold": [7]})
+            tx.__exit__(None, None, None)
+
+    with pytest.raises(blz.TransactionError, match="has ended"):
+        ends_twice()
+    with pytest.raises(blz.TransactionError, match="has ended"):
+        t.transaction(commit_id="never entered").__exit__(None, None, None)
+    assert blz.read_table(store)["day"].to_pylist() == [4, 5, 6]
+    assert blz.open(store).verify()
+
+
+def test_an_interrupt_at_the_ends_of_a_transaction_leaves_the_table_free_to_change(monkeypatch):
+    _, t, _ = two_handles([4])
+    kept = []
+    for name in ("_show", "_check_process"):
+        tx = t.transaction()
+        kept.append(tx)
+        with monkeypatch.context() as patch:
+            patch.setattr(tx, name, raising(KeyboardInterrupt()))
+            with pytest.raises(KeyboardInterrupt), tx:
+                pass
+        assert not tx.is_open
+        t.append({"day": [5], "sold": [7]})
+        assert t.vacuum(wait=0).pinned == ()
+
+
+def test_columns_that_a_stream_changes_under_its_own_append_are_told():
+    _, t, _ = two_handles([4])
+
+    def items(tx):
+        yield {"day": [5], "sold": [7]}
+        tx.add_column("x", 1)
+        yield {"day": [6], "sold": [7]}
+
+    with (
+        t.transaction() as tx,
+        pytest.raises(blz.ConflictError, match="changed its own columns while an append"),
+    ):
+        tx.append(items(tx))
 
 
 def test_a_transaction_of_many_appends_keeps_no_version_for_each():

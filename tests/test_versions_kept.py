@@ -3,6 +3,7 @@
 Whoever holds a version holds all of its files, whatever others append, replace, compact or remove.
 """
 
+import errno
 import os
 import pickle
 import threading
@@ -523,3 +524,22 @@ def test_sizes_that_tell_no_version_are_passed_over(sizes):
     else:
         store.put(layout.SIZES, sizes)
     assert blz.read_table(store)["n"].to_pylist() == [1]
+
+
+def test_mirrors_that_cannot_be_read_keep_nobody_from_the_table():
+    store = MemoryStore()
+    blz.to_blz({"n": [1]}, store)
+
+    def before(name, args):
+        if args and args[0] == layout.SIZES and name in ("get", "open"):
+            raise blz.StorageError(errno.EIO, os.strerror(errno.EIO), layout.SIZES)
+
+    assert blz.read_table(Hooked(store, before=before))["n"].to_pylist() == [1]
+
+
+def test_a_handle_on_a_version_that_others_removed_tells_of_it(lost):
+    blz.open(lost, "a", version=1).restore(1)
+    with blz.open(lost, "a") as t:
+        lost.delete([layout.manifest(3)])
+        with pytest.raises(blz.CorruptError, match="manifest is gone, although meta/sizes"):
+            t.append({"n": [4]})

@@ -79,6 +79,11 @@ class Seen:
         paths, schema, frame = self.columns
         head, name = newest.head, newest.store.name
         if paths != head.columns.paths or not schema.equals(newest.schema) or frame != head.pandas:
+            if self.version == head.version:
+                raise ConflictError(
+                    f"{name}: the transaction changed its own columns while {doing} was under "
+                    "way; change the columns before it or after it"
+                )
             raise ConflictError(
                 f"{name}: {doing} relies on the columns of version {self.version}; "
                 f"those of version {head.version} are others: {AGAIN}"

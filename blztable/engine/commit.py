@@ -136,6 +136,8 @@ class Transaction:
                 pinned = store.lock(self.base.key, shared=True, timeout=LOCK_SECONDS)
             except KeyNotFound:
                 number = self.base.head.version
+                # The base was held open, so others have removed it: the newest one, perhaps.
+                versions.newest_told(store)
                 raise TableNotFoundError(f"no version {number} of {store.name} any more") from None
             self._held.enter_context(pinned)
         elif newest_number is not None:

@@ -16,6 +16,7 @@ from blztable.errors import (
     CorruptError,
     FormatError,
     LimitError,
+    StorageError,
     TableExistsError,
     TableNotFoundError,
 )
@@ -162,8 +163,8 @@ def mirrored_number(store: Store) -> int:
     try:
         data = store.get(layout.SIZES, 0, _SIZES_BYTES)
         sizes = jsontext.loads(data, layout.SIZES)
-    except (*DAMAGED, KeyNotFound):
-        return 0
+    except (*DAMAGED, StorageError, KeyNotFound):
+        return 0  # A mirror that cannot be read tells nothing, and keeps nobody from the table.
     told = sizes.get("version") if isinstance(sizes, dict) else None
     return told if type(told) is int and 0 < told <= layout.MAX_VERSION else 0
 

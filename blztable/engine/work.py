@@ -10,6 +10,7 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
+from blztable.engine import versions
 from blztable.engine.changes import Change
 from blztable.engine.commit import Draft, Transaction
 from blztable.engine.edition import Edition, Written
@@ -118,6 +119,7 @@ class Work:
         """Commit; the new version, pinned. None where there was nothing to commit."""
         # A commit that has an id says that the work was done, even if there was nothing to do.
         if not self._operations and self._commit_id is None:
+            self._check_reliances()
             return None
         operation = self._operations[0] if len(set(self._operations)) == 1 else "transaction"
         version, pinned = self._transaction.publish(
@@ -138,6 +140,13 @@ class Work:
             self.edition = self._rebased(newest)
         edition = self.edition
         return Draft(edition.head, edition.lines(), self._named(edition))
+
+    def _check_reliances(self) -> None:
+        """ConflictError if others committed what the changes that found nothing rely on."""
+        store, base = self.edition.store, self._base.head
+        number = versions.newest_told(store) if self._changes else None
+        if number is not None and number != base.version:
+            self._draft(versions.load(store, number))
 
     def _rebased(self, newest: Version) -> Edition:
         """Make the changes again on the newest version; ConflictError if none of them lands."""
