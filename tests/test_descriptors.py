@@ -198,3 +198,15 @@ def test_batches_that_failed_hold_no_descriptors(table):
             list(batches)
         assert open_files() == before + 1
         del batches
+
+
+def test_a_handle_closed_while_a_transaction_is_open_stays_closed_and_holds_nothing(table):
+    before = len(os.listdir("/dev/fd"))
+    handle = blz.open(table, "a")
+    with handle.transaction() as tx:
+        tx.append(rows(1))
+        handle.close()
+    assert len(os.listdir("/dev/fd")) == before
+    with pytest.raises(blz.BlzError, match="was closed"):
+        handle.to_arrow()
+    assert blz.read_table(table).num_rows == 80_001
