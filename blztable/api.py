@@ -15,7 +15,7 @@ from blztable.arrow_dataset import BlzDataset
 from blztable.convert.attributes import checked_attrs
 from blztable.engine import operations, versions
 from blztable.engine.options import DURABILITIES, WriteOptions, one_of
-from blztable.engine.places import Place, store_at
+from blztable.engine.places import Place, opened_at
 from blztable.progress import ProgressOption
 from blztable.snapshot import Snapshot
 from blztable.table import CTable
@@ -72,9 +72,8 @@ def create(
     options = WriteOptions(
         compression, clevel, shuffle, checksum, row_group_rows, page_rows, durability
     )
-    version, pinned = operations.create(
-        store_at(path), contents, options, replace_existing=mode == "w"
-    )
+    with opened_at(path) as store:
+        version, pinned = operations.create(store, contents, options, replace_existing=mode == "w")
     return CTable(Snapshot(version, pinned), writable=True, durability=durability)
 
 
@@ -113,7 +112,8 @@ def open(
     one_of("mode", mode, ("r", "a"))
     one_of("durability", durability, DURABILITIES)
     number = None if version is None else operator.index(version)
-    opened, pinned = versions.pin(store_at(path), number)
+    with opened_at(path) as store:
+        opened, pinned = versions.pin(store, number)
     return CTable(Snapshot(opened, pinned), writable=mode == "a", durability=durability)
 
 

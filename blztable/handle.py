@@ -183,4 +183,7 @@ class Handle(View):
 
     def _shows(self, version: Version, pinned: Lock) -> None:
         # The one before is let go, not closed: columns and threads may still read from it.
-        self._snapshot = Snapshot(version, pinned)
+        before, self._snapshot = self._snapshot, Snapshot(version, pinned)
+        if before.is_closed:
+            # By the user, while a transaction was open.
+            self._snapshot.close()

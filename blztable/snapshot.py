@@ -101,6 +101,11 @@ class Snapshot:
         levels = index_fields(self.version.frame)
         return [name for name in levels if names.count(name) == 1]
 
+    @property
+    def is_closed(self) -> bool:
+        """True after `close`."""
+        return self._is_closed
+
     def close(self) -> None:
         """Let go of the version."""
         self._is_closed = True

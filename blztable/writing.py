@@ -11,7 +11,7 @@ from blztable.convert.stream import stream
 from blztable.engine import operations, versions
 from blztable.engine.commit import AlreadyCommitted
 from blztable.engine.options import WriteOptions, check_id, one_of
-from blztable.engine.places import Place, store_at
+from blztable.engine.places import Place, opened_at
 from blztable.engine.sort_keys import parsed
 from blztable.errors import ConflictError, TableExistsError
 from blztable.progress import ProgressOption, reporting
@@ -136,38 +136,40 @@ def to_blz(
     check_id(commit_id)
     attributes = checked_attrs(dict(attrs or {}))
     order = [] if sort_by is None else parsed(sort_by)
-    store = store_at(path)
-    create_with = partial(
-        _create, store, data, index, options, attributes, order, commit_id, progress
-    )
-    if mode == "a":
-        tries = APPEND_TRIES if is_repeatable(data) else 1
-        while True:
-            try:
-                if versions.newest_number(store) is None:
-                    return create_with("x")
-                snapshot = Snapshot(*versions.pin(store))
-                with (
-                    CTable(
-                        snapshot, writable=True, durability=durability, overrides=overrides
-                    ) as table,
-                    reporting(progress, "appending") as callback,
-                    table.transaction(commit_id=commit_id) as tx,
-                ):
-                    if order and not tx.is_repeated:
-                        raise ValueError("an append leaves rows as they come; compact() sorts all")
-                    tx.append(data, index=index, progress=callback)
-                    if attributes:
-                        tx.attrs.update(attrs)
-                return None
-            except (ConflictError, TableExistsError) as error:
-                # Another writer made the table or replaced it meanwhile; or it is no table.
-                tries -= 1
-                if versions.newest_number(store) is None:
-                    raise
-                if not tries:
-                    raise _not_again(store, data, error) from error
-    return create_with(mode)
+    with opened_at(path) as store:
+        create_with = partial(
+            _create, store, data, index, options, attributes, order, commit_id, progress
+        )
+        if mode == "a":
+            tries = APPEND_TRIES if is_repeatable(data) else 1
+            while True:
+                try:
+                    if versions.newest_number(store) is None:
+                        return create_with("x")
+                    snapshot = Snapshot(*versions.pin(store))
+                    with (
+                        CTable(
+                            snapshot, writable=True, durability=durability, overrides=overrides
+                        ) as table,
+                        reporting(progress, "appending") as callback,
+                        table.transaction(commit_id=commit_id) as tx,
+                    ):
+                        if order and not tx.is_repeated:
+                            raise ValueError(
+                                "an append leaves rows as they come; compact() sorts all"
+                            )
+                        tx.append(data, index=index, progress=callback)
+                        if attributes:
+                            tx.attrs.update(attrs)
+                    return None
+                except (ConflictError, TableExistsError) as error:
+                    # Another writer made the table or replaced it meanwhile; or it is no table.
+                    tries -= 1
+                    if versions.newest_number(store) is None:
+                        raise
+                    if not tries:
+                        raise _not_again(store, data, error) from error
+        return create_with(mode)
 
 
 def _not_again(store: Store, data: Any, error: Exception) -> ConflictError:

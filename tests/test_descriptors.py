@@ -198,3 +198,40 @@ def test_batches_that_failed_hold_no_descriptors(table):
             list(batches)
         assert open_files() == before + 1
         del batches
+
+
+def test_a_handle_closed_while_a_transaction_is_open_stays_closed_and_holds_nothing(table):
+    before = len(os.listdir("/dev/fd"))
+    handle = blz.open(table, "a")
+    with handle.transaction() as tx:
+        tx.append(rows(1))
+        handle.close()
+    assert len(os.listdir("/dev/fd")) == before
+    with pytest.raises(blz.BlzError, match="was closed"):
+        handle.to_arrow()
+    assert blz.read_table(table).num_rows == 80_001
+
+
+def failing_stream():
+    yield {"n": [1]}
+    raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda path: blz.open(path, version=77),
+        lambda path: blz.read_blz(path, version=77),
+        lambda path: blz.create(path, {"n": "int64"}),
+        lambda path: blz.to_blz({"n": [1]}, path, mode="x"),
+        lambda path: blz.to_blz({"n": [1]}, path, mode="a"),
+        lambda path: blz.to_blz(failing_stream(), path),
+        lambda path: blz.to_blz(failing_stream(), path.with_name("new.blz")),
+    ],
+)
+def test_calls_that_fail_at_once_leave_no_descriptors(table, call):
+    before = len(os.listdir("/dev/fd"))
+    with pytest.raises((blz.BlzError, ZeroDivisionError)) as kept:
+        call(table)
+    assert len(os.listdir("/dev/fd")) == before
+    del kept
