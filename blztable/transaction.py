@@ -43,7 +43,6 @@ from blztable.view import View
 Published = Callable[[Version, Lock], None]
 # What may leave one small row group after the other at the end.
 GROWING = {"append", "resize"}
-ANOTHER = "begin another one with `table.transaction()`"
 
 
 class Transaction(View):
@@ -236,7 +235,7 @@ class Transaction(View):
 
     def __enter__(self) -> Self:
         if self._base is None or self._is_open:
-            raise TransactionError(f"{self.path}: a transaction is entered once; {ANOTHER}")
+            raise TransactionError(f"{self.path}: a transaction is entered once; begin another one")
         self._base.check_open()
         try:
             with PutOff():
@@ -302,7 +301,7 @@ class Transaction(View):
         self._check_process()
         if not self._is_open:
             raise TransactionError(
-                f"{self.path}: a transaction takes changes inside of its `with` only; {ANOTHER}"
+                f"{self.path}: a transaction takes changes inside of its `with` only"
             )
         return None if self.is_repeated else self._work
 
