@@ -11,6 +11,8 @@ import pyarrow as pa
 # Bytes of the rows that are compared side by side: numpy reduces long rows fastest.
 _SIDE_BY_SIDE = 16384
 _WORD = 64
+# Values that are looked at to guess whether there are negative ones.
+_FIRST = 64
 
 
 def are_within(type_: pa.DataType, data: np.ndarray) -> bool:
@@ -23,10 +25,12 @@ def are_within(type_: pa.DataType, data: np.ndarray) -> bool:
         return bool(-bound <= values.min() and values.max() <= bound)
     count = type_.byte_width // 8
     words = data.view("<i8").reshape(-1, count)
-    (bits,) = _reduced(words, np.bitwise_or)
-    # No value that is not negative is greater than all bits that any of them has.
-    if 0 <= _number(bits) <= bound:
-        return True
+    # Where one of the first is negative, the bits of all decide nothing.
+    if words[:_FIRST, -1].min() >= 0:
+        (bits,) = _reduced(words, np.bitwise_or)
+        # No value that is not negative is greater than all bits that any of them has.
+        if 0 <= _number(bits) <= bound:
+            return True
     # The highest word that the bound has with its sign; those above it repeat the sign.
     place = bound.bit_length() // _WORD
     # Words strictly between these are within: at those of the bounds the words below decide.
@@ -35,6 +39,9 @@ def are_within(type_: pa.DataType, data: np.ndarray) -> bool:
     least, greatest = _reduced(words, np.minimum, np.maximum)
     is_inside = bottom < least[place] and greatest[place] < top
     if is_inside and _are_signs(words, place, least, greatest):
+        return True
+    # A bound that reaches into this word is greater than any number of the words below.
+    if place > 0 and _are_signs(words, place - 1, least, greatest):
         return True
     return place > 0 and not (_is_any_over(words, bound) or _is_any_over(~words, bound - 1))
 

@@ -9,6 +9,8 @@ from dataclasses import replace
 from functools import partial
 from itertools import accumulate, chain, repeat
 
+import pyarrow as pa
+
 from blztable.columns.types import one_array
 from blztable.engine.examine import Column, Part
 from blztable.engine.files import OpenFiles
@@ -89,11 +91,13 @@ def _manifest(version: Version) -> Iterator[Problem]:
 def _windows(columns: Sequence[Column], row_groups: Sequence[int]) -> Iterator[range]:
     """Row groups that are looked at together: one, or some small ones."""
     streams = [sizes for one in columns if one.parts for sizes in one.parts.streams.values()]
+    # Read together, a part of nulls may come with the dictionary of the part beside it.
+    most = 1 if any(pa.types.is_dictionary(one.type) for one in columns) else WINDOW_GROUPS
     start = taken = rows = 0
     for group, more in enumerate(row_groups):
         nbytes = sum(sizes[group] for sizes in streams)
         is_full = taken + nbytes > WINDOW_BYTES or rows + more > WINDOW_ROWS
-        if group > start and (is_full or group - start == WINDOW_GROUPS):
+        if group > start and (is_full or group - start == most):
             yield range(start, group)
             start, taken, rows = group, 0, 0
         taken, rows = taken + nbytes, rows + more
