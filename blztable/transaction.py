@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 from blztable.appender import Appender
 from blztable.attributes import Attributes
 from blztable.convert.attributes import checked_attrs
-from blztable.convert.categories import check_order, one_in_order
+from blztable.convert.categories import check_order, one_in_order, order_of
 from blztable.convert.evolve import with_nulls
-from blztable.convert.fit import as_computed_for, fit_column, may_be_null
+from blztable.convert.fit import as_computed_for, default_of, fit_column, may_be_null
 from blztable.convert.frame import described, dropped, renamed
 from blztable.convert.onto import Target, onto
 from blztable.convert.values import values_of
@@ -189,7 +189,7 @@ class Transaction(View):
                 final = field
                 if nulls and not may_be_null(field, edition.frame):
                     final = with_nulls(field, edition.frame)
-                return final, _declared(default, final, edition.frame, _order(found))
+                return final, default_of(default, final, edition.frame, order_of(found))
 
             frame = edition.head.pandas
             evolving.add_column(work, field, counted, frame=frame, settled=settled)
@@ -367,27 +367,6 @@ def _by_group(
         raise SchemaError(f"column {name!r}: {len(values)} values for a table of {total} rows")
     first = list(accumulate(row_groups, initial=0))
     return lambda group: values.slice(first[group], row_groups[group])
-
-
-def _declared(default: Any, field: pa.Field, frame: Any, order: Any) -> pa.Scalar | None:
-    """The default as a value of the field's type; None where there is none, or it is null."""
-    if default is None:
-        return None
-    what = f"the default of column {field.name!r}"
-    value, its = values_of(default, what)
-    if not isinstance(value, pa.Scalar):
-        raise SchemaError(f"{what} is one value")
-    fit = fit_column(value, its, field, frame, what)
-    return None if fit.null_count else one_in_order(fit, order, what)[0]
-
-
-def _order(values: pa.Scalar | pa.Array | pa.ChunkedArray | None) -> pa.Array | None:
-    """The categories of values that are ordered."""
-    if values is None or not pa.types.is_dictionary(values.type) or not values.type.ordered:
-        return None
-    if isinstance(values, pa.ChunkedArray):
-        return values.chunk(0).dictionary if values.num_chunks else None
-    return values.dictionary
 
 
 def _set_keys(work: Work, mapping: str, changes: Mapping[str, Any], removed: Sequence[str]) -> None:

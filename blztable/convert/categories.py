@@ -87,3 +87,12 @@ def _bits(values: pa.Array) -> pa.Array:
     if not pa.types.is_floating(values.type):
         return values
     return values.view(f"int{values.type.bit_width}")
+
+
+def order_of(values: pa.Scalar | pa.Array | pa.ChunkedArray | None) -> pa.Array | None:
+    """The categories of values that are ordered."""
+    if values is None or not pa.types.is_dictionary(values.type) or not values.type.ordered:
+        return None
+    if isinstance(values, pa.ChunkedArray):
+        return values.chunk(0).dictionary if values.num_chunks else None
+    return values.dictionary

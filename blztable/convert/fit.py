@@ -5,17 +5,20 @@ the table is.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from blztable.arrow_errors import REFUSALS
+from blztable.convert.categories import one_in_order
 from blztable.convert.descriptor import Descriptor
 from blztable.convert.frame import Facts, descriptor_of
 from blztable.convert.gateway import Ingested
 from blztable.convert.labels import decode_label
 from blztable.convert.rows import DEFAULT
+from blztable.convert.values import values_of
 from blztable.errors import SchemaError
 
 # Dtypes of pandas that are told apart, but not by a value.
@@ -377,3 +380,15 @@ def _word(descriptor: object) -> str | None:
         return None if inner is None else f"categories of {inner}"
     words = [str(descriptor[key]) for key in ("dtype", "freq", "library") if key in descriptor]
     return " ".join(words)
+
+
+def default_of(default: Any, field: pa.Field, frame: Any, order: Any) -> pa.Scalar | None:
+    """The default as a value of the field's type; None where there is none, or it is null."""
+    if default is None:
+        return None
+    what = f"the default of column {field.name!r}"
+    value, its = values_of(default, what)
+    if not isinstance(value, pa.Scalar):
+        raise SchemaError(f"{what} is one value")
+    fit = fit_column(value, its, field, frame, what)
+    return None if fit.null_count else one_in_order(fit, order, what)[0]
