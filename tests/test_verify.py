@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from sameness import same, same_table
 
 import blztable as blz
+from blztable.engine import verify as verifying
 from blztable.format.chunk import Compression
 from blztable.format.statistics import PAGES_LAYER, Statistics
 from blztable.storage.local import LocalStore
@@ -466,3 +467,21 @@ def test_a_closed_table_is_not_verified(path):
         pass
     with pytest.raises(blz.BlzError, match="closed"):
         table.verify()
+
+
+def test_small_row_groups_are_read_together(monkeypatch):
+    store = MemoryStore()
+    blz.to_blz({"n": range(600), "t": ["a", None, "b"] * 200}, store, row_group_rows=2)
+    reads = []
+    read_columns = verifying.read_columns
+
+    def counting(version, columns, spans):
+        reads.append(len(spans))
+        return read_columns(version, columns, spans)
+
+    monkeypatch.setattr(verifying, "read_columns", counting)
+    with blz.open(store) as table:
+        report = table.verify()
+    assert report
+    assert reads == [256, 44]
+    assert report.files == 600
