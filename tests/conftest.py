@@ -36,6 +36,7 @@ QUICK = (
     "engine/test_versions.py",
     "engine/test_write.py",
     # What users are promised.
+    "golden/test_golden.py",
     "test_round_trips.py::test_every_codec_shuffle_and_checksum_comes_back",
     "test_round_trips.py::test_any_range_of_a_column_is_the_same_slice_of_it",
     "test_face.py",
