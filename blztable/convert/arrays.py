@@ -33,7 +33,7 @@ def whole(column: pa.ChunkedArray) -> pa.Array:
     """All chunks as one array; a single chunk is not copied."""
     match column.num_chunks:
         case 0:
-            return pa.array([], column.type)
+            return pa.nulls(0, column.type)  # Arrow makes no empty list of some dictionaries.
         case 1:
             return column.chunk(0)
         case _:

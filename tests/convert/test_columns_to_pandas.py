@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from convert.strategies import rebuilt
 
+from blztable.convert.arrays import whole
 from blztable.convert.descriptor import FIELD_KEY
 from blztable.convert.frame import to_frame
 from blztable.errors import ColumnNotFoundError, FormatError
@@ -231,3 +232,14 @@ def test_run_ends_are_decoded():
     array = pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array([7, 8]))
     table = pa.table({"x": array})
     assert to_frame(table, 3, None, {})["x"].tolist() == [7, 7, 8]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [pa.string(), pa.string_view(), pa.decimal128(5, 2), pa.date32(), pa.binary(3)],
+    ids=str,
+)
+def test_a_column_of_categories_without_any_rows_or_chunks_is_read(values):
+    column = pa.chunked_array([], pa.dictionary(pa.int8(), values))
+    assert len(whole(column)) == 0
+    assert whole(column).type == column.type
