@@ -197,6 +197,10 @@ def _united(dictionaries: Sequence[pa.Array]) -> tuple[pa.Array, list[np.ndarray
     # An imported array without values may keep an offset but have lost the bytes before it: Arrow
     # refuses to put it together with others, and refuses views also as a dictionary.
     valued = [dictionary for dictionary in dictionaries if len(dictionary)]
+    if pa.types.is_null(type_):
+        # All are one value, and any number of them takes no bytes in a file.
+        places = [np.broadcast_to(np.intp(0), len(dictionary)) for dictionary in dictionaries]
+        return pa.nulls(min(len(valued), 1)), places
     if len(dictionaries) == len(valued) == 1:
         return dictionaries[0], [np.arange(len(dictionaries[0]))]
     try:

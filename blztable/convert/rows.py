@@ -93,7 +93,11 @@ def decode_rows(
         return _counted(DEFAULT, numbers)
     if not multi:
         return parts[0]
-    return pd.MultiIndex.from_arrays(parts, names=[part.name for part in parts])
+    try:
+        return pd.MultiIndex.from_arrays(parts, names=[part.name for part in parts])
+    except OverflowError as error:
+        # pandas looks at some values as objects of Python, which reach less far than Arrow's.
+        raise FormatError(f"pandas makes no index of these levels: {error}") from None
 
 
 def checked_levels(facts: Json) -> list[Descriptor]:

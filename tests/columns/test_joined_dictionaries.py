@@ -84,3 +84,14 @@ def test_codes_beyond_their_own_dictionary_do_not_find_a_value_of_the_next():
     column = pa.chunked_array([coded([2], words(0, 2)), coded([0], words(5, 9))])
     with pytest.raises(SchemaError, match="dictionary indices from 2 to 2 of 2 values"):
         one_array(column)
+
+
+def test_dictionaries_of_nulls_take_no_memory_for_them():
+    """Some bytes of a file may claim any number of them."""
+    type_ = pa.dictionary(pa.int64(), pa.null())
+    many = pa.Array.from_buffers(pa.null(), 1 << 50, [None])
+    parts = [coded([0, (1 << 50) - 1], many, type_), coded([5, None], pa.nulls(6), type_)]
+    for chunks in (parts, parts[:1] * 2):
+        joined = one_array(pa.chunked_array(chunks))
+        assert (len(joined), len(joined.dictionary)) == (4, 1)
+        assert joined.to_pylist() == [None] * 4

@@ -4,11 +4,14 @@ import json
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pytest
 from convert.strategies import frames, rebuilt
 from hypothesis import HealthCheck, given, settings
 
 from blztable.convert.frame import to_frame
 from blztable.convert.gateway import ingest
+from blztable.errors import FormatError
 
 EXACT = {
     "check_dtype": True,
@@ -65,3 +68,15 @@ def mixed_markers(values):
 @given(frames())
 def test_any_frame_comes_back_exactly(frame):
     assert_same(returned(frame), frame)
+
+
+def test_levels_that_pandas_cannot_look_at_are_told():
+    """Days beyond the year 9999 are none of Python's; a frame of pandas has none."""
+    days = pd.array(pa.array([0, 86_400_000], pa.date64()), dtype=pd.ArrowDtype(pa.date64()))
+    index = pd.MultiIndex.from_arrays([days, ["x", "y"]], names=["day", "b"])
+    given = ingest(pd.DataFrame({"n": [1, 2]}, index=index))
+    far = pa.array([86_400_000 << 30, 86_400_000 << 31], pa.date64())
+    place = given.table.column_names.index("day")
+    table = given.table.set_column(place, given.table.schema.field(place), far)
+    with pytest.raises(FormatError, match="pandas makes no index of these levels"):
+        to_frame(table, 2, given.frame, {})
