@@ -28,7 +28,11 @@ def values():
     columns, data = {}, {}
     for name, type_ in TYPES.items():
         width = type_.bit_width // 8
-        raw = noise.integers(0, 4, ROWS * width, dtype=np.uint8).tobytes()
+        bytes_of = noise.integers(0, 4, (ROWS, width), dtype=np.uint8)
+        if pa.types.is_decimal(type_):
+            # None with more digits than the type has, and all of one digit.
+            bytes_of[:, 1:] = 0
+        raw = bytes_of.tobytes()
         data[name] = raw
         columns[name] = pa.Array.from_buffers(type_, ROWS, [None, pa.py_buffer(raw)])
     booleans = [bool(row % 3) for row in range(ROWS)]

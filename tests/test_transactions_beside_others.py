@@ -121,12 +121,12 @@ def meet(store, verbs, theirs):
             assert not left
             assert found(store) == BASE
             return True
-    # Versions 3 and 4, one after the other.
+    # Versions 3 and 4, one after the other; small row groups may be merged in a version 5.
     expected = OPERATIONS[theirs].means(BASE, "theirs")
     for verb, rows in zip(verbs, seen, strict=True):
         expected = means(expected, verb, rows)
     assert found(store) == expected
-    assert versions.numbers(store)[-1] == 4
+    assert versions.numbers(store)[-1] in (4, 5)
     return True
 
 

@@ -206,26 +206,34 @@ class Transaction:
             )
         if self._is_durable:
             self.files.flush(named)
-        with PutOff():
-            with self._repeat_made_durable(), self._writers_lock():
-                number, made = self._publish(operation, draft)
-                if self._is_durable:
-                    try:
-                        store.flush_names(layout.MANIFESTS)
-                    except BlzError as error:
-                        raise self._unknown(number, error) from error
+        with (
+            PutOff(),
+            ExitStack() as afterwards,
+            self._repeat_made_durable(),
+            self._writers_lock(),
+        ):
+            number, made = self._publish(operation, draft)
+            # Whatever fails from here on: the version that was published does not name them.
+            afterwards.callback(self._discard_given_up, made)
+            if self._is_durable:
                 try:
-                    version, pinned = versions.pin(store, number)
+                    store.flush_names(layout.MANIFESTS)
                 except BlzError as error:
-                    raise CommitUnknownError(
-                        f"{store.name}: version {number} is committed, but cannot be opened: "
-                        f"{error}"
-                    ) from error
-                self._tidy(version)
-            if made.named is not None:
-                columns = {layout.column(path[:1]) for path in made.head.columns.paths}
-                self.files.discard_unnamed(made.named(), columns)
+                    raise self._unknown(number, error) from error
+            try:
+                version, pinned = versions.pin(store, number)
+            except BlzError as error:
+                raise CommitUnknownError(
+                    f"{store.name}: version {number} is committed, but cannot be opened: {error}"
+                ) from error
+            self._tidy(version)
         return version, pinned
+
+    def _discard_given_up(self, made: Draft) -> None:
+        """Remove what was written or reserved and is not in the version that was published."""
+        if made.named is not None:
+            columns = {layout.column(path[:1]) for path in made.head.columns.paths}
+            self.files.discard_unnamed(made.named(), columns)
 
     def _tidy(self, version: Version) -> None:
         """Refresh the mirrors and let old versions go; what fails is kept for a warning."""

@@ -210,10 +210,19 @@ def test_attributes_land_on_top_of_a_replacement_that_left_the_key_alone(store):
 
 
 def calls_of(store, action):
-    """The calls a commit makes, in their order."""
+    """The calls a commit makes, in their order; a mirror that fails tells nothing."""
     calls = []
-    action(Hooked(store, before=lambda name, args: calls.append(name)))
+
+    def before(name, args):
+        if not is_mirror(args):
+            calls.append(name)
+
+    action(Hooked(store, before=before))
     return calls
+
+
+def is_mirror(args):
+    return args[:1] == (layout.SIZES,)
 
 
 def at_call(number, error):
@@ -221,7 +230,7 @@ def at_call(number, error):
 
     def hook(name, args):
         nonlocal met
-        met += 1
+        met += not is_mirror(args)
         if met == number:
             raise error
 
