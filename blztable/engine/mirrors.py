@@ -38,12 +38,17 @@ def refresh(version: Version) -> None:
         "expectedlen": 1 << (head.rows - 1).bit_length() if head.rows else 0,
         "dflt": None,
     }
+    # Another one in each version, unlike the others.
+    version.store.put(layout.SIZES, _text(sizes))
     for key, document in (
-        (layout.SIZES, sizes),
         (layout.STORAGE, storage),
         (layout.ATTRIBUTES, dict(head.attributes)),
     ):
-        _put(version.store, key, jsontext.dumps(document) + b"\n")
+        _put(version.store, key, _text(document))
+
+
+def _text(document: object) -> bytes:
+    return jsontext.dumps(document) + b"\n"
 
 
 def _put(store: Store, key: str, data: bytes) -> None:

@@ -42,11 +42,13 @@ def retire(newest: Version, *, is_durable: bool) -> None:
             # The version that keeps their promise may have been published by a writer that was
             # killed before it flushed the name.
             store.flush_names(layout.MANIFESTS)
-        freed = _freed(store, free, _Kept(newest, _without(there, free)))
+        kept = _Kept(newest, _without(there, free))
+        freed = _freed(store, free, kept)
         gone = remove_manifests(store, free)
-        kept = _Kept(newest, _without(there, gone))
         # A reader may have pinned one of them since it was seen to be free.
-        _spare(freed, map(kept.version, _without(free, gone)))
+        spared = _without(free, gone)
+        kept.add(spared)
+        _spare(freed, map(kept.version, spared))
     except (*DAMAGED, KeyNotFound):
         return  # What a damaged manifest names is not known, so nothing is known to be free.
     files = [layout.part(path, k) for path, numbers in freed.items() for k in sorted(numbers)]
@@ -140,6 +142,9 @@ class _Kept:
         self._store = newest.store
         self._numbers = numbers
         self._read = {newest.head.version: newest}
+
+    def add(self, numbers: Iterable[int]) -> None:
+        self._numbers = sorted({*self._numbers, *numbers})
 
     def version(self, number: int) -> Version:
         if number not in self._read:

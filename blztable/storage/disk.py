@@ -12,7 +12,6 @@ import re
 import stat
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 
 from blztable.storage.descriptors import above_standard
 from blztable.storage.store import Buffer
@@ -54,7 +53,7 @@ class Disk:
         A new file or directory gets the permissions of the directory that it is in. Who cannot
         change them, as on a file system without permissions, leaves them as they are.
         """
-        with suppress(OSError):
+        try:
             made = os.fstat(fd).st_mode
             fitting = 0o777 if stat.S_ISDIR(made) else 0o666
             above = os.fstat(dir_fd).st_mode
@@ -62,6 +61,8 @@ class Disk:
             wanted = made & ~0o077 | above & fitting
             if wanted != made:
                 os.fchmod(fd, stat.S_IMODE(wanted))
+        except OSError:
+            return
 
     def write(self, fd: int, buffers: Sequence[Buffer]) -> None:
         """Append all buffers to the file."""
