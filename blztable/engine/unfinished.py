@@ -21,13 +21,15 @@ def begin(store: Store, *, durable: bool) -> ExitStack:
     gone: Exception
     for _ in range(TRIES):
         try:
-            store.prepare(durable=False)
-            _clear(store)
+            if not store.prepare(durable=False):
+                _clear(store)
             with ExitStack() as held:
                 held.enter_context(flight.writing(store))
-                # What was removed before the lock was granted is made again; nothing goes now.
+                # What was removed before the lock was granted is made again when it is used;
+                # nothing goes now.
                 store.close()
-                store.prepare(durable=durable)
+                if durable:
+                    store.prepare()
                 return held.pop_all()
         except KeyNotFound as error:
             gone = BusyError(

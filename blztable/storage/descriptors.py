@@ -51,3 +51,29 @@ class OpenDirectory:
         # Not there if an interrupt came first.
         if hasattr(self, "fd"):
             close_unwritten(self.fd)
+
+
+class DirectoryInUse:
+    """A directory in use; leaving gives it back, which closes it unless the store keeps it."""
+
+    __slots__ = ("_open",)
+
+    def __init__(self, directory: OpenDirectory) -> None:
+        self._open: OpenDirectory | None = directory
+
+    @property
+    def fd(self) -> int:
+        """The descriptor."""
+        assert self._open is not None
+        return self._open.fd
+
+    def close(self) -> None:
+        """Give it back; closing twice is harmless."""
+        # Not left to the end of the frame: an exception may keep that.
+        self._open = None
+
+    def __enter__(self) -> "DirectoryInUse":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -55,10 +55,7 @@ class Disk:
         """
         try:
             made = os.fstat(fd).st_mode
-            fitting = 0o777 if stat.S_ISDIR(made) else 0o666
-            above = os.fstat(dir_fd).st_mode
-            # The writer loses no permission of its own.
-            wanted = made & ~0o077 | above & fitting
+            wanted = shared_mode(made, os.fstat(dir_fd).st_mode)
             if wanted != made:
                 os.fchmod(fd, stat.S_IMODE(wanted))
         except OSError:
@@ -145,6 +142,13 @@ class Disk:
     def rmdir(self, name: str, dir_fd: int) -> None:
         """Remove an empty directory."""
         os.rmdir(name, dir_fd=dir_fd)
+
+
+def shared_mode(made: int, above: int) -> int:
+    """The mode of what was made with the mode `made` in a directory of the mode `above`."""
+    fitting = 0o777 if stat.S_ISDIR(made) else 0o666
+    # The writer loses no permission of its own.
+    return made & ~0o077 | above & fitting
 
 
 REAL_DISK = Disk()

@@ -21,8 +21,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from itertools import groupby
 
 from blztable.errors import BlzError, StorageError
-from blztable.storage.descriptors import OpenDirectory, close_unwritten
-from blztable.storage.disk import REAL_DISK, Disk
+from blztable.storage.descriptors import DirectoryInUse, OpenDirectory, close_unwritten
+from blztable.storage.disk import REAL_DISK, Disk, shared_mode
 from blztable.storage.locks import LocalLock, lock_at
 from blztable.storage.opening import (
     DIRECTORY,
@@ -189,12 +189,13 @@ class LocalStore:
                 name, directory.fd, where, shared=shared, timeout=timeout, inherited=stays
             )
 
-    def prepare(self, *, durable: bool = True) -> None:
+    def prepare(self, *, durable: bool = True) -> bool:
         """Make the root, `data`, `meta/manifest`, `meta/lock`, `meta/flight`; harmless if there.
 
         Flushed even if nothing was missing: whoever made them may have been killed before that.
+        True if the root was made by this call.
         """
-        self._prepare_root(durable)
+        is_new = self._prepare_root(durable)
         for prefix in (["data"], ["meta", "manifest"]):
             self._directory(prefix, make=True).close()
         for key in ("meta/lock", "meta/flight"):
@@ -203,6 +204,7 @@ class LocalStore:
         if durable:
             # Both are made again where they are missing; this flushes the directories above them.
             self.flush(["meta/lock"])
+        return is_new
 
     def withdraw(self) -> None:
         """Remove what `prepare` made, as far as it is empty; the root if this store made it.
@@ -227,14 +229,14 @@ class LocalStore:
     def _where(self, key: str) -> str:
         return f"{self._path}/{key}" if key else self._path
 
-    def _directory(self, parts: Sequence[str], *, make: bool = False) -> "_Directory":
+    def _directory(self, parts: Sequence[str], *, make: bool = False) -> DirectoryInUse:
         """Open a directory level by level; with `make`, create the levels that are missing."""
         kept = 1 if parts and parts[0] in KEPT_LEVELS else 0
-        directory = _Directory(self._keep(parts[0] if kept else "", make=make))
+        directory = DirectoryInUse(self._keep(parts[0] if kept else "", make=make))
         for depth in range(kept, len(parts)):
             with directory:
                 fd = self._open_level(parts[: depth + 1], directory.fd, make=make)
-            directory = _Directory(OpenDirectory(fd))
+            directory = DirectoryInUse(OpenDirectory(fd))
         return directory
 
     def _keep(self, level: str, *, make: bool = False) -> OpenDirectory:
@@ -269,12 +271,16 @@ class LocalStore:
 
     def _share(self, name: str, dir_fd: int, key: str) -> None:
         """Give a directory that was just made the permissions of the one that it is in."""
+        with suppress(OSError):
+            mode = os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode
+            if mode == shared_mode(mode, os.fstat(dir_fd).st_mode):
+                return
         # Where it cannot be opened, the call that uses it raises the error.
         with suppress(BlzError, KeyNotFound):
             made = OpenDirectory(open_directory(name, dir_fd, self._where(key)))
             self._disk.share(made.fd, dir_fd)
 
-    def _prepare_root(self, durable: bool) -> None:
+    def _prepare_root(self, durable: bool) -> bool:
         above, name = os.path.split(self._path)
         try:
             fd = os.open(above, DIRECTORY)
@@ -284,17 +290,19 @@ class LocalStore:
         except OSError as error:
             # Those who may not read the directory above may still write the table in it.
             if os.path.isdir(self._path):
-                return
+                return False
             raise unwritable(error, "creating", self._path) from error
+        is_new = False
         try:
             with suppress(KeyTaken), self._failures("creating", ""):
                 self._disk.mkdir(name or ".", fd)
-                self._made_root = True
+                is_new = self._made_root = True
             if durable:
                 with self._failures("flushing", ""):
                     self._disk.sync_directory(fd)
         finally:
             close_unwritten(fd)
+        return is_new
 
     @contextmanager
     def _failures(self, doing: str, key: str) -> Iterator[None]:
@@ -362,30 +370,6 @@ class LocalStore:
         except OSError as error:
             if error.errno not in _NOTHING_TO_REMOVE:
                 raise unwritable(error, "removing", self._where(key)) from error
-
-
-class _Directory:
-    """A directory in use; leaving gives it back, which closes it unless the store keeps it."""
-
-    __slots__ = ("_open",)
-
-    def __init__(self, directory: OpenDirectory) -> None:
-        self._open: OpenDirectory | None = directory
-
-    @property
-    def fd(self) -> int:
-        assert self._open is not None
-        return self._open.fd
-
-    def close(self) -> None:
-        # Not left to the end of the frame: an exception may keep that.
-        self._open = None
-
-    def __enter__(self) -> "_Directory":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _parts(key: str) -> list[str]:

@@ -132,15 +132,17 @@ class MemoryStore:
                 entry.exclusive = True
             return MemoryLock(entry, shared, self._changed)
 
-    def prepare(self, *, durable: bool = True) -> None:
-        """Make what the first write needs; nothing here is durable."""
+    def prepare(self, *, durable: bool = True) -> bool:
+        """Make what the first write needs; nothing here is durable. True if nothing was there."""
         del durable
         with self._changed:
+            was_empty = not self._entries.keys() - {""}
             self._entries.setdefault("data", _Entry(None))
             self._entries.setdefault("meta", _Entry(None))
             self._entries.setdefault("meta/manifest", _Entry(None))
             self._entries.setdefault("meta/lock", _Entry(b""))
             self._entries.setdefault("meta/flight", _Entry(b""))
+            return was_empty
 
     def withdraw(self) -> None:
         """Remove what `prepare` made, as far as nothing lies below it."""

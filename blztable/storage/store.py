@@ -123,10 +123,11 @@ class Store(Protocol):
         `inherited=False` it does not. It never holds an exclusive one.
         """
 
-    def prepare(self, *, durable: bool = True) -> None:
+    def prepare(self, *, durable: bool = True) -> bool:
         """Make the place ready for its first write; harmless where it is.
 
-        With `durable` its own names are flushed, whoever made them.
+        With `durable` its own names are flushed, whoever made them. True if nothing was there
+        before, so nothing is there now that anybody left.
         """
 
     def withdraw(self) -> None:
