@@ -6,7 +6,8 @@
    the operation relies on has changed, it raises ConflictError.
 4. Publish the manifest under the next number, which fails if anyone else did: the commit point.
 5. Make its name durable.
-6. Refresh the mirrors and let old versions go; what fails here is a warning.
+6. Refresh the mirrors and let old versions go; what fails here is a warning. Then remove what was
+   written and is not in the version that was published.
 
 A flush that failed is never tried again. The outcome is unknown (CommitUnknownError) where step 5
 fails, or where it cannot be read whether the manifest under the number of step 4 is ours.
