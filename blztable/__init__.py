@@ -5,9 +5,6 @@
 
 from blztable import accessor as accessor  # Registers `df.to_blz`.
 from blztable.api import create, dataset, open, read_blz, read_table
-from blztable.appender import Appender, ColumnAppender
-from blztable.attributes import Attributes
-from blztable.column import Column
 from blztable.errors import (
     BlzError,
     BusyError,
@@ -25,8 +22,11 @@ from blztable.errors import (
     TransactionError,
 )
 from blztable.report import ColumnPlan, Explanation, Problem, Report, Vacuumed, VersionInfo
-from blztable.table import CTable
-from blztable.transaction import Transaction
+from blztable.table.appender import Appender, ColumnAppender
+from blztable.table.attributes import Attributes
+from blztable.table.column import Column
+from blztable.table.table import CTable
+from blztable.table.transaction import Transaction
 from blztable.version import VERSION
 from blztable.writing import to_blz
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from blztable.engine.places import Place
+from blztable.storage.resolve import Place
 from blztable.writing import to_blz
 
 

@@ -11,15 +11,16 @@ import pandas as pd
 import pyarrow as pa
 from pandas.api.extensions import no_default
 
-from blztable.arrow_dataset import BlzDataset
-from blztable.convert.attributes import checked_attrs
-from blztable.engine import operations, versions
-from blztable.engine.options import DURABILITIES, WriteOptions, one_of
-from blztable.engine.places import Place, opened_at
-from blztable.progress import ProgressOption
-from blztable.snapshot import Snapshot
-from blztable.table import CTable
-from blztable.view import Filters
+from blztable.convert.frames.attributes import checked_attrs
+from blztable.engine.change import creation
+from blztable.engine.version import versions
+from blztable.engine.write.options import DURABILITIES, WriteOptions, one_of
+from blztable.storage.resolve import Place, opened_at
+from blztable.table.dataset import BlzDataset
+from blztable.table.progress import ProgressOption
+from blztable.table.snapshot import Snapshot
+from blztable.table.table import CTable
+from blztable.table.view import Filters
 
 
 def create(
@@ -68,12 +69,12 @@ def create(
     """
     one_of("mode", mode, ("w", "x"))
     attributes = checked_attrs(dict(attrs or {}))
-    contents = operations.Contents(pa.schema(schema), (), attributes=attributes)
+    contents = creation.Contents(pa.schema(schema), (), attributes=attributes)
     options = WriteOptions(
         compression, clevel, shuffle, checksum, row_group_rows, page_rows, durability
     )
     with opened_at(path) as store:
-        version, pinned = operations.create(store, contents, options, replace_existing=mode == "w")
+        version, pinned = creation.create(store, contents, options, replace_existing=mode == "w")
     return CTable(Snapshot(version, pinned), writable=True, durability=durability)
 
 

@@ -5,19 +5,20 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from blztable.convert.attributes import checked_attrs
+from blztable.convert.frames.attributes import checked_attrs
 from blztable.convert.source import is_repeatable
 from blztable.convert.stream import stream
-from blztable.engine import operations, versions
-from blztable.engine.commit import AlreadyCommitted
-from blztable.engine.options import WriteOptions, check_id, one_of
-from blztable.engine.places import Place, opened_at
-from blztable.engine.sort_keys import parsed
+from blztable.engine.change import creation
+from blztable.engine.version import versions
+from blztable.engine.version.commit import AlreadyCommitted
+from blztable.engine.write.options import WriteOptions, check_id, one_of
+from blztable.engine.write.sort_keys import parsed
 from blztable.errors import ConflictError, TableExistsError
-from blztable.progress import ProgressOption, reporting
-from blztable.snapshot import Snapshot
+from blztable.storage.resolve import Place, opened_at
 from blztable.storage.store import Store
-from blztable.table import CTable
+from blztable.table.progress import ProgressOption, reporting
+from blztable.table.snapshot import Snapshot
+from blztable.table.table import CTable
 
 # An append that meets a table that is being made or replaced is made again on the new one.
 APPEND_TRIES = 5
@@ -194,11 +195,11 @@ def _create(
 ) -> None:
     """Write a table of these data, in place of one that is there unless the mode is "x"."""
     given = stream(data, index=index)
-    contents = operations.Contents(
+    contents = creation.Contents(
         given.schema, given.parts, given.frame, given.attrs | attributes, given.rows, sort_by
     )
     with reporting(progress, "writing") as callback, suppress(AlreadyCommitted):
-        _, lock = operations.create(
+        _, lock = creation.create(
             store,
             contents,
             options,

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 import blztable as blz
-from blztable.engine import versions
+from blztable.engine.version import versions
 from blztable.format import layout, manifest
 from blztable.format.chunk import CHUNK_HEADER, ChunkHeader
 from blztable.format.header import FILE_HEADER, FileHeader

@@ -16,7 +16,7 @@ import pyarrow as pa
 from crash import Log, Operation, RecordingDisk, State, crash_states, write_state
 
 import blztable as blz
-from blztable.engine import versions
+from blztable.engine.version import versions
 from blztable.format import layout, manifest
 from blztable.storage.local import LocalStore
 

@@ -37,14 +37,14 @@ from columns import strategies as types
 from sameness import same_table
 
 import blztable as blz
-from blztable.batches import Batches
-from blztable.engine.versions import pin
+from blztable.engine.version.versions import pin
 from blztable.format.checksum import CHECKSUMS
 from blztable.format.chunk import Compression, decompress_into
 from blztable.format.jsontext import MAX_DEPTH
 from blztable.format.statistics import Statistics
 from blztable.format.superchunk import unpack
 from blztable.storage.memory import MemoryStore
+from blztable.table.batches import Batches
 
 Random = random.Random
 

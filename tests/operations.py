@@ -8,9 +8,9 @@ import pandas as pd
 from engine.stores import Hooked, once, tree
 
 import blztable as blz
-from blztable.engine import versions
-from blztable.engine.maintain import merge_after
-from blztable.engine.options import WriteOptions
+from blztable.engine.change.compact import merge_after
+from blztable.engine.version import versions
+from blztable.engine.write.options import WriteOptions
 from blztable.format import layout
 from blztable.format.line import NO_FILE
 

@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, zip_longest
 from typing import Any
 
-from blztable.engine.versions import newest_number
+from blztable.engine.version.versions import newest_number
 from blztable.format import layout
 from blztable.format.checksum import CHECKSUMS, crc32
 from blztable.format.chunk import CHUNK_HEADER, ChunkHeader

@@ -14,9 +14,9 @@ import pyarrow as pa
 from columns import strategies as types
 
 import blztable as blz
-from blztable.engine.operations import Contents, create
-from blztable.engine.options import WriteOptions
-from blztable.engine.places import store_at
+from blztable.engine.change.creation import Contents, create
+from blztable.engine.write.options import WriteOptions
+from blztable.storage.resolve import store_at
 
 ROWS = 40
 WORDS = [None, "", "a", "äö", "word", "a longer one, more than twelve bytes", "中文", "😀"]

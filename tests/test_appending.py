@@ -16,7 +16,7 @@ from operations import meanwhile
 from sameness import bits, same
 
 import blztable as blz
-from blztable.engine.commit import Draft, Transaction
+from blztable.engine.version.commit import Draft, Transaction
 from blztable.errors import ConflictError, SchemaError
 from blztable.storage.memory import MemoryStore
 

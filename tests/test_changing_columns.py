@@ -12,8 +12,8 @@ from engine.stores import Hooked, tree
 from sameness import bits
 
 import blztable as blz
-from blztable.engine import update
-from blztable.engine.edition import Edition
+from blztable.engine.change import update
+from blztable.engine.change.staged import Edition
 from blztable.errors import ColumnNotFoundError, ConflictError, SchemaError
 from blztable.format.layout import DATA
 from blztable.storage.memory import MemoryStore

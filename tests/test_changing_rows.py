@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sameness import bits
 
 import blztable as blz
-from blztable.engine.parts import OpenParts
+from blztable.engine.read.parts import OpenParts
 from blztable.errors import ConflictError, SchemaError
 from blztable.storage.memory import MemoryStore
 

@@ -28,7 +28,7 @@ from crashing import (
 )
 
 import blztable as blz
-from blztable.engine import versions
+from blztable.engine.version import versions
 from blztable.storage.local import LocalStore
 
 INT = pa.int32()

@@ -15,7 +15,7 @@ from crash import RecordingDisk, write_state
 from crashing import NAME, states
 
 import blztable as blz
-from blztable.engine import versions
+from blztable.engine.version import versions
 from blztable.storage.local import LocalStore
 
 

@@ -25,8 +25,8 @@ from crashing import (
 )
 
 import blztable as blz
-from blztable.engine import versions
-from blztable.engine.vacuum import vacuum
+from blztable.engine.version import versions
+from blztable.engine.version.vacuum import vacuum
 from blztable.format import layout, manifest
 from blztable.storage.local import LocalStore
 

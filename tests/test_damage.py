@@ -16,9 +16,9 @@ import pyarrow as pa
 import pytest
 
 import blztable as blz
-from blztable.engine import versions
-from blztable.engine.files import OpenFiles
-from blztable.engine.parts import OpenedPart
+from blztable.engine.read.open_files import OpenFiles
+from blztable.engine.read.parts import OpenedPart
+from blztable.engine.version import versions
 from blztable.format import layout
 from blztable.storage.local import LocalStore
 

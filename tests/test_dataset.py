@@ -18,10 +18,10 @@ from engine.stores import set_properties
 from samples import array
 
 import blztable as blz
-from blztable.batches import Batches
-from blztable.engine import versions
+from blztable.engine.version import versions
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore
+from blztable.table.batches import Batches
 
 field = pc.field
 ROWS = 64

@@ -9,8 +9,8 @@ import pytest
 from engine.recorded import Recorded
 
 import blztable as blz
-from blztable.engine.operations import Contents, create
-from blztable.engine.options import WriteOptions
+from blztable.engine.change.creation import Contents, create
+from blztable.engine.write.options import WriteOptions
 from blztable.storage.memory import MemoryStore
 
 ROWS = 4096

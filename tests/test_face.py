@@ -24,9 +24,9 @@ from hypothesis import HealthCheck, given, reject, settings
 
 import blztable as blz
 import blztable.accessor
-from blztable.engine import versions
-from blztable.engine.files import OpenFiles
-from blztable.engine.parts import OpenedPart
+from blztable.engine.read.open_files import OpenFiles
+from blztable.engine.read.parts import OpenedPart
+from blztable.engine.version import versions
 from blztable.format import layout
 from blztable.format.chunk import ChunkHeader
 from blztable.storage.local import LocalStore
@@ -491,7 +491,7 @@ def test_a_frame_is_writable_and_shares_the_memory_that_was_decoded(tmp_path, mo
     data = {"i": np.arange(rows), "f": np.linspace(0, 1, rows), "small": np.zeros(rows, "i2")}
     blz.to_blz(data, tmp_path / "t.blz")
     decoded = []
-    read_columns = blztable.engine.select.read_columns
+    read_columns = blztable.engine.query.select.read_columns
 
     def watched(*args):
         arrays = read_columns(*args)
@@ -500,7 +500,7 @@ def test_a_frame_is_writable_and_shares_the_memory_that_was_decoded(tmp_path, mo
             decoded.append((buffer.address, buffer.address + buffer.size))
         return arrays
 
-    monkeypatch.setattr("blztable.engine.select.read_columns", watched)
+    monkeypatch.setattr("blztable.engine.query.select.read_columns", watched)
     frame = blz.read_blz(tmp_path / "t.blz")
     assert len(decoded) == 3
     for name, (start, stop) in zip(data, decoded, strict=True):

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from sameness import same_table
 
 import blztable as blz
-from blztable.engine import blocks, filters, grouping, select
+from blztable.engine.query import blocks, expressions, select, windows
 from blztable.errors import ColumnNotFoundError, SchemaError
 from blztable.storage.memory import MemoryStore
 
@@ -35,9 +35,9 @@ def rows_of(table, kept):
 
 def mask_of(table, expression):
     """Which rows of a table an expression keeps, looked at all at once."""
-    needed = filters.check(expression, table.schema)
+    needed = expressions.check(expression, table.schema)
     columns = {table.schema.names[at]: table.column(at) for at in needed}
-    return filters.mask(expression, columns, len(table))
+    return expressions.mask(expression, columns, len(table))
 
 
 def stored(table, **options):
@@ -82,8 +82,8 @@ def test_a_filter_leaves_the_rows_that_filtering_the_whole_table_does(given_, da
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "MORSEL_ROWS", data.draw(st.sampled_from([8, 1 << 19])))
         patch.setattr(select, "READ_BYTES", data.draw(st.sampled_from([100, 1 << 28])))
-        patch.setattr(grouping, "USUAL_PAGE_ROWS", data.draw(st.sampled_from([8, 1 << 17])))
-        patch.setattr(grouping, "WINDOW_BYTES", data.draw(st.sampled_from([100, 1 << 25])))
+        patch.setattr(windows, "USUAL_PAGE_ROWS", data.draw(st.sampled_from([8, 1 << 17])))
+        patch.setattr(windows, "WINDOW_BYTES", data.draw(st.sampled_from([100, 1 << 25])))
         found = blz.read_table(store, columns=columns, filters=expression)
         with blz.open(store) as opened:
             batches = list(

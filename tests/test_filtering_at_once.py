@@ -13,7 +13,9 @@ import pyarrow.compute as pc
 import pytest
 
 import blztable as blz
-from blztable.engine import decode, filters, threads
+from blztable.engine.query import expressions
+from blztable.engine.read import chunks
+from blztable.engine.run import pool
 
 ROWS = 4000
 TABLE = pa.table(
@@ -29,11 +31,11 @@ LEFT = TABLE.filter(GIVEN)
 
 @pytest.fixture(params=[1, 2], ids=["alone", "helped"])
 def processors(request, monkeypatch):
-    monkeypatch.setattr(threads, "_processors", lambda: request.param)
-    monkeypatch.setattr(threads, "_pool", None)
+    monkeypatch.setattr(pool, "_processors", lambda: request.param)
+    monkeypatch.setattr(pool, "_pool", None)
     yield
-    if threads._pool is not None:
-        threads._pool.shutdown()
+    if pool._pool is not None:
+        pool._pool.shutdown()
 
 
 @pytest.fixture
@@ -91,14 +93,14 @@ def interrupting(monkeypatch, module, name, times):
 @pytest.mark.parametrize("read", ["read", "batches", "count", "take"])
 @pytest.mark.parametrize(
     ("module", "name", "times"),
-    [(filters, "mask", 1), (decode, "_decode_all", 1), (decode, "decompress_into", 3)],
+    [(expressions, "mask", 1), (chunks, "_decode_all", 1), (chunks, "decompress_into", 3)],
     ids=["in the filter", "in the first pages", "in later pages"],
 )
 def test_an_interrupt_ends_a_filtered_read(
     processors, path, monkeypatch, read, module, name, times
 ):
     if (read, name) == ("take", "mask"):
-        module, name = decode, "decompress_into"
+        module, name = chunks, "decompress_into"
     with blz.open(path) as table:
         READS[read](table)
         before = set(threading.enumerate())

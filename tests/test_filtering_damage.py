@@ -23,7 +23,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
-from blztable.engine import filters, parts
+from blztable.engine.query import expressions
+from blztable.engine.read import parts
 from blztable.errors import CorruptError
 from blztable.storage.memory import MemoryStore
 
@@ -68,7 +69,7 @@ def skipped(read):
 
 def check_a_skip(store, given_, columns, lost):
     """What is left of the groups that are not lost, with true labels, and word of the others."""
-    kept = filters.mask(given_, {name: pa.chunked_array([FRAME[name]]) for name in FRAME}, ROWS)
+    kept = expressions.mask(given_, {name: pa.chunked_array([FRAME[name]]) for name in FRAME}, ROWS)
     is_lost = np.isin(np.arange(ROWS) // GROUP, lost)
     wanted = FRAME[kept & ~is_lost][columns]
     missing = [[group * GROUP, (group + 1) * GROUP] for group in lost]
@@ -242,7 +243,7 @@ def test_whatever_bytes_are_bounds_a_filter_is_evaluated_or_they_are_damage(type
                 bound and base64.b64encode(drawn.randbytes(len(base64.b64decode(bound)))).decode()
                 for bound in table.lines[0][name]
             ]
-    values = filters.comparable(whole["a"])
+    values = expressions.comparable(whole["a"])
     literal = values[drawn.randrange(40)]
     for given_ in (
         pc.field("a") == literal,

@@ -13,7 +13,7 @@ import reseal
 from captive import Captive
 
 import blztable as blz
-from blztable.convert.descriptor import FIELD_KEY
+from blztable.convert.frames.descriptor import FIELD_KEY
 from blztable.format import layout
 from blztable.format.chunk import Compression
 from blztable.storage.memory import MemoryStore

@@ -16,7 +16,7 @@ from engine.stores import read, write
 from hostile import WAYS, assert_read, assert_refused, make, outcomes
 
 import blztable as blz
-from blztable.engine import versions
+from blztable.engine.version import versions
 from blztable.format import jsontext, manifest
 from blztable.storage.memory import MemoryStore
 

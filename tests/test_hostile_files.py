@@ -17,7 +17,7 @@ from engine.stores import read
 from hostile import assert_read, assert_refused, make
 
 import blztable as blz
-from blztable.engine import versions
+from blztable.engine.version import versions
 from blztable.storage.local import LocalStore
 
 NUMBERS = pa.table({"x": pa.array([None, *range(15)], "i8")})

@@ -8,7 +8,7 @@ import pytest
 import reseal
 
 import blztable as blz
-from blztable.engine import versions
+from blztable.engine.version import versions
 from blztable.format import layout
 from blztable.format.jsontext import MAX_NUMBER
 from blztable.storage.memory import MemoryStore

@@ -17,7 +17,7 @@ import reseal
 from hostile import assert_read, assert_refused, make
 
 import blztable as blz
-from blztable.engine import grouping
+from blztable.engine.query import windows
 from blztable.format.chunk import CHUNK_HEADER, MAX_CHUNK_BYTES, ChunkHeader, Compression
 
 NUMBERS = np.arange(1024, dtype="i8")
@@ -385,8 +385,8 @@ def test_a_read_that_the_memory_cannot_hold_is_refused_and_a_part_of_it_is_not(
         with pytest.raises(blz.LimitError, match=r"takes 16384 bytes of memory.*to_batches"):
             read(path)
     assert blz.read_table(path, columns=["x"]) == table.select(["x"])
-    monkeypatch.setattr(grouping, "WINDOW_BYTES", 1)
-    monkeypatch.setattr(grouping, "USUAL_PAGE_ROWS", 256)
+    monkeypatch.setattr(windows, "WINDOW_BYTES", 1)
+    monkeypatch.setattr(windows, "USUAL_PAGE_ROWS", 256)
     with blz.open(path) as opened:
         assert pa.RecordBatchReader.from_stream(opened).read_all() == table
         assert opened["y"][1000:].to_pylist() == NUMBERS[1000:].tolist()

@@ -20,7 +20,7 @@ import pandas as pd
 import pytest
 
 import blztable as blz
-from blztable.engine import commit, versions
+from blztable.engine.version import commit, versions
 from blztable.format import layout
 from blztable.storage.local import LocalStore
 

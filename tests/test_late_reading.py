@@ -8,7 +8,7 @@ from engine.recorded import Recorded
 from engine.stores import write
 
 import blztable as blz
-from blztable.engine import grouping
+from blztable.engine.query import windows
 from blztable.storage.memory import MemoryStore
 
 ROWS, GROUP, PAGE = 128, 64, 8
@@ -211,8 +211,8 @@ def test_parts_are_opened_once(store):
 
 
 def test_a_stream_opens_parts_once_for_all_its_windows(store, monkeypatch):
-    monkeypatch.setattr(grouping, "USUAL_PAGE_ROWS", PAGE)
-    monkeypatch.setattr(grouping, "WINDOW_BYTES", 1)
+    monkeypatch.setattr(windows, "USUAL_PAGE_ROWS", PAGE)
+    monkeypatch.setattr(windows, "WINDOW_BYTES", 1)
     found = streamed(store, [("few", "<", 60)], ["rest"])
     assert found["rest"].num_chunks > 2 * 2
     fronts = [key for key, offset, _ in store.reads if key.startswith("data/") and offset == 0]

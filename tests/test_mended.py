@@ -12,12 +12,13 @@ import pytest
 from crash import RecordingDisk, crash_states, write_state
 
 import blztable as blz
-from blztable.columns import text
-from blztable.columns.stream import ENDS, VALUES, Piece
+from blztable.columns.blocks import ENDS, VALUES, Piece
+from blztable.columns.codecs import text
 from blztable.columns.types import layouts
-from blztable.engine import grouping, versions
-from blztable.engine.files import OpenFiles
-from blztable.engine.parts import OpenedPart
+from blztable.engine.read.open_files import OpenFiles
+from blztable.engine.read.parts import OpenedPart
+from blztable.engine.version import versions
+from blztable.engine.write import row_groups
 from blztable.format import layout
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore
@@ -139,8 +140,8 @@ def test_views_are_cut_into_arrays_that_their_offsets_can_count():
 def test_views_of_a_large_buffer_do_not_make_groups_of_single_rows(type_):
     column = pa.array(["x" * 1000] * 1000, type_)
     table = pa.table({"a": column})
-    assert grouping.bytes_taken(table["a"].slice(0, 10)) == 10 * 1008
-    assert list(grouping.row_ranges(table, 1000, None)) == [(0, 1000)]
+    assert row_groups.bytes_taken(table["a"].slice(0, 10)) == 10 * 1008
+    assert list(row_groups.row_ranges(table, 1000, None)) == [(0, 1000)]
 
 
 def test_a_dictionary_may_fill_its_index_type():
@@ -184,7 +185,7 @@ def test_an_empty_path_is_no_place_for_a_table():
 INTERRUPTED = """
 import _thread, sys, threading
 import blztable as blz
-from blztable.engine import threads
+from blztable.engine.run import pool
 
 started = threading.Event()
 
@@ -196,7 +197,7 @@ def task():
 
 for _ in range(200):
     try:
-        threads.run([task] * 8)
+        pool.run([task] * 8)
     except KeyboardInterrupt:
         pass
 try:

@@ -20,14 +20,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from sameness import bits
 
-from blztable.engine import versions
-from blztable.engine.operations import Contents, create
-from blztable.engine.options import WriteOptions
+from blztable.engine.change.creation import Contents, create
+from blztable.engine.version import versions
+from blztable.engine.write.options import WriteOptions
 from blztable.errors import ConflictError
 from blztable.format import layout
-from blztable.snapshot import Snapshot
 from blztable.storage.memory import MemoryStore
-from blztable.table import CTable
+from blztable.table.snapshot import Snapshot
+from blztable.table.table import CTable
 
 KEPT = 10
 NAMES = "abcdefgh"

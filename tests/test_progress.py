@@ -13,7 +13,7 @@ import tqdm.auto
 from engine.stores import tree
 
 import blztable as blz
-from blztable.engine import threads
+from blztable.engine.run import pool
 from blztable.storage.memory import MemoryStore
 
 ROWS = 1000
@@ -58,11 +58,11 @@ READS = {
 
 @pytest.fixture(params=[1, 2], ids=["alone", "helped"])
 def processors(request, monkeypatch):
-    monkeypatch.setattr(threads, "_processors", lambda: request.param)
-    monkeypatch.setattr(threads, "_pool", None)
+    monkeypatch.setattr(pool, "_processors", lambda: request.param)
+    monkeypatch.setattr(pool, "_pool", None)
     yield
-    if threads._pool is not None:
-        threads._pool.shutdown()
+    if pool._pool is not None:
+        pool._pool.shutdown()
 
 
 @pytest.fixture
@@ -232,7 +232,7 @@ def test_the_bar_is_closed_where_the_work_fails(bars, store, monkeypatch):
 
     with pytest.raises(OSError):  # noqa: PT011
         blz.to_blz(failing(), store, progress=True)
-    monkeypatch.setattr("blztable.engine.decode._decode_all", lambda *_: 1 / 0)
+    monkeypatch.setattr("blztable.engine.read.chunks._decode_all", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         blz.read_blz(store, progress=True)
     assert [bar.is_open for bar in bars] == [False, False]

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from sameness import same, same_table
 
 import blztable as blz
-from blztable.engine import decode
+from blztable.engine.read import chunks
 from blztable.errors import BlzError, ColumnNotFoundError
 from blztable.storage.memory import MemoryStore
 
@@ -294,13 +294,13 @@ def test_rows_come_from_their_pages_alone_each_read_once(monkeypatch):
 def test_a_chunk_is_decompressed_once_however_many_rows_it_has(monkeypatch):
     store = stored(TABLE, chunk_bytes=1 << 20)
     calls = Counter()
-    real = decode.decompress_into
+    real = chunks.decompress_into
 
     def counted(chunk, *args):
         calls[bytes(chunk)] += 1
         real(chunk, *args)
 
-    monkeypatch.setattr(decode, "decompress_into", counted)
+    monkeypatch.setattr(chunks, "decompress_into", counted)
     with blz.open(store) as table:
         table.take([*range(0, 24, 3), 30, 2, 2], columns=["n"])
     # One chunk of the first row group, one of the second.

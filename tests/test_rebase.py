@@ -29,8 +29,8 @@ from operations import (
 )
 
 import blztable as blz
-from blztable.engine import versions
-from blztable.engine.history import listed
+from blztable.engine.version import versions
+from blztable.engine.version.history import listed
 from blztable.errors import BusyError, ConflictError
 from blztable.format import layout
 from blztable.storage.local import LocalStore

@@ -9,7 +9,7 @@ import reseal
 from engine.stores import read, write
 
 import blztable as blz
-from blztable.engine.versions import pin
+from blztable.engine.version.versions import pin
 from blztable.format.chunk import Compression
 from blztable.storage.memory import MemoryStore
 

@@ -13,8 +13,10 @@ import pyarrow as pa
 import pytest
 
 import blztable as blz
-from blztable.engine import examine, grouping, versions
-from blztable.engine.threads import run
+from blztable.engine.check import examine
+from blztable.engine.run.pool import run
+from blztable.engine.version import versions
+from blztable.engine.write import row_groups
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore
 
@@ -50,8 +52,8 @@ def test_later_frames_may_have_many_more_categories():
 
 
 def test_very_many_small_items_are_joined_while_they_wait(monkeypatch):
-    monkeypatch.setattr(grouping, "MOST_SMALL", 10)
-    pending = grouping._Pending()
+    monkeypatch.setattr(row_groups, "MOST_SMALL", 10)
+    pending = row_groups._Pending()
     for number in range(1000):
         pending.add(pa.table({"a": [number], "b": [str(number)]}), 1)
     chunks = sum(table["a"].num_chunks for table in pending._tables + pending._small)
@@ -61,8 +63,8 @@ def test_very_many_small_items_are_joined_while_they_wait(monkeypatch):
 
 
 def test_small_and_large_items_keep_their_order(monkeypatch):
-    monkeypatch.setattr(grouping, "MOST_SMALL", 3)
-    monkeypatch.setattr(grouping, "SMALL_BYTES", 100)
+    monkeypatch.setattr(row_groups, "MOST_SMALL", 3)
+    monkeypatch.setattr(row_groups, "SMALL_BYTES", 100)
     sizes = [1, 2, 50, 1, 1, 1, 1, 60, 70, 3, 1]
     numbers = iter(range(sum(sizes)))
     items = [pa.table({"a": [next(numbers) for _ in range(size)]}) for size in sizes]

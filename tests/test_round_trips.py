@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from sameness import bits, same, same_table
 
 import blztable as blz
-from blztable.engine.operations import Contents, create
-from blztable.engine.options import WriteOptions
-from blztable.engine.versions import pin
+from blztable.engine.change.creation import Contents, create
+from blztable.engine.version.versions import pin
+from blztable.engine.write.options import WriteOptions
 from blztable.errors import CorruptError, SchemaError, TableNotFoundError
 from blztable.format.checksum import BY_NAME
 from blztable.format.chunk import SHUFFLES, WRITABLE_CODECS

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from sameness import same_table
 
 import blztable as blz
-from blztable.engine import versions
+from blztable.engine.version import versions
 from blztable.format import layout
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore

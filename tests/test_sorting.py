@@ -12,9 +12,9 @@ from operations import files_named, files_there
 from sameness import bits
 
 import blztable as blz
-from blztable.engine import sorting
-from blztable.engine.parts import OpenParts
-from blztable.engine.write import PAGES_LAYER
+from blztable.engine.change import sorting
+from blztable.engine.read.parts import OpenParts
+from blztable.engine.write.columns import PAGES_LAYER
 from blztable.errors import ColumnNotFoundError, SchemaError
 from blztable.format.statistics import Statistics
 from blztable.storage.memory import MemoryStore

@@ -32,13 +32,15 @@ from samples import DICTIONARIES, of
 from test_edges import script
 
 import blztable as blz
-from blztable.engine import grouping, parts, versions
-from blztable.engine.parts import OpenedPart
-from blztable.engine.threads import Ahead
+from blztable.engine.query import windows
+from blztable.engine.read import parts
+from blztable.engine.read.parts import OpenedPart
+from blztable.engine.run.pool import Ahead
+from blztable.engine.version import versions
 from blztable.format import layout
-from blztable.snapshot import Snapshot
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore
+from blztable.table.snapshot import Snapshot
 
 ROWS = 96
 WINDOW = 16
@@ -48,8 +50,8 @@ PATIENCE = 30
 
 def cut_windows(patch, rows: int, row_bytes: int = 8) -> None:
     """Windows of so many rows, if a row has so many bytes."""
-    patch.setattr(grouping, "WINDOW_BYTES", rows * row_bytes)
-    patch.setattr(grouping, "USUAL_PAGE_ROWS", 8)
+    patch.setattr(windows, "WINDOW_BYTES", rows * row_bytes)
+    patch.setattr(windows, "USUAL_PAGE_ROWS", 8)
 
 
 @pytest.fixture
@@ -156,8 +158,8 @@ def test_the_batches_of_any_table_are_its_rows(data):
     )
     most = data.draw(st.none() | st.integers(1, 50) | st.just(1 << 100))
     with pytest.MonkeyPatch.context() as patch, blz.open(store) as opened:
-        patch.setattr(grouping, "WINDOW_BYTES", data.draw(st.integers(1, 4000)))
-        patch.setattr(grouping, "USUAL_PAGE_ROWS", data.draw(st.sampled_from([1, 3, 8, 16])))
+        patch.setattr(windows, "WINDOW_BYTES", data.draw(st.integers(1, 4000)))
+        patch.setattr(windows, "USUAL_PAGE_ROWS", data.draw(st.sampled_from([1, 3, 8, 16])))
         watch = Watch(patch)
         whole = opened.to_arrow(chosen)
         stream = opened.to_batches(chosen, batch_rows=most)
@@ -577,9 +579,9 @@ def test_threads_that_share_a_stream_get_every_batch_once(tmp_path, monkeypatch)
 FORKED = """
 import os, signal, sys, threading
 import blztable as blz
-from blztable.engine import grouping
+from blztable.engine.query import windows
 from blztable.storage.local import LocalStore
-grouping.WINDOW_BYTES, grouping.USUAL_PAGE_ROWS = 128, 8
+windows.WINDOW_BYTES, windows.USUAL_PAGE_ROWS = 128, 8
 begun, go_on, where, main = threading.Event(), threading.Event(), sys.argv[2], os.getpid()
 
 
@@ -632,8 +634,8 @@ def test_a_forked_child_and_its_parent_go_on_each_for_itself(path, where):
 LEFT = """
 import sys
 import blztable as blz
-from blztable.engine import grouping
-grouping.WINDOW_BYTES, grouping.USUAL_PAGE_ROWS = 128, 8
+from blztable.engine.query import windows
+windows.WINDOW_BYTES, windows.USUAL_PAGE_ROWS = 128, 8
 table = blz.open(sys.argv[1])
 stream = table.to_batches(batch_rows=8)
 for _ in range(int(sys.argv[2])):

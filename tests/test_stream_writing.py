@@ -29,7 +29,9 @@ from hypothesis import strategies as st
 from sameness import same_table
 
 import blztable as blz
-from blztable.engine import grouping, threads, write
+from blztable.engine.run import pool
+from blztable.engine.write import columns as writer
+from blztable.engine.write import row_groups as cuts
 from blztable.storage.memory import MemoryStore
 
 SECONDS = 10
@@ -285,10 +287,10 @@ def test_usual_row_groups_keep_the_limits_however_the_items_were_cut(sizes, widt
             "MOST_BYTES": 4000,
             "USUAL_PAGE_ROWS": 16,
         }.items():
-            patch.setattr(grouping, name, value)
+            patch.setattr(cuts, name, value)
         names = [f"c{i}" for i in range(width)]
         items = [pa.table([np.zeros(size)] * width, names) for size in sizes]
-        groups = [rows for _, rows in grouping.row_groups(zip(items, sizes, strict=True), None)]
+        groups = [rows for _, rows in row_groups.row_groups(zip(items, sizes, strict=True), None)]
     assert sum(groups) == sum(sizes)
     for rows in groups:
         within = rows * 8 * width <= 2000 and rows * 8 <= 500
@@ -301,8 +303,8 @@ def test_usual_row_groups_keep_the_limits_however_the_items_were_cut(sizes, widt
 
 
 def test_text_that_grows_is_cut_where_it_takes_too_much(monkeypatch):
-    monkeypatch.setattr(grouping, "MOST_BYTES", 1000)
-    monkeypatch.setattr(grouping, "LEAST_ROWS", 8)
+    monkeypatch.setattr(cuts, "MOST_BYTES", 1000)
+    monkeypatch.setattr(cuts, "LEAST_ROWS", 8)
     items = [{"a": ["x" * length] * 10} for length in (1, 10, 100, 400)]
     store = put(items)
     start = 0
@@ -480,10 +482,10 @@ def test_a_frame_changed_in_place_is_what_it_was_when_it_was_yielded():
 @pytest.fixture
 def two_processors(monkeypatch):
     """The caller and one helper, whatever the machine has."""
-    monkeypatch.setattr(threads, "_processors", lambda: 2)
-    monkeypatch.setattr(threads, "_pool", None)
+    monkeypatch.setattr(pool, "_processors", lambda: 2)
+    monkeypatch.setattr(pool, "_pool", None)
     yield
-    threads._pool.shutdown()
+    pool._pool.shutdown()
 
 
 def test_only_the_callers_thread_walks_the_iterator(two_processors):
@@ -561,7 +563,7 @@ def test_an_interrupt_while_groups_are_written_does_not_cut_the_table_short(rece
 def test_a_row_group_is_put_while_the_iterator_is_asked_for_more(monkeypatch, two_processors):
     caller = threading.get_ident()
     both, asked, done = threading.Barrier(2), threading.Event(), threading.Semaphore(0)
-    encode = write.encode
+    encode = writer.encode
     encoded = itertools.count()
 
     def meet(*args):
@@ -590,9 +592,9 @@ def test_a_row_group_is_put_while_the_iterator_is_asked_for_more(monkeypatch, tw
         assert len([name for name in tree(store) if name.endswith(".bin")]) >= 2
         yield item
 
-    monkeypatch.setattr(write, "encode", meet)
+    monkeypatch.setattr(writer, "encode", meet)
     # However little there is to write.
-    monkeypatch.setattr(write, "SMALL_BYTES", 0)
+    monkeypatch.setattr(writer, "SMALL_BYTES", 0)
     store = MemoryStore("shelf")
     hooked = Hooked(store, before=hold, after=tell)
     blz.to_blz(items(), hooked, row_group_rows=10, durability="process")
@@ -605,9 +607,9 @@ def test_no_more_is_fetched_while_most_of_a_row_group_waits(monkeypatch, request
     if is_helped:
         request.getfixturevalue("two_processors")
     else:
-        monkeypatch.setattr(threads, "_processors", lambda: 1)
+        monkeypatch.setattr(pool, "_processors", lambda: 1)
     caller, over, columns = threading.get_ident(), threading.Event(), 6
-    encode = write.encode
+    encode = writer.encode
     encoded, waiting, begun = [], [], []
 
     def slow(*args):
@@ -624,8 +626,8 @@ def test_no_more_is_fetched_while_most_of_a_row_group_waits(monkeypatch, request
             yield {f"c{i}": np.arange(10.0) for i in range(columns)}
         over.set()
 
-    monkeypatch.setattr(write, "encode", slow)
-    monkeypatch.setattr(write, "SMALL_BYTES", 0)  # Helpers come for any group.
+    monkeypatch.setattr(writer, "encode", slow)
+    monkeypatch.setattr(writer, "SMALL_BYTES", 0)  # Helpers come for any group.
     store = put(items(), row_group_rows=10)
     assert row_groups(store) == (10,) * 12
     # The last item fetched is not cut off as a group before the next one comes.

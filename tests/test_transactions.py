@@ -12,8 +12,8 @@ import pytest
 from engine.stores import fork, raising, tree
 
 import blztable as blz
-from blztable.engine import versions
-from blztable.engine.versions import Version
+from blztable.engine.version import versions
+from blztable.engine.version.versions import Version
 from blztable.errors import ConflictError, SchemaError
 from blztable.format import layout
 from blztable.storage.memory import MemoryStore

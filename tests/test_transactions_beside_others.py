@@ -26,7 +26,7 @@ from operations import (
 )
 from test_rebase import CONFLICTS
 
-from blztable.engine import versions
+from blztable.engine.version import versions
 from blztable.errors import ColumnNotFoundError, ConflictError, SchemaError
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sameness import same, same_table
 
 import blztable as blz
-from blztable.engine import verify as verifying
+from blztable.engine.check import verify as verifying
 from blztable.format.chunk import Compression
 from blztable.format.statistics import PAGES_LAYER, Statistics
 from blztable.storage.local import LocalStore

@@ -9,7 +9,7 @@ Knows nothing of where the bytes are kept; a default that is null is not kept at
 import numpy as np
 import pyarrow as pa
 
-from blztable.columns.stream import ENDS, VALUES, Piece
+from blztable.columns.blocks import ENDS, VALUES, Piece
 from blztable.columns.types import decoder, encode, layouts
 from blztable.errors import CorruptError, LimitError
 

@@ -8,18 +8,10 @@ from types import ModuleType
 
 import pyarrow as pa
 
-from blztable.columns import dictionary, nulls, text
-from blztable.columns.fixed import MAX_WIDTH
-from blztable.columns.plain import as_stored, family_of, is_plain, stored_type
-from blztable.columns.stream import (
-    DICTIONARY,
-    VALID,
-    VALIDITY,
-    Block,
-    Decoder,
-    Piece,
-    StreamLayout,
-)
+from blztable.columns.blocks import DICTIONARY, VALID, VALIDITY, Block, Decoder, Piece, StreamLayout
+from blztable.columns.codecs import dictionary, text, validity
+from blztable.columns.codecs.families import as_stored, family_of, is_plain, stored_type
+from blztable.columns.codecs.fixed import MAX_WIDTH
 from blztable.errors import SchemaError
 
 
@@ -53,12 +45,12 @@ def encode(array: pa.Array, page_rows: int | None = None) -> Block:
     """
     array = as_stored(array)
     stored = array.type
-    mask = nulls.mask_of(array)
+    mask = validity.mask_of(array)
     page_rows, streams = _family(stored).encode(array, mask, page_rows)
     child = None
     if pa.types.is_dictionary(stored):
         child = encode(array.dictionary)
-    return Block(len(array), page_rows, nulls.encode(mask) + streams, child)
+    return Block(len(array), page_rows, validity.encode(mask) + streams, child)
 
 
 def one_array(column: pa.ChunkedArray) -> pa.Array:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from blztable.convert.frame import Facts, descriptor_of
+from blztable.convert.frames.frame import Facts, descriptor_of
 from blztable.errors import SchemaError
 
 

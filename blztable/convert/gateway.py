@@ -13,12 +13,12 @@ import pandas as pd
 import pyarrow as pa
 
 from blztable.arrow_errors import REFUSALS
-from blztable.convert import dtypes
-from blztable.convert.attributes import checked_attrs
-from blztable.convert.descriptor import Descriptor
-from blztable.convert.frame import described, from_frame
-from blztable.convert.interop import from_metadata
-from blztable.convert.text import check_text
+from blztable.convert.frames import dtypes
+from blztable.convert.frames.attributes import checked_attrs
+from blztable.convert.frames.descriptor import Descriptor
+from blztable.convert.frames.frame import described, from_frame
+from blztable.convert.frames.pandas_metadata import from_metadata
+from blztable.convert.frames.text import check_text
 from blztable.errors import SchemaError
 
 ACCEPTED = (

@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from blztable.convert.descriptor import Descriptor
+from blztable.convert.frames.descriptor import Descriptor
+from blztable.convert.frames.pandas_metadata import from_metadata
 from blztable.convert.gateway import (
     ACCEPTED,
     Ingested,
@@ -23,7 +24,6 @@ from blztable.convert.gateway import (
     is_tabular,
     reader_of,
 )
-from blztable.convert.interop import from_metadata
 from blztable.errors import SchemaError
 
 # Values of one column that can be drawn again.

@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 
 from blztable.convert.categories import check_orders, orders_of, with_room
-from blztable.convert.descriptor import Descriptor
-from blztable.convert.fit import fitted
-from blztable.convert.frame import Facts
+from blztable.convert.coerce import fitted
+from blztable.convert.frames.descriptor import Descriptor
+from blztable.convert.frames.frame import Facts
+from blztable.convert.frames.pandas_metadata import from_metadata
 from blztable.convert.gateway import Ingested
-from blztable.convert.interop import from_metadata
 from blztable.convert.source import Item, source
 from blztable.errors import SchemaError
 

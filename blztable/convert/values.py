@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from blztable.convert.descriptor import Descriptor
+from blztable.convert.frames.descriptor import Descriptor
+from blztable.convert.frames.text import check_text
 from blztable.convert.gateway import arrow_array, encoded
-from blztable.convert.text import check_text
 from blztable.errors import SchemaError
 
 # Of the kinds that pandas knows more of than Arrow.

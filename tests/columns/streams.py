@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
-from blztable.columns.stream import DICTIONARY, Block, Piece
+from blztable.columns.blocks import DICTIONARY, Block, Piece
 from blztable.columns.types import decoder
 
 

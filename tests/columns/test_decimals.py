@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blztable.columns import types
-from blztable.columns.decimals import are_within
+from blztable.columns.codecs.decimals import are_within
 from blztable.errors import SchemaError
 
 KINDS = {32: pa.decimal32, 64: pa.decimal64, 128: pa.decimal128, 256: pa.decimal256}

@@ -7,7 +7,7 @@ from columns import strategies as types
 from sameness import bits, same
 from samples import array
 
-from blztable.columns.dictionary import changes
+from blztable.columns.codecs.dictionary import changes
 from blztable.columns.types import one_array
 from blztable.errors import SchemaError
 

@@ -7,8 +7,8 @@ from columns import strategies as own
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blztable.columns.nulls import Validity, bits_of, encode, mask_of, whole_items
-from blztable.columns.stream import VALID, Piece
+from blztable.columns.blocks import VALID, Piece
+from blztable.columns.codecs.validity import Validity, bits_of, encode, mask_of, whole_items
 from blztable.errors import CorruptError
 
 

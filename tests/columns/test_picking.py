@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blztable.columns.picking import Bits, Bytes, Ends, Words
+from blztable.columns.sinks import Bits, Bytes, Ends, Words
 from blztable.errors import CorruptError
 
 ROWS = 60

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from sameness import bits
 
-from blztable.columns.extremes import PREFIX_BYTES
-from blztable.columns.statistics import statistics
+from blztable.columns.statistics.compute import statistics
+from blztable.columns.statistics.prefixes import PREFIX_BYTES
 from blztable.columns.types import encode
 from blztable.format.statistics import MAX_BOUND_BYTES
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sameness import same
 
-from blztable.columns.stream import Piece
-from blztable.columns.text import _segment
+from blztable.columns.blocks import Piece
+from blztable.columns.codecs.text import _segment
 from blztable.columns.types import decoder, encode
 from blztable.errors import CorruptError, SchemaError
 

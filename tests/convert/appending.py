@@ -4,9 +4,9 @@ import pandas as pd
 import pyarrow as pa
 from convert.strategies import rebuilt
 
-from blztable.convert.fit import filled
-from blztable.convert.frame import to_frame
-from blztable.convert.onto import Target, onto
+from blztable.convert.append_source import Target, onto
+from blztable.convert.coerce import filled
+from blztable.convert.frames.frame import to_frame
 from blztable.convert.stream import stream
 
 

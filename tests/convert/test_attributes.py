@@ -11,10 +11,10 @@ from convert.strategies import NAMES, NAT, NUMPY, TEXT, rebuilt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blztable.convert.attributes import DEPTH_MAX, TAG, checked_attrs, plain_attrs
-from blztable.convert.frame import to_frame
+from blztable.convert.frames.attributes import DEPTH_MAX, TAG, checked_attrs, plain_attrs
+from blztable.convert.frames.frame import to_frame
+from blztable.convert.frames.pandas_metadata import arrow_metadata
 from blztable.convert.gateway import ingest
-from blztable.convert.interop import arrow_metadata
 from blztable.errors import FormatError, SchemaError
 from blztable.format import jsontext
 

@@ -10,8 +10,8 @@ import pytest
 from convert.strategies import rebuilt
 
 from blztable.convert.arrays import whole
-from blztable.convert.descriptor import FIELD_KEY
-from blztable.convert.frame import to_frame
+from blztable.convert.frames.descriptor import FIELD_KEY
+from blztable.convert.frames.frame import to_frame
 from blztable.errors import ColumnNotFoundError, FormatError
 
 

@@ -8,11 +8,11 @@ from convert.appending import Table
 from hypothesis import given
 from hypothesis import strategies as st
 
+from blztable.convert.append_source import Target, onto
 from blztable.convert.categories import with_room
-from blztable.convert.evolve import evolved
-from blztable.convert.frame import Facts
+from blztable.convert.frames.frame import Facts
 from blztable.convert.gateway import ingest
-from blztable.convert.onto import Target, onto
+from blztable.convert.widen import evolved
 from blztable.errors import SchemaError
 
 F = pd.DataFrame

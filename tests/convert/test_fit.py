@@ -11,8 +11,8 @@ import pytest
 from convert.strategies import rebuilt
 from counted import Counted, counted
 
-from blztable.convert.fit import _places
-from blztable.convert.frame import to_frame
+from blztable.convert.coerce import _places
+from blztable.convert.frames.frame import to_frame
 from blztable.convert.stream import stream
 from blztable.errors import SchemaError
 

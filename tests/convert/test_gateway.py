@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from convert.strategies import rebuilt
 
-from blztable.convert.frame import to_frame
+from blztable.convert.frames.frame import to_frame
 from blztable.convert.gateway import ingest
 from blztable.errors import SchemaError
 

@@ -10,10 +10,10 @@ from convert.strategies import frames, rebuilt
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from blztable.convert.descriptor import FIELD_KEY, from_bytes
-from blztable.convert.frame import to_frame
+from blztable.convert.frames.descriptor import FIELD_KEY, from_bytes
+from blztable.convert.frames.frame import to_frame
+from blztable.convert.frames.pandas_metadata import arrow_metadata, from_metadata
 from blztable.convert.gateway import ingest
-from blztable.convert.interop import arrow_metadata, from_metadata
 from blztable.errors import FormatError
 
 WORDS = "range field kind numpy M8[us] period M tuple float nan masked category object string zoned"

@@ -8,9 +8,9 @@ import pytest
 from convert.strategies import rebuilt
 from convert.test_whole_frames import assert_same, returned
 
-from blztable.convert.frame import index_fields, to_frame
+from blztable.convert.frames.frame import index_fields, to_frame
+from blztable.convert.frames.labels import decode_label, encode_label
 from blztable.convert.gateway import ingest
-from blztable.convert.labels import decode_label, encode_label
 from blztable.errors import FormatError, SchemaError
 
 

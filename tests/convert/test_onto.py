@@ -15,7 +15,7 @@ from convert.appending import Table
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blztable.convert.onto import Target, onto
+from blztable.convert.append_source import Target, onto
 from blztable.errors import SchemaError
 
 F = pd.DataFrame

@@ -9,9 +9,9 @@ import pytest
 from convert.strategies import frames, rebuilt
 from hypothesis import HealthCheck, given, settings
 
-from blztable.convert.frame import index_fields, to_frame
+from blztable.convert.frames.frame import index_fields, to_frame
+from blztable.convert.frames.pandas_metadata import arrow_metadata
 from blztable.convert.gateway import ingest
-from blztable.convert.interop import arrow_metadata
 
 VALUES = {
     "a": [1, 2],

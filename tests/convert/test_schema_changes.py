@@ -8,7 +8,7 @@ from convert.test_whole_frames import assert_same
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from blztable.convert.frame import dropped, renamed, to_frame
+from blztable.convert.frames.frame import dropped, renamed, to_frame
 from blztable.convert.gateway import ingest
 
 F = pd.DataFrame

@@ -13,7 +13,7 @@ import pytest
 from convert.strategies import columns
 from hypothesis import HealthCheck, given, settings
 
-from blztable.convert.fit import fit_column
+from blztable.convert.coerce import fit_column
 from blztable.convert.gateway import ingest
 from blztable.convert.values import values_of
 from blztable.errors import SchemaError

@@ -9,7 +9,7 @@ import pytest
 from convert.strategies import frames, rebuilt
 from hypothesis import HealthCheck, given, settings
 
-from blztable.convert.frame import to_frame
+from blztable.convert.frames.frame import to_frame
 from blztable.convert.gateway import ingest
 from blztable.errors import FormatError
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 import reseal
 
-from blztable.engine import parts
+from blztable.engine.read import parts
 
 
 class Recorded:

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from columns import strategies as own
 
-from blztable.columns import bounds
-from blztable.columns.statistics import statistics
+from blztable.columns.statistics import bounds
+from blztable.columns.statistics.compute import statistics
 from blztable.columns.types import encode
-from blztable.engine import filters
+from blztable.engine.query import expressions
 
 OPERATORS = [getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")]
 PRUNED = [pa.bool_(), *own.INTEGERS, *own.FLOATS, *own.DECIMALS, *own.TIMES, *own.TEXTS]
@@ -56,7 +56,7 @@ class Drawn:
             arrays[0] = self.with_dictionary(arrays[0])
         self.table = pa.table({"a": arrays[0], "b": arrays[1]})
         self.columns = {
-            name: filters.comparable(self.table[name]).combine_chunks()
+            name: expressions.comparable(self.table[name]).combine_chunks()
             for name in self.table.column_names
         }
         # Of the column that was last referred to; literals are drawn from it.
@@ -105,7 +105,7 @@ class Drawn:
                 buffers = [own.bitmap(present), pa.py_buffer(b"".join(data))]
                 array = pa.Array.from_buffers(type_, rows, buffers)
         if self.pick(True, False):
-            compared = filters.comparable(pa.chunked_array([array])).combine_chunks()
+            compared = expressions.comparable(pa.chunked_array([array])).combine_chunks()
             order = pc.sort_indices(compared)
             array = (compared if type_ in own.VIEWS else array).take(order).cast(type_)
         return array

@@ -10,14 +10,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from blztable.engine.changes import Keys
-from blztable.engine.commit import Draft, Transaction
-from blztable.engine.operations import Contents, create
-from blztable.engine.options import WriteOptions
-from blztable.engine.pages import spans
-from blztable.engine.read import read_columns
-from blztable.engine.versions import Version
-from blztable.engine.work import Work
+from blztable.engine.change.change_set import Work
+from blztable.engine.change.changes import Keys
+from blztable.engine.change.creation import Contents, create
+from blztable.engine.read.columns import read_columns
+from blztable.engine.read.selection import spans
+from blztable.engine.version.commit import Draft, Transaction
+from blztable.engine.version.versions import Version
+from blztable.engine.write.options import WriteOptions
 from blztable.format import layout
 from blztable.storage.memory import MemoryStore
 

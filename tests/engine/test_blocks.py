@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blztable.engine import blocks as cutting
-from blztable.engine.blocks import Blocks, cut, morsels
-from blztable.engine.pages import Span
+from blztable.engine.query import blocks as cutting
+from blztable.engine.query.blocks import Blocks, cut, morsels
+from blztable.engine.read.selection import Span
 
 
 def rows_in(spans):

@@ -6,10 +6,10 @@ import pytest
 from engine.stores import tree
 
 import blztable as blz
-from blztable.engine import versions
-from blztable.engine.changes import Append, Join, Keys, Seen, Select
-from blztable.engine.edition import Edition, Written
-from blztable.engine.parts import OpenParts
+from blztable.engine.change.changes import Append, Join, Keys, Seen, Select
+from blztable.engine.change.staged import Edition, Written
+from blztable.engine.read.parts import OpenParts
+from blztable.engine.version import versions
 from blztable.errors import ConflictError
 from blztable.format.chunk import CODEC_SHIFT, WRITABLE_CODECS, ChunkHeader
 from blztable.storage.memory import MemoryStore

@@ -7,11 +7,12 @@ from engine.stores import Hooked, read, write
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blztable.engine import maintain, rows, update, versions
-from blztable.engine.edition import Edition
-from blztable.engine.evolve import drop_columns, rename_columns, reorder_columns
-from blztable.engine.options import WriteOptions
-from blztable.engine.work import Work
+from blztable.engine.change import compact, rows, update
+from blztable.engine.change.change_set import Work
+from blztable.engine.change.columns import drop_columns, rename_columns, reorder_columns
+from blztable.engine.change.staged import Edition
+from blztable.engine.version import versions
+from blztable.engine.write.options import WriteOptions
 from blztable.errors import ColumnNotFoundError
 from blztable.format import layout
 from blztable.format.line import ColumnParts, FactArrays
@@ -123,7 +124,7 @@ CHANGES = {
     "drop": (lambda work: drop_columns(work, ["n"], None), set()),
     "rename": (lambda work: rename_columns(work, {"x": "y"}, None), set()),
     "reorder": (lambda work: reorder_columns(work, ["x"]), set()),
-    "compact": (maintain.compact, set()),
+    "compact": (compact.compact, set()),
 }
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import blztable as blz
-from blztable.engine import files
-from blztable.engine.files import LEAST_OPEN, MOST_OPEN, OpenFiles
+from blztable.engine.read import open_files
+from blztable.engine.read.open_files import LEAST_OPEN, MOST_OPEN, OpenFiles
 from blztable.errors import StorageError
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore
@@ -59,7 +59,7 @@ class FullProcess:
 def pauses(monkeypatch):
     """The seconds that would be waited."""
     noted: list[float] = []
-    monkeypatch.setattr(files.time, "sleep", noted.append)
+    monkeypatch.setattr(open_files.time, "sleep", noted.append)
     return noted
 
 
@@ -96,22 +96,22 @@ def test_a_read_keeps_a_few_files_beside_any_number_of_others():
 
 def test_a_read_that_is_over_has_no_share(monkeypatch):
     store = FullProcess(10_000)
-    before = files._share()
+    before = open_files._share()
     OpenFiles(store)
     OpenFiles(store)
-    assert files._share() == before == MOST_OPEN
+    assert open_files._share() == before == MOST_OPEN
 
 
 @pytest.mark.parametrize(("limit", "share"), [(256, 64), (64, 16), (20, LEAST_OPEN)])
 def test_all_reads_together_keep_a_quarter_of_what_the_process_may_open(monkeypatch, limit, share):
-    monkeypatch.setattr(files.resource, "getrlimit", lambda which: (limit, limit))
-    assert files._share() == share
+    monkeypatch.setattr(open_files.resource, "getrlimit", lambda which: (limit, limit))
+    assert open_files._share() == share
 
 
 def test_without_a_limit_the_bound_is_the_usual_one(monkeypatch):
-    unlimited = files.resource.RLIM_INFINITY
-    monkeypatch.setattr(files.resource, "getrlimit", lambda which: (unlimited, unlimited))
-    assert files._share() == MOST_OPEN
+    unlimited = open_files.resource.RLIM_INFINITY
+    monkeypatch.setattr(open_files.resource, "getrlimit", lambda which: (unlimited, unlimited))
+    assert open_files._share() == MOST_OPEN
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
@@ -145,7 +145,7 @@ def test_who_waits_for_a_file_gets_it_as_soon_as_another_is_closed(monkeypatch):
         if len(waited) == 3:
             elsewhere.clear()
 
-    monkeypatch.setattr(files.time, "sleep", sleep)
+    monkeypatch.setattr(open_files.time, "sleep", sleep)
     OpenFiles(store).open("mine")
     assert len(waited) == 3
 
@@ -216,16 +216,18 @@ def test_reads_of_more_files_than_the_process_may_open_go_on_together(tmp_path):
     store = LocalStore(tmp_path)
     for number in range(100):
         store.put_new(f"data/{number}", [b"%d" % number])
-    soft, hard = files.resource.getrlimit(files.resource.RLIMIT_NOFILE)
+    soft, hard = open_files.resource.getrlimit(open_files.resource.RLIMIT_NOFILE)
     # What is open now, and 40 more.
-    files.resource.setrlimit(files.resource.RLIMIT_NOFILE, (highest_descriptor() + 40, hard))
+    open_files.resource.setrlimit(
+        open_files.resource.RLIMIT_NOFILE, (highest_descriptor() + 40, hard)
+    )
     try:
         together = [OpenFiles(store) for _ in range(12)]
         for number in range(100):
             for read in together:
                 assert read.open(f"data/{number}").read(0, 3) == b"%d" % number
     finally:
-        files.resource.setrlimit(files.resource.RLIMIT_NOFILE, (soft, hard))
+        open_files.resource.setrlimit(open_files.resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def highest_descriptor() -> int:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blztable.engine import filters
+from blztable.engine.query import expressions
 from blztable.errors import ColumnNotFoundError, SchemaError
 
 field = pc.field
@@ -142,9 +142,11 @@ def test_a_filter_keeps_the_rows_that_python_would_keep(data):
     expected = [of_row(row) for row in shown]
 
     schema = pa.schema({name: column.type for name, column in table.items()})
-    needed = {schema.names[at]: table[schema.names[at]] for at in filters.check(expression, schema)}
-    assert filters.evaluate(expression, needed, rows).to_pylist() == expected
-    chosen = filters.mask(expression, needed, rows)
+    needed = {
+        schema.names[at]: table[schema.names[at]] for at in expressions.check(expression, schema)
+    }
+    assert expressions.evaluate(expression, needed, rows).to_pylist() == expected
+    chosen = expressions.mask(expression, needed, rows)
     assert chosen.dtype == np.bool_
     assert chosen.tolist() == [value is True for value in expected]
 
@@ -181,7 +183,7 @@ def test_the_columns_of_an_expression_are_found_whatever_their_names(data, there
     # Text that looks like a name is none.
     predicates += [pc.scalar(name) == name for name in data.draw(st.lists(names, max_size=2))]
     expression = reduce(operator.and_, predicates, pc.scalar(True))
-    assert filters.check(expression, schema) == tuple(sorted(used))
+    assert expressions.check(expression, schema) == tuple(sorted(used))
 
 
 @quick
@@ -190,7 +192,7 @@ def test_a_column_that_is_not_there_is_named(there, missing):
     there = [name for name in there if name != missing]
     schema = pa.schema([(name, pa.int64()) for name in there])
     with pytest.raises(ColumnNotFoundError) as caught:
-        filters.check(field(missing) == 1, schema)
+        expressions.check(field(missing) == 1, schema)
     assert str(caught.value) == f"no column {missing!r}; there are {there!r:.500}"
 
 
@@ -200,35 +202,38 @@ def test_a_long_text_that_arrow_cannot_show_can_be_looked_for():
     with pytest.raises(UnicodeDecodeError):
         str(expression)
     schema = pa.schema([("e", pa.string()), ("é", pa.string())])
-    assert filters.check(expression, schema) == (1,)
-    assert filters.mask(expression, {"é": pa.chunked_array([[long, "é"]])}, 2).tolist() == [1, 0]
+    assert expressions.check(expression, schema) == (1,)
+    assert expressions.mask(expression, {"é": pa.chunked_array([[long, "é"]])}, 2).tolist() == [
+        1,
+        0,
+    ]
     with pytest.raises(ColumnNotFoundError, match="no column 'é'"):
-        filters.check(expression, schema.remove(1))
+        expressions.check(expression, schema.remove(1))
     with pytest.raises(SchemaError, match="is_in"):
-        filters.check(expression, pa.schema([("é", pa.int8())]))
+        expressions.check(expression, pa.schema([("é", pa.int8())]))
 
 
 def test_an_expression_that_counts_columns_has_those_before_in_place():
     table = pa.table({name: [at, at + 1] for at, name in enumerate("abcd")})
     expression = (field(1) == 2) & (field("d") == 4)
-    needed = filters.check(expression, table.schema)
+    needed = expressions.check(expression, table.schema)
     assert needed == (0, 1, 3)
     columns = {table.schema.names[at]: table.column(at) for at in needed}
-    assert filters.mask(expression, columns, 2).tolist() == [False, True]
+    assert expressions.mask(expression, columns, 2).tolist() == [False, True]
     with pytest.raises(ColumnNotFoundError):
-        filters.check(field(4) == 1, table.schema)
+        expressions.check(field(4) == 1, table.schema)
 
 
 def test_an_expression_without_columns_has_as_many_values_as_there_are_rows():
-    assert filters.check(pc.scalar(1) < 2, pa.schema([("a", pa.int8())])) == ()
-    assert filters.mask(pc.scalar(1) < 2, {}, 40_000).tolist() == [True] * 40_000
-    assert filters.evaluate(pc.scalar(7), {}, 3).to_pylist() == [7, 7, 7]
-    assert filters.mask(pc.scalar(True), {}, 0).tolist() == []
+    assert expressions.check(pc.scalar(1) < 2, pa.schema([("a", pa.int8())])) == ()
+    assert expressions.mask(pc.scalar(1) < 2, {}, 40_000).tolist() == [True] * 40_000
+    assert expressions.evaluate(pc.scalar(7), {}, 3).to_pylist() == [7, 7, 7]
+    assert expressions.mask(pc.scalar(True), {}, 0).tolist() == []
 
 
 def test_rows_stay_in_order():
     column = pa.chunked_array([range(start, start + 70_000) for start in (0, 70_000, 140_000)])
-    assert filters.evaluate(field("a") + 1, {"a": column}, 210_000).equals(pc.add(column, 1))
+    assert expressions.evaluate(field("a") + 1, {"a": column}, 210_000).equals(pc.add(column, 1))
 
 
 @pytest.mark.parametrize(
@@ -247,23 +252,23 @@ def test_an_expression_that_is_no_filter_of_this_table_is_refused(expression, me
     names = ["i", "s", "t", "t", "twice", "twice", "j"]
     schema = pa.schema([(name, pa.string_view() if name == "s" else pa.int64()) for name in names])
     with pytest.raises(SchemaError, match=message):
-        filters.check(expression, schema)
-    assert filters.check(field("i") == 1, schema) == (0,)
+        expressions.check(expression, schema)
+    assert expressions.check(field("i") == 1, schema) == (0,)
 
 
 def test_the_type_of_a_value_is_told_before_it_is_there():
     schema = pa.schema([("i", pa.int8()), ("d", pa.dictionary(pa.int8(), pa.string_view()))])
-    assert filters.type_of(field("i") + field("i"), schema) == pa.int8()
-    assert filters.type_of(field("d"), schema) == pa.large_string()
-    assert filters.positions(field("i") + 1, schema) == (0,)
+    assert expressions.type_of(field("i") + field("i"), schema) == pa.int8()
+    assert expressions.type_of(field("d"), schema) == pa.large_string()
+    assert expressions.positions(field("i") + 1, schema) == (0,)
     with pytest.raises(ColumnNotFoundError):
-        filters.type_of(field("x"), schema)
+        expressions.type_of(field("x"), schema)
 
 
 def test_a_value_that_does_not_allow_it_is_a_value_error():
     column = pa.chunked_array([[1, 0]])
     with pytest.raises(SchemaError, match="cannot be evaluated: divide by zero"):
-        filters.evaluate(pc.scalar(1) / field("a"), {"a": column}, 2)
+        expressions.evaluate(pc.scalar(1) / field("a"), {"a": column}, 2)
 
 
 @pytest.mark.parametrize(
@@ -279,13 +284,13 @@ def test_a_value_that_does_not_allow_it_is_a_value_error():
     ids=str,
 )
 def test_a_filter_is_an_expression_or_the_lists_that_pandas_takes(where, expected):
-    assert filters.as_expression(where).equals(expected)
+    assert expressions.as_expression(where).equals(expected)
 
 
 @pytest.mark.parametrize("where", [None, "a == 1", ("a", "==", 1), {"a": 1}, 5, True], ids=repr)
 def test_anything_else_is_no_filter(where):
     with pytest.raises(TypeError, match="a filter is a pyarrow Expression or a list of tuples"):
-        filters.as_expression(where)
+        expressions.as_expression(where)
 
 
 @pytest.mark.parametrize(
@@ -308,7 +313,7 @@ def test_anything_else_is_no_filter(where):
 )
 def test_tuples_that_are_no_filter_are_explained(where, message):
     with pytest.raises(ValueError, match=message):
-        filters.as_expression(where)
+        expressions.as_expression(where)
 
 
 AT = pa.timestamp("ns", "Europe/Oslo")
@@ -354,10 +359,10 @@ ONE = pd.Timestamp("1970-01-01 01:00", tz="UTC")
 )
 def test_a_value_of_a_tuple_is_compared_as_the_type_of_its_column(predicate, rows):
     table = pa.table(TYPED)
-    expression = filters.as_expression([predicate], table.schema)
-    filters.check(expression, table.schema)
+    expression = expressions.as_expression([predicate], table.schema)
+    expressions.check(expression, table.schema)
     columns = {predicate[0]: table[predicate[0]]}
-    assert np.flatnonzero(filters.mask(expression, columns, 3)).tolist() == rows
+    assert np.flatnonzero(expressions.mask(expression, columns, 3)).tolist() == rows
 
 
 @pytest.mark.parametrize(
@@ -368,9 +373,9 @@ def test_a_value_of_a_tuple_is_compared_as_the_type_of_its_column(predicate, row
 def test_a_value_that_does_not_go_with_its_column_is_left_to_arrow_to_refuse(predicate):
     schema = pa.table(TYPED).schema
     with pytest.raises(SchemaError, match="does not go with"):
-        filters.check(filters.as_expression([predicate], schema), schema)
+        expressions.check(expressions.as_expression([predicate], schema), schema)
 
 
 def test_a_number_that_no_type_holds_is_told():
     with pytest.raises(ValueError, match="is not understood"):
-        filters.as_expression([("n", "<", 1 << 70)], pa.table(TYPED).schema)
+        expressions.as_expression([("n", "<", 1 << 70)], pa.table(TYPED).schema)

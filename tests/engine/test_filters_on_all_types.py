@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sameness import bits
 
-from blztable.engine import filters
+from blztable.engine.query import expressions
 from blztable.errors import SchemaError
 
 quick = settings(
@@ -41,8 +41,8 @@ def key(row, type_):
 
 def kept(expression, column):
     schema = pa.schema([("b", pa.int8()), ("a", column.type)])
-    assert filters.check(expression, schema) == (1,)
-    return filters.evaluate(expression, {"a": column}, len(column)).to_pylist()
+    assert expressions.check(expression, schema) == (1,)
+    return expressions.evaluate(expression, {"a": column}, len(column)).to_pylist()
 
 
 @pytest.mark.parametrize("type_", TYPES, ids=str)
@@ -65,7 +65,7 @@ def test_values_are_compared_by_their_order(type_, data):
     if not there:
         return
     at = data.draw(st.sampled_from(there))
-    value = filters.evaluate(COLUMN, {"a": column}, len(rows))[at]
+    value = expressions.evaluate(COLUMN, {"a": column}, len(rows))[at]
     for compare in (operator.eq, operator.lt, operator.ge):
         expected = [None if row is None else compare(row, rows[at]) for row in rows]
         assert kept(compare(COLUMN, value), column) == expected
@@ -82,11 +82,11 @@ def test_values_are_found_in_a_set(type_, data):
     if not there:
         return
     at = data.draw(st.sampled_from(there))
-    values = filters.evaluate(COLUMN, {"a": column}, len(rows)).slice(at, 1).combine_chunks()
+    values = expressions.evaluate(COLUMN, {"a": column}, len(rows)).slice(at, 1).combine_chunks()
     assert kept(COLUMN.isin(values), column) == [row == rows[at] for row in rows]
 
 
 @pytest.mark.parametrize("type_", UNORDERED, ids=str)
 def test_what_has_no_order_is_refused(type_):
     with pytest.raises(SchemaError, match="does not go with the types"):
-        filters.check(COLUMN < COLUMN, pa.schema([("a", type_)]))
+        expressions.check(COLUMN < COLUMN, pa.schema([("a", type_)]))

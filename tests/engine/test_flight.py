@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from engine.stores import fork, read, tree, write
 
-from blztable.engine import flight, versions
-from blztable.engine.commit import Transaction
-from blztable.engine.vacuum import vacuum
+from blztable.engine.version import in_flight, versions
+from blztable.engine.version.commit import Transaction
+from blztable.engine.version.vacuum import vacuum
 from blztable.errors import BusyError
 from blztable.format import layout
 from blztable.storage.local import LocalStore
@@ -32,56 +32,56 @@ def store(request, tmp_path):
 @pytest.fixture
 def impatient(monkeypatch):
     """Writers that wait for nobody."""
-    monkeypatch.setattr(flight, "LOCK_SECONDS", 0)
+    monkeypatch.setattr(in_flight, "LOCK_SECONDS", 0)
 
 
 def test_writers_are_at_work_together(store, impatient):
-    with flight.writing(store), flight.writing(store):
+    with in_flight.writing(store), in_flight.writing(store):
         pass
 
 
 def test_who_goes_alone_and_a_writer_keep_each_other_out(store, impatient):
-    with flight.writing(store), pytest.raises(BusyError):
-        flight.alone(store, 0)
-    with flight.alone(store, 0):
+    with in_flight.writing(store), pytest.raises(BusyError):
+        in_flight.alone(store, 0)
+    with in_flight.alone(store, 0):
         with pytest.raises(BusyError):
-            flight.writing(store)
+            in_flight.writing(store)
         with pytest.raises(BusyError):
-            flight.alone(store, 0)
-    flight.alone(store, 0).close()
+            in_flight.alone(store, 0)
+    in_flight.alone(store, 0).close()
 
 
 def test_programs_that_lock_the_directory_only_are_kept_out_and_keep_out(store, impatient):
     with store.lock(layout.MANIFESTS, shared=True, timeout=0):
-        flight.writing(store).close()
+        in_flight.writing(store).close()
         with pytest.raises(BusyError, match=layout.MANIFESTS):
-            flight.alone(store, 0)
+            in_flight.alone(store, 0)
     with (
         store.lock(layout.MANIFESTS, shared=False, timeout=0),
         pytest.raises(BusyError, match=layout.MANIFESTS),
     ):
-        flight.writing(store)
+        in_flight.writing(store)
 
 
 def test_the_file_alone_keeps_both_apart(store, impatient):
     with store.lock(layout.FLIGHT, shared=True, timeout=0):
-        flight.writing(store).close()
+        in_flight.writing(store).close()
         with pytest.raises(BusyError, match=layout.FLIGHT):
-            flight.alone(store, 0)
+            in_flight.alone(store, 0)
     with (
         store.lock(layout.FLIGHT, shared=False, timeout=0),
         pytest.raises(BusyError, match=layout.FLIGHT),
     ):
-        flight.writing(store)
+        in_flight.writing(store)
 
 
 @pytest.mark.parametrize("key", [layout.MANIFESTS, layout.FLIGHT])
 def test_who_does_not_get_both_locks_keeps_neither(store, impatient, key):
     with store.lock(key, shared=False, timeout=0):
-        for take in (lambda: flight.alone(store, 0), lambda: flight.writing(store)):
+        for take in (lambda: in_flight.alone(store, 0), lambda: in_flight.writing(store)):
             with pytest.raises(BusyError):
                 take()
-    flight.alone(store, 0).close()
+    in_flight.alone(store, 0).close()
 
 
 class WaitedOn:
@@ -95,14 +95,14 @@ class WaitedOn:
         assert not inherited
         self.asked.append((key, shared, timeout))
         self.now += 2
-        return flight.ExitStack()
+        return in_flight.ExitStack()
 
 
 @pytest.mark.parametrize(("wait", "left"), [(5, 1), (2.5, 0.5), (1.5, 0)])
 def test_all_locks_together_wait_no_longer_than_asked(monkeypatch, wait, left):
     store = WaitedOn()
-    monkeypatch.setattr(flight.time, "monotonic", lambda: store.now)
-    flight.alone(store, wait)
+    monkeypatch.setattr(in_flight.time, "monotonic", lambda: store.now)
+    in_flight.alone(store, wait)
     assert store.asked == [
         (layout.META, False, wait),
         (layout.MANIFESTS, False, left),
@@ -126,25 +126,25 @@ def test_writers_that_come_after_a_vacuum_that_waits_let_it_go_first(store):
             order.append(name)
 
     with ThreadPoolExecutor(2) as pool:
-        with flight.writing(store):
-            cleaner = pool.submit(work, "vacuum", lambda: flight.alone(store, 60))
+        with in_flight.writing(store):
+            cleaner = pool.submit(work, "vacuum", lambda: in_flight.alone(store, 60))
             while not gate_is_closed(store):
                 pass
-            writer = pool.submit(work, "writer", lambda: flight.writing(store))
+            writer = pool.submit(work, "writer", lambda: in_flight.writing(store))
         cleaner.result()
         writer.result()
     assert order == ["vacuum", "writer"]
 
 
 def test_behind_a_long_writer_a_vacuum_that_waits_keeps_no_other_writer_out(store, monkeypatch):
-    monkeypatch.setattr(flight, "CLOSED_SECONDS", 0.1)
-    monkeypatch.setattr(flight, "LOCK_SECONDS", 5)
+    monkeypatch.setattr(in_flight, "CLOSED_SECONDS", 0.1)
+    monkeypatch.setattr(in_flight, "LOCK_SECONDS", 5)
     with ThreadPoolExecutor(1) as pool:
-        with flight.writing(store):
-            cleaner = pool.submit(flight.alone, store, 60)
+        with in_flight.writing(store):
+            cleaner = pool.submit(in_flight.alone, store, 60)
             while not gate_is_closed(store):
                 pass
-            flight.writing(store).close()
+            in_flight.writing(store).close()
             assert not cleaner.done()
         cleaner.result().close()
 

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 from engine.stores import Hooked, once, raising, set_attributes, write
 
-from blztable.engine import versions
-from blztable.engine.commit import WRITER, Draft, Transaction
-from blztable.engine.history import listed
+from blztable.engine.version import versions
+from blztable.engine.version.commit import WRITER, Draft, Transaction
+from blztable.engine.version.history import listed
 from blztable.errors import FormatError, StorageError
 from blztable.format import layout, manifest
 from blztable.report import VersionInfo

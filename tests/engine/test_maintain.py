@@ -9,10 +9,10 @@ from engine.stores import Hooked, once, tree
 from sameness import bits
 
 import blztable as blz
-from blztable.engine import merging
-from blztable.engine.maintain import compact
-from blztable.engine.options import WriteOptions
-from blztable.engine.work import Work
+from blztable.engine.change import merge_policy
+from blztable.engine.change.change_set import Work
+from blztable.engine.change.compact import compact
+from blztable.engine.write.options import WriteOptions
 from blztable.errors import ColumnNotFoundError, SchemaError
 from blztable.format import layout
 from blztable.storage.memory import MemoryStore
@@ -50,7 +50,7 @@ def test_compacting_leaves_what_fits_no_longer_together(sizes):
         tx.compact()
     with opened(store) as table:
         groups = table._snapshot.version.head.row_groups
-        assert merging.small_runs(groups, 10) == []
+        assert merge_policy.small_runs(groups, 10) == []
         assert len(groups) <= 2 * -(-len(whole) // 10) + 1
         assert table.to_arrow() == whole
         version = table.version

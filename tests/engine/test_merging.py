@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from blztable.engine.merging import FANOUT, rows_per_group, small_runs, trailing_run
+from blztable.engine.change.merge_policy import FANOUT, rows_per_group, small_runs, trailing_run
 
 quick = settings(max_examples=200, deadline=None)
 NEVER_FULL = 1 << 60

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sameness import same
 
 import blztable as blz
-from blztable.engine import filters, morsel
+from blztable.engine.query import expressions, morsel
 from blztable.errors import SchemaError
 from blztable.storage.memory import MemoryStore
 
@@ -25,9 +25,9 @@ def test_whenever_rows_are_picked_the_same_are_left(sparse, seed):
     table = drawn.table.append_column("n", pa.array(range(len(drawn.table))))
     condition = drawn.condition(1) & drawn.condition(1) & (pc.bit_wise_and(pc.field("n"), 3) != 1)
     try:
-        filters.check(condition, table.schema)
+        expressions.check(condition, table.schema)
         columns = {name: table[name] for name in table.column_names}
-        left = np.flatnonzero(filters.mask(condition, columns, len(table)))
+        left = np.flatnonzero(expressions.mask(condition, columns, len(table)))
     except SchemaError:
         return
     store = MemoryStore()
@@ -47,13 +47,13 @@ def test_where_few_rows_are_left_the_next_step_looks_at_these_alone(monkeypatch)
     numbers = np.arange(4096)
     blz.to_blz({"few": numbers % 512, "wide": numbers / 2, "n": numbers}, store, page_rows=64)
     looked = []
-    mask = filters.mask
+    mask = expressions.mask
 
     def counting(expression, columns, rows):
         looked.append((sorted(columns), rows))
         return mask(expression, columns, rows)
 
-    monkeypatch.setattr(filters, "mask", counting)
+    monkeypatch.setattr(expressions, "mask", counting)
     found = blz.read_table(
         store, columns=["n", "few"], filters=[("wide", ">", 500.0), ("few", "==", 500)]
     )

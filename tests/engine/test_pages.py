@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sameness import same
 
-from blztable.engine import pages
-from blztable.engine.pages import Picked, Span
+from blztable.engine.read import selection
+from blztable.engine.read.selection import Picked, Span
 from blztable.errors import SchemaError
 
 
@@ -29,7 +29,7 @@ def test_rows_of_the_table_are_those_of_its_row_groups(row_groups, data):
     start = data.draw(st.integers(0, total))
     stop = data.draw(st.integers(start, total))
     table = [(group, row) for group, rows in enumerate(row_groups) for row in range(rows)]
-    found = pages.spans(row_groups, start, stop)
+    found = selection.spans(row_groups, start, stop)
     assert all(span.count > 0 for span in found)
     assert [(s.group, row) for s in found for row in range(s.start, s.stop)] == table[start:stop]
 
@@ -37,21 +37,21 @@ def test_rows_of_the_table_are_those_of_its_row_groups(row_groups, data):
 def test_pages_of_neighbours_are_joined_and_the_last_ends_with_its_part():
     column = parts([30, 20], [8, 16])
     wanted = [Span(0, 1, 3), Span(0, 9, 10), Span(0, 29, 30), Span(1, 15, 17)]
-    assert pages.of_spans(column, wanted) == [Span(0, 0, 16), Span(0, 24, 30), Span(1, 0, 20)]
+    assert selection.of_spans(column, wanted) == [Span(0, 0, 16), Span(0, 24, 30), Span(1, 0, 20)]
     rows = [picked(0, 1, 2, 9, 29), picked(1, 15, 16)]
-    assert pages.of_rows(column, rows) == pages.of_spans(column, wanted)
+    assert selection.of_rows(column, rows) == selection.of_spans(column, wanted)
 
 
 def test_rows_that_meet_in_a_page_share_it():
     column = parts([40], [16])
-    assert pages.of_rows(column, [picked(0, 3, 9, 33)]) == [Span(0, 0, 16), Span(0, 32, 40)]
-    assert pages.of_rows(column, [picked(0, 3, 16)]) == [Span(0, 0, 32)]
-    assert pages.of_spans(column, [Span(0, 3, 4), Span(0, 9, 10)]) == [Span(0, 0, 16)]
+    assert selection.of_rows(column, [picked(0, 3, 9, 33)]) == [Span(0, 0, 16), Span(0, 32, 40)]
+    assert selection.of_rows(column, [picked(0, 3, 16)]) == [Span(0, 0, 32)]
+    assert selection.of_spans(column, [Span(0, 3, 4), Span(0, 9, 10)]) == [Span(0, 0, 16)]
 
 
 def test_a_part_without_a_page_is_one():
-    assert pages.of_spans(parts([5], [0]), [Span(0, 2, 3)]) == [Span(0, 2, 3)]
-    assert pages.of_rows(parts([5], [0]), [picked(0, 2, 4)]) == [Span(0, 2, 3), Span(0, 4, 5)]
+    assert selection.of_spans(parts([5], [0]), [Span(0, 2, 3)]) == [Span(0, 2, 3)]
+    assert selection.of_rows(parts([5], [0]), [picked(0, 2, 4)]) == [Span(0, 2, 3), Span(0, 4, 5)]
 
 
 @st.composite
@@ -69,7 +69,7 @@ def chosen(draw):
 @given(chosen(), st.booleans())
 def test_rows_are_found_in_their_pages_which_are_as_few_as_can_be(given_, is_view):
     groups, page_rows, wanted = given_
-    found = pages.of_rows(parts(groups, page_rows), wanted)
+    found = selection.of_rows(parts(groups, page_rows), wanted)
     there = [(span.group, row) for span in found for row in range(span.start, span.stop)]
     asked = [(one.group, row) for one in wanted for row in one.rows.tolist()]
     touched = {(group, row // page_rows[group]) for group, row in asked}
@@ -81,7 +81,7 @@ def test_rows_are_found_in_their_pages_which_are_as_few_as_can_be(given_, is_vie
         for span in found
     ]
     if wanted:
-        taken = pages.take_rows(pa.chunked_array(chunks, type_), found, wanted)
+        taken = selection.take_rows(pa.chunked_array(chunks, type_), found, wanted)
         assert taken.to_pylist() == [f"{group}:{row}" for group, row in asked]
 
 
@@ -94,17 +94,17 @@ def test_spans_are_cut_out_of_their_pages(given_):
         for some in np.array_split(one.rows, 2)
         if len(some)
     ]
-    found = pages.of_spans(parts(groups, page_rows), spans)
+    found = selection.of_spans(parts(groups, page_rows), spans)
     names = [f"{span.group}:{row}" for span in found for row in range(span.start, span.stop)]
     column = pa.chunked_array([names], pa.string())
-    cut = pages.cut_spans(column, found, spans)
+    cut = selection.cut_spans(column, found, spans)
     asked = [f"{span.group}:{row}" for span in spans for row in range(span.start, span.stop)]
     assert cut.to_pylist() == asked
 
 
 def test_rows_named_often_that_have_no_room_in_one_array_come_in_halves(monkeypatch):
     array = pa.array(["x", "yy"])
-    real = pages._taken_as_fits
+    real = selection._taken_as_fits
 
     class Narrow:
         """An array of text with room for five rows."""
@@ -128,9 +128,9 @@ def test_rows_of_chunks_that_do_not_join_come_in_their_order():
     ]
     column = pa.chunked_array(chunks)
     order = np.array([150, 3, 3, 199, 100, 0])
-    taken = pages.reordered(column, order)
+    taken = selection.reordered(column, order)
     assert taken.to_pylist() == ["b50", "a3", "a3", "b99", "b0", "a0"]
-    assert same(pages.reordered(column, np.arange(200)), column)
+    assert same(selection.reordered(column, np.arange(200)), column)
 
 
 def test_one_item_without_room_is_told():
@@ -139,4 +139,4 @@ def test_one_item_without_room_is_told():
             raise pa.ArrowInvalid("offset overflow")
 
     with pytest.raises((pa.ArrowInvalid, SchemaError)):
-        list(pages._taken_as_fits(Full(), np.array([0])))
+        list(selection._taken_as_fits(Full(), np.array([0])))

@@ -11,9 +11,9 @@ from engine.runs import NAN, PRUNED, Drawn, known_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blztable.columns import bounds
-from blztable.engine import filters
-from blztable.engine.pruning import Pruner
+from blztable.columns.statistics import bounds
+from blztable.engine.query import expressions
+from blztable.engine.query.pruning import Pruner
 from blztable.errors import SchemaError
 
 
@@ -26,8 +26,8 @@ def test_no_row_is_passed_over_and_none_taken_that_is_not_of_the_filter(seed):
     columns = dict(zip(table.column_names, table.columns, strict=True))
     pruner = Pruner(expression, table.schema)
     try:
-        filters.check(expression, table.schema)
-        kept = filters.mask(expression, columns, len(table))
+        expressions.check(expression, table.schema)
+        kept = expressions.mask(expression, columns, len(table))
     except SchemaError:
         return
     known = {
@@ -70,7 +70,7 @@ def ascending(type_):
 def check_runs_are_passed_over(values):
     runs = [values[:3], values[3:6], values[6:]]
     # As it is compared, so that a literal of it goes with the column.
-    one = filters.comparable(pa.chunked_array([values]))
+    one = expressions.comparable(pa.chunked_array([values]))
     yes, no = True, False
     column = pc.field("a")
     assert judged(column == one[4], a=runs) == ([no, yes, no], [no, no, no])
@@ -151,7 +151,7 @@ def test_dictionary_bounds_pass_over_runs_by_value(type_):
     values = ascending(type_)
     # The codes descend as the values ascend.
     backwards = pa.array(range(8, -1, -1), pa.int64())
-    narrow = filters.comparable(pa.chunked_array([values])).combine_chunks()
+    narrow = expressions.comparable(pa.chunked_array([values])).combine_chunks()
     dictionary = narrow.take(backwards).cast(type_)
     codes = pa.array(range(8, -1, -1), pa.int8())
     check_runs_are_passed_over(pa.DictionaryArray.from_arrays(codes, dictionary))
@@ -349,7 +349,7 @@ def test_a_set_matches_nulls_in_each_way_there_is(matching, wanted):
     values = pa.array(wanted, pa.int64())
     expression = with_nulls_matched(pc.is_in(pc.field("a"), value_set=values), matching)
     for outer in (expression, ~expression, expression.is_null()):
-        masks = [filters.mask(outer, {"a": pa.chunked_array([run])}, 2) for run in runs]
+        masks = [expressions.mask(outer, {"a": pa.chunked_array([run])}, 2) for run in runs]
         found = judged(outer, a=runs)
         assert found[0] == [mask.any() for mask in masks]
         assert found[1] == [mask.all() for mask in masks]

@@ -16,8 +16,8 @@ from engine.stores import (
     write,
 )
 
-from blztable.engine import retention, versions
-from blztable.engine.commit import Draft, Transaction
+from blztable.engine.version import retention, versions
+from blztable.engine.version.commit import Draft, Transaction
 from blztable.format import layout
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore

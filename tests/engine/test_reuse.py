@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from oracle import bloscpack_bytes
 from sameness import same
 
-from blztable.engine import versions
-from blztable.engine.commit import Draft, Transaction
-from blztable.engine.options import WriteOptions
-from blztable.engine.parts import OpenParts
-from blztable.engine.progress import Progress
-from blztable.engine.write import ColumnWriter, write_groups
+from blztable.engine.read.parts import OpenParts
+from blztable.engine.run.progress import Progress
+from blztable.engine.version import versions
+from blztable.engine.version.commit import Draft, Transaction
+from blztable.engine.write.columns import ColumnWriter, write_groups
+from blztable.engine.write.options import WriteOptions
 from blztable.errors import CorruptError, StorageError
 from blztable.format import chunk as chunks
 from blztable.format import layout

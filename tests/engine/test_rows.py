@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import blztable as blz
-from blztable.engine.edition import Edition
-from blztable.engine.parts import OpenParts
-from blztable.engine.rows import Condition, Selection
-from blztable.engine.update import evaluated
+from blztable.engine.change.rows import Condition, Selection
+from blztable.engine.change.staged import Edition
+from blztable.engine.change.update import evaluated
+from blztable.engine.read.parts import OpenParts
 from blztable.storage.memory import MemoryStore
 
 

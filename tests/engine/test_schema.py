@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 import blztable as blz
-from blztable.engine import schema
+from blztable.engine.version import schema
 from blztable.errors import CorruptError, FormatError
 from blztable.storage.memory import MemoryStore
 

@@ -10,8 +10,8 @@ from engine.runs import Drawn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blztable.engine import filters, terms
-from blztable.engine.terms import Call, Field, Literal, parts, tree
+from blztable.engine.query import expression_tree, expressions
+from blztable.engine.query.expression_tree import Call, Field, Literal, parts, tree
 from blztable.errors import SchemaError
 
 A, B, C = map(pc.field, "abc")
@@ -68,8 +68,8 @@ def test_what_is_nested_deep_has_no_tree():
     def nested(times):
         return functools.reduce(lambda inner, _: ~inner, range(times), A)
 
-    assert tree(nested(terms.MAX_DEPTH)) is not None
-    assert tree(nested(terms.MAX_DEPTH + 1)) is None
+    assert tree(nested(expression_tree.MAX_DEPTH)) is not None
+    assert tree(nested(expression_tree.MAX_DEPTH + 1)) is None
     assert [str(each) for each in conjuncts(nested(500) & B)] == [str(nested(500)), "b"]
 
 
@@ -83,7 +83,7 @@ def test_what_is_written_otherwise_has_no_tree(monkeypatch):
     strange = Strange()
     assert tree(strange) is None
     assert conjuncts(strange) == (strange,)
-    monkeypatch.setattr(terms, "_metadata", lambda schema: iter([("future", "a")]))
+    monkeypatch.setattr(expression_tree, "_metadata", lambda schema: iter([("future", "a")]))
     assert tree(A) is None
     assert conjuncts(A) == (A,)
 
@@ -104,8 +104,8 @@ def test_rows_are_kept_where_all_conjuncts_are_true(seed):
     expression = drawn.condition(2) & drawn.condition(2)
     columns = dict(zip(drawn.table.column_names, drawn.table.columns, strict=True))
     try:
-        filters.check(expression, drawn.table.schema)
-        kept = filters.mask(expression, columns, len(drawn.table))
+        expressions.check(expression, drawn.table.schema)
+        kept = expressions.mask(expression, columns, len(drawn.table))
     except SchemaError:
         return
     found = conjuncts(expression)
@@ -113,7 +113,7 @@ def test_rows_are_kept_where_all_conjuncts_are_true(seed):
     masks = []
     for each in found:
         try:
-            masks.append(filters.mask(each, columns, len(kept)))
+            masks.append(expressions.mask(each, columns, len(kept)))
         except SchemaError:
             # Arrow has left it out of the whole, beside one that is never true.
             assert not kept.any()
@@ -124,10 +124,10 @@ def test_a_conjunct_beside_one_that_is_never_true_need_not_have_a_value():
     columns = {"a": pa.chunked_array([[1, 0]])}
     divided = pc.scalar(4) / A > 1
     never, fails = conjuncts(pc.scalar(False) & divided)
-    assert filters.mask(pc.scalar(False) & divided, columns, 2).tolist() == [False, False]
-    assert filters.mask(never, columns, 2).tolist() == [False, False]
+    assert expressions.mask(pc.scalar(False) & divided, columns, 2).tolist() == [False, False]
+    assert expressions.mask(never, columns, 2).tolist() == [False, False]
     with pytest.raises(SchemaError, match="divide by zero"):
-        filters.mask(fails, columns, 2)
+        expressions.mask(fails, columns, 2)
 
 
 @pytest.mark.parametrize("type_", [pa.large_string(), pa.large_binary(), pa.string_view()], ids=str)
@@ -136,15 +136,15 @@ def test_a_conjunct_beside_one_that_is_never_true_need_not_have_a_value():
 )
 def test_a_null_of_large_text_does_not_end_the_process(column, type_):
     schema = pa.schema([("a", column)])
-    expression = filters.as_expression(pc.field("a") == pa.scalar(None, type_))
+    expression = expressions.as_expression(pc.field("a") == pa.scalar(None, type_))
     assert "large" not in str(expression)
     try:
-        assert filters.check(expression, schema) == (0,)
+        assert expressions.check(expression, schema) == (0,)
     except SchemaError as error:
         assert "no kernel" in str(error)  # noqa: PT017
 
 
 def test_a_literal_may_be_a_view():
-    expression = filters.as_expression(pc.field("a") == pa.scalar("b", pa.string_view()))
+    expression = expressions.as_expression(pc.field("a") == pa.scalar("b", pa.string_view()))
     columns = {"a": pa.chunked_array([["a", "b"]])}
-    assert filters.mask(expression, columns, 2).tolist() == [False, True]
+    assert expressions.mask(expression, columns, 2).tolist() == [False, True]

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 
 import blztable as blz
-from blztable.engine import threads
-from blztable.engine.scratch import scratch
-from blztable.engine.threads import Ahead, run, run_groups
+from blztable.engine.run import pool
+from blztable.engine.run.pool import Ahead, run, run_groups
+from blztable.engine.run.scratch import scratch
 
 SECONDS = 10
 pytestmark = pytest.mark.timeout(60)
@@ -61,7 +61,7 @@ def test_tasks_that_are_returned_run_too_to_any_depth():
 
 
 def test_returned_tasks_go_before_what_the_stream_still_has(monkeypatch):
-    monkeypatch.setattr(threads, "_processors", lambda: 1)
+    monkeypatch.setattr(pool, "_processors", lambda: 1)
     done = []
 
     def begin(i):
@@ -73,12 +73,12 @@ def test_returned_tasks_go_before_what_the_stream_still_has(monkeypatch):
 
 
 def test_a_helper_really_helps(monkeypatch):
-    monkeypatch.setattr(threads, "_processors", lambda: 2)
-    monkeypatch.setattr(threads, "_pool", None)
+    monkeypatch.setattr(pool, "_processors", lambda: 2)
+    monkeypatch.setattr(pool, "_pool", None)
     both = threading.Barrier(2)
     run([lambda: both.wait(SECONDS) and None] * 2)
     assert not both.broken
-    threads._pool.shutdown()
+    pool._pool.shutdown()
 
 
 @pytest.mark.parametrize("error", [ValueError("x"), KeyboardInterrupt(), MemoryError()], ids=repr)
@@ -117,11 +117,11 @@ def test_an_exception_of_the_stream_itself_is_raised():
 
 
 def test_one_task_alone_calls_nobody_to_help(monkeypatch):
-    monkeypatch.setattr(threads, "_pool", None)
+    monkeypatch.setattr(pool, "_pool", None)
     done = []
     run([lambda: done.append(threading.current_thread())])
     assert done == [threading.current_thread()]
-    assert threads._pool is None
+    assert pool._pool is None
 
 
 def test_an_exception_of_a_returned_task_is_raised():
@@ -292,7 +292,7 @@ def test_variables_of_the_environment_do_not_change_files(tmp_path):
 
 FORK = """
 import os, sys, signal, pyarrow as pa, blztable as blz
-from blztable.engine import threads
+from blztable.engine.run import pool
 rows = range(100_000)
 table = pa.table({"n": pa.array(rows, "i4"), "m": pa.array(rows, "i8")})
 blz.to_blz(table, sys.argv[1], durability="process", page_rows=8192)
@@ -304,7 +304,7 @@ if child == 0:
     signal.alarm(20)
     code = 1
     try:
-        assert threads._pool is None
+        assert pool._pool is None
         assert blz.read_table(sys.argv[1]) == table
         assert held.to_arrow() == table
         try:
@@ -335,7 +335,7 @@ def test_after_a_fork_the_child_reads_and_an_old_handle_refuses_to_write(tmp_pat
 def test_an_interrupt_while_a_table_is_written_leaves_the_old_one(tmp_path, monkeypatch):
     old = pa.table({"n": [1]})
     blz.to_blz(old, tmp_path / "t.blz")
-    monkeypatch.setattr("blztable.engine.write._block_info", lambda *_: interrupt())
+    monkeypatch.setattr("blztable.engine.write.columns._block_info", lambda *_: interrupt())
     with pytest.raises(KeyboardInterrupt):
         blz.to_blz(pa.table({"n": [2]}), tmp_path / "t.blz")
     assert blz.read_table(tmp_path / "t.blz") == old
@@ -350,11 +350,11 @@ def interrupt():
 
 @pytest.fixture(params=[1, 2, 4])
 def processors(request, monkeypatch):
-    monkeypatch.setattr(threads, "_processors", lambda: request.param)
-    monkeypatch.setattr(threads, "_pool", None)
+    monkeypatch.setattr(pool, "_processors", lambda: request.param)
+    monkeypatch.setattr(pool, "_pool", None)
     yield
-    if threads._pool is not None:
-        threads._pool.shutdown()
+    if pool._pool is not None:
+        pool._pool.shutdown()
 
 
 MAY_FETCH = {
@@ -628,7 +628,7 @@ def test_dropped_without_a_close_it_leaves_no_thread():
 
 FORK_AHEAD = """
 import os, signal, threading
-from blztable.engine.threads import Ahead
+from blztable.engine.run.pool import Ahead
 gate = threading.Event()
 ahead = Ahead(iter([lambda: gate.wait(9) and 1, lambda: 2]))
 ahead.begin()

@@ -19,9 +19,9 @@ from engine.stores import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blztable.engine import versions
-from blztable.engine.commit import Draft, Transaction
-from blztable.engine.vacuum import vacuum
+from blztable.engine.version import versions
+from blztable.engine.version.commit import Draft, Transaction
+from blztable.engine.version.vacuum import vacuum
 from blztable.errors import BusyError, CorruptError, StorageError, TableNotFoundError
 from blztable.format import layout
 from blztable.report import Vacuumed

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from engine.stores import Hooked, once, read, tree, write
 
-from blztable.engine import versions
+from blztable.engine.version import versions
 from blztable.errors import (
     BlzError,
     BusyError,

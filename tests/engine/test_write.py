@@ -3,9 +3,9 @@
 import pyarrow as pa
 import pytest
 
-from blztable.engine.options import WriteOptions
-from blztable.engine.progress import Progress
-from blztable.engine.write import ColumnWriter, write_groups
+from blztable.engine.run.progress import Progress
+from blztable.engine.write.columns import ColumnWriter, write_groups
+from blztable.engine.write.options import WriteOptions
 from blztable.storage.memory import MemoryStore
 
 ROWS = pa.table({"n": [1, 2, 3]})

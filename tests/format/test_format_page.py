@@ -17,11 +17,12 @@ import pytest
 import reseal
 
 import blztable as blz
-from blztable.columns.plain import FAMILIES, STORED_AS
-from blztable.columns.stream import VALID, VALIDITY
+from blztable.columns.blocks import VALID, VALIDITY
+from blztable.columns.codecs.families import FAMILIES, STORED_AS
 from blztable.columns.types import is_storable, layouts
-from blztable.engine import evolve, versions
-from blztable.engine.decode import RUN_BYTES
+from blztable.engine.change import columns
+from blztable.engine.read.chunks import RUN_BYTES
+from blztable.engine.version import versions
 from blztable.format import chunk, header, layout, manifest, metadata, trailer
 from blztable.format.checksum import CHECKSUMS
 from blztable.format.statistics import Statistics
@@ -465,7 +466,7 @@ def test_the_operations_are_those_of_the_page():
         note()
     with blz.open(store, "a") as t:
         with t.transaction() as tx:
-            evolve.widen(tx._work, tx.schema.set(1, pa.field("n", pa.int64())), None)
+            columns.widen(tx._work, tx.schema.set(1, pa.field("n", pa.int64())), None)
         note()
     named = [name for row in table("Operations") for name in words(row["operation"])]
     assert sorted(made) == sorted(named)

@@ -1,0 +1,1 @@
+"""How arrays of each type are stored, and read back."""

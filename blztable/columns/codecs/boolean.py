@@ -1,0 +1,70 @@
+"""Booleans: one byte a row, 0 or 1, so that other readers of Bloscpack see a plain array."""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
+
+import numpy as np
+import pyarrow as pa
+
+from blztable.columns.blocks import VALID, VALUES, Piece, Stream, StreamLayout, Target
+from blztable.columns.codecs.validity import Validity, bits_of
+from blztable.columns.memory import bytes_of
+from blztable.columns.paging import page_rows_for
+from blztable.errors import CorruptError
+
+TYPE_IDS = (pa.lib.Type_BOOL,)
+_LAYOUT = (StreamLayout(VALUES, "|u1", 1, 8),)
+
+
+def layout(type_: pa.DataType) -> tuple[StreamLayout, ...]:
+    """One stream."""
+    assert type_.id in TYPE_IDS, type_
+    return _LAYOUT
+
+
+def encode(
+    array: pa.Array, mask: np.ndarray | None, page_rows: int | None
+) -> tuple[int, tuple[Stream, ...]]:
+    """The rows of a page, and a byte a row."""
+    data = bits_of(bytes_of(array.buffers()[1]), array.offset, len(array))
+    if mask is not None:
+        data = data & mask
+    return page_rows or page_rows_for(1), (Stream(_LAYOUT[0], data),)
+
+
+class BooleanDecoder:
+    """Bytes decoded aside, packed into Arrow's bits at the end."""
+
+    def __init__(self, type_: pa.DataType, pieces: Sequence[Piece]) -> None:
+        """Make room for all pieces."""
+        self._type = type_
+        self._starts = list(accumulate((piece.rows for piece in pieces), initial=0))
+        self._validity = Validity(pieces)
+        self._bytes = np.empty(self._starts[-1], np.uint8)
+
+    def target(self, piece: int, stream: str) -> Target:
+        """Where this stream of this piece goes."""
+        if stream == VALID:
+            return self._validity.target(piece)
+        part = self._bytes[self._starts[piece] : self._starts[piece + 1]]
+
+        def check(start: int, stop: int) -> None:
+            if part[start:stop].max() > 1:
+                raise CorruptError("a boolean that is neither 0 nor 1")
+
+        return Target(part, check)
+
+    def checks(self) -> Iterable[Callable[[], None]]:
+        """None left."""
+        return ()
+
+    def finish(self) -> pa.ChunkedArray:
+        """The column."""
+        bitmap, nulls = self._validity.finish()
+        bits = pa.py_buffer(np.packbits(self._bytes, bitorder="little"))
+        buffers = [bitmap, bits]
+        array = pa.Array.from_buffers(self._type, self._starts[-1], buffers, nulls)
+        return pa.chunked_array([array])
+
+
+decoder = BooleanDecoder

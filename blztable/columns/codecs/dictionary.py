@@ -1,0 +1,270 @@
+"""Dictionary types: a stream of codes, and the dictionary of the part as a block of its own.
+
+Each part has its own dictionary. Parts whose dictionaries are equal come back as one array, others
+as arrays of their own. A null row has code 0.
+
+Arrow's own way to unite dictionaries is not used: it follows the codes of null rows wherever they
+lead, takes zeros of either sign for one, and garbles half floats.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from blztable.columns.blocks import (
+    CODES,
+    DICTIONARY,
+    VALID,
+    Decoder,
+    Piece,
+    Stream,
+    StreamLayout,
+    Target,
+)
+from blztable.columns.codecs.families import family_of, stored_type
+from blztable.columns.codecs.fixed import NUMPY_TYPES, width_of
+from blztable.columns.codecs.validity import Validity, mask_of, whole_items
+from blztable.columns.memory import allocate, bytes_of, view
+from blztable.columns.paging import page_rows_for
+from blztable.errors import CorruptError, SchemaError
+
+
+def layout(type_: pa.DataType) -> tuple[StreamLayout, ...]:
+    """The codes; the dictionary's streams are those of its own type."""
+    width = width_of(type_.index_type)
+    return (StreamLayout(CODES, NUMPY_TYPES[type_.index_type.id], width, 8 * width),)
+
+
+def encode(
+    array: pa.Array, mask: np.ndarray | None, page_rows: int | None
+) -> tuple[int, tuple[Stream, ...]]:
+    """The rows of a page, and the codes."""
+    stream = layout(array.type)[0]
+    codes = _codes_of(array, mask)
+    _check_codes(codes, mask, len(array.dictionary))
+    return page_rows or page_rows_for(stream.typesize), (Stream(stream, codes.view(np.uint8)),)
+
+
+class DictionaryDecoder:
+    """Codes decoded into one buffer, each part's dictionary by the decoder of its type."""
+
+    def __init__(self, type_: pa.DataType, pieces: Sequence[Piece]) -> None:
+        """Make room for all pieces."""
+        self._type = type_
+        self._pieces = pieces
+        self._starts = list(accumulate((piece.rows for piece in pieces), initial=0))
+        self._validity = Validity(pieces)
+        self._width = width_of(type_.index_type)
+        self._codes = allocate(self._starts[-1] * self._width)
+        self._items = view(self._codes).view(NUMPY_TYPES[type_.index_type.id])
+        stored = stored_type(type_.value_type)
+        # Pieces of one part have one dictionary, decoded once.
+        given = [piece.dictionary or Piece(0, {}) for piece in pieces]
+        decoders = {id(piece): family_of(stored).decoder(stored, [piece]) for piece in given}
+        self._dictionaries: list[Decoder] = [decoders[id(piece)] for piece in given]
+
+    def target(self, piece: int, stream: str) -> Target:
+        """Where this stream of this piece goes."""
+        if stream.startswith(DICTIONARY):
+            return self._dictionaries[piece].target(0, stream.removeprefix(DICTIONARY))
+        if stream == VALID:
+            return self._validity.target(piece)
+        codes = self._items[self._starts[piece] : self._starts[piece + 1]]
+        dictionary = self._pieces[piece].dictionary
+        size = dictionary.rows if dictionary else 0
+
+        def check(start: int, stop: int) -> None:
+            part = codes[whole_items(start, stop, self._width)]
+            # Null rows have code 0, also where the dictionary is empty.
+            if part.min() < 0 or part.max() >= max(size, 1):
+                raise CorruptError(f"dictionary codes outside of {size} values")
+
+        return Target(codes.view(np.uint8), check)
+
+    def checks(self) -> Iterable[Callable[[], None]]:
+        """Those of the dictionaries."""
+        for dictionary in dict.fromkeys(self._dictionaries):
+            yield from dictionary.checks()
+
+    def finish(self) -> pa.ChunkedArray:
+        """The column, an array for each run of parts with equal dictionaries."""
+        bitmap, nulls = self._validity.finish()
+        finished = {
+            decoder: _as_type(decoder.finish().chunk(0), self._type.value_type)
+            for decoder in dict.fromkeys(self._dictionaries)
+        }
+        values = [finished[decoder] for decoder in self._dictionaries]
+        runs: list[tuple[int, int, pa.Array]] = []
+        # A part of nulls may have an empty dictionary; with that of another its code 0 leads home.
+        usable = next((values_ for values_ in values if len(values_)), None)
+        for index, dictionary in enumerate(values):
+            start, stop = self._starts[index], self._starts[index + 1]
+            if len(dictionary) == 0 and start < stop:
+                self._check_all_null(bitmap, start, stop)
+                dictionary = dictionary if usable is None else usable
+            usable = dictionary
+            if runs and _same(runs[-1][2], dictionary):
+                runs[-1] = (runs[-1][0], stop, runs[-1][2])
+            else:
+                runs.append((start, stop, dictionary))
+        arrays = [
+            pa.DictionaryArray.from_buffers(
+                self._type,
+                stop - start,
+                [bitmap, self._codes],
+                dictionary,
+                nulls if len(runs) == 1 else -1,
+                start,
+            )
+            for start, stop, dictionary in runs
+        ]
+        return pa.chunked_array(arrays, self._type)
+
+    def _check_all_null(self, bitmap: pa.Buffer | None, start: int, stop: int) -> None:
+        if bitmap is not None:
+            bits = np.unpackbits(view(bitmap), bitorder="little", count=stop)[start:]
+            if not bits.any():
+                return
+        raise CorruptError("rows with a value in a part whose dictionary is empty")
+
+
+decoder = DictionaryDecoder
+
+
+def join(chunks: Sequence[pa.DictionaryArray]) -> pa.DictionaryArray | None:
+    """One array of several, with the values of all dictionaries; None where codes have no room."""
+    type_ = chunks[0].type
+    distinct, places = _distinct([chunk.dictionary for chunk in chunks])
+    values, moved = _united(distinct)
+    if len(values) > _room(type_):
+        return None
+    masks = [mask_of(chunk) for chunk in chunks]
+    codes = []
+    for chunk, mask, place in zip(chunks, masks, places, strict=True):
+        before = _codes_of(chunk, mask)
+        _check_codes(before, mask, len(distinct[place]))
+        # Of a dictionary without values all rows are null.
+        codes.append(moved[place][before] if len(distinct[place]) else before.astype(np.int64))
+    nulls = None
+    if any(mask is not None for mask in masks):
+        nulls = np.concatenate(
+            [
+                np.zeros(len(chunk), np.bool_) if mask is None else ~mask
+                for chunk, mask in zip(chunks, masks, strict=True)
+            ]
+        )
+    whole = np.concatenate(codes).astype(NUMPY_TYPES[type_.index_type.id])
+    indices = pa.array(whole, type_.index_type, mask=nulls)
+    return pa.DictionaryArray.from_arrays(indices, values, ordered=type_.ordered, safe=False)
+
+
+def changes(column: pa.ChunkedArray) -> list[int]:
+    """The rows at which more values would come together than the codes have room for."""
+    room = _room(column.type)
+    rows, row = [], 0
+    distinct: list[pa.Array] = []
+    for chunk in column.chunks:
+        if not any(_same(other, chunk.dictionary) for other in distinct):
+            distinct.append(chunk.dictionary)
+            if sum(map(len, distinct)) > room:
+                distinct = [_united(distinct)[0]]
+                if len(distinct[0]) > room:
+                    rows.append(row)
+                    distinct = [chunk.dictionary]
+        row += len(chunk)
+    return rows
+
+
+def _distinct(dictionaries: Sequence[pa.Array]) -> tuple[list[pa.Array], list[int]]:
+    """Each dictionary once, and for each that was given its place among those."""
+    distinct: list[pa.Array] = []
+    places = []
+    for dictionary in dictionaries:
+        at = next((at for at, other in enumerate(distinct) if _same(other, dictionary)), None)
+        if at is None:
+            at = len(distinct)
+            distinct.append(dictionary)
+        places.append(at)
+    return distinct, places
+
+
+def _united(dictionaries: Sequence[pa.Array]) -> tuple[pa.Array, list[np.ndarray]]:
+    """The values of all of them, each once, and of each dictionary where its values are there."""
+    type_ = dictionaries[0].type
+    # An imported array without values may keep an offset but have lost the bytes before it: Arrow
+    # refuses to put it together with others, and refuses views also as a dictionary.
+    valued = [dictionary for dictionary in dictionaries if len(dictionary)]
+    if pa.types.is_null(type_):
+        # All are one value, and any number of them takes no bytes in a file.
+        places = [np.broadcast_to(np.intp(0), len(dictionary)) for dictionary in dictionaries]
+        return pa.nulls(min(len(valued), 1)), places
+    if len(dictionaries) == len(valued) == 1:
+        return dictionaries[0], [np.arange(len(dictionaries[0]))]
+    try:
+        values = pa.concat_arrays(valued) if valued else pa.nulls(0, type_)
+    except pa.ArrowInvalid:
+        raise SchemaError(
+            f"the values of {len(valued)} dictionaries have no room in one array of {type_}"
+        ) from None
+    stored = _as_type(values, stored_type(type_))
+    codes = pc.dictionary_encode(_told_apart(stored), null_encoding="encode").indices.to_numpy()
+    _, first = np.unique(codes, return_index=True)
+    stops = np.cumsum([len(dictionary) for dictionary in dictionaries])
+    return _as_type(stored.take(pa.array(first)), type_), np.split(codes, stops[:-1])
+
+
+def _told_apart(values: pa.Array) -> pa.Array:
+    """Values that are equal where these are so to the bit, of a type that Arrow tells apart."""
+    if pa.types.is_floating(values.type):
+        return pa.array(_float_bits(values), mask=np.asarray(values.is_null()))
+    if pa.types.is_decimal32(values.type) or pa.types.is_decimal64(values.type):
+        return values.cast(pa.decimal128(values.type.precision, values.type.scale))
+    return values
+
+
+def _room(type_: pa.DataType) -> int:
+    """The values that codes of this type can tell apart, and an array can hold."""
+    return min(int(np.iinfo(NUMPY_TYPES[type_.index_type.id]).max) + 1, np.iinfo(np.int64).max)
+
+
+def _check_codes(codes: np.ndarray, mask: np.ndarray | None, size: int) -> None:
+    """SchemaError where a row that is not null has no value."""
+    used = codes if mask is None else codes[mask]
+    if len(used) and (used.min() < 0 or used.max() >= size):
+        raise SchemaError(f"dictionary indices from {used.min()} to {used.max()} of {size} values")
+
+
+def _as_type(values: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Values stored as another type, views, as their own."""
+    return values if values.type.id == type_.id else values.cast(type_)
+
+
+def _codes_of(array: pa.DictionaryArray, mask: np.ndarray | None) -> np.ndarray:
+    """The codes, 0 where the row is null."""
+    codes = bytes_of(array.buffers()[1]).view(NUMPY_TYPES[array.type.index_type.id])
+    codes = codes[array.offset : array.offset + len(array)]
+    return codes if mask is None else np.where(mask, codes, codes.dtype.type(0))
+
+
+def _same(left: pa.Array, right: pa.Array) -> bool:
+    """Whether two dictionaries are equal to the bit: NaN, and the sign of zero, included."""
+    if left is right:
+        return True
+    if not pa.types.is_floating(left.type):
+        return bool(left.equals(right))
+    if len(left) != len(right):
+        return False
+    nulls = left.is_null().equals(right.is_null())
+    return nulls and _float_bits(left).tobytes() == _float_bits(right).tobytes()
+
+
+def _float_bits(array: pa.Array) -> np.ndarray:
+    """The values as integers, 0 where there is none."""
+    width = width_of(array.type)
+    bits = bytes_of(array.buffers()[1]).view(f"<u{width}")
+    bits = bits[array.offset : array.offset + len(array)]
+    mask = mask_of(array)
+    return bits if mask is None else np.where(mask, bits, bits.dtype.type(0))

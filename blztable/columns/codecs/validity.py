@@ -1,0 +1,100 @@
+"""Nulls: one bit a row.
+
+Knows nothing of types or files. A set bit means the row has a value.
+"""
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+import numpy as np
+import pyarrow as pa
+
+from blztable.columns.blocks import VALID, VALIDITY, Piece, Stream, Target
+from blztable.columns.memory import allocate, view
+from blztable.errors import CorruptError
+
+
+def mask_of(array: pa.Array) -> np.ndarray | None:
+    """True where the row has a value; None where all have one."""
+    if array.null_count == 0 or pa.types.is_null(array.type):
+        return None
+    bitmap = array.buffers()[0]
+    return bits_of(np.frombuffer(bitmap, np.uint8), array.offset, len(array)).view(np.bool_)
+
+
+def bits_of(bitmap: np.ndarray, offset: int, rows: int) -> np.ndarray:
+    """A byte, 0 or 1, for each of `rows` bits from `offset`."""
+    first = offset // 8
+    part = bitmap[first : -(-(offset + rows) // 8)]
+    bits = np.unpackbits(part, bitorder="little")
+    return bits[offset - 8 * first : offset - 8 * first + rows]
+
+
+def encode(mask: np.ndarray | None) -> tuple[Stream, ...]:
+    """The stream of a mask, none where every row has a value."""
+    if mask is None:
+        return ()
+    return (Stream(VALIDITY, np.packbits(mask, bitorder="little")),)
+
+
+class Validity:
+    """The bitmap of a column being decoded.
+
+    A piece whose rows fill whole bytes is decoded straight into it; when any does not, all are
+    decoded aside and merged at the end, since two threads must not write one byte.
+    """
+
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        """Make room for the bitmap, if any piece has one."""
+        self._pieces = pieces
+        self._starts = list(accumulate((piece.rows for piece in pieces), initial=0))
+        self._rows = self._starts[-1]
+        present = [VALID in piece.sizes for piece in pieces]
+        self._bitmap: pa.Buffer | None = None
+        self._aside: dict[int, np.ndarray] | None = None
+        if not any(present):
+            return
+        self._bitmap = allocate(-(-self._rows // 8))
+        if any(start % 8 for start in self._starts[:-1]):
+            self._aside = {
+                index: np.empty(piece.sizes[VALID], np.uint8)
+                for index, piece in enumerate(pieces)
+                if present[index]
+            }
+            return
+        for index, there in enumerate(present):
+            if not there:
+                self._bytes(index)[:] = 0xFF
+
+    def target(self, piece: int) -> Target:
+        """Where the bitmap of this piece goes."""
+        return Target(self._bytes(piece) if self._aside is None else self._aside[piece])
+
+    def finish(self) -> tuple[pa.Buffer | None, int]:
+        """The bitmap and the number of nulls; no bitmap where there are none."""
+        if self._bitmap is None:
+            return None, 0
+        bitmap = view(self._bitmap)
+        if self._aside is not None:
+            bits = np.ones(self._rows, np.uint8)
+            for index, packed in self._aside.items():
+                rows = self._pieces[index].rows
+                start = self._starts[index]
+                bits[start : start + rows] = bits_of(packed, 0, rows)
+            bitmap[:] = np.packbits(bits, bitorder="little")
+        elif self._rows % 8:
+            bitmap[-1] &= (1 << self._rows % 8) - 1
+        nulls = self._rows - int(np.bitwise_count(bitmap).sum(dtype=np.int64))
+        return (self._bitmap if nulls else None), nulls
+
+    def _bytes(self, piece: int) -> np.ndarray:
+        assert self._bitmap is not None
+        start, rows = self._starts[piece], self._pieces[piece].rows
+        return view(self._bitmap)[start // 8 : start // 8 + -(-rows // 8)]
+
+
+def whole_items(start: int, stop: int, width: int) -> slice:
+    """The items that lie in these bytes; CorruptError where a chunk cuts one."""
+    if start % width or stop % width:
+        raise CorruptError(f"bytes {start} to {stop} cut an item of {width} bytes")
+    return slice(start // width, stop // width)

@@ -1,0 +1,1 @@
+"""DataFrames as Arrow tables with a descriptor, and back."""

@@ -1,0 +1,315 @@
+"""Dtypes: the ladder from a pandas column to an Arrow one and back.
+
+Knows every dtype we keep. Encoding goes by the pandas dtype, decoding by the descriptor where there
+is one, else by the Arrow type as pandas itself would. Families of dtypes have their own files; here
+are those that contain others: categories, Arrow's own, and the index.
+"""
+
+import base64
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from blztable.arrow_errors import REFUSALS, is_foreign
+from blztable.convert.arrays import PandasArray, from_values, missing_of, values_of, whole
+from blztable.convert.frames import numbers, objects, text, times
+from blztable.convert.frames.descriptor import (
+    Descriptor,
+    expect_bool,
+    expect_int64,
+    expect_keys,
+    expect_list,
+    expect_text,
+)
+from blztable.convert.frames.labels import decode_label, encode_label
+from blztable.errors import FormatError, SchemaError
+
+BACKENDS = ("numpy_nullable", "pyarrow")
+# Of a descriptor, so that the rest has room beside it.
+HELD_MAX = 3 << 14
+
+# What is kept of an index beside its values.
+INDEX_FACTS = ("range", "values", "name", "freq")
+
+Values = PandasArray
+Encoded = tuple[pa.Array | pa.ChunkedArray, Descriptor | None]
+
+
+def encode(values: Values, place: str) -> Encoded:
+    """A pandas array as Arrow, and the descriptor it needs to come back; `place` is for errors."""
+    if type(values) is pd.arrays.NumpyExtensionArray:
+        values = values.to_numpy()
+    if isinstance(values, np.ndarray) and not values.dtype.isnative:
+        values = values.astype(values.dtype.newbyteorder("="))
+    dtype = values.dtype
+    if dtype in numbers.PLAIN:
+        return numbers.encode_plain(values), None
+    if dtype == np.dtype(object):
+        return objects.encode_objects(values, place)
+    if dtype in times.DATETIMES:
+        return times.encode_datetimes(np.asarray(values)), None
+    if dtype in times.TIMEDELTAS:
+        return times.encode_timedeltas(np.asarray(values)), None
+    for family, encode_family in FAMILIES:
+        if isinstance(values, family):
+            return encode_family(values, place)
+    raise SchemaError(f"{place}: dtype {dtype} cannot be stored")
+
+
+def decode(column: pa.ChunkedArray, descriptor: Descriptor | None, backend: str | None) -> Values:
+    """The pandas array of an Arrow column, over the column's own memory where that is possible."""
+    word = descriptor.get("dtype") if isinstance(descriptor, dict) else None
+    # The ordinals of periods mean nothing by themselves, so no backend shows them.
+    if backend is not None and word != "period":
+        return _decode_as(backend, column, descriptor)
+    if descriptor is not None:
+        expect_keys(descriptor, ["dtype"], descriptor)
+        return DESCRIBED[expect_text(word, DESCRIBED)](column, descriptor)
+    for holds, decode_family in DEFAULTS:
+        if holds(column.type):
+            return decode_family(column)
+    return objects.foreign_objects(column)
+
+
+def encode_index(index: pd.Index, place: str) -> tuple[pa.Array | pa.ChunkedArray, Descriptor]:
+    """The values of an index and its facts: descriptor, name, frequency, where there are any."""
+    facts: Descriptor = {}
+    if isinstance(index, pd.RangeIndex):
+        array, descriptor = numbers.encode_plain(index.to_numpy()), None
+        facts["range"] = [index.start, index.step]
+    else:
+        array, descriptor = encode(index.array, place)
+    if descriptor is not None:
+        facts["values"] = descriptor
+    if index.name is not None:
+        facts["name"] = encode_label(index.name)
+    freq = times.encode_freq(index)
+    if freq is not None:
+        facts["freq"] = freq
+    return array, facts
+
+
+def decode_index(column: pa.ChunkedArray, facts: Descriptor, backend: str | None) -> pd.Index:
+    """An index from its values and its facts."""
+    expect_keys(facts, (), INDEX_FACTS)
+    name = decode_label(facts.get("name"))
+    values = decode(column, facts.get("values"), backend)
+    if "range" in facts:
+        start, step = map(expect_int64, expect_list(facts["range"], 2))
+        if step != 0:
+            counted = pd.RangeIndex(start, start + step * len(values), step)
+            if values.dtype == np.int64 and np.array_equal(counted, values):
+                return counted.rename(name)
+    if values.dtype == np.float16:
+        values = values.astype(np.float32)
+    index = pd.Index(values, dtype=values.dtype, copy=False)
+    if "freq" in facts and backend is None:
+        index = times.decode_freq(index, facts["freq"])
+    return index.rename(name)
+
+
+def encode_category(values: pd.Categorical, place: str) -> Encoded:
+    """A categorical: codes as pandas has them, all categories, used or not, in their order."""
+    categories, facts = encode_index(values.categories, f"{place}, categories")
+    codes = np.ascontiguousarray(values.codes)
+    indices = from_values(codes, codes == -1, numbers.PLAIN[codes.dtype])
+    if isinstance(categories, pa.ChunkedArray):
+        categories = whole(categories)
+    array = pa.DictionaryArray.from_arrays(indices, categories, ordered=values.ordered, safe=False)
+    descriptor: Descriptor = {"dtype": "category"}
+    if facts:
+        descriptor["categories"] = facts
+    if len(values) == 0 and len(categories):
+        descriptor |= _held(categories)
+    return array, descriptor if len(descriptor) > 1 else None
+
+
+def decode_category(column: pa.ChunkedArray, descriptor: Descriptor | None = None) -> Values:
+    """A categorical; dictionaries that differ between chunks are united."""
+    facts: Descriptor = {}
+    held: pa.Array | None = None
+    if descriptor is not None:
+        expect_keys(descriptor, ["dtype"], ["categories", "held"])
+        facts = expect_keys(descriptor.get("categories", {}), (), INDEX_FACTS)
+        held = _read_held(descriptor.get("held"), column.type)
+    if not pa.types.is_dictionary(column.type):
+        raise FormatError(f"categories cannot be {column.type}")
+    chunks = column.chunks or [pa.nulls(0, column.type)]
+    if len(column) == 0 and held is not None:
+        codes = pa.nulls(0, column.type.index_type)
+        chunks = [pa.DictionaryArray.from_arrays(codes, held, ordered=column.type.ordered)]
+    values, codes = _united(chunks, nan_is_missing="values" not in facts)
+    categories = decode_index(pa.chunked_array([values]), facts, None)
+    if not categories.is_unique or categories.hasnans:
+        raise FormatError("the dictionary has values that pandas takes for the same")
+    dtype = pd.CategoricalDtype(categories, expect_bool(column.type.ordered))
+    codes = codes.astype(_code_dtype(len(categories)), copy=False)
+    missing = [missing_of(chunk.indices) for chunk in chunks]
+    if any(part is not None for part in missing):
+        first = 0
+        for chunk, part in zip(chunks, missing, strict=True):
+            if part is not None:
+                codes[first : first + len(chunk)][part] = -1
+            first += len(chunk)
+    return pd.Categorical.from_codes(codes, dtype=dtype, validate=False)
+
+
+def _held(categories: pa.Array) -> Descriptor:
+    """The categories of a column without rows, which has no dictionary to keep them in.
+
+    Left out where they are too many for a descriptor.
+    """
+    sink = pa.BufferOutputStream()
+    batch = pa.record_batch([categories], ["categories"])
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    text = base64.b64encode(sink.getvalue()).decode("ascii")
+    return {"held": text} if len(text) <= HELD_MAX else {}
+
+
+def _read_held(text: object, type_: pa.DataType) -> pa.Array | None:
+    if text is None:
+        return None
+    try:
+        data = base64.b64decode(expect_text(text), validate=True)
+        stream = pa.ipc.open_stream(data)
+        if stream.schema.types == [getattr(type_, "value_type", None)]:
+            batch = stream.read_next_batch()
+            batch.validate(full=True)
+            return batch.columns[0]
+    except (*REFUSALS, OSError, StopIteration, ValueError) as error:
+        if is_foreign(error):
+            raise
+        raise FormatError(f"categories that cannot be read: {error}") from None
+    raise FormatError(f"categories of another type than {type_}")
+
+
+def encode_arrow(values: pd.arrays.ArrowExtensionArray, place: str) -> Encoded:
+    """A column that is Arrow's already: nothing changes but that it is said."""
+    return values.__arrow_array__(), {"dtype": "arrow"}
+
+
+def decode_arrow(column: pa.ChunkedArray, descriptor: Descriptor) -> Values:
+    """A column that stays Arrow's."""
+    expect_keys(descriptor, ["dtype"])
+    return pd.arrays.ArrowExtensionArray(column)
+
+
+def _united(chunks: list[pa.DictionaryArray], nan_is_missing: bool) -> tuple[pa.Array, np.ndarray]:
+    """One dictionary without nulls and duplicates for all chunks, and the codes into it."""
+    type_ = chunks[0].type.index_type
+    dictionaries = [chunk.dictionary for chunk in chunks]
+    if pa.types.is_string_view(dictionaries[0].type):
+        dictionaries = [values.cast(pa.large_string()) for values in dictionaries]
+    first = dictionaries[0]
+    if all(map(_is_one_value, dictionaries)):
+        kept = 0 if pa.types.is_null(first.type) else 1
+        some = max(dictionaries, key=len).slice(0, kept)
+        return some, np.full(sum(map(len, chunks)), len(some) - 1, np.int32)
+    try:
+        same = all(values is first or values.equals(first) for values in dictionaries[1:])
+        every = first if same else pa.concat_arrays(dictionaries)
+        distinct = pc.unique(every)
+        distinct = distinct.filter(_real(distinct, nan_is_missing))
+        if same and len(distinct) == len(first):
+            indices = whole(pa.chunked_array([chunk.indices for chunk in chunks]))
+            return first, values_of(indices, numbers.DTYPES[type_])
+        codes = [
+            _remapped(chunk, pc.index_in(values, value_set=distinct))
+            for chunk, values in zip(chunks, dictionaries, strict=True)
+        ]
+    except pa.ArrowNotImplementedError:
+        raise SchemaError(f"pandas has no categories of {first.type}; read it as a table") from None
+    return distinct, np.concatenate(codes)
+
+
+def _is_one_value(values: pa.Array) -> bool:
+    """True where values take no bytes at all, so that a file can claim any number of them."""
+    type_ = values.type
+    is_empty = pa.types.is_fixed_size_binary(type_) and type_.byte_width == 0
+    return pa.types.is_null(type_) or (is_empty and values.null_count == 0)
+
+
+def _real(values: pa.Array, nan_is_missing: bool) -> pa.Array:
+    """True for the values that can be a category: not null, nor NaN where that is missing."""
+    real = values.is_valid()
+    if nan_is_missing and pa.types.is_floating(values.type):
+        real = pc.and_kleene(real, pc.invert(pc.fill_null(pc.is_nan(values), True)))
+    return real
+
+
+def _remapped(chunk: pa.DictionaryArray, places: pa.Array) -> np.ndarray:
+    new = np.append(places.fill_null(-1).to_numpy(zero_copy_only=False), -1).astype(np.int32)
+    codes = values_of(chunk.indices, numbers.DTYPES[chunk.indices.type])
+    missing = missing_of(chunk.indices)
+    if missing is not None:
+        codes = np.where(missing, len(new) - 1, codes).astype(np.int64)
+    return new[codes]
+
+
+def _code_dtype(count: int) -> np.dtype:
+    """The width pandas wants: it would copy the codes to it otherwise."""
+    sizes = (np.int8, np.int16, np.int32)
+    return np.dtype(next((size for size in sizes if count <= np.iinfo(size).max), np.int64))
+
+
+def _decode_as(backend: str, column: pa.ChunkedArray, descriptor: Descriptor | None) -> Values:
+    if backend == "pyarrow":
+        return pd.arrays.ArrowExtensionArray(column)
+    if text.is_text(column.type):
+        return text.decode_nullable_text(column)
+    if column.type in numbers.DTYPES and column.type != pa.float16():
+        return numbers.decode_masked(column, {"dtype": "masked"})
+    return decode(column, descriptor, None)
+
+
+def _decode_extension(column: pa.ChunkedArray) -> Values:
+    if column.type.extension_name == "pandas.period":
+        storage = pa.chunked_array([chunk.storage for chunk in column.chunks], pa.int64())
+        return times.decode_periods(storage, {"dtype": "period", "freq": column.type.freq})
+    return objects.foreign_objects(column)
+
+
+def _run_ends(column: pa.ChunkedArray) -> Values:
+    parts = [pc.run_end_decode(chunk) for chunk in column.chunks]
+    return decode(pa.chunked_array(parts, column.type.value_type), None, None)
+
+
+# Dtypes by the class of their array; plain numpy, object and datetime64 are told by the dtype.
+FAMILIES: tuple[tuple[type, Callable[..., Encoded]], ...] = (
+    (pd.arrays.IntegerArray, lambda values, place: numbers.encode_masked(values)),
+    (pd.arrays.FloatingArray, lambda values, place: numbers.encode_masked(values)),
+    (pd.arrays.BooleanArray, lambda values, place: numbers.encode_masked(values)),
+    (pd.arrays.ArrowStringArray, text.encode_text),
+    (pd.arrays.StringArray, text.encode_text),
+    (pd.arrays.ArrowExtensionArray, encode_arrow),
+    (pd.arrays.DatetimeArray, times.encode_zoned),
+    (pd.arrays.PeriodArray, lambda values, place: times.encode_periods(values)),
+    (pd.Categorical, encode_category),
+)
+
+DESCRIBED: dict[str, Callable[[pa.ChunkedArray, Descriptor], Values]] = {
+    "masked": numbers.decode_masked,
+    "string": text.decode_string,
+    "arrow": decode_arrow,
+    "zoned": times.decode_zoned,
+    "period": times.decode_periods,
+    "category": decode_category,
+    "object": objects.decode_objects,
+}
+
+DEFAULTS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.ChunkedArray], Values]], ...] = (
+    (pa.types.is_boolean, numbers.decode_booleans),
+    (pa.types.is_null, objects.decode_nulls),
+    (pa.types.is_integer, numbers.decode_integers),
+    (pa.types.is_floating, numbers.decode_floats),
+    (pa.types.is_timestamp, times.decode_timestamps),
+    (pa.types.is_duration, times.decode_durations),
+    (text.is_text, text.decode_text),
+    (pa.types.is_dictionary, decode_category),
+    (pa.types.is_run_end_encoded, _run_ends),
+    (lambda type_: isinstance(type_, pa.BaseExtensionType), _decode_extension),
+)

@@ -1,0 +1,274 @@
+"""Frame: a whole DataFrame as an Arrow table with a descriptor, and back.
+
+Knows how the parts go together: columns by their dtype, the index, the labels. The descriptor of
+the frame is JSON and may come from a stranger's file, so it is checked before it is used.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from pandas.api.extensions import no_default
+
+from blztable.convert.frames import dtypes
+from blztable.convert.frames.attributes import plain_attrs
+from blztable.convert.frames.descriptor import (
+    FIELD_KEY,
+    Descriptor,
+    check_depth,
+    expect_bool,
+    expect_keys,
+    expect_list,
+    expect_text,
+    from_bytes,
+    to_bytes,
+)
+from blztable.convert.frames.header import decode_header, encode_header, more_labels, without_labels
+from blztable.convert.frames.index import (
+    DEFAULT,
+    RowNumbers,
+    checked_levels,
+    decode_rows,
+    encode_rows,
+    renamed_level,
+)
+from blztable.convert.frames.labels import field_name
+from blztable.errors import ColumnNotFoundError, FormatError, LimitError, SchemaError
+
+VERSION = 1
+
+
+def to_frame(
+    table: pa.Table,
+    rows: int,
+    frame: Descriptor | None,
+    attrs: dict[str, Any],
+    *,
+    columns: list[str] | None = None,
+    dtype_backend: Any = no_default,
+    row_numbers: RowNumbers | None = None,
+) -> pd.DataFrame:
+    """The DataFrame over the memory of `table`, which must be ours alone."""
+    backend = None if dtype_backend is no_default else dtype_backend
+    if backend not in (None, *dtypes.BACKENDS):
+        raise ValueError(f"dtype_backend: expected one of {dtypes.BACKENDS}, found {backend!r}")
+    facts = Facts.decode(frame)
+    levels = facts.index_fields()
+    names = table.schema.names
+    places = _selection(names, columns, levels)
+    index = decode_rows(
+        facts.levels,
+        facts.multi,
+        {name: _column(table, facts, place) for name, place in _places(table, levels).items()},
+        range(rows) if row_numbers is None else row_numbers,
+        backend,
+    )
+    if len(index) != rows:
+        raise FormatError(f"the index has {len(index)} rows, the table {rows}")
+    data = {}
+    seen: set[int] = set()
+    for number, place in enumerate(places):
+        values = _decoded(table, facts, place, backend)
+        # Asked for twice, a column must not be one memory under two labels.
+        data[number] = _boxed(values.copy() if place in seen else values, index)
+        seen.add(place)
+    result: Any = pd.DataFrame(data, index=index, copy=False)
+    result.columns = decode_header(facts.header, [names[place] for place in places])
+    result.attrs = dict[Any, Any](plain_attrs(attrs))
+    # A repeated request may have made duplicates, which such a flag would refuse.
+    if not facts.allows_duplicate_labels and _is_unique(result.columns) and _is_unique(index):
+        result.flags.allows_duplicate_labels = False
+    return result
+
+
+def from_frame(frame: pd.DataFrame, index: bool | None) -> tuple[pa.Table, Descriptor]:
+    """The Arrow table of a DataFrame and its descriptor."""
+    names = [field_name(label) for label in frame.columns.tolist()]
+    levels, kept = encode_rows(frame.index, names, index)
+    fields, arrays = [], []
+    for number, name in enumerate(names):
+        values = frame.iloc[:, number].array
+        array, descriptor = dtypes.encode(values, f"column {frame.columns[number]!r}")
+        fields.append(described(pa.field(name, array.type), descriptor))
+        arrays.append(array)
+    for level in kept:
+        fields.append(described(pa.field(level.field, level.array.type), level.descriptor))
+        arrays.append(level.array)
+    facts = Facts(
+        levels,
+        isinstance(frame.index, pd.MultiIndex) and bool(kept),
+        encode_header(frame.columns, names),
+        frame.flags.allows_duplicate_labels,
+    )
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields)), facts.encode()
+
+
+def _is_unique(labels: pd.Index) -> bool:
+    try:
+        return labels.is_unique
+    except (LookupError, ValueError, OverflowError, NotImplementedError):
+        # Arrow's times in a zone that is not known here, which pandas would look into.
+        return False
+
+
+def index_fields(frame: Descriptor | None) -> list[str]:
+    """The Arrow fields that hold the index, outermost first."""
+    return Facts.decode(frame).index_fields()
+
+
+def with_labels(
+    frame: Descriptor | None, other: Descriptor | None, fields: Collection[str]
+) -> Descriptor | None:
+    """The descriptor of a frame that takes these fields from another one, by their labels there."""
+    mine, theirs = Facts.decode(frame).header, Facts.decode(other).header
+    if frame is None or mine is None or theirs is None:
+        return frame
+    return {**frame, "columns": more_labels(mine, theirs, fields)}
+
+
+def renamed(frame: Descriptor | None, names: Mapping[str, str]) -> Descriptor | None:
+    """The descriptor of a frame whose fields have other names, all at once."""
+    if frame is None:
+        return None
+    facts = Facts.decode(frame)
+    names = {old: new for old, new in names.items() if old != new}
+    # A label that is the name needs no word.
+    touched = {*names, *names.values()}
+    header = None if facts.header is None else without_labels(facts.header, touched)
+    levels = [renamed_level(level, names) for level in facts.levels]
+    # What is told of a field that was dropped is not true of one that takes its name.
+    taken = set(names.values())
+    known = {name: word for name, word in facts.dtypes.items() if name not in taken}
+    known |= {names[name]: word for name, word in facts.dtypes.items() if name in names}
+    return replace(facts, levels=levels, header=header, dtypes=known).encode()
+
+
+def dropped(frame: Descriptor | None, names: Collection[str]) -> Descriptor | None:
+    """The descriptor of a frame without these fields, so that others may take their names."""
+    if frame is None:
+        return None
+    facts, names = Facts.decode(frame), set(names)
+    header = None if facts.header is None else without_labels(facts.header, names)
+    levels = [level for level in facts.levels if level.get("field") not in names]
+    # One level that is left of several is a plain index.
+    multi = facts.multi and (len(levels) > 1 or levels == facts.levels)
+    known = {name: word for name, word in facts.dtypes.items() if name not in names}
+    rest = replace(facts, levels=levels or [DEFAULT], multi=multi, header=header, dtypes=known)
+    return rest.encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a frame knows beyond its columns."""
+
+    levels: list[Descriptor] = field(default_factory=lambda: [DEFAULT])
+    multi: bool = False
+    header: Descriptor | None = None
+    allows_duplicate_labels: bool = True
+    # For tables that came with pandas metadata: their fields are not ours to write on.
+    dtypes: dict[str, Descriptor] = field(default_factory=dict)
+
+    def index_fields(self) -> list[str]:
+        """The Arrow fields that hold the index."""
+        return [level["field"] for level in self.levels if level["kind"] == "field"]
+
+    def encode(self) -> Descriptor:
+        """The frame descriptor; what is usual is left out."""
+        frame: Descriptor = {"version": VERSION, "index": self.levels}
+        if self.multi:
+            frame["multi"] = True
+        if self.header is not None:
+            frame["columns"] = self.header
+        if not self.allows_duplicate_labels:
+            frame["allows_duplicate_labels"] = False
+        if self.dtypes:
+            frame["dtypes"] = [[name, facts] for name, facts in self.dtypes.items()]
+        return frame
+
+    @classmethod
+    def decode(cls, frame: Descriptor | None) -> "Facts":
+        """The checked facts of a descriptor; the usual ones where there is none."""
+        if frame is None:
+            return cls()
+        check_depth(frame)
+        version = frame.get("version")
+        if type(version) is not int or version != VERSION:
+            raise FormatError(
+                f"the table's pandas descriptor has version {version!r:.20}; this blztable knows "
+                f"version {VERSION}: read the table as Arrow, with read_table or to_arrow"
+            )
+        optional = ["multi", "columns", "allows_duplicate_labels", "dtypes"]
+        expect_keys(frame, ["version", "index"], optional)
+        described = {}
+        for pair in expect_list(frame.get("dtypes", [])):
+            name, descriptor = expect_list(pair, 2)
+            described[expect_text(name)] = expect_keys(descriptor, ["dtype"], descriptor)
+        return cls(
+            checked_levels(frame["index"]),
+            expect_bool(frame.get("multi", False)),
+            frame.get("columns"),
+            expect_bool(frame.get("allows_duplicate_labels", True)),
+            described,
+        )
+
+
+def descriptor_of(field_: pa.Field, facts: Facts) -> Descriptor | None:
+    """The descriptor of a column: from its field, else from the frame."""
+    metadata = field_.metadata or {}
+    descriptor = facts.dtypes.get(field_.name)
+    if FIELD_KEY in metadata:
+        descriptor = from_bytes(metadata[FIELD_KEY])
+    if descriptor is not None:
+        expect_keys(descriptor, ["dtype"], descriptor)
+        expect_text(descriptor["dtype"], dtypes.DESCRIBED)
+    return descriptor
+
+
+def described(field_: pa.Field, descriptor: Descriptor | None) -> pa.Field:
+    """The field with a descriptor written on it, if there is one."""
+    if descriptor is None:
+        return field_
+    return field_.with_metadata({**(field_.metadata or {}), FIELD_KEY: to_bytes(descriptor)})
+
+
+def _places(table: pa.Table, levels: Sequence[str]) -> dict[str, int]:
+    """Where the fields of the index are; a name that is there twice is no index field."""
+    names = table.schema.names
+    return {name: names.index(name) for name in levels if names.count(name) == 1}
+
+
+def _selection(
+    names: Sequence[str], columns: Sequence[str] | None, levels: Sequence[str]
+) -> list[int]:
+    """The places of the columns to show, in their order, without those of the index."""
+    by_name: dict[str, list[int]] = {}
+    for place, name in enumerate(names):
+        by_name.setdefault(name, []).append(place)
+    hidden = {name for name in levels if len(by_name.get(name, ())) == 1}
+    if columns is None:
+        return [place for place, name in enumerate(names) if name not in hidden]
+    for name in columns:
+        if name not in by_name:
+            raise ColumnNotFoundError(f"no column {name!r}; there are {list(by_name)!r:.500}")
+    return [place for name in columns if name not in hidden for place in by_name[name]]
+
+
+def _column(table: pa.Table, facts: Facts, place: int) -> tuple[pa.ChunkedArray, Descriptor | None]:
+    return table.column(place), descriptor_of(table.schema.field(place), facts)
+
+
+def _decoded(table: pa.Table, facts: Facts, place: int, backend: str | None) -> dtypes.Values:
+    try:
+        return dtypes.decode(*_column(table, facts, place), backend)
+    except (FormatError, LimitError, SchemaError) as error:
+        raise type(error)(f"column {table.schema.names[place]!r}: {error}") from None
+
+
+def _boxed(values: dtypes.Values, index: pd.Index) -> Any:
+    """Objects as a Series of that dtype: pandas would look into them for strings otherwise."""
+    if isinstance(values, np.ndarray) and values.dtype == object:
+        return pd.Series(values, index=index, dtype=object, copy=False)
+    return values

@@ -1,0 +1,1 @@
+"""What makes one version out of another."""

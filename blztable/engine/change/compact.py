@@ -1,0 +1,188 @@
+"""Maintain: the same rows in fewer and larger row groups, or in another order.
+
+Each is a commit of its own beside readers and appenders. A merge after an append that comes too
+late is dropped without a word: whoever was faster has merged.
+"""
+
+import warnings
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
+
+import pyarrow as pa
+
+from blztable.caller import stack_level
+from blztable.columns.codecs import dictionary
+from blztable.engine.change import merge_policy
+from blztable.engine.change.change_set import Work
+from blztable.engine.change.changes import Join, Keys
+from blztable.engine.change.sorting import Unsorted
+from blztable.engine.change.staged import Edition, Written
+from blztable.engine.read.columns import read_columns
+from blztable.engine.read.parts import OpenParts
+from blztable.engine.read.selection import Span
+from blztable.engine.version.versions import Version
+from blztable.engine.write import sort_keys
+from blztable.engine.write.options import WriteOptions
+from blztable.engine.write.row_groups import Portion, row_groups, rows_per_group
+from blztable.engine.write.sort_keys import SORT_BY, Key
+from blztable.errors import BlzError, ConflictError
+from blztable.storage.store import Lock
+
+# Bits of codes that may have no room for the values of several row groups.
+NARROW_CODES = 16
+
+
+def merge_after(version: Version, options: WriteOptions) -> tuple[Version, Lock] | None:
+    """Join trailing row groups after an append, if it is time; the version made of it, pinned.
+
+    The append is committed, whatever becomes of this: it fails with a warning.
+    """
+    work = Work(version, options)
+    groups = version.head.row_groups
+    full = _full(work)
+    run = merge_policy.trailing_run(groups, full)
+    if not run:
+        return None
+    try:
+        fitting = _fitting(work.edition, range(len(groups) - 1, len(groups) - 1 - run, -1))
+        run = merge_policy.trailing_run(groups[len(groups) - fitting[0] :], full)
+        if not run:
+            return None
+        with work:
+            _join(work, "merge", work.edition, len(groups) - run, len(groups))
+            merged = work.publish()
+    except ConflictError:
+        return None
+    except BlzError as error:
+        number, name = version.head.version, version.store.name
+        warnings.warn(
+            f"{name}: version {number} is committed, but its small row groups were not "
+            f"merged: {error}",
+            stacklevel=stack_level(),
+        )
+        return None
+    work.complain()
+    return merged
+
+
+def compact(work: Work, sort_by: Sequence[tuple[str, str]] | None = None) -> None:
+    """Write all rows in this order, names with ways, or join small row groups where there is none.
+
+    Without a word about it the order is the one that the table keeps.
+    """
+    edition = work.edition
+    if sort_by is None:
+        keys = sort_keys.kept(edition.head.properties, edition.head.columns.paths)
+    else:
+        keys = sort_keys.placed(sort_by, edition.schema, edition.store.name)
+    if keys:
+        _sort(work, keys)
+    else:
+        _join_small(work)
+
+
+def _sort(work: Work, keys: Sequence[Key]) -> None:
+    """Write all rows anew, in the order of these columns, and keep it as the table's.
+
+    A few columns at a time are in memory, and the order of the rows.
+    """
+    edition = work.edition
+    unsorted = Unsorted.of_version(edition)
+    order = unsorted.order(keys)
+    if order is None:
+        _join_small(work)
+    else:
+        rows: list[int] = []
+        written: list[Written] = []
+        for some in unsorted.together():
+            groups = unsorted.groups(some, order, work.options.row_group_rows)
+            rows, parts = work.write([work.column_writer(index) for index in some], groups)
+            written += parts
+        work.add("sort", Join.of(edition, 0, len(edition.head.row_groups), rows, written))
+    record = sort_keys.to_json(keys, edition.head.columns.paths)
+    # Rows in this order go with the record of it, also where others have changed that meanwhile.
+    if order is not None or record != edition.head.properties.get(SORT_BY):
+        work.add("sort", Keys.of(work.edition, "properties", {SORT_BY: record}))
+
+
+def _join_small(work: Work) -> None:
+    """Join all small row groups with their neighbours.
+
+    Those that others changed meanwhile are left to them, as an append does that merges the last
+    ones; it is a conflict only where nothing is left to be joined.
+    """
+    edition, full = work.edition, _full(work)
+    groups = edition.head.row_groups
+    lengths = _fitting(edition, range(len(groups)))
+    firsts = [0, *accumulate(lengths)]
+    runs = [
+        (first + start, first + stop)
+        for first, length in zip(firsts, lengths, strict=False)
+        for start, stop in merge_policy.small_runs(groups[first : first + length], full)
+    ]
+    # From the end, so that those before keep their places: all are places in this edition, for one
+    # a run would take memory for all row groups each time.
+    for start, stop in reversed(runs):
+        _join(work, "compact", edition, start, stop, may_be_lost=True)
+
+
+def _join(
+    work: Work,
+    operation: str,
+    edition: Edition,
+    start: int,
+    stop: int,
+    *,
+    may_be_lost: bool = False,
+) -> None:
+    """Write the rows of these row groups of an edition together."""
+    full = _full(work)
+    columns = [work.column_writer(index) for index in range(len(edition.columns))]
+    size = merge_policy.rows_per_group(sum(edition.head.row_groups[start:stop]), full)
+    with OpenParts(edition) as opened:
+        groups = row_groups(_portions(opened, start, stop, size), size)
+        rows, written = work.write(columns, groups)
+    work.add(operation, Join.of(edition, start, stop, rows, written), may_be_lost=may_be_lost)
+
+
+def _fitting(edition: Edition, groups: Sequence[int]) -> list[int]:
+    """These row groups, in this order, in runs that can be joined: how many each run has.
+
+    What cannot be joined must not be asked for: it would be written as it was, after each append.
+    Only codes of few bits have no room for the values of all row groups.
+    """
+    cuts: set[int] = set()
+    with OpenParts(edition) as opened:
+        for index, field in enumerate(edition.schema):
+            type_ = field.type
+            if pa.types.is_dictionary(type_) and type_.index_type.bit_width <= NARROW_CODES:
+                # A row of each brings its dictionary.
+                rows = [
+                    read_columns(edition, [index], [Span(group, 0, 1)], parts=opened)[0].chunk(0)
+                    for group in groups
+                ]
+                cuts.update(dictionary.changes(pa.chunked_array(rows, type_)))
+    return [stop - start for start, stop in pairwise(sorted({0, *cuts, len(groups)}))]
+
+
+def _portions(opened: OpenParts, start: int, stop: int, full: int) -> Iterator[Portion]:
+    """The rows of some row groups, about a full one at a time."""
+    edition = opened.version
+    indices = range(len(edition.schema))
+    waiting: list[Span] = []
+    rows = 0
+    for group in range(start, stop):
+        waiting.append(Span(group, 0, edition.head.row_groups[group]))
+        rows += waiting[-1].count
+        if rows >= full or group + 1 == stop:
+            opened.forget_before(waiting[0].group)
+            arrays = read_columns(edition, indices, waiting, parts=opened)
+            yield pa.Table.from_arrays(arrays, names=edition.schema.names), rows
+            del arrays
+            waiting, rows = [], 0
+
+
+def _full(work: Work) -> int:
+    """The rows of a full row group, by what the rows there take."""
+    head = work.edition.head
+    return rows_per_group(head.columns.nbytes, head.rows, work.options.row_group_rows)

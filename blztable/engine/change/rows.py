@@ -1,0 +1,233 @@
+"""Rows: more of them at the end, fewer of them anywhere.
+
+What is there stays as it is, but for the row groups that lose some of their rows: those are
+written anew, with all their columns.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Protocol, Self
+
+import numpy as np
+import pyarrow as pa
+
+from blztable.columns.codecs.families import as_stored, stored_type
+from blztable.columns.types import one_array
+from blztable.engine.change.change_set import Work
+from blztable.engine.change.changes import Append, NoRows, Rows, Seen
+from blztable.engine.change.columns import widen
+from blztable.engine.query.scan import Scan
+from blztable.engine.read.columns import read_columns
+from blztable.engine.read.parts import OpenedPart, OpenParts
+from blztable.engine.read.selection import Picked, Span
+from blztable.engine.run.limits import check_rows, check_values
+from blztable.engine.run.progress import Callback, Progress
+from blztable.engine.write.row_groups import Portion, row_groups
+from blztable.format.jsontext import Json
+
+# Rows that are made up are made so many at a time.
+FILLED_ROWS = 1 << 20
+
+
+class Segment(Protocol):
+    """Parts that come with one schema: that of the table, or a wider one."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the whole table from here on."""
+
+    @property
+    def frame(self) -> Mapping[str, Json] | None:
+        """The frame descriptor from here on."""
+
+    @property
+    def parts(self) -> Iterator[Portion]:
+        """Rows, in tables of that schema."""
+
+
+def append(
+    work: Work,
+    segments: Iterable[Segment],
+    *,
+    counts_on: Callable[[], bool] = lambda: False,
+    rows: int | None = None,
+    progress: Callback | None = None,
+) -> None:
+    """Write rows behind those there are; a segment with other columns changes the table first."""
+    told, done = Progress(progress, rows, len(work.edition.columns)), 0
+    for segment in segments:
+        widen(work, segment.schema, segment.frame)
+        # What is drawn from the caller may run code of his, which may change the columns.
+        edition = work.edition
+        columns = [work.column_writer(index) for index in range(len(edition.columns))]
+        told.go_on(done, len(columns))
+        groups = row_groups(segment.parts, work.options.row_group_rows)
+        written, parts = work.write(columns, groups, told)
+        done += sum(written)
+        if written:
+            work.add("append", Append(Seen.columns_of(edition), written, parts, counts_on))
+    told.finish(done)
+
+
+def delete(work: Work, where: object) -> int:
+    """Leave out the rows for which `where` is true; how many they were."""
+    with OpenParts(work.edition) as opened:
+        condition = Condition(opened, where)
+        return _leave(work, "delete", lambda group: condition.rows(group).others())
+
+
+def truncate(work: Work, rows: int) -> None:
+    """Leave the first rows, so many at most."""
+    groups = work.edition.head.row_groups
+    firsts = list(accumulate(groups, initial=0))
+
+    def kept(group: int) -> Selection:
+        return Selection.first(groups[group], min(max(rows - firsts[group], 0), groups[group]))
+
+    _leave(work, "truncate", kept)
+
+
+def resize(work: Work, rows: int, fillings: Sequence[pa.Scalar]) -> None:
+    """Leave the first rows, or add rows that have this value in each column."""
+    more = rows - work.edition.head.rows
+    if more <= 0:
+        truncate(work, rows)
+        return
+    edition = work.edition
+
+    def parts() -> Iterator[Portion]:
+        for start in range(0, more, FILLED_ROWS):
+            count = min(FILLED_ROWS, more - start)
+            arrays = [repeated(value, count) for value in fillings]
+            yield pa.Table.from_arrays(arrays, names=edition.schema.names), count
+
+    columns = [work.column_writer(index) for index in range(len(edition.columns))]
+    added, written = work.write(columns, row_groups(parts(), work.options.row_group_rows))
+    # Not an append: on more rows it would not end at the number that was asked for.
+    order = range(len(edition.head.row_groups) + len(added))
+    work.add("resize", Rows(Seen.rows_of(edition), order, added, written))
+
+
+def repeated(value: pa.Scalar, rows: int) -> pa.Array:
+    """So many times the same value, as the type it is stored as."""
+    check_values(rows, value.type)
+    if not value.is_valid:
+        return pa.nulls(rows, value.type)
+    # Arrow repeats no views.
+    stored = stored_type(value.type)
+    return pa.repeat(value if stored.id == value.type.id else value.cast(stored), rows)
+
+
+def _leave(work: Work, operation: str, kept: Callable[[int], "Selection"]) -> int:
+    """Leave the rows of each group that are kept; how many are gone."""
+    edition = work.edition
+    groups = edition.head.row_groups
+    order: list[int] = []
+    touched: list[tuple[int, Selection]] = []
+    gone = 0
+    for group, rows in enumerate(groups):
+        left = kept(group)
+        gone += rows - left.count
+        if left.is_all:
+            order.append(group)
+        elif left.count:
+            order.append(len(groups) + len(touched))
+            touched.append((group, left))
+    if not gone:
+        work.add_reliance(NoRows(Seen.rows_of(edition)))
+        return 0
+    columns = [work.column_writer(index) for index in range(len(edition.columns))]
+    with OpenParts(edition) as opened:
+
+        def portions() -> Iterator[Portion]:
+            for group, left in touched:
+                opened.forget_before(group)
+                yield read_group(opened, range(len(columns)), group, left), left.count
+
+        def old(column: int, number: int) -> OpenedPart:
+            return opened.open(column, touched[number][0])
+
+        rows_left, written = work.write(columns, portions(), old=old)
+    work.add(operation, Rows(Seen.rows_of(edition), order, rows_left, written))
+    return gone
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Some rows of a row group, kept in a bit each: there may be one for every group of a table.
+
+    The first rows of a group take no bits: a group of nulls may be larger than memory.
+    """
+
+    rows: int
+    count: int
+    # None where it is the first `count` rows.
+    bits: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, mask: np.ndarray) -> Self:
+        """The rows for which it is true."""
+        rows, count = len(mask), int(np.count_nonzero(mask))
+        return cls(rows, count, None if count in (0, rows) else np.packbits(mask))
+
+    @classmethod
+    def first(cls, rows: int, count: int) -> Self:
+        """The first `count` of so many rows."""
+        return cls(rows, count)
+
+    def others(self) -> "Selection":
+        """The rows that are not selected."""
+        mask = self.mask()
+        if mask is not None:
+            return Selection.of(~mask)
+        assert self.count in (0, self.rows), self
+        return Selection(self.rows, self.rows - self.count)
+
+    @property
+    def is_all(self) -> bool:
+        """Whether no row is left out."""
+        return self.count == self.rows
+
+    def mask(self) -> np.ndarray | None:
+        """A truth value a row; None where it is the first `count` rows."""
+        if self.bits is None:
+            return None
+        return np.unpackbits(self.bits, count=self.rows).view(np.bool_)
+
+
+def read_group(
+    opened: OpenParts, indices: Sequence[int], group: int, selected: Selection | None = None
+) -> pa.Table:
+    """Columns of a row group as they are stored, of the rows selected; of all by default."""
+    version = opened.version
+    rows = version.head.row_groups[group]
+    mask = selected.mask() if selected else None
+    stop = selected.count if selected and mask is None else rows
+    arrays = read_columns(version, indices, [Span(group, 0, stop)], parts=opened)
+    stored = [as_stored(one_array(column)) for column in arrays]
+    if mask is not None:
+        stored = [array.filter(pa.array(mask)) for array in stored]
+    return pa.Table.from_arrays(stored, names=[str(index) for index in indices])
+
+
+class Condition:
+    """A filter on the rows of a version, a row group at a time."""
+
+    def __init__(self, opened: OpenParts, where: object) -> None:
+        """Find out which columns it needs; raises what `filters.check` does."""
+        self._opened = opened
+        self._scan = Scan(opened.version, where)
+
+    def rows(self, group: int) -> Selection:
+        """The rows of a group for which it is true; the groups before it are done with."""
+        rows = self._opened.version.head.row_groups[group]
+        self._opened.forget_before(group)
+        found = self._scan.find([Span(group, 0, rows)], self._opened)
+        if found.rows in (0, rows):
+            return Selection(rows, found.rows)
+        check_rows(rows, "the rows of a row group")
+        true = np.zeros(rows, np.bool_)
+        for left in found.left:
+            true[left.rows if isinstance(left, Picked) else slice(left.start, left.stop)] = True
+        return Selection.of(true)

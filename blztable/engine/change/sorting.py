@@ -1,0 +1,153 @@
+"""Sorting: the rows of a table in the order of some of its columns, a few columns at a time.
+
+Knows nothing of commits, and not who writes what it puts in order. Rows that are equal in the keys
+stay as they were to each other; nulls come last, behind NaN, whichever way a key goes.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from blztable.columns.codecs.families import as_stored, stored_type
+from blztable.columns.types import one_array
+from blztable.engine.query.expressions import comparable
+from blztable.engine.read.columns import read_columns
+from blztable.engine.read.selection import spans
+from blztable.engine.run.limits import check_rows
+from blztable.engine.version.versions import Version
+from blztable.engine.write.row_groups import GROUP_BYTES, Portion, bytes_taken, rows_per_group
+from blztable.engine.write.sort_keys import Key
+from blztable.errors import SchemaError
+
+# What the order of the rows takes for each of them.
+_ORDER_BYTES = 8
+# Of these one array has room for 2 GiB only.
+LARGE = {
+    pa.lib.Type_STRING: pa.large_string(),
+    pa.lib.Type_BINARY: pa.large_binary(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Unsorted:
+    """Rows as they came: each column is fetched when it is needed."""
+
+    schema: pa.Schema
+    rows: int
+    # What they take, by column.
+    nbytes: Sequence[int]
+    column: Callable[[int], pa.ChunkedArray]
+
+    @classmethod
+    def of_table(cls, table: pa.Table) -> Self:
+        """Those of an Arrow table."""
+        nbytes = [bytes_taken(column) for column in table.columns]
+        return cls(table.schema, table.num_rows, nbytes, table.column)
+
+    @classmethod
+    def of_version(cls, version: Version) -> Self:
+        """Those of a version, published or not."""
+        head = version.head
+        whole = spans(head.row_groups, 0, head.rows)
+        return cls(
+            version.schema,
+            head.rows,
+            head.columns.nbytes,
+            lambda index: read_columns(version, [index], whole)[0],
+        )
+
+    def order(self, keys: Sequence[Key]) -> np.ndarray | None:
+        """The place of each row among those there are; None where they are in order.
+
+        SchemaError where a column cannot be sorted by.
+        """
+        check_rows(self.rows, "sorting", _ORDER_BYTES)
+        order = _order([self.column(index) for index, _ in keys], keys, self.schema)
+        return None if np.array_equal(order, np.arange(len(order))) else order
+
+    def together(self) -> Iterator[range]:
+        """Columns that are put in order at once: one, or as many as take what a row group may."""
+        start, taken = 0, 0
+        for index, nbytes in enumerate(self.nbytes):
+            if index > start and taken + nbytes > GROUP_BYTES:
+                yield range(start, index)
+                start, taken = index, 0
+            taken += nbytes
+        yield range(start, len(self.nbytes))
+
+    def groups(
+        self, indices: Sequence[int], order: np.ndarray, wanted: int | None
+    ) -> Iterator[Portion]:
+        """These columns in this order, in row groups, which are the same for all columns."""
+        size = rows_per_group(self.nbytes, self.rows, wanted)
+        fields = [self.schema.field(index) for index in indices]
+        whole = [
+            _to_take_from(field, self.column(index))
+            for field, index in zip(fields, indices, strict=True)
+        ]
+        for start in range(0, self.rows, size):
+            rows = pa.array(order[start : start + size])
+            taken = [
+                _taken(field, column, rows) for field, column in zip(fields, whole, strict=True)
+            ]
+            yield pa.Table.from_arrays(taken, names=list(map(str, indices))), len(rows)
+            del taken
+
+
+def check(schema: pa.Schema, keys: Sequence[Key]) -> None:
+    """SchemaError where one of the columns cannot be sorted by, before there are any rows."""
+    if not keys:
+        return
+    # Arrow looks at the type of a second column only where there are two rows.
+    nulls = [pa.chunked_array([pa.nulls(2, schema.field(index).type)]) for index, _ in keys]
+    _order(nulls, keys, schema)
+
+
+def _order(
+    columns: Sequence[pa.ChunkedArray], keys: Sequence[Key], schema: pa.Schema
+) -> np.ndarray:
+    names = [str(number) for number in range(len(keys))]
+    try:
+        order: np.ndarray = pc.sort_indices(
+            pa.Table.from_arrays(list(map(_sortable, columns)), names=names),
+            sort_keys=[(name, way) for name, (_, way) in zip(names, keys, strict=True)],
+        ).to_numpy()
+    except (pa.ArrowTypeError, pa.ArrowNotImplementedError, pa.ArrowIndexError) as error:
+        fields = (schema.field(index) for index, _ in keys)
+        types = ", ".join(f"{field.name!r} ({field.type})" for field in fields)
+        raise SchemaError(f"columns that cannot be sorted by: {types}: {error}") from None
+    return order
+
+
+def _sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column as it is sorted: ordered categories by their order, if all parts have the same."""
+    type_ = column.type
+    if not pa.types.is_dictionary(type_) or not type_.ordered:
+        return comparable(column)
+    # A part that is all null comes with the categories of another one.
+    orders = [chunk.dictionary for chunk in column.chunks]
+    if any(order.null_count or not order.equals(orders[0]) for order in orders):
+        return comparable(column)
+    return pa.chunked_array([chunk.indices for chunk in column.chunks], type_.index_type)
+
+
+def _to_take_from(field: pa.Field, column: pa.ChunkedArray) -> pa.Array:
+    """A whole column as something to take rows from; text by offsets that have room for it."""
+    stored = stored_type(field.type)
+    type_ = LARGE.get(stored.id, stored)
+    chunks = [as_stored(chunk).cast(type_) for chunk in column.chunks]
+    try:
+        return one_array(pa.chunked_array(chunks, type_))
+    except SchemaError as error:
+        raise SchemaError(f"column {field.name!r}: {error}") from None
+
+
+def _taken(field: pa.Field, column: pa.Array, rows: pa.Array) -> pa.Array:
+    try:
+        return column.take(rows).cast(stored_type(field.type))
+    except pa.ArrowInvalid as error:
+        raise SchemaError(f"column {field.name!r}: rows of one row group: {error}") from None

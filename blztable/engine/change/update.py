@@ -1,0 +1,145 @@
+"""Update: other values in some columns, in the rows for which a condition is true.
+
+Of the row groups with such rows the columns named are written anew, and of those the chunks that
+did not change are copied as they are. All new values are computed from the old ones.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from blztable.columns.codecs.families import as_stored
+from blztable.columns.types import one_array
+from blztable.engine.change.change_set import Work
+from blztable.engine.change.changes import NoRows, Seen, Update
+from blztable.engine.change.rows import Condition, Selection, read_group, repeated
+from blztable.engine.change.staged import Edition
+from blztable.engine.query import expressions
+from blztable.engine.read.columns import read_columns
+from blztable.engine.read.parts import OpenedPart, OpenParts
+from blztable.engine.read.selection import Span
+from blztable.engine.write.row_groups import Portion
+from blztable.errors import SchemaError
+
+# Of one column: the same value for all rows, one value a row selected, or an expression.
+Values: TypeAlias = pa.Scalar | pa.ChunkedArray | pc.Expression
+# Values as the column at this position takes them; SchemaError where it does not.
+Fit = Callable[[int, pa.ChunkedArray], pa.ChunkedArray]
+
+
+def update(work: Work, values: Mapping[int, Values], where: object, fit: Fit) -> int:
+    """Set the columns at these positions; how many rows it was.
+
+    Raises
+    ------
+    SchemaError
+        Values of another type, or not as many as there are rows for which `where` is true.
+    """
+    with OpenParts(work.edition) as opened:
+        return _update(work, opened, values, where, fit)
+
+
+def _update(
+    work: Work, opened: OpenParts, values: Mapping[int, Values], where: object, fit: Fit
+) -> int:
+    edition = work.edition
+    touched = dict(_touched(opened, where))
+    first = np.cumsum([0, *(selected.count for selected in touched.values())])
+    rows = int(first[-1])
+    for index, value in values.items():
+        if isinstance(value, pa.ChunkedArray) and len(value) != rows:
+            raise SchemaError(
+                f"column {edition.schema.field(index).name!r}: {len(value)} values for {rows} "
+                "rows to be updated"
+            )
+    if not values:
+        return 0
+    if not rows:
+        work.add_reliance(NoRows(Seen.rows_of(edition)))
+        return 0
+    places = list(values)
+    groups = list(touched)
+
+    def portions() -> Iterator[Portion]:
+        for number, (group, selected) in enumerate(touched.items()):
+            opened.forget_before(group)
+            mask = selected.mask()
+            arrays = []
+            for index, value in values.items():
+                start, stop = first[number], first[number + 1]
+                if isinstance(value, pc.Expression):
+                    new = fit(index, evaluated(opened, value, group, mask))
+                elif isinstance(value, pa.Scalar):
+                    new = pa.chunked_array([repeated(value, stop - start)])
+                else:
+                    new = value.slice(start, stop - start)
+                arrays.append(_mixed(opened, index, group, mask, new))
+            yield pa.Table.from_arrays(arrays, names=list(map(str, places))), selected.rows
+
+    def old(column: int, number: int) -> OpenedPart:
+        return opened.open(places[column], groups[number])
+
+    columns = [work.column_writer(index) for index in places]
+    _, written = work.write(columns, portions(), old=old)
+    there = len(edition.head.row_groups)
+    new = {group: there + number for number, group in enumerate(groups)}
+    order = [new.get(group, group) for group in range(there)]
+    work.add(
+        "update", Update(Seen.rows_of(edition), order, dict(zip(places, written, strict=True)))
+    )
+    return rows
+
+
+def computed(edition: Edition, expression: pc.Expression, group: int) -> pa.ChunkedArray:
+    """What an expression is in the rows of a group."""
+    with OpenParts(edition) as opened:
+        return evaluated(opened, expression, group)
+
+
+def evaluated(
+    opened: OpenParts, expression: pc.Expression, group: int, mask: np.ndarray | None = None
+) -> pa.ChunkedArray:
+    """What an expression is in the rows of a group, or in those selected.
+
+    The groups before it are done with.
+    """
+    edition = opened.version
+    opened.forget_before(group)
+    indices = expressions.positions(expression, edition.schema)
+    rows = edition.head.row_groups[group]
+    columns = read_columns(edition, indices, [Span(group, 0, rows)], parts=opened)
+    names = [edition.schema.field(index).name for index in indices]
+    result = expressions.evaluate(expression, dict(zip(names, columns, strict=True)), rows)
+    if mask is None:
+        return result
+    return pa.chunked_array([as_stored(one_array(result)).filter(pa.array(mask))])
+
+
+def _touched(opened: OpenParts, where: object) -> Iterator[tuple[int, Selection]]:
+    """The row groups with rows to be updated, and which."""
+    row_groups = opened.version.head.row_groups
+    if where is None:
+        yield from ((group, Selection(rows, rows)) for group, rows in enumerate(row_groups))
+        return
+    condition = Condition(opened, where)
+    for group in range(len(row_groups)):
+        selected = condition.rows(group)
+        if selected.count:
+            yield group, selected
+
+
+def _mixed(
+    opened: OpenParts, index: int, group: int, mask: np.ndarray | None, new: pa.ChunkedArray
+) -> pa.Array:
+    """The column of a row group with the new values in the rows selected."""
+    stored = [as_stored(chunk) for chunk in new.chunks]
+    if mask is None:
+        return one_array(pa.chunked_array(stored))
+    old = read_group(opened, [index], group).column(0)
+    both = one_array(pa.chunked_array([*old.chunks, *stored]))
+    rows = np.arange(len(mask))
+    rows[mask] = np.arange(len(mask), len(both))
+    return both.take(pa.array(rows))

@@ -1,0 +1,236 @@
+"""A column's line and its parts looked at: files, chunks, values, and what is said about them.
+
+What fails is written down as a problem and costs nothing but itself: of a part that cannot be read
+the halves are tried, and the halves of those, so that the rows that can be are known.
+"""
+
+import errno
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+
+from blztable.columns.blocks import DICTIONARY, Block
+from blztable.columns.statistics.compute import RunStatistics, statistics
+from blztable.columns.statistics.soundness import lies
+from blztable.columns.types import encode
+from blztable.engine.read.columns import read_array
+from blztable.engine.read.open_files import OpenFiles
+from blztable.engine.read.parts import OpenedPart
+from blztable.engine.read.selection import Span
+from blztable.engine.run.limits import check_pages
+from blztable.engine.version.versions import Version
+from blztable.errors import BlzError, CorruptError, StorageError
+from blztable.format import layout
+from blztable.format.line import NO_FILE, ColumnParts
+from blztable.format.statistics import PAGES_LAYER, Statistics
+from blztable.report import Problem
+
+# What the process or the machine has too little of says nothing about a file.
+EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+# Of a damaged part as many pieces are tried at most.
+PIECES = 64
+
+# Rows that cannot be read, and why.
+_Lost = tuple[int, int, str]
+
+
+class Column:
+    """One column, its line of the manifest read and compared with the head."""
+
+    def __init__(self, version: Version, index: int) -> None:
+        self.version = version
+        self.index = index
+        self.name: str = version.schema.field(index).name
+        self.type: pa.DataType = version.schema.field(index).type
+        self.problems: list[Problem] = []
+        self.parts: ColumnParts | None = None
+        self.statistics: Statistics | None = None
+        try:
+            self.parts = version.column(index)
+        except BlzError as error:
+            self._note(error, is_readable=False)
+            return
+        for message in _untrue_facts(version, index, self.parts):
+            self._note(message, is_readable=True)
+        try:
+            self.statistics = self.parts.statistics
+        except CorruptError as error:
+            self._note(error, is_readable=True)
+
+    def _note(self, what: str | BlzError, is_readable: bool) -> None:
+        key = self.version.key
+        message = str(what).removeprefix(f"{self.version.store.name}/{key}: ")
+        rows = self.version.head.rows
+        self.problems.append(
+            Problem(message, self.name, self.index, None, 0, rows, key, is_readable)
+        )
+
+
+class Part:
+    """One part on its way through the checks."""
+
+    def __init__(self, column: Column, parts: ColumnParts, group: int, first: int) -> None:
+        self.column = column
+        self.group = group
+        self.facts = parts.facts[group]
+        self.problems: list[Problem] = []
+        self.opened: OpenedPart | None = None
+        self.array: pa.Array | None = None
+        self._parts = parts
+        # The first of its rows in the table.
+        self._first = first
+        self._has_file = parts.k[group] != NO_FILE
+        self._key = layout.part(parts.path, parts.k[group]) if self._has_file else ""
+        self._pages: Statistics | None = None
+        self.chunks = 0
+
+    def open(self, full: bool, files: OpenFiles) -> None:
+        """Front and trailer with its layers, and the checksums behind the chunks."""
+        version = self.column.version
+        try:
+            part = OpenedPart(version, self.column.index, self._parts, self.group, files)
+        except BlzError as error:
+            self.note(error)
+            return
+        self.opened = part
+        if part.superchunk is None:
+            return
+        self.chunks = len(part.offsets) - 1
+        for name, layer in part.superchunk.trailer.layers.items():
+            try:
+                blob = layer.decode()
+                if name == PAGES_LAYER:
+                    self._pages = Statistics.decode(blob, -(-part.rows // part.page_rows))
+            except CorruptError as error:
+                self.note(f"layer {name!r}: {error}", is_readable=True)
+        if full:
+            self._compare_digests(part)
+        part.forget()
+
+    def _compare_digests(self, part: OpenedPart) -> None:
+        """The checksums behind the chunks, at which only Bloscpack looks."""
+        size = part.checksum.size
+        for name, place in part.streams.items():
+            for chunk in range(len(place.info.chunks)):
+                number = place.first_chunk + chunk
+                expected = part.digests[number * size : (number + 1) * size]
+                try:
+                    with part.blame(name, chunk):
+                        found = part.reader().read(part.offsets[number + 1] - size, size)
+                        if found != expected:
+                            raise CorruptError(
+                                f"{part.checksum.name} behind it is {found.hex()}, "
+                                f"that of the trailer {expected.hex()}"
+                            )
+                except BlzError as error:
+                    self.note(error, is_readable=True)
+
+    def read_alone(self) -> None:
+        """Decode this part by itself; where that fails, find out which of its rows can be."""
+        try:
+            self.array = self._read(0, self.facts.rows)
+        except BlzError as error:
+            pages = -(-self.facts.rows // self.facts.page_rows)
+            step = -(-pages // PIECES) * self.facts.page_rows
+            for start, stop, what in self._lost(0, self.facts.rows, step, error):
+                self.note(what, start, stop)
+
+    def _read(self, start: int, stop: int) -> pa.Array:
+        return read_array(self.column.version, self.column.index, [Span(self.group, start, stop)])
+
+    def _lost(self, start: int, stop: int, step: int, error: BlzError) -> list[_Lost]:
+        """The rows that cannot be read of those that together could not, and why."""
+        if stop - start <= step:
+            return [(start, stop, str(error))]
+        middle = start + -(-(stop - start) // (2 * step)) * step
+        result: list[_Lost] = []
+        for low, high in ((start, middle), (middle, stop)):
+            try:
+                self._read(low, high)
+            except BlzError as part:
+                for lost in self._lost(low, high, step, part):
+                    if result and result[-1][1:] == (lost[0], lost[2]):
+                        lost = (result.pop()[0], *lost[1:])
+                    result.append(lost)
+        # Where both halves can be read it is the whole that does not fit.
+        return result or [(start, stop, str(error))]
+
+    def compare(self) -> None:
+        """What was decoded with what manifest and trailer say about it."""
+        array, part = self.array, self.opened
+        if array is None or part is None:
+            return
+        try:
+            block = encode(array, part.page_rows)
+            check_pages(self.column.type, block.rows, block.page_rows)
+            dictionary = array.dictionary if isinstance(array, pa.DictionaryArray) else None
+            pages, whole = statistics(self.column.type, block, dictionary)
+            if dictionary is not None and part.superchunk and part.superchunk.info.dictionary:
+                child = encode(dictionary, part.superchunk.info.dictionary.page_rows)
+                block = replace(block, dictionary=child)
+        except BlzError as error:
+            self.note(error)
+            return
+        self._compare_pages(part, "", block)
+        if block.dictionary:
+            self._compare_pages(part, DICTIONARY, block.dictionary)
+        if self._pages is not None:
+            stated = _runs(self._pages, slice(None))
+            for page, lie in lies(array, part.page_rows, stated, pages):
+                start = page * part.page_rows
+                stop = min(start + part.page_rows, part.rows)
+                self.note(f"layer {PAGES_LAYER!r}: {lie}", start, stop, is_readable=True)
+        if self.column.statistics is not None:
+            stated = _runs(self.column.statistics, slice(self.group, self.group + 1))
+            for _, lie in lies(array, part.rows, stated, whole):
+                key = self.column.version.key
+                self.note(lie, is_readable=True, key=key)
+
+    def _compare_pages(self, part: OpenedPart, prefix: str, block: Block) -> None:
+        """The sizes of pages with the ends of the items in them."""
+        for stream in block.streams:
+            place = part.streams.get(prefix + stream.layout.name)
+            if place is not None and stream.pages != place.info.pages:
+                self.note(f"stream {place.info.name!r}: pages of other sizes than their items")
+
+    def note(
+        self,
+        what: str | BlzError,
+        start: int = 0,
+        stop: int | None = None,
+        *,
+        is_readable: bool = False,
+        key: str | None = None,
+    ) -> None:
+        """Write down what is wrong with these rows of the part, all by default."""
+        if isinstance(what, StorageError) and what.errno in EXHAUSTED:
+            raise what
+        column, key = self.column, self._key if key is None else key
+        where = f"{column.version.store.name}/{self._key}, column {column.name!r}"
+        message = str(what).removeprefix(where).removeprefix(", ").removeprefix(": ")
+        stop = self.facts.rows if stop is None else stop
+        rows = self._first + start, self._first + stop
+        self.problems.append(
+            Problem(message, column.name, column.index, self.group, *rows, key, is_readable)
+        )
+
+
+def _untrue_facts(version: Version, index: int, parts: ColumnParts) -> Iterator[str]:
+    """What head and line say differently."""
+    head, columns = version.head, version.head.columns
+    numbers = [k for k in parts.k if k != NO_FILE]
+    if parts.nbytes != columns.nbytes[index]:
+        yield f"streams of {parts.nbytes} bytes; the head says {columns.nbytes[index]}"
+    if parts.cbytes != columns.cbytes[index]:
+        yield f"files of {parts.cbytes} bytes; the head says {columns.cbytes[index]}"
+    if max(numbers, default=0) >= columns.next_k[index]:
+        yield f"file {max(numbers)}; the head says that the next one is {columns.next_k[index]}"
+    if parts.path[0] >= head.next_column:
+        yield f"id {parts.path[0]}; the head says that the next one is {head.next_column}"
+
+
+def _runs(stated: Statistics, wanted: slice) -> RunStatistics:
+    return RunStatistics(
+        stated.nulls[wanted], stated.nans[wanted], stated.lowest[wanted], stated.highest[wanted]
+    )

@@ -1,0 +1,141 @@
+"""A whole version looked at: manifest, then row group by row group every part of it.
+
+Columns are decoded by `read/columns.py`, so whatever reading checks is checked; `examine.py` compares
+what is left. Damage is written down, and the rest is checked all the same.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import accumulate, chain, repeat
+
+import pyarrow as pa
+
+from blztable.columns.types import one_array
+from blztable.engine.check.examine import Column, Part
+from blztable.engine.read.columns import read_columns
+from blztable.engine.read.open_files import OpenFiles
+from blztable.engine.read.selection import Span
+from blztable.engine.run.pool import run
+from blztable.engine.version.versions import Version, load
+from blztable.errors import BlzError
+from blztable.report import Problem, Report
+from blztable.storage.store import KeyNotFound
+
+# What is looked at together, where row groups are small. A row may take memory and no bytes.
+WINDOW_GROUPS = 256
+WINDOW_BYTES = 16_000_000
+WINDOW_ROWS = 1 << 20
+
+
+def verify(version: Version, indices: Sequence[int], *, full: bool) -> Report:
+    """Check the columns at these positions: all of them, or only manifest, fronts and trailers.
+
+    Damage is reported, not raised; what is not damage (no memory, an interrupt) is raised.
+    """
+    head = version.head
+    # Without the lines that were read before: they are to be read again.
+    version = replace(version, _lines={})
+    problems = list(_manifest(version))
+    columns = [Column(version, index) for index in indices]
+    files = chunks = nbytes = first = 0
+    with OpenFiles(version.store) as open_files:
+        for groups in _windows(columns, head.row_groups):
+            rows = [head.row_groups[group] for group in groups]
+            firsts = accumulate(rows, initial=first)
+            by_group = [
+                [Part(one, one.parts, group, first) for one in columns if one.parts]
+                for group, first in zip(groups, firsts, strict=False)
+            ]
+            parts = list(chain.from_iterable(by_group))
+            run(partial(part.open, full, open_files) for part in parts)
+            if full:
+                _read(by_group, [Span(*one) for one in zip(groups, repeat(0), rows)])
+                run(part.compare for part in parts)
+            for part in parts:
+                problems += part.problems
+                facts = part.facts
+                if part.opened and part.opened.superchunk:
+                    files += 1
+                    chunks += part.chunks if full else 0
+                    nbytes += facts.cbytes if full else facts.front_length + facts.trailer_length
+            first += sum(rows)
+    for column in columns:
+        problems += column.problems
+    names = tuple(column.name for column in columns)
+    problems.sort(key=_order)
+    return Report(head.version, head.rows, names, full, files, chunks, nbytes, tuple(problems))
+
+
+def _manifest(version: Version) -> Iterator[Problem]:
+    """What is wrong with the manifest besides the columns' lines."""
+    head, columns = version.head, version.head.columns
+
+    def problem(message: str, is_readable: bool) -> Problem:
+        return Problem(message, None, None, None, 0, head.rows, version.key, is_readable)
+
+    try:
+        if load(version.store, head.version).head != head:
+            yield problem("another manifest than the one that was opened", False)
+        elif columns.offsets:
+            end = columns.offsets[-1] + columns.lengths[-1] + 1
+            with version.store.open(version.key) as reader:
+                if reader.size > end:
+                    yield problem(f"{reader.size - end} bytes behind the last line", True)
+    except KeyNotFound:
+        yield problem("it is gone", False)
+    except BlzError as error:
+        yield problem(str(error), False)
+
+
+def _windows(columns: Sequence[Column], row_groups: Sequence[int]) -> Iterator[range]:
+    """Row groups that are looked at together: one, or some small ones."""
+    streams = [sizes for one in columns if one.parts for sizes in one.parts.streams.values()]
+    # Read together, a part of nulls may come with the dictionary of the part beside it.
+    most = 1 if any(pa.types.is_dictionary(one.type) for one in columns) else WINDOW_GROUPS
+    start = taken = rows = 0
+    for group, more in enumerate(row_groups):
+        nbytes = sum(sizes[group] for sizes in streams)
+        is_full = taken + nbytes > WINDOW_BYTES or rows + more > WINDOW_ROWS
+        if group > start and (is_full or group - start == most):
+            yield range(start, group)
+            start, taken, rows = group, 0, 0
+        taken, rows = taken + nbytes, rows + more
+    if start < len(row_groups):
+        yield range(start, len(row_groups))
+
+
+def _read(by_group: Sequence[Sequence[Part]], spans: Sequence[Span]) -> None:
+    """Decode the parts of some row groups together.
+
+    Where that fails, the parts of each group together; where one is damaged, each by itself.
+    """
+    parts = [[part for part in of_group if part.opened] for of_group in by_group]
+    is_whole = all(map(len, parts)) and len(set(map(len, parts))) == 1
+    if len(parts) > 1:
+        if not is_whole or not _read_together(parts, spans):
+            for of_group, span in zip(parts, spans, strict=True):
+                _read([of_group], [span])
+    elif parts[0] and not _read_together(parts, spans):
+        for part in parts[0]:
+            part.read_alone()
+
+
+def _read_together(by_group: Sequence[Sequence[Part]], spans: Sequence[Span]) -> bool:
+    """Decode the same columns of some row groups at once; False where that fails."""
+    columns = [part.column.index for part in by_group[0]]
+    try:
+        arrays = read_columns(by_group[0][0].column.version, columns, spans)
+        for place, array in enumerate(arrays):
+            start = 0
+            for parts, span in zip(by_group, spans, strict=True):
+                parts[place].array = one_array(array.slice(start, span.count))
+                start += span.count
+    except BlzError:
+        return False
+    return True
+
+
+def _order(problem: Problem) -> tuple[int, int, int]:
+    position = -1 if problem.position is None else problem.position
+    return position, problem.start, problem.stop

@@ -1,0 +1,1 @@
+"""Which rows a filter leaves, and reading them."""

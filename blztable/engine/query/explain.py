@@ -1,0 +1,109 @@
+"""Explain: what a read of some columns, through a filter, would read and pass over.
+
+Told from the manifest, fronts and trailers alone, by the very steps of a scan up to where it would
+look at rows: what only a look at rows would spare is not counted as spared.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from blztable.engine.query.blocks import morsels
+from blztable.engine.query.expressions import text_of
+from blztable.engine.query.morsel import unread
+from blztable.engine.query.scan import Scan
+from blztable.engine.query.select import READ_BYTES, windows
+from blztable.engine.read import selection
+from blztable.engine.read.columns import nbytes_of_pages
+from blztable.engine.read.parts import OpenParts
+from blztable.engine.read.selection import Span
+from blztable.engine.version.versions import Version
+from blztable.report import ColumnPlan, Explanation
+
+
+@dataclass(slots=True)
+class _Counted:
+    """What would be read of one column."""
+
+    pages: int = 0
+    nbytes: int = 0
+    row_groups: set[int] = field(default_factory=set)
+
+
+def explain(
+    version: Version, positions: Sequence[int], wanted: Sequence[Span], scan: Scan | None
+) -> Explanation:
+    """What reading the columns at these positions takes."""
+    steps = [text_of(step.expression) for step in scan.steps] if scan else []
+    filtered = scan.positions if scan else []
+    if scan is not None and scan.is_decided:
+        wanted, scan = scan.within(wanted), None
+    counted = {position: _Counted() for position in dict.fromkeys([*filtered, *positions])}
+    rows = 0
+    groups: set[int] = set()
+    read = scan.positions if scan else positions
+    for window in windows(version, read, wanted, READ_BYTES, scan):
+        with OpenParts(version) as parts:
+            for position, spans in _reads(window, positions, scan, parts):
+                there = selection.of_spans(version.column(position), spans)
+                one = counted[position]
+                for span in there:
+                    part = parts.open(position, span.group)
+                    one.pages += -(-span.count // part.page_rows)
+                one.row_groups.update(span.group for span in there)
+                one.nbytes += nbytes_of_pages(parts, position, there)
+            left = scan.blocks(window, parts).spans() if scan else window
+            for (position, _), part in parts.items():
+                counted[position].nbytes += part.nbytes_to_open
+        rows += sum(span.count for span in left)
+        groups.update(span.group for span in left)
+    return Explanation(
+        tuple(steps),
+        rows,
+        version.head.rows,
+        len(groups),
+        len(version.head.row_groups),
+        tuple(
+            _plan(version, position, one, position in filtered, position in positions)
+            for position, one in counted.items()
+        ),
+    )
+
+
+def _reads(
+    window: Sequence[Span], positions: Sequence[int], scan: Scan | None, parts: OpenParts
+) -> Iterator[tuple[int, list[Span]]]:
+    """Which rows of which columns are read, if each step of the filter leaves some of each page."""
+    if scan is None:
+        yield from ((position, list(window)) for position in dict.fromkeys(positions))
+        return
+    for morsel in morsels(scan.blocks(window, parts)):
+        read: dict[int, np.ndarray] = {}
+        for number, step in enumerate(scan.steps):
+            chosen = morsel.open[number]
+            for position in unread(step, chosen, read):
+                read[position] = chosen
+                yield position, morsel[chosen].spans()
+        for position in dict.fromkeys(positions):
+            if position not in read or not read[position].all():
+                yield position, morsel.spans()
+
+
+def _plan(
+    version: Version, position: int, counted: _Counted, is_filter: bool, is_returned: bool
+) -> ColumnPlan:
+    facts = version.column(position).facts
+    return ColumnPlan(
+        version.schema.field(position).name,
+        position,
+        is_filter,
+        is_returned,
+        len(counted.row_groups),
+        counted.pages,
+        sum(
+            -(-rows // max(size, 1)) for rows, size in zip(facts.rows, facts.page_rows, strict=True)
+        ),
+        counted.nbytes,
+        version.head.columns.cbytes[position],
+    )

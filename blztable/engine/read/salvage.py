@@ -1,0 +1,67 @@
+"""Salvage: the row groups of a damaged table that are whole, and what is wrong with the others."""
+
+import errno
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TypeVar
+
+from blztable.engine.read.selection import Span
+from blztable.engine.run.progress import Progress
+from blztable.engine.version.versions import Version
+from blztable.errors import BlzError, CorruptError, FormatError, StorageError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Rows of the table that cannot be read, and why."""
+
+    start: int
+    stop: int
+    reason: str
+
+
+def read_intact(
+    read: Callable[[Sequence[Span], Progress | None], T],
+    version: Version,
+    indices: Sequence[int],
+    wanted: Sequence[Span],
+    progress: Progress | None = None,
+) -> tuple[T, list[Loss]]:
+    """What `read` gives of the row groups that it can read; it needs the columns at `indices`.
+
+    Raises
+    ------
+    CorruptError
+        The manifest's line of a column is damaged, so that nothing is known of any row of it.
+    """
+    try:
+        return read(wanted, progress), []
+    except BlzError as error:
+        if not _is_damage(error):
+            raise
+    for index in indices:
+        version.column(index)
+    intact, lost = [], []
+    firsts = [0, *accumulate(version.head.row_groups)]
+    for span in wanted:
+        try:
+            read([span], None)
+        except BlzError as error:
+            if not _is_damage(error):
+                raise
+            first = firsts[span.group]
+            lost.append(Loss(first + span.start, first + span.stop, str(error)))
+        else:
+            intact.append(span)
+    return read(intact, None), lost
+
+
+def _is_damage(error: BlzError) -> bool:
+    """Bytes that are wrong, or that the medium cannot read any more."""
+    if isinstance(error, StorageError):
+        return error.errno == errno.EIO
+    # A LimitError says that there is too much of it, not that it is wrong.
+    return isinstance(error, CorruptError | FormatError)

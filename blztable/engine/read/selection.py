@@ -1,0 +1,194 @@
+"""Which pages of a column hold the rows that are wanted, and where these are among their rows.
+
+Knows what the manifest says of a column's parts, and opens nothing.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from blztable.columns.codecs.families import as_stored, stored_type
+from blztable.columns.types import one_array
+from blztable.errors import SchemaError
+from blztable.format.line import ColumnParts
+
+
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """Some rows of one row group, by their numbers in it, in their order."""
+
+    group: int
+    rows: np.ndarray
+
+    @property
+    def count(self) -> int:
+        """How many they are."""
+        return len(self.rows)
+
+    def picked(self) -> "Picked":
+        """Itself."""
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Rows of one row group, one after another."""
+
+    group: int
+    start: int
+    stop: int
+
+    @property
+    def count(self) -> int:
+        """How many they are."""
+        return self.stop - self.start
+
+    def picked(self) -> Picked:
+        """The rows one by one."""
+        return Picked(self.group, np.arange(self.start, self.stop))
+
+
+# Rows of one row group that are left of it.
+Left = Span | Picked
+
+
+def spans(row_groups: Sequence[int], start: int, stop: int) -> list[Span]:
+    """The rows from `start` to `stop` of the table, by row group."""
+    ends = list(accumulate(row_groups))
+    result = []
+    for group in range(bisect_right(ends, start), len(ends)):
+        first = ends[group] - row_groups[group]
+        if max(first, start) >= stop:
+            break
+        result.append(Span(group, max(start - first, 0), min(stop - first, row_groups[group])))
+    return result
+
+
+def of_spans(parts: ColumnParts, wanted: Sequence[Span]) -> list[Span]:
+    """The pages of these rows, which are in their order, as rows; neighbours are joined."""
+    pages: list[Span] = []
+    facts = parts.facts
+    for span in wanted:
+        page_rows = max(facts.page_rows[span.group], 1)
+        start = span.start // page_rows * page_rows
+        stop = min(-(-span.stop // page_rows) * page_rows, facts.rows[span.group])
+        if pages and pages[-1].group == span.group and pages[-1].stop >= start:
+            start = pages.pop().start
+        pages.append(Span(span.group, start, stop))
+    return pages
+
+
+def of_rows(parts: ColumnParts, wanted: Sequence[Picked]) -> list[Span]:
+    """The pages of these rows, as rows; neighbours are joined."""
+    pages: list[Span] = []
+    facts = parts.facts
+    for picked in wanted:
+        page_rows = max(facts.page_rows[picked.group], 1)
+        touched = picked.rows // page_rows
+        touched = touched[np.flatnonzero(np.diff(touched, prepend=-1))]
+        cuts = np.flatnonzero(np.diff(touched) != 1) + 1
+        rows = facts.rows[picked.group]
+        firsts = touched[np.append(0, cuts)] * page_rows
+        stops = (touched[np.append(cuts - 1, -1)] + 1) * page_rows
+        pages += (
+            Span(picked.group, start, min(stop, rows))
+            for start, stop in zip(firsts.tolist(), stops.tolist(), strict=True)
+        )
+    return pages
+
+
+def cut_spans(
+    column: pa.ChunkedArray, pages: Sequence[Span], wanted: Sequence[Span]
+) -> pa.ChunkedArray:
+    """The rows wanted, out of the column of all rows of their pages; nothing is copied."""
+    if sum(span.count for span in wanted) == len(column):
+        return column
+    ranges: list[tuple[int, int]] = []
+    at, before = 0, 0
+    for span in wanted:
+        while pages[at].group != span.group or pages[at].stop < span.stop:
+            before += pages[at].count
+            at += 1
+        start = before + span.start - pages[at].start
+        # Neighbours as one: each slice is an array of its own.
+        if ranges and ranges[-1][1] == start:
+            start = ranges.pop()[0]
+        ranges.append((start, before + span.stop - pages[at].start))
+    slices = [column.slice(start, stop - start) for start, stop in ranges]
+    if len(slices) == 1:
+        return slices[0]
+    return pa.chunked_array([chunk for one in slices for chunk in one.chunks], column.type)
+
+
+def take_rows(
+    column: pa.ChunkedArray, pages: Sequence[Span], wanted: Sequence[Picked]
+) -> pa.ChunkedArray:
+    """The rows wanted, out of the column of all rows of some pages that have them."""
+    if sum(picked.count for picked in wanted) == len(column):
+        return column
+    firsts: dict[int, list[int]] = {}
+    starts: dict[int, list[int]] = {}
+    before = 0
+    for span in pages:
+        firsts.setdefault(span.group, []).append(before)
+        starts.setdefault(span.group, []).append(span.start)
+        before += span.count
+    places = []
+    for picked in wanted:
+        begins = np.array(starts[picked.group])
+        shift = np.array(firsts[picked.group]) - begins
+        if len(begins) == 1:
+            places.append(picked.rows + shift[0])
+        else:
+            places.append(picked.rows + shift[np.searchsorted(begins, picked.rows, "right") - 1])
+    return take_places(column, np.concatenate(places))
+
+
+def take_places(column: pa.ChunkedArray, places: np.ndarray) -> pa.ChunkedArray:
+    """The rows at these places, which ascend; of each chunk by itself, for they do not all join."""
+    begins = np.cumsum([0, *map(len, column.chunks)])
+    cuts = np.searchsorted(places, begins)
+    taken = [
+        # Arrow takes no rows of views.
+        as_stored(chunk).take(pa.array(places[first:last] - begin)).cast(column.type)
+        for chunk, begin, (first, last) in zip(column.chunks, begins, pairwise(cuts), strict=False)
+        if first < last
+    ]
+    return pa.chunked_array(taken, column.type)
+
+
+def reordered(column: pa.ChunkedArray, order: np.ndarray) -> pa.ChunkedArray:
+    """The rows in another order and as often as they are named, in as few arrays as have room."""
+    # Arrow takes no rows of views.
+    stored = pa.chunked_array(list(map(as_stored, column.chunks)), stored_type(column.type))
+    return _reordered(stored, order).cast(column.type)
+
+
+def _reordered(column: pa.ChunkedArray, order: np.ndarray) -> pa.ChunkedArray:
+    try:
+        whole = one_array(column)
+    except SchemaError:
+        begins = np.cumsum([0, *map(len, column.chunks)])
+        chunks = np.searchsorted(begins, order, "right") - 1
+        cuts = np.flatnonzero(np.diff(chunks)) + 1
+        taken = [
+            column.chunk(int(chunks[start])).take(pa.array(some - begins[chunks[start]]))
+            for start, some in zip([0, *cuts.tolist()], np.split(order, cuts), strict=True)
+        ]
+        return pa.chunked_array(taken, column.type)
+    return pa.chunked_array(list(_taken_as_fits(whole, order)), column.type)
+
+
+def _taken_as_fits(array: pa.Array, order: np.ndarray) -> Iterator[pa.Array]:
+    """Rows named twice may have no room in one array of text: then the halves of them."""
+    try:
+        yield array.take(pa.array(order))
+    except pa.ArrowInvalid:
+        if len(order) < 2:
+            raise
+        for half in np.array_split(order, 2):
+            yield from _taken_as_fits(array, half)

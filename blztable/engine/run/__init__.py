@@ -1,0 +1,1 @@
+"""Threads, and what each of them needs: tasks, scratch memory, progress, limits."""

@@ -1,0 +1,1 @@
+"""Versions of a table: read, pinned, committed, kept and removed."""

@@ -1,0 +1,169 @@
+"""Where a table is cut into row groups: the same rows in all columns.
+
+A row group is what is appended, sharded and rewritten at once. It should be large enough that its
+files are read in long runs, and small enough that one fits memory several times over.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import pairwise, zip_longest
+
+import numpy as np
+import pyarrow as pa
+
+from blztable.columns.codecs import dictionary
+from blztable.columns.paging import USUAL_PAGE_ROWS
+from blztable.columns.types import one_array
+from blztable.errors import SchemaError
+
+GROUP_BYTES = 256_000_000
+COLUMN_BYTES = 64_000_000
+LEAST_ROWS = 65_536
+MOST_BYTES = 1_000_000_000
+# An Arrow array costs some 1,000 bytes: smaller tables are joined, so many at a time.
+SMALL_BYTES = 1 << 18
+MOST_SMALL = 256
+
+# A table and its number of rows, which one without columns does not know.
+Portion = tuple[pa.Table, int]
+
+
+def row_groups(parts: Iterable[Portion], wanted: int | None) -> Iterator[Portion]:
+    """Parts of any size as row groups; of `wanted` rows where they were asked for.
+
+    No more is held than the rows of a group and the part that filled it.
+    """
+    pending = _Pending()
+    for table, rows in parts:
+        if rows == 0:
+            continue
+        pending.add(table, rows)
+        del table
+        if pending.rows > rows_per_group(pending.nbytes, pending.rows, wanted):
+            ready = pending.cut(wanted)
+            pending.add(*ready.pop())
+            while ready:
+                yield ready.popleft()
+    ready = pending.cut(wanted)
+    while ready:
+        yield ready.popleft()
+
+
+class _Pending:
+    """Rows that wait for their row group to be full, in tables one after another."""
+
+    def __init__(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
+        self._tables: list[pa.Table] = []
+        # The last ones, while they are small: thousands of arrays would take more memory than rows.
+        self._small: list[pa.Table] = []
+        self.rows = 0
+        # By column.
+        self.nbytes: list[int] = []
+
+    def add(self, table: pa.Table, rows: int) -> None:
+        """Some more rows."""
+        more = list(map(bytes_taken, table.columns))
+        self.nbytes = [sum(pair) for pair in zip_longest(self.nbytes, more, fillvalue=0)]
+        self.rows += rows
+        if sum(more) < SMALL_BYTES:
+            self._small.append(table)
+        if sum(more) >= SMALL_BYTES or len(self._small) == MOST_SMALL:
+            self._tables += _joined(self._small)
+            self._small = []
+        if sum(more) >= SMALL_BYTES:
+            self._tables.append(table)
+
+    def cut(self, wanted: int | None) -> "deque[Portion]":
+        """All of them as row groups, the last one maybe not full."""
+        tables, rows = [*self._tables, *_joined(self._small)], self.rows
+        self._clear()
+        if not rows:
+            return deque()
+        table = pa.concat_tables(tables) if len(tables) > 1 else tables[0]
+        ranges = row_ranges(table, rows, wanted)
+        return deque((table.slice(start, stop - start), stop - start) for start, stop in ranges)
+
+
+def _joined(tables: list[pa.Table]) -> list[pa.Table]:
+    """Small tables as one, its columns of one array each where they have room."""
+    if len(tables) < 2:
+        return tables
+    whole = pa.concat_tables(tables)
+    columns = []
+    for column in whole.columns:
+        with suppress(SchemaError):
+            column = one_array(column)
+        columns.append(column)
+    return [pa.Table.from_arrays(columns, schema=whole.schema)]
+
+
+def row_ranges(table: pa.Table, rows: int, wanted: int | None) -> Iterator[tuple[int, int]]:
+    """The rows of each group of a table."""
+    size = rows_per_group(list(map(bytes_taken, table.columns)), rows, wanted)
+    cuts = set(range(0, rows, size)) | {rows}
+    for column in table.columns:
+        if pa.types.is_dictionary(column.type):
+            cuts |= set(dictionary.changes(column))
+    ordered = sorted(cuts)
+    for start, stop in pairwise(ordered):
+        yield from _within_limits(table, start, stop)
+
+
+def rows_per_group(nbytes: Sequence[int], rows: int, wanted: int | None) -> int:
+    """The rows that a group should have, of columns that take so many bytes for these rows."""
+    if wanted:
+        return wanted
+    widths = [column / max(rows, 1) for column in nbytes]
+    total, widest = sum(widths), max(widths, default=0)
+    if total == 0:
+        return max(rows, 1)
+    fitting = int(min(GROUP_BYTES / total, COLUMN_BYTES / widest))
+    if fitting < LEAST_ROWS:
+        fitting = min(LEAST_ROWS, int(MOST_BYTES / total))
+    # Whole pages, so that no group but the last ends with a short one.
+    return fitting // USUAL_PAGE_ROWS * USUAL_PAGE_ROWS or max(fitting // 8 * 8, 8)
+
+
+def _within_limits(table: pa.Table, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """The range, halved while a column of varying width holds too many bytes in it."""
+    rows = stop - start
+    if rows <= 0:
+        return
+    if rows > 1 and any(
+        bytes_taken(column.slice(start, rows)) > MOST_BYTES
+        for column in table.columns
+        if not is_fixed(column.type)
+    ):
+        middle = start + rows // 2
+        yield from _within_limits(table, start, middle)
+        yield from _within_limits(table, middle, stop)
+    else:
+        yield start, stop
+
+
+def is_fixed(type_: pa.DataType) -> bool:
+    """Whether all rows take the same."""
+    return pa.types.is_primitive(type_) or pa.types.is_fixed_size_binary(type_)
+
+
+def bytes_taken(column: pa.ChunkedArray) -> int:
+    """About what the rows take, without what they share with others: dictionaries, view buffers."""
+    if pa.types.is_dictionary(column.type):
+        return sum(chunk.indices.nbytes for chunk in column.chunks)
+    if pa.types.is_string_view(column.type) or pa.types.is_binary_view(column.type):
+        return sum(map(_view_bytes, column.chunks)) + 8 * len(column)
+    return sum(chunk.nbytes for chunk in column.chunks)
+
+
+def _view_bytes(chunk: pa.Array) -> int:
+    """The lengths of all views; each is the first of a view's four words."""
+    views = chunk.buffers()[1]
+    if views is None or len(chunk) == 0:
+        return 0
+    words = np.frombuffer(views, "<i4").reshape(-1, 4)
+    lengths = words[chunk.offset : chunk.offset + len(chunk), 0]
+    return int(np.maximum(lengths, 0).sum(dtype=np.int64))

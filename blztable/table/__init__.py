@@ -1,0 +1,1 @@
+"""The open table: where frames and disk meet."""
