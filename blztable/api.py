@@ -14,7 +14,7 @@ from pandas.api.extensions import no_default
 from blztable.convert.frames.attributes import checked_attrs
 from blztable.engine.change import creation
 from blztable.engine.version import versions
-from blztable.engine.write.options import DURABILITIES, WriteOptions, one_of
+from blztable.engine.write.options import DURABILITIES, WriteOptions, check_choice
 from blztable.storage.resolve import Place, opened_at
 from blztable.table.dataset import BlzDataset
 from blztable.table.progress import ProgressOption
@@ -67,7 +67,7 @@ def create(
     ...     print(t.nrows, t.column_names)
     0 ['at', 'what']
     """
-    one_of("mode", mode, ("w", "x"))
+    check_choice("mode", mode, ("w", "x"))
     attributes = checked_attrs(dict(attrs or {}))
     contents = creation.Contents(pa.schema(schema), (), attributes=attributes)
     options = WriteOptions(
@@ -110,8 +110,8 @@ def open(
     ...     print(t.nrows, t.version)
     3 1
     """
-    one_of("mode", mode, ("r", "a"))
-    one_of("durability", durability, DURABILITIES)
+    check_choice("mode", mode, ("r", "a"))
+    check_choice("durability", durability, DURABILITIES)
     number = None if version is None else operator.index(version)
     with opened_at(path) as store:
         opened, pinned = versions.pin(store, number)
@@ -185,7 +185,7 @@ def read_blz(
     1  2  y
     2  3  z
     """
-    one_of("on_corrupt", on_corrupt, ("raise", "skip"))
+    check_choice("on_corrupt", on_corrupt, ("raise", "skip"))
     with open(path, version=version) as table:
         return table.to_pandas(
             columns,
@@ -232,7 +232,7 @@ def read_table(
     >>> blz.read_table("t.blz", columns=["a"]).to_pydict()
     {'a': [1, 2, 3]}
     """
-    one_of("on_corrupt", on_corrupt, ("raise", "skip"))
+    check_choice("on_corrupt", on_corrupt, ("raise", "skip"))
     with open(path, version=version) as table:
         return table.to_arrow(columns, filters=filters, on_corrupt=on_corrupt)
 

@@ -13,7 +13,7 @@ from typing import Self
 Handler = Callable[[int, FrameType | None], object]
 
 
-class PutOff:
+class DeferInterrupt:
     """A context in which Ctrl-C is noted and not raised before its end; nothing in other threads.
 
     No generator: the lines of contextlib would be steps, too, in which an interrupt can come.
@@ -65,5 +65,5 @@ def deliver() -> None:
 
 def _deliver(handler: object) -> None:
     owner = getattr(handler, "__self__", None)
-    if isinstance(owner, PutOff):
+    if isinstance(owner, DeferInterrupt):
         owner.deliver()

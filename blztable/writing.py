@@ -11,7 +11,7 @@ from blztable.convert.stream import stream
 from blztable.engine.change import creation
 from blztable.engine.version import versions
 from blztable.engine.version.commit import AlreadyCommitted
-from blztable.engine.write.options import WriteOptions, check_id, one_of
+from blztable.engine.write.options import WriteOptions, check_choice, check_id
 from blztable.engine.write.sort_keys import parsed
 from blztable.errors import ConflictError, TableExistsError
 from blztable.storage.resolve import Place, opened_at
@@ -123,7 +123,7 @@ def to_blz(
     >>> blz.open("hours.blz").nrows
     8760
     """
-    one_of("mode", mode, ("w", "a", "x"))
+    check_choice("mode", mode, ("w", "a", "x"))
     chosen = {
         "compression": compression,
         "clevel": clevel,

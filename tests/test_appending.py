@@ -16,7 +16,7 @@ from operations import meanwhile
 from sameness import bits, same
 
 import blztable as blz
-from blztable.engine.version.commit import Draft, Transaction
+from blztable.engine.version.commit import Commit, Draft
 from blztable.errors import ConflictError, SchemaError
 from blztable.storage.memory import MemoryStore
 
@@ -37,7 +37,7 @@ def set_head(t, **fields) -> None:
     def draft(newest):
         return Draft(replace(newest.head, **fields), newest.lines())
 
-    with Transaction(store, is_durable=False) as transaction:
+    with Commit(store, is_durable=False) as transaction:
         transaction.publish("test", draft)[1].close()
 
 

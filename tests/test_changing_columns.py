@@ -13,7 +13,7 @@ from sameness import bits
 
 import blztable as blz
 from blztable.engine.change import update
-from blztable.engine.change.staged import Edition
+from blztable.engine.change.staged import StagedVersion
 from blztable.errors import ColumnNotFoundError, ConflictError, SchemaError
 from blztable.format.layout import DATA
 from blztable.storage.memory import MemoryStore
@@ -110,13 +110,13 @@ class TestCosts:
         self, rows, monkeypatch
     ):
         made = []
-        with_columns = Edition.with_columns
+        with_columns = StagedVersion.with_columns
 
         def counting(self, *args, **options):
             made.append(self)
             return with_columns(self, *args, **options)
 
-        monkeypatch.setattr(Edition, "with_columns", counting)
+        monkeypatch.setattr(StagedVersion, "with_columns", counting)
         narrow = pa.table({f"n{number}": pa.array([1] * rows, "i1") for number in range(30)})
         t = table(narrow)
         wide = {f"n{number}": pa.array([1000], "i2") for number in range(30)}

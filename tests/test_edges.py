@@ -674,14 +674,14 @@ def test_a_handle_shared_by_threads_gives_each_of_them_the_same(tmp_path):
 
 
 def run_in_threads(actions, failures: list) -> None:
-    def guarded(action):
+    def with_safe_literals(action):
         try:
             action()
         except BaseException as error:
             failures.append(error)
             raise
 
-    threads = [threading.Thread(target=guarded, args=(action,)) for action in actions]
+    threads = [threading.Thread(target=with_safe_literals, args=(action,)) for action in actions]
     for thread in threads:
         thread.start()
     for thread in threads:

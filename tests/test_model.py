@@ -108,7 +108,7 @@ class Change:
     """A verb with its arguments, and what it makes of a version."""
 
     call: Callable[[CTable], object]
-    onto: Callable[[Model], Model]
+    rebase: Callable[[Model], Model]
     # Of "columns", "rows", "joined", "order".
     relies: frozenset[str]
     keys: tuple[str, ...] = ()
@@ -181,7 +181,7 @@ def append_evolving(draw, model: Model) -> Change:
         new.append((name, type_))
     data = given_as(draw, pa.table(given))
 
-    def onto(m: Model) -> Model:
+    def rebase(m: Model) -> Model:
         for name in wide:
             values_there = [b if b is None else signed(b) for b in m.column(name)]
             m = m.with_column(name, pa.int32(), as_int(values_there, 4))
@@ -199,7 +199,7 @@ def append_evolving(draw, model: Model) -> Change:
         return m.more(rows, stored)
 
     relies = ROWS if wide or new else COLUMNS
-    return Change(lambda t: t.append(data, evolve=True), onto, relies)
+    return Change(lambda t: t.append(data, evolve=True), rebase, relies)
 
 
 def as_int(numbers: list[int | None], width: int) -> tuple[Bits, ...]:
@@ -265,7 +265,7 @@ def update(draw, model: Model) -> Change:
             found = bits(array) * (len(chosen) if kind == "scalar" else 1)
             stored[name] = dict(zip(chosen, found, strict=True))
 
-    def onto(m: Model) -> Model:
+    def rebase(m: Model) -> Model:
         for name, new in stored.items():
             column = list(m.column(name))
             for row in chosen:
@@ -273,7 +273,7 @@ def update(draw, model: Model) -> Change:
             m = m.with_column(name, m.types[m.names.index(name)], tuple(column))
         return m
 
-    return Change(lambda t: t.update(wanted, where), onto, ROWS, does=bool(chosen))
+    return Change(lambda t: t.update(wanted, where), rebase, ROWS, does=bool(chosen))
 
 
 def delete(draw, model: Model) -> Change:
@@ -315,11 +315,11 @@ def add_column(draw, model: Model) -> Change:
     default = values(draw, type_, 1) if draw(st.booleans()) else pa.nulls(1, type_)
     defaults = {name: bits(default)[0]} if bits(default)[0] is not None else {}
 
-    def onto(m: Model) -> Model:
+    def rebase(m: Model) -> Model:
         return replace(m.with_column(name, type_, stored), defaults={**m.defaults, **defaults})
 
     declared = default[0] if defaults else None
-    return Change(lambda t: t.add_column(name, data, default=declared), onto, ROWS)
+    return Change(lambda t: t.add_column(name, data, default=declared), rebase, ROWS)
 
 
 def computed(type_: pa.DataType) -> pa.DataType:
@@ -349,7 +349,7 @@ def rename(draw, model: Model) -> Change:
     free = [name for name in NAMES if name not in model.names or name in old]
     new = dict(zip(old, draw(st.permutations(free)), strict=False))
 
-    def onto(m: Model) -> Model:
+    def rebase(m: Model) -> Model:
         return replace(
             m,
             names=tuple(new.get(name, name) for name in m.names),
@@ -357,7 +357,7 @@ def rename(draw, model: Model) -> Change:
             order=m.order and (new.get(m.order[0], m.order[0]), m.order[1]),
         )
 
-    return Change(lambda t: t.rename_columns(new), onto, COLUMNS)
+    return Change(lambda t: t.rename_columns(new), rebase, COLUMNS)
 
 
 def attributes(draw, model: Model) -> Change:
@@ -385,7 +385,7 @@ def compact(draw, model: Model) -> Change:
         wanted = draw(st.sampled_from(numbers)), draw(st.booleans())
     name, is_rising = wanted
 
-    def onto(m: Model) -> Model:
+    def rebase(m: Model) -> Model:
         found = m.numbers(name)
         # What others have appended meanwhile stays behind it.
         there = [row for row in range(model.rows) if found[row] is not None]
@@ -393,7 +393,7 @@ def compact(draw, model: Model) -> Change:
         there += [row for row in range(model.rows) if found[row] is None]
         return replace(m.taken([*there, *range(model.rows, m.rows)]), order=wanted)
 
-    return Change(call, onto, frozenset(["joined", "order"]))
+    return Change(call, rebase, frozenset(["joined", "order"]))
 
 
 def order(wanted: tuple[str, bool]) -> tuple[str, str]:
@@ -485,7 +485,7 @@ class Machine(RuleBasedStateMachine):
         model, changes = self.models[t.version], []
         for _ in range(data.draw(st.integers(1, 4))):
             changes.append(change(data.draw, model))
-            model = changes[-1].onto(model)
+            model = changes[-1].rebase(model)
         commit_id = f"job {next(self.ids)}" if named else None
 
         def run(changes):
@@ -493,7 +493,7 @@ class Machine(RuleBasedStateMachine):
             with t.transaction(commit_id=commit_id) as tx:
                 for one in changes:
                     one.call(tx)
-                    expected = one.onto(expected)
+                    expected = one.rebase(expected)
                     same(tx, expected)
                 if fails:
                     raise Stop
@@ -559,7 +559,7 @@ class Machine(RuleBasedStateMachine):
         # The second one joins row groups after an append.
         assert there - before in (0, 1, 2)
         for number in range(before + 1, there + 1):
-            self.models[number] = one.onto(self.models[before])
+            self.models[number] = one.rebase(self.models[before])
         if there > before:
             # It may have been killed before it let old versions go.
             self.expected = versions.numbers(self.store)
@@ -601,7 +601,7 @@ class Machine(RuleBasedStateMachine):
         for one in changes:
             # What changed nothing is not made again on the others' rows.
             if one.does:
-                newest = one.onto(newest)
+                newest = one.rebase(newest)
         for number in range(self.newest + 1, t.version + 1):
             self.committed(number, newest, pinned)
         return True

@@ -396,7 +396,7 @@ def test_a_transaction_of_many_appends_keeps_no_version_for_each():
             tx.append({"day": [day], "sold": [1]})
         kept = [
             value
-            for change, _ in tx._work._changes
+            for change, _ in tx._change_set._changes
             for value in (change, *(getattr(change, name) for name in change.__slots__))
         ]
         assert not [value for value in kept if isinstance(value, Version)]

@@ -1,4 +1,4 @@
-"""Onto: data as more rows of a table that is there, which keeps its schema or evolves.
+"""Append source: data as more rows of a table that is there, which keeps its schema or evolves.
 
 Columns go by name; a column the data have not is filled. Where the table may evolve, data that do
 not fit end a segment and begin the next, with a schema that takes them. Knows nothing of where the
@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from blztable.convert.categories import check_orders, orders_of
-from blztable.convert.coerce import filled, fitted, is_counted_on
+from blztable.convert.coerce import filled, fitted, needs_exact_rows
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.gateway import Ingested
 from blztable.convert.source import Source, source
@@ -25,7 +25,7 @@ def _no_order(place: int) -> pa.Array | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class TableSpec:
     """What data have to know of the table they go on."""
 
     schema: pa.Schema
@@ -38,7 +38,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class SchemaRun:
     """Rows of one schema. Its parts are drawn before the next segment is asked for."""
 
     schema: pa.Schema
@@ -46,36 +46,36 @@ class Segment:
     parts: Iterator[Portion]
 
 
-def onto(
-    data: Any, target: Target, *, index: bool | None = None, evolve: bool = False
-) -> "Appended":
+def append_source(
+    data: Any, table: TableSpec, *, index: bool | None = None, evolve: bool = False
+) -> "AppendSource":
     """Whatever `stream` takes, as more rows of the table; its errors come as parts are drawn."""
-    return Appended(source(data, index=index), target, evolve)
+    return AppendSource(source(data, index=index), table, evolve)
 
 
-class Appended:
-    """Data on their way onto a table, segment after segment; one only where it may not evolve."""
+class AppendSource:
+    """Data to append to a table, segment after segment; one only where it may not evolve."""
 
-    def __init__(self, given: Source, target: Target, evolve: bool) -> None:
+    def __init__(self, given: Source, table: TableSpec, evolve: bool) -> None:
         # None where the end is not known.
         self.rows = given.rows
-        # Once all is drawn: whether a range index of the data goes on `target.rows` rows only.
-        self.counts_on = False
-        self.segments: Iterator[Segment] = self._segments()
+        # Once all is drawn: whether a range index of the data goes on `table.rows` rows only.
+        self.continues_index = False
+        self.segments: Iterator[SchemaRun] = self._segments()
         self._items = given.items
-        self._target = target
+        self._table = table
         self._evolve = evolve
-        self._schema, self._frame = target.schema, target.frame
+        self._schema, self._frame = table.schema, table.frame
         self._orders: dict[int, pa.Array | None] = {}
         self._drawn = 0
         # Fitted, but not handed out: it says whether the segment goes on.
         self._next: Portion | None = None
 
-    def _segments(self) -> Iterator[Segment]:
+    def _segments(self) -> Iterator[SchemaRun]:
         self._advance()
         while True:
             schema = self._schema
-            yield Segment(schema, self._frame, self._parts(schema))
+            yield SchemaRun(schema, self._frame, self._parts(schema))
             if self._next is None:
                 return
             # Else rows would be lost.
@@ -106,15 +106,15 @@ class Appended:
             # The schema ends a segment by being another object.
             if not schema.equals(self._schema, check_metadata=True):
                 self._schema, self._frame = schema, frame
-        rows = self._target.rows + self._drawn
+        rows = self._table.rows + self._drawn
         # Data that began to count where the table stops do not count from 0 as well.
-        drawn = None if self.counts_on else self._drawn
+        drawn = None if self.continues_index else self._drawn
         table = fitted(data, self._schema, self._frame, rows, what, drawn=drawn, fill=self._fill)
-        self.counts_on |= is_counted_on(data, self._frame, drawn)
+        self.continues_index |= needs_exact_rows(data, self._frame, drawn)
         return table
 
     def _fill(self, place: int, rows: int) -> pa.ChunkedArray:
-        return filled(self._schema.field(place).type, rows, self._target.defaults.get(place))
+        return filled(self._schema.field(place).type, rows, self._table.defaults.get(place))
 
     def _check_orders(self, table: pa.Table, what: str) -> None:
         for place, order in orders_of(table).items():
@@ -124,6 +124,6 @@ class Appended:
         check_orders(table, self._order_at, what, "the table")
 
     def _order_at(self, place: int) -> pa.Array | None:
-        if place not in self._orders and place < len(self._target.schema):
-            self._orders[place] = self._target.orders(place)
+        if place not in self._orders and place < len(self._table.schema):
+            self._orders[place] = self._table.orders(place)
         return self._orders.get(place)

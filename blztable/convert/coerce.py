@@ -134,7 +134,7 @@ def may_be_null(field: pa.Field, frame: Descriptor | None) -> bool:
     return bool(field.nullable) and not (is_plain and _has_no_nulls(field.type))
 
 
-def is_counted_on(data: Ingested, frame: Descriptor | None, drawn: int | None) -> bool:
+def needs_exact_rows(data: Ingested, frame: Descriptor | None, drawn: int | None) -> bool:
     """Whether `data`, which fit, have an index by which they go on so many rows and no others."""
     here, there = Facts.decode(frame).levels[0], Facts.decode(data.frame).levels[0]
     if data.frame is None or not data.rows or here["kind"] != "range" or there["kind"] != "range":
@@ -223,8 +223,8 @@ def _indexed(
             return data.table
     elif there[0]["kind"] == "range":
         start, step = here[0]["start"], here[0]["step"]
-        counts_on = {**here[0], "start": start + step * rows}
-        if there[0] == counts_on or _is_usual(here[0], there[0], drawn):
+        continues_index = {**here[0], "start": start + step * rows}
+        if there[0] == continues_index or _is_usual(here[0], there[0], drawn):
             return data.table
     raise SchemaError(
         f"{what}: its index is {_shown(there)}; the one before is {_shown(here)} and has {rows} "

@@ -11,7 +11,7 @@ from blztable.convert.categories import check_order, one_in_order, orders_of
 from blztable.convert.coerce import fit_column
 from blztable.convert.source import kept
 from blztable.convert.values import values_of
-from blztable.engine.change.change_set import Work
+from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.column_append import Feeding
 from blztable.errors import BlzError
 
@@ -26,13 +26,13 @@ class Appender:
 
     def __init__(
         self,
-        work: Work | None,
+        change_set: ChangeSet | None,
         categories: Callable[[int], pa.Array | None],
         done: Callable[[], None],
     ) -> None:
         # Without work, for a commit that was made before, what is fed goes nowhere.
-        self._work = work
-        self._feeding = Feeding(work) if work else None
+        self._change_set = change_set
+        self._feeding = Feeding(change_set) if change_set else None
         # Of the ordered columns, as the table or what was fed first has them.
         self._categories = categories
         self._orders: dict[int, pa.Array | None] = {}
@@ -51,8 +51,8 @@ class Appender:
         return ColumnAppender(self, name)
 
     def __enter__(self) -> Self:
-        if self._work is not None:
-            self._held.enter_context(self._work.attempt())
+        if self._change_set is not None:
+            self._held.enter_context(self._change_set.attempt())
         self._is_open = True
         return self
 
@@ -74,12 +74,12 @@ class Appender:
     def _feed(self, name: str, values: Any) -> None:
         if not self._is_open:
             raise BlzError("an appender takes rows inside of its `with`")
-        if self._work is None or self._feeding is None:
+        if self._change_set is None or self._feeding is None:
             return
-        edition, what = self._work.edition, f"column {name!r}"
-        index = edition.position(name)
+        staged, what = self._change_set.staged, f"column {name!r}"
+        index = staged.position(name)
         found, descriptor = values_of(kept(values), what)
-        fit = fit_column(found, descriptor, edition.schema.field(index), edition.frame, what)
+        fit = fit_column(found, descriptor, staged.schema.field(index), staged.frame, what)
         self._feeding.add(index, self._ordered(index, fit, isinstance(found, pa.Scalar), what))
 
     def _ordered(
@@ -103,8 +103,8 @@ class ColumnAppender:
     """One column of an appender."""
 
     def __init__(self, appender: Appender, name: str) -> None:
-        if appender._work is not None:
-            appender._work.edition.position(name)
+        if appender._change_set is not None:
+            appender._change_set.staged.position(name)
         self._appender = appender
         self.name = name
 

@@ -20,7 +20,7 @@ from blztable.convert.frames.descriptor import FIELD_KEY
 from blztable.convert.frames.frame import index_fields, to_frame
 from blztable.convert.frames.index import RowNumbers
 from blztable.convert.frames.pandas_metadata import arrow_metadata
-from blztable.engine.change.staged import PANDAS_KEY, Edition
+from blztable.engine.change.staged import PANDAS_KEY, StagedVersion
 from blztable.engine.query.explain import explain
 from blztable.engine.query.scan import Scan
 from blztable.engine.query.select import (
@@ -35,11 +35,11 @@ from blztable.engine.query.select import (
 from blztable.engine.read.columns import read_array
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.salvage import Loss, read_intact
-from blztable.engine.read.selection import Span, spans
+from blztable.engine.read.selection import RowSpan, spans
 from blztable.engine.run.limits import check_rows
 from blztable.engine.run.progress import Callback, Progress
 from blztable.engine.version.versions import Version, pin
-from blztable.engine.write.options import one_of
+from blztable.engine.write.options import check_choice
 from blztable.errors import BlzError, ColumnNotFoundError
 from blztable.report import Explanation
 from blztable.storage.store import Lock, Store
@@ -58,7 +58,7 @@ class Reading:
 
     def __post_init__(self) -> None:
         """Raise ValueError for a word that is not one of the choices."""
-        one_of("on_corrupt", self.on_corrupt, ("raise", "skip"))
+        check_choice("on_corrupt", self.on_corrupt, ("raise", "skip"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Snapshot:
         self._is_closed = False
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if isinstance(self.version, Edition):
+        if isinstance(self.version, StagedVersion):
             raise BlzError(f"{self.name}: what a transaction shows is nowhere else")
         # A copy opens the table for itself: descriptors and locks belong to one handle.
         return _reopened, (self.version.store, self.version.head.version)
@@ -205,17 +205,21 @@ class Snapshot:
         self.check_open()
         return None if filters is None else Scan(self.version, filters)
 
-    def windows(self, positions: Sequence[int], scan: Scan | None) -> Iterator[list[Span]]:
+    def windows(self, positions: Sequence[int], scan: Scan | None) -> Iterator[list[RowSpan]]:
         """The rows to be read one after the other of a stream of these columns."""
         read = list({*positions, *(scan.positions if scan else ())})
         return windows(self.version, read, self._everything, None, scan)
 
     @property
-    def _everything(self) -> list[Span]:
+    def _everything(self) -> list[RowSpan]:
         return spans(self.version.head.row_groups, 0, self.rows)
 
     def window(
-        self, positions: Sequence[int], window: Sequence[Span], parts: OpenParts, scan: Scan | None
+        self,
+        positions: Sequence[int],
+        window: Sequence[RowSpan],
+        parts: OpenParts,
+        scan: Scan | None,
     ) -> pa.Table:
         """Rows of some columns out of `parts`, which keeps open what the rows after them need."""
         with self._held():
@@ -288,7 +292,7 @@ class Snapshot:
         if how.progress is not None:
             progress = Progress(how.progress, stop - start, len(positions))
 
-        def read(some: Sequence[Span], progress: Progress | None) -> Selected:
+        def read(some: Sequence[RowSpan], progress: Progress | None) -> Selected:
             return read_selected(version, positions, some, scan, progress)
 
         with self._held():

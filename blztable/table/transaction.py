@@ -17,7 +17,7 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.convert.append_source import Target, onto
+from blztable.convert.append_source import TableSpec, append_source
 from blztable.convert.categories import check_order, one_in_order, order_of
 from blztable.convert.coerce import as_computed_for, default_of, fit_column, may_be_null
 from blztable.convert.frames.attributes import checked_attrs
@@ -26,7 +26,7 @@ from blztable.convert.values import values_of
 from blztable.convert.widen import with_nulls
 from blztable.engine.change import columns as evolving
 from blztable.engine.change import compact, rows, update
-from blztable.engine.change.change_set import Work
+from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Keys
 from blztable.engine.query import expressions
 from blztable.engine.run.progress import Callback
@@ -35,7 +35,7 @@ from blztable.engine.version.versions import Version
 from blztable.engine.write import sort_keys
 from blztable.engine.write.options import WriteOptions, check_id
 from blztable.errors import ReadOnlyError, SchemaError, TransactionError
-from blztable.interrupts import PutOff
+from blztable.interrupts import DeferInterrupt
 from blztable.storage.store import Lock
 from blztable.table.appender import Appender
 from blztable.table.attributes import Attributes
@@ -64,7 +64,7 @@ class Transaction(View):
         super().__init__(base)
         check_id(commit_id)
         self._base: Snapshot | None = base
-        self._work = Work(base.version, options, commit_id=commit_id)
+        self._change_set = ChangeSet(base.version, options, commit_id=commit_id)
         self._published = published
         self._pid = os.getpid()
         self._held = ExitStack()
@@ -91,18 +91,18 @@ class Transaction(View):
         progress: Callback | None = None,
     ) -> None:
         """Add rows, as `CTable.append` does."""
-        with self._changing() as work:
-            if work is None:
+        with self._changing() as change_set:
+            if change_set is None:
                 return
-            schema, head = work.edition.schema, work.edition.head
-            frame, declared = work.edition.frame, evolving.defaults(work.edition)
+            schema, head = change_set.staged.schema, change_set.staged.head
+            frame, declared = change_set.staged.frame, evolving.defaults(change_set.staged)
             defaults = {place: self._placed(place, value) for place, value in declared.items()}
-            target = Target(schema, frame, head.rows, defaults, self._categories)
-            given = onto(data, target, index=index, evolve=evolve)
+            target = TableSpec(schema, frame, head.rows, defaults, self._categories)
+            given = append_source(data, target, index=index, evolve=evolve)
             rows.append(
-                work,
+                change_set,
                 given.segments,
-                counts_on=lambda: given.counts_on,
+                continues_index=lambda: given.continues_index,
                 rows=given.rows,
                 progress=progress,
             )
@@ -113,22 +113,22 @@ class Transaction(View):
 
     def update(self, values: Mapping[str, Any], where: Any = None) -> int:
         """Set values, as `CTable.update` does; the number of rows."""
-        with self._changing() as work:
-            if work is None:
+        with self._changing() as change_set:
+            if change_set is None:
                 return 0
-            edition = work.edition
+            staged = change_set.staged
 
             def fitted(index: int, array: Any, descriptor: Any = None) -> pa.ChunkedArray:
-                field = edition.schema.field(index)
-                return fit_column(array, descriptor, field, edition.frame, f"column {field.name!r}")
+                field = staged.schema.field(index)
+                return fit_column(array, descriptor, field, staged.frame, f"column {field.name!r}")
 
             def computed(index: int, array: pa.ChunkedArray) -> pa.ChunkedArray:
-                return fitted(index, as_computed_for(array, edition.schema.field(index).type))
+                return fitted(index, as_computed_for(array, staged.schema.field(index).type))
 
             wanted: dict[int, update.Values] = {}
             for name, value in values.items():
                 evolving.check_text(name)
-                index = edition.position(name)
+                index = staged.position(name)
                 if isinstance(value, pc.Expression):
                     wanted[index] = expressions.as_expression(value)
                     continue
@@ -139,14 +139,14 @@ class Transaction(View):
                 else:
                     check_order(fit, self._categories(index), f"column {name!r}")
                     wanted[index] = fit
-            return update.update(work, wanted, where, computed)
+            return update.update(change_set, wanted, where, computed)
 
     def delete(self, where: Any) -> int:
         """Remove rows, as `CTable.delete` does; how many they were."""
-        with self._changing() as work:
-            if work is None:
+        with self._changing() as change_set:
+            if change_set is None:
                 return 0
-            return rows.delete(work, where)
+            return rows.delete(change_set, where)
 
     def truncate(self, n: int) -> None:
         """Leave the first `n` rows."""
@@ -154,31 +154,31 @@ class Transaction(View):
 
     def resize(self, n: int) -> None:
         """Leave the first `n` rows, or add rows of the columns' default values up to `n`."""
-        with self._changing() as work:
-            if work is None:
+        with self._changing() as change_set:
+            if change_set is None:
                 return
-            frame = work.edition.frame
-            nullable = [may_be_null(field, frame) for field in work.edition.schema]
-            empty = evolving.fillings(work.edition, nullable)
+            frame = change_set.staged.frame
+            nullable = [may_be_null(field, frame) for field in change_set.staged.schema]
+            empty = evolving.fillings(change_set.staged, nullable)
             fillings = [self._placed(place, value) for place, value in enumerate(empty)]
-            rows.resize(work, _number(n, "n"), fillings)
+            rows.resize(change_set, _number(n, "n"), fillings)
 
     def add_column(self, name: str, data: Any, *, default: Any = None) -> None:
         """Add a column, as `CTable.add_column` does."""
-        with self._changing() as work:
-            if work is None:
+        with self._changing() as change_set:
+            if change_set is None:
                 return
             evolving.check_text(name)
-            edition, descriptor, found = work.edition, None, None
+            staged, descriptor, found = change_set.staged, None, None
             rows_of: Callable[[int], Any]
             if isinstance(data, pc.Expression):
                 data = expressions.as_expression(data)
-                type_ = expressions.type_of(data, edition.schema)
-                rows_of = partial(update.computed, edition, data)
+                type_ = expressions.type_of(data, staged.schema)
+                rows_of = partial(update.computed, staged, data)
             else:
                 found, descriptor = values_of(data, f"column {name!r}")
                 type_ = found.type
-                rows_of = _by_group(found, edition.head.row_groups, name)
+                rows_of = _by_group(found, staged.head.row_groups, name)
             field, nulls = described(pa.field(name, type_), descriptor), 0
 
             def counted(group: int) -> Any:
@@ -189,34 +189,36 @@ class Transaction(View):
 
             def settled() -> tuple[pa.Field, pa.Scalar | None]:
                 final = field
-                if nulls and not may_be_null(field, edition.frame):
-                    final = with_nulls(field, edition.frame)
-                return final, default_of(default, final, edition.frame, order_of(found))
+                if nulls and not may_be_null(field, staged.frame):
+                    final = with_nulls(field, staged.frame)
+                return final, default_of(default, final, staged.frame, order_of(found))
 
-            frame = edition.head.pandas
-            evolving.add_column(work, field, counted, frame=frame, settled=settled)
+            frame = staged.head.pandas
+            evolving.add_column(change_set, field, counted, frame=frame, settled=settled)
 
     def drop_columns(self, names: Iterable[str]) -> None:
         """Drop columns, as `CTable.drop_columns` does."""
-        with self._changing() as work:
-            if work is not None:
-                gone = evolving.checked_names(work.edition, names)
-                evolving.drop_columns(work, gone, dropped(work.edition.frame, gone))
+        with self._changing() as change_set:
+            if change_set is not None:
+                gone = evolving.checked_names(change_set.staged, names)
+                evolving.drop_columns(change_set, gone, dropped(change_set.staged.frame, gone))
 
     def reorder_columns(self, names: Iterable[str]) -> None:
         """Put columns first, as `CTable.reorder_columns` does."""
-        with self._changing() as work:
-            if work is not None:
-                evolving.reorder_columns(work, evolving.checked_names(work.edition, names))
+        with self._changing() as change_set:
+            if change_set is not None:
+                evolving.reorder_columns(
+                    change_set, evolving.checked_names(change_set.staged, names)
+                )
 
     def rename_columns(self, names: Mapping[str, str]) -> None:
         """Give columns other names, as `CTable.rename_columns` does."""
-        with self._changing() as work:
-            if work is not None:
-                evolving.checked_names(work.edition, names)
+        with self._changing() as change_set:
+            if change_set is not None:
+                evolving.checked_names(change_set.staged, names)
                 for name in names.values():
                     evolving.check_text(name)
-                evolving.rename_columns(work, names, renamed(work.edition.frame, names))
+                evolving.rename_columns(change_set, names, renamed(change_set.staged.frame, names))
 
     def compact(self, sort_by: str | Sequence[str | tuple[str, str]] | None = None) -> None:
         """Write rows anew in full row groups, as `CTable.compact` does."""
@@ -240,9 +242,9 @@ class Transaction(View):
             raise TransactionError(f"{self.path}: a transaction is entered once; begin another one")
         self._base.check_open()
         try:
-            with PutOff():
+            with DeferInterrupt():
                 try:
-                    self._held.enter_context(self._work)
+                    self._held.enter_context(self._change_set)
                 except AlreadyCommitted as known:
                     self.is_repeated, self._committed = True, known.version
                 self._is_open = True
@@ -272,7 +274,7 @@ class Transaction(View):
             self._base = None
             with self._held:
                 if not self.is_repeated:
-                    published = self._work.publish()
+                    published = self._change_set.publish()
         except AlreadyCommitted as known:
             # By a process that does the same work, while this one did.
             self.is_repeated, self._committed = True, known.version
@@ -285,48 +287,48 @@ class Transaction(View):
         version, _ = published
         self._committed = version.head.version
         self._published(*published)
-        self._work.complain()
-        if GROWING.intersection(self._work.operations):
-            merged = compact.merge_after(version, self._work.options)
+        self._change_set.emit_warnings()
+        if GROWING.intersection(self._change_set.operations):
+            merged = compact.merge_after(version, self._change_set.options)
             if merged is not None:
                 self._published(*merged)
 
     def _end(self, error: BaseException) -> None:
         """Discard what was done and let go of everything; harmless where that was done."""
-        with PutOff():
+        with DeferInterrupt():
             self._is_open = False
             self._base = None
             self._held.__exit__(type(error), error, error.__traceback__)
 
-    def _working(self) -> Work | None:
+    def _working(self) -> ChangeSet | None:
         """What takes changes; None where all was done before."""
         self._check_process()
         if not self._is_open:
             raise TransactionError(
                 f"{self.path}: a transaction takes changes inside of its `with` only"
             )
-        return None if self.is_repeated else self._work
+        return None if self.is_repeated else self._change_set
 
     @contextmanager
-    def _changing(self) -> Iterator[Work | None]:
+    def _changing(self) -> Iterator[ChangeSet | None]:
         """What takes the changes of one verb, all or none; None where all was done before."""
-        work = self._working()
-        if work is None:
+        change_set = self._working()
+        if change_set is None:
             yield None
             return
-        with work.attempt():
-            yield work
+        with change_set.attempt():
+            yield change_set
         self._show()
 
     def _change(self, function: Callable[..., None], *arguments: Any) -> None:
-        with self._changing() as work:
-            if work is not None:
-                function(work, *arguments)
+        with self._changing() as change_set:
+            if change_set is not None:
+                function(change_set, *arguments)
 
     def _show(self) -> None:
         """Let reads see what was done."""
         # The base is pinned by the work; an ExitStack closes and holds nothing.
-        self._snapshot = Snapshot(self._work.edition, ExitStack(), lambda: self._is_open)
+        self._snapshot = Snapshot(self._change_set.staged, ExitStack(), lambda: self._is_open)
 
     def _set_attributes(self, changes: Mapping[str, Any], removed: Sequence[str]) -> None:
         self._change(_set_keys, "attributes", checked_attrs(dict(changes)), removed)
@@ -335,17 +337,17 @@ class Transaction(View):
         """The value for rows of this column, of an ordered one by the categories there are."""
         if not pa.types.is_dictionary(value.type) or not value.is_valid:
             return value
-        what = f"column {self._work.edition.schema.field(place).name!r}"
+        what = f"column {self._change_set.staged.schema.field(place).name!r}"
         one = pa.chunked_array([rows.repeated(value, 1)])
         return one_in_order(one, self._categories(place), what)[0]
 
     def _categories(self, place: int) -> pa.Array | None:
         """The categories of an ordered column, as its first rows have them; else None."""
-        type_ = self._work.edition.schema.field(place).type
+        type_ = self._change_set.staged.schema.field(place).type
         if not pa.types.is_dictionary(type_) or not type_.ordered:
             return None
         start = 0
-        for group_rows in self._work.edition.head.row_groups:
+        for group_rows in self._change_set.staged.head.row_groups:
             array = self._snapshot.array(place, range(start, start + 1))
             if len(array.dictionary):
                 return array.dictionary
@@ -371,9 +373,11 @@ def _by_group(
     return lambda group: values.slice(first[group], row_groups[group])
 
 
-def _set_keys(work: Work, mapping: str, changes: Mapping[str, Any], removed: Sequence[str]) -> None:
+def _set_keys(
+    change_set: ChangeSet, mapping: str, changes: Mapping[str, Any], removed: Sequence[str]
+) -> None:
     if changes or removed:
-        work.add(mapping, Keys.of(work.edition, mapping, changes, removed))
+        change_set.add(mapping, Keys.of(change_set.staged, mapping, changes, removed))
 
 
 def _number(value: Any, what: str) -> int:

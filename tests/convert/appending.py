@@ -4,7 +4,7 @@ import pandas as pd
 import pyarrow as pa
 from convert.strategies import rebuilt
 
-from blztable.convert.append_source import Target, onto
+from blztable.convert.append_source import TableSpec, append_source
 from blztable.convert.coerce import filled
 from blztable.convert.frames.frame import to_frame
 from blztable.convert.stream import stream
@@ -30,8 +30,8 @@ class Table:
         return next((chunk.dictionary for chunk in chunks if len(chunk)), None)
 
     def append(self, data, **options) -> "Table":
-        target = Target(self.schema, self.frame, self.rows, self.defaults, self.order)
-        self.appended = onto(data, target, **options)
+        target = TableSpec(self.schema, self.frame, self.rows, self.defaults, self.order)
+        self.appended = append_source(data, target, **options)
         for segment in self.appended.segments:
             self.schema, self.frame = segment.schema, segment.frame
             for part, rows in segment.parts:

@@ -8,7 +8,7 @@ from convert.appending import Table
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blztable.convert.append_source import Target, onto
+from blztable.convert.append_source import TableSpec, append_source
 from blztable.convert.categories import with_room
 from blztable.convert.frames.frame import Facts
 from blztable.convert.gateway import ingest
@@ -99,10 +99,10 @@ def test_an_item_that_does_not_fit_begins_a_segment():
     items = [{"a": pa.array([value], type_)} for value, type_ in [
         (1, "i1"), (2, "i8"), (300, "i2"), (4, "i1"), (70_000, "i4"), (5, "i8"),
     ]]  # fmt: skip
-    target = Target(pa.schema({"a": pa.int8()}), None, 0)
+    target = TableSpec(pa.schema({"a": pa.int8()}), None, 0)
     found = [
         (str(segment.schema.field("a").type), [part["a"].to_pylist() for part, _ in segment.parts])
-        for segment in onto(iter(items), target, evolve=True).segments
+        for segment in append_source(iter(items), target, evolve=True).segments
     ]
     assert found == [
         ("int8", [[1], [2]]),
@@ -112,16 +112,16 @@ def test_an_item_that_does_not_fit_begins_a_segment():
 
 
 def test_parts_that_nobody_drew_are_not_passed_over():
-    target = Target(pa.schema({"a": pa.int64()}), None, 0)
+    target = TableSpec(pa.schema({"a": pa.int64()}), None, 0)
     with pytest.raises(AssertionError, match="all parts are drawn"):
-        list(onto({"a": [1]}, target).segments)
+        list(append_source({"a": [1]}, target).segments)
 
 
 def test_data_that_do_not_fit_at_once_begin_with_the_wider_schema():
-    target = Target(pa.schema({"a": pa.int8()}), None, 5)
-    segment = next(onto({"a": [300]}, target, evolve=True).segments)
+    target = TableSpec(pa.schema({"a": pa.int8()}), None, 5)
+    segment = next(append_source({"a": [300]}, target, evolve=True).segments)
     assert segment.schema.field("a").type == pa.int64()
-    segment = next(onto({"a": [30]}, target).segments)
+    segment = next(append_source({"a": [30]}, target).segments)
     assert segment.schema is target.schema
 
 

@@ -15,7 +15,7 @@ from convert.appending import Table
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blztable.convert.append_source import Target, onto
+from blztable.convert.append_source import TableSpec, append_source
 from blztable.errors import SchemaError
 
 F = pd.DataFrame
@@ -67,8 +67,8 @@ def test_nothing_appends_nothing():
 
 
 def test_a_table_without_columns_takes_rows():
-    target = Target(pa.schema([]), None, 3)
-    segment = next(onto(F(index=range(2)), target).segments)
+    target = TableSpec(pa.schema([]), None, 3)
+    segment = next(append_source(F(index=range(2)), target).segments)
     assert [rows for _, rows in segment.parts] == [2]
 
 
@@ -88,7 +88,9 @@ def test_nothing_is_held_of_one_item_when_the_next_is_asked_for():
             assert [ref() for ref in drawn] == [None] * (number + 1)
 
     # Of another type, so that a part is not the item itself.
-    segment = next(onto(items(), Target(pa.schema({"a": pa.float64()}), None, 0)).segments)
+    segment = next(
+        append_source(items(), TableSpec(pa.schema({"a": pa.float64()}), None, 0)).segments
+    )
     for part, _ in segment.parts:
         drawn.append(weakref.ref(part))
         del part
@@ -252,14 +254,14 @@ FROM_5 = pd.RangeIndex(5, 8, name="n")
     ],
     ids=str,
 )
-def test_an_index_goes_on_where_it_stops(first, others, labels, counts_on):
+def test_an_index_goes_on_where_it_stops(first, others, labels, continues_index):
     table = Table(F({"a": 0.5}, index=first))
     table.append([F({"a": 1.5}, index=other) for other in others])
     assert list(table.pandas().index) == list(labels)
-    assert table.appended.counts_on is counts_on
+    assert table.appended.continues_index is continues_index
     if len(others) == 1:
         table = Table(F({"a": 0.5}, index=first)).append(F({"a": 1.5}, index=others[0]))
-        assert table.appended.counts_on is counts_on
+        assert table.appended.continues_index is continues_index
 
 
 @pytest.mark.parametrize(
@@ -299,8 +301,8 @@ def test_an_index_of_columns_takes_arrow_data_that_have_them():
 
 def test_a_table_of_arrow_data_counts_as_its_rows():
     table = Table(pa.table({"a": [1, 2]}))
-    assert not table.append(F({"a": [3]})).appended.counts_on
-    assert table.append(F({"a": [4]}, index=range(3, 4))).appended.counts_on
+    assert not table.append(F({"a": [3]})).appended.continues_index
+    assert table.append(F({"a": [4]}, index=range(3, 4))).appended.continues_index
     with pytest.raises(SchemaError, match="its index is columns"):
         table.append(F({"a": [4]}, index=["x"]))
 

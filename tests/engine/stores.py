@@ -10,12 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from blztable.engine.change.change_set import Work
+from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Keys
 from blztable.engine.change.creation import Contents, create
 from blztable.engine.read.columns import read_columns
 from blztable.engine.read.selection import spans
-from blztable.engine.version.commit import Draft, Transaction
+from blztable.engine.version.commit import Commit, Draft
 from blztable.engine.version.versions import Version
 from blztable.engine.write.options import WriteOptions
 from blztable.format import layout
@@ -136,7 +136,7 @@ def set_properties(store, **properties) -> int:
         head = replace(newest.head, properties={**newest.head.properties, **properties})
         return Draft(head, newest.lines())
 
-    with Transaction(store, is_durable=False) as transaction:
+    with Commit(store, is_durable=False) as transaction:
         version, pinned = transaction.publish("properties", draft)
     pinned.close()
     return version.head.version
@@ -145,7 +145,7 @@ def set_properties(store, **properties) -> int:
 def set_attributes(store, base, changes, removed=(), *, is_durable=True):
     """Attributes set and removed in a commit on this version."""
     options = WriteOptions(durability="full" if is_durable else "process")
-    with Work(base, options) as work:
-        change = Keys.of(work.edition, "attributes", changes, removed)
+    with ChangeSet(base, options) as work:
+        change = Keys.of(work.staged, "attributes", changes, removed)
         work.add("attributes", change)
         return work.publish()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from blztable.engine.query import blocks as cutting
 from blztable.engine.query.blocks import Blocks, cut, morsels
-from blztable.engine.read.selection import Span
+from blztable.engine.read.selection import RowSpan
 
 
 def rows_in(spans):
@@ -29,7 +29,7 @@ def wanted(draw):
         size = draw(st.none() | st.sampled_from([8, 16]))
         ends = sorted(draw(st.sets(st.integers(0, 60), max_size=4)))
         for start, stop in zip(ends[::2], ends[1::2], strict=False):
-            spans.append(Span(group, start, stop))
+            spans.append(RowSpan(group, start, stop))
             page_rows.append(size)
     return spans, page_rows
 
@@ -48,7 +48,7 @@ def test_spans_are_cut_where_pages_begin_and_nowhere_else(given_):
     pieces = list(
         zip(found.groups.tolist(), found.starts.tolist(), found.stops.tolist(), strict=True)
     )
-    assert rows_in(Span(*piece) for piece in pieces) == rows_in(spans)
+    assert rows_in(RowSpan(*piece) for piece in pieces) == rows_in(spans)
     sizes = {span.group: size for span, size in zip(spans, page_rows, strict=True)}
     for (group, start, stop), is_page in zip(pieces, are_pages, strict=True):
         assert not is_page or start // sizes[group] == (stop - 1) // sizes[group]
@@ -62,7 +62,7 @@ def test_the_rows_of_some_blocks_are_as_few_spans_as_can_be(given_, data):
     some = found[chosen.astype(np.bool_)]
     spans = some.spans()
     pieces = zip(some.groups.tolist(), some.starts.tolist(), some.stops.tolist(), strict=True)
-    assert rows_in(spans) == rows_in(Span(*piece) for piece in pieces)
+    assert rows_in(spans) == rows_in(RowSpan(*piece) for piece in pieces)
     for one, other in pairwise(spans):
         assert (one.group, one.stop) != (other.group, other.start)
 

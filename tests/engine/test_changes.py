@@ -7,7 +7,7 @@ from engine.stores import tree
 
 import blztable as blz
 from blztable.engine.change.changes import Append, Join, Keys, Seen, Select
-from blztable.engine.change.staged import Edition, Written
+from blztable.engine.change.staged import StagedVersion, Written
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.version import versions
 from blztable.errors import ConflictError
@@ -109,31 +109,31 @@ def test_a_default_goes_with_its_column_by_whatever_name(store):
 # Made again on another version
 
 
-def edition(store, number=None):
-    return Edition.of(versions.read(store, number or versions.newest_number(store)))
+def staged(store, number=None):
+    return StagedVersion.of(versions.read(store, number or versions.newest_number(store)))
 
 
 def test_keys_that_were_set_or_removed_meanwhile_conflict_though_the_value_is_none(store):
     with opened(store) as table:
         table.attrs["a"] = None
-        before = edition(store)
+        before = staged(store)
         del table.attrs["a"]
     for change in (
         Keys.of(before, "attributes", {"a": 1}),
         Keys.of(before, "attributes", {}, {"a"}),
     ):
         with pytest.raises(ConflictError, match="attribute 'a' was changed by version 3"):
-            change.onto(edition(store))
-    assert Keys.of(before, "attributes", {"b": 1}).onto(edition(store)).head.attributes == {"b": 1}
+            change.rebase(staged(store))
+    assert Keys.of(before, "attributes", {"b": 1}).rebase(staged(store)).head.attributes == {"b": 1}
 
 
 def test_a_property_that_was_changed_is_told_as_one(store):
-    before = edition(store)
+    before = staged(store)
     with opened(store) as table:
         table.set_retention(versions=3)
     with pytest.raises(ConflictError, match="property 'keep_versions' was changed by version 2"):
-        Keys.of(before, "properties", {"keep_versions": 4}).onto(edition(store))
-    after = Keys.of(before, "properties", {"keep_seconds": 4}).onto(edition(store)).head.properties
+        Keys.of(before, "properties", {"keep_versions": 4}).rebase(staged(store))
+    after = Keys.of(before, "properties", {"keep_seconds": 4}).rebase(staged(store)).head.properties
     assert (after["keep_versions"], after["keep_seconds"]) == (3, 4)
 
 
@@ -141,35 +141,35 @@ def test_row_groups_are_found_by_their_files_not_by_their_rows():
     """Two that have as many rows as those that were to be joined are not taken for them."""
     store = MemoryStore()
     blz.to_blz({"n": range(8)}, store, row_group_rows=2, durability="process")
-    before = edition(store)
+    before = staged(store)
     change = Join.of(before, 1, 3, [], [])
     with opened(store) as table:
         table.delete([("n", "<", 2)])
-    assert change._place(edition(store)) == 0
+    assert change._place(staged(store)) == 0
     with opened(store) as table:
         table.update({"n": 0}, where=[("n", "==", 4)])
     with pytest.raises(ConflictError, match="row groups to be joined were changed"):
-        change._place(edition(store))
+        change._place(staged(store))
 
 
 def test_a_change_reads_no_file_when_it_is_made_again(store):
-    before = edition(store)
+    before = staged(store)
     with opened(store) as table:
         table.attrs["a"] = 1
     there = tree(store)
-    newest = edition(store)
+    newest = staged(store)
     store.delete([key for key in there if key.endswith(".bin")])
-    assert Select(Seen.columns_of(before), [1], None).onto(newest).schema.names == ["b"]
+    assert Select(Seen.columns_of(before), [1], None).rebase(newest).schema.names == ["b"]
     lines = [before.column(index) for index in range(len(before.columns))]
     nothing = [Written(line.arranged(line, []), 1) for line in lines]
-    assert Append(Seen.columns_of(before), [], nothing).onto(newest).head.rows == 4096
+    assert Append(Seen.columns_of(before), [], nothing).rebase(newest).head.rows == 4096
 
 
 def test_a_schema_of_other_types_is_another_schema():
     store = MemoryStore()
     blz.to_blz({"n": pa.array([1], pa.int32())}, store, durability="process")
-    before = edition(store)
+    before = staged(store)
     with opened(store) as table:
         table.append({"n": pa.array([1 << 40])}, evolve=True)
     with pytest.raises(ConflictError, match="relies on the columns of version 1"):
-        Append(Seen.columns_of(before), [], []).onto(edition(store))
+        Append(Seen.columns_of(before), [], []).rebase(staged(store))

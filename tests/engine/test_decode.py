@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blztable.columns.blocks import VALUES, Target
-from blztable.engine.read import chunks
+from blztable.engine.read import chunks as reading
 from blztable.engine.read.chunks import Goal, joined, runs
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.version.versions import pin
@@ -47,7 +47,7 @@ def test_runs_are_the_chunks_that_hold_wanted_bytes_each_once(data, chunks, run_
         if any(goal.low < end and begin < goal.high for goal in goals)
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chunks, "RUN_BYTES", run_bytes)
+        patch.setattr(reading, "RUN_BYTES", run_bytes)
         found = list(runs(part_of(chunks), VALUES, goals))
     assert [number for one in found for number in range(one.first, one.last)] == needed
     for one in found:
@@ -86,12 +86,12 @@ def test_bytes_come_to_their_places_and_are_looked_at_once(opened, wanted, run_b
         for (low, high), buffer, seen, is_ in zip(wanted, buffers, looked_at, targeted, strict=True)
     ]
     decoded = []
-    real = chunks.decompress_into
+    real = reading.decompress_into
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chunks, "RUN_BYTES", run_bytes)
-        patch.setattr(chunks, "TASK_BYTES", data.draw(st.sampled_from([1, 1000])))
+        patch.setattr(reading, "RUN_BYTES", run_bytes)
+        patch.setattr(reading, "TASK_BYTES", data.draw(st.sampled_from([1, 1000])))
         patch.setattr(
-            chunks,
+            reading,
             "decompress_into",
             lambda chunk, *rest: (decoded.append(bytes(chunk)), real(chunk, *rest))[1],
         )
@@ -120,7 +120,7 @@ def test_a_check_that_fails_names_the_stream_and_the_chunk(opened):
 
 
 def test_small_runs_are_one_task_and_large_ones_their_own(opened, monkeypatch):
-    monkeypatch.setattr(chunks, "TASK_BYTES", 80)
+    monkeypatch.setattr(reading, "TASK_BYTES", 80)
     goals = [Goal(at, at + 1, None) for at in (0, 100, 200, 300, 390)]
     found = list(runs(opened, VALUES, goals))
     assert [one.nbytes for one in found] == [40] * 5

@@ -1,4 +1,4 @@
-"""An edition: what is not touched stays as it is, to the byte, and is not even read."""
+"""An staged version: what is not touched stays as it is, to the byte, and is not even read."""
 
 import numpy as np
 import pyarrow as pa
@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blztable.engine.change import compact, rows, update
-from blztable.engine.change.change_set import Work
+from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.columns import drop_columns, rename_columns, reorder_columns
-from blztable.engine.change.staged import Edition
+from blztable.engine.change.staged import StagedVersion
 from blztable.engine.version import versions
 from blztable.engine.write.options import WriteOptions
 from blztable.errors import ColumnNotFoundError
@@ -133,9 +133,9 @@ def test_lines_of_columns_not_touched_are_published_byte_for_byte(store, name):
     change, touched = CHANGES[name]
     base = loaded(store)
     before = dict(zip(base.head.columns.paths, base.lines(), strict=True))
-    with Work(base, WriteOptions(row_group_rows=4)) as work:
+    with ChangeSet(base, WriteOptions(row_group_rows=4)) as work:
         change(work)
-        lines = work.edition.lines()
+        lines = work.staged.lines()
         published = work.publish()
     if published is None:
         assert name == "compact"
@@ -173,18 +173,18 @@ def test_lines_of_columns_not_touched_are_not_parsed(store, name, asked):
             if index is not None and length == columns.lengths[index] + 1:
                 fetched.add(index)
 
-    with Work(loaded(Hooked(store, before=before)), WriteOptions()) as work:
+    with ChangeSet(loaded(Hooked(store, before=before)), WriteOptions()) as work:
         CHANGES[name][0](work)
-        work.edition.lines()
+        work.staged.lines()
     assert fetched == CHANGES[name][1]
 
 
 def test_an_edition_is_read_like_the_version_it_becomes(store):
-    with Work(loaded(store), WriteOptions(row_group_rows=3)) as work:
+    with ChangeSet(loaded(store), WriteOptions(row_group_rows=3)) as work:
         rows.delete(work, [("n", "in", [0, 5])])
         reorder_columns(work, ["text"])
         rename_columns(work, {"n": "m"}, None)
-        seen, head = read(work.edition), work.edition.head
+        seen, head = read(work.staged), work.staged.head
         version, pinned = work.publish()
     with pinned:
         assert read(version) == read(loaded(store)) == seen
@@ -200,7 +200,7 @@ def test_what_pandas_wrote_in_a_schema_goes_with_the_columns_it_was_true_of(stor
     schema = frame.schema.with_metadata({**frame.schema.metadata, b"source": b"till"})
     write(store, frame.cast(schema))
     assert b"pandas" in loaded(store).schema.metadata
-    with Work(loaded(store), WriteOptions()) as work:
+    with ChangeSet(loaded(store), WriteOptions()) as work:
         rows.truncate(work, 2)
         work.publish()[1].close()
     assert loaded(store).schema.metadata == {b"source": b"till"}
@@ -209,9 +209,9 @@ def test_what_pandas_wrote_in_a_schema_goes_with_the_columns_it_was_true_of(stor
 def test_a_name_is_one_column(store):
     twice = pa.Table.from_arrays([[1], [2], [3]], ["a", "a", "b"])
     write(store, twice)
-    edition = Edition.of(loaded(store))
-    assert edition.position("b") == 2
+    staged = StagedVersion.of(loaded(store))
+    assert staged.position("b") == 2
     with pytest.raises(ColumnNotFoundError, match="2 columns are named 'a' in memory"):
-        edition.position("a")
+        staged.position("a")
     with pytest.raises(ColumnNotFoundError, match=r"no column is named 'c' .* \['a', 'a', 'b'\]"):
-        edition.position("c")
+        staged.position("c")

@@ -8,7 +8,7 @@ import pytest
 from engine.stores import Hooked, once, raising, set_attributes, write
 
 from blztable.engine.version import versions
-from blztable.engine.version.commit import WRITER, Draft, Transaction
+from blztable.engine.version.commit import WRITER, Commit, Draft
 from blztable.engine.version.history import listed
 from blztable.errors import FormatError, StorageError
 from blztable.format import layout, manifest
@@ -60,7 +60,7 @@ def test_names_of_commits_are_those_of_the_version_they_made(store):
         ids = (("first", 1), ("monday", 4), ("again", 4))
         return Draft(replace(newest.head, commit_ids=ids), newest.lines())
 
-    with Transaction(store, is_durable=False) as transaction:
+    with Commit(store, is_durable=False) as transaction:
         transaction.publish("named", draft)[1].close()
     assert [one.commit_ids for one in listed(store)] == [(), (), (), ("monday", "again")]
 

@@ -10,7 +10,7 @@ from sameness import bits
 
 import blztable as blz
 from blztable.engine.change import merge_policy
-from blztable.engine.change.change_set import Work
+from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.compact import compact
 from blztable.engine.write.options import WriteOptions
 from blztable.errors import ColumnNotFoundError, SchemaError
@@ -65,7 +65,7 @@ def test_a_join_of_a_compaction_keeps_the_row_groups_that_it_joins_and_no_others
     blz.to_blz(ALL, store, row_group_rows=1, durability="process")
     with blz.open(store) as table:
         options = WriteOptions(row_group_rows=2, durability="process")
-        with Work(table._snapshot.version, options) as work:
+        with ChangeSet(table._snapshot.version, options) as work:
             compact(work)
             joins = [change for change, _ in work._changes]
             assert [(join.start, len(join.joined)) for join in joins] == [

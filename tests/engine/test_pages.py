@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sameness import same
 
 from blztable.engine.read import selection
-from blztable.engine.read.selection import Picked, Span
+from blztable.engine.read.selection import RowIndices, RowSpan
 from blztable.errors import SchemaError
 
 
@@ -20,7 +20,7 @@ def parts(rows, page_rows):
 
 
 def picked(group, *rows):
-    return Picked(group, np.array(rows, np.int64))
+    return RowIndices(group, np.array(rows, np.int64))
 
 
 @given(st.lists(st.integers(1, 9), max_size=6), st.data())
@@ -36,22 +36,32 @@ def test_rows_of_the_table_are_those_of_its_row_groups(row_groups, data):
 
 def test_pages_of_neighbours_are_joined_and_the_last_ends_with_its_part():
     column = parts([30, 20], [8, 16])
-    wanted = [Span(0, 1, 3), Span(0, 9, 10), Span(0, 29, 30), Span(1, 15, 17)]
-    assert selection.of_spans(column, wanted) == [Span(0, 0, 16), Span(0, 24, 30), Span(1, 0, 20)]
+    wanted = [RowSpan(0, 1, 3), RowSpan(0, 9, 10), RowSpan(0, 29, 30), RowSpan(1, 15, 17)]
+    assert selection.of_spans(column, wanted) == [
+        RowSpan(0, 0, 16),
+        RowSpan(0, 24, 30),
+        RowSpan(1, 0, 20),
+    ]
     rows = [picked(0, 1, 2, 9, 29), picked(1, 15, 16)]
     assert selection.of_rows(column, rows) == selection.of_spans(column, wanted)
 
 
 def test_rows_that_meet_in_a_page_share_it():
     column = parts([40], [16])
-    assert selection.of_rows(column, [picked(0, 3, 9, 33)]) == [Span(0, 0, 16), Span(0, 32, 40)]
-    assert selection.of_rows(column, [picked(0, 3, 16)]) == [Span(0, 0, 32)]
-    assert selection.of_spans(column, [Span(0, 3, 4), Span(0, 9, 10)]) == [Span(0, 0, 16)]
+    assert selection.of_rows(column, [picked(0, 3, 9, 33)]) == [
+        RowSpan(0, 0, 16),
+        RowSpan(0, 32, 40),
+    ]
+    assert selection.of_rows(column, [picked(0, 3, 16)]) == [RowSpan(0, 0, 32)]
+    assert selection.of_spans(column, [RowSpan(0, 3, 4), RowSpan(0, 9, 10)]) == [RowSpan(0, 0, 16)]
 
 
 def test_a_part_without_a_page_is_one():
-    assert selection.of_spans(parts([5], [0]), [Span(0, 2, 3)]) == [Span(0, 2, 3)]
-    assert selection.of_rows(parts([5], [0]), [picked(0, 2, 4)]) == [Span(0, 2, 3), Span(0, 4, 5)]
+    assert selection.of_spans(parts([5], [0]), [RowSpan(0, 2, 3)]) == [RowSpan(0, 2, 3)]
+    assert selection.of_rows(parts([5], [0]), [picked(0, 2, 4)]) == [
+        RowSpan(0, 2, 3),
+        RowSpan(0, 4, 5),
+    ]
 
 
 @st.composite
@@ -89,7 +99,7 @@ def test_rows_are_found_in_their_pages_which_are_as_few_as_can_be(given_, is_vie
 def test_spans_are_cut_out_of_their_pages(given_):
     groups, page_rows, wanted = given_
     spans = [
-        Span(one.group, int(some[0]), int(some[-1]) + 1)
+        RowSpan(one.group, int(some[0]), int(some[-1]) + 1)
         for one in wanted
         for some in np.array_split(one.rows, 2)
         if len(some)

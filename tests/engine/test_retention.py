@@ -17,7 +17,7 @@ from engine.stores import (
 )
 
 from blztable.engine.version import retention, versions
-from blztable.engine.version.commit import Draft, Transaction
+from blztable.engine.version.commit import Commit, Draft
 from blztable.format import layout
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore
@@ -233,7 +233,7 @@ def update_text(store, number):
         lines = [*newest.lines()[:-1], replace(parts, k=(k,)).encode()]
         return Draft(replace(newest.head, columns=columns), lines)
 
-    with Transaction(store, is_durable=False) as transaction:
+    with Commit(store, is_durable=False) as transaction:
         version, pinned = transaction.publish("update", draft)
     pinned.close()
     assert version.head.version == number
@@ -247,7 +247,7 @@ def restore(store, earlier):
         columns = replace(old.head.columns, next_k=newest.head.columns.next_k)
         return Draft(replace(newest.head, columns=columns), old.lines())
 
-    with Transaction(store, is_durable=False) as transaction:
+    with Commit(store, is_durable=False) as transaction:
         transaction.publish("restore", draft)[1].close()
 
 
@@ -275,7 +275,7 @@ def test_the_directory_of_a_kept_column_stays_without_a_file_in_it(store):
         none = [replace(newest.column(index), k=(0,)).encode() for index in range(2)]
         return Draft(replace(newest.head, columns=columns), none)
 
-    with Transaction(store, is_durable=False) as transaction:
+    with Commit(store, is_durable=False) as transaction:
         transaction.publish("emptied", emptied)[1].close()
     set_properties(store, keep_versions=1)
     set_properties(store, keep_versions=1)
@@ -290,7 +290,7 @@ def respell(store):
     def draft(newest):
         return Draft(newest.head, [line + b" " for line in newest.lines()])
 
-    with Transaction(store, is_durable=False) as transaction:
+    with Commit(store, is_durable=False) as transaction:
         transaction.publish("respelled", draft)[1].close()
 
 

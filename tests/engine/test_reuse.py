@@ -18,7 +18,7 @@ from sameness import same
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.run.progress import Progress
 from blztable.engine.version import versions
-from blztable.engine.version.commit import Draft, Transaction
+from blztable.engine.version.commit import Commit, Draft
 from blztable.engine.write.columns import ColumnWriter, write_groups
 from blztable.engine.write.options import WriteOptions
 from blztable.errors import CorruptError, StorageError
@@ -95,7 +95,7 @@ def update(store, indices, table, parts=None, **options):
         )
         return Draft(replace(newest.head, columns=replaced), [part.encode() for part in there])
 
-    with Transaction(store, is_durable=False) as transaction:
+    with Commit(store, is_durable=False) as transaction:
         version, lock = transaction.publish("update", draft)
     lock.close()
     return version

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import blztable as blz
 from blztable.engine.change.rows import Condition, Selection
-from blztable.engine.change.staged import Edition
+from blztable.engine.change.staged import StagedVersion
 from blztable.engine.change.update import evaluated
 from blztable.engine.read.parts import OpenParts
 from blztable.storage.memory import MemoryStore
@@ -54,7 +54,7 @@ def test_parts_of_row_groups_that_are_done_are_forgotten(step):
     store = MemoryStore()
     blz.to_blz(pa.table({"n": range(20)}), store, row_group_rows=2, durability="process")
     with blz.open(store) as table:
-        opened = OpenParts(Edition.of(table._snapshot.version))
+        opened = OpenParts(StagedVersion.of(table._snapshot.version))
         of_group = step(opened)
         for group in range(10):
             of_group(group)

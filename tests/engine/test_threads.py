@@ -27,13 +27,15 @@ def in_threads(count, work):
     """Run `work(i)` in so many threads; the exceptions that came out."""
     errors = []
 
-    def guarded(i):
+    def with_safe_literals(i):
         try:
             work(i)
         except BaseException as error:
             errors.append(error)
 
-    started = [threading.Thread(target=guarded, args=(i,), daemon=True) for i in range(count)]
+    started = [
+        threading.Thread(target=with_safe_literals, args=(i,), daemon=True) for i in range(count)
+    ]
     for thread in started:
         thread.start()
     for thread in started:

@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blztable.engine.version import versions
-from blztable.engine.version.commit import Draft, Transaction
+from blztable.engine.version.commit import Commit, Draft
 from blztable.engine.version.vacuum import vacuum
 from blztable.errors import BusyError, CorruptError, StorageError, TableNotFoundError
 from blztable.format import layout
@@ -178,7 +178,7 @@ def test_what_a_version_left_because_it_was_damaged_goes(store):
 
 def test_while_a_writer_is_at_work_nothing_goes(store):
     commit(store, 1, 2)
-    with Transaction(store, is_durable=False) as transaction:
+    with Commit(store, is_durable=False) as transaction:
         column = transaction.files.reserve_column(6)
         store.put_new(layout.part((column,), 1), [b"in flight"])
         before = tree(store)
@@ -415,7 +415,7 @@ def publish_naming(store, files):
         head = replace(newest.head, row_groups=(1,) * len(files))
         return Draft(head, [parts.encode()])
 
-    with Transaction(store, is_durable=False) as transaction:
+    with Commit(store, is_durable=False) as transaction:
         transaction.publish("named", draft)[1].close()
 
 

@@ -22,7 +22,12 @@ from blztable.columns.codecs.families import as_compared, as_stored, stored_type
 from blztable.columns.codecs.fixed import NUMPY_TYPES
 from blztable.columns.codecs.text import NARROW, TEXT
 from blztable.columns.codecs.validity import bits_of
-from blztable.columns.statistics.prefixes import WORD, item_extremes, lowered, raised
+from blztable.columns.statistics.prefixes import (
+    WORD,
+    item_extremes,
+    round_down_prefix,
+    round_up_prefix,
+)
 from blztable.columns.types import encode
 
 # What bounds are compared by: a number, a tuple of words, the bytes of an item.
@@ -279,5 +284,5 @@ def _of_items(pages: _Pages, ends: np.ndarray, data: np.ndarray, is_text: bool) 
             result.append(None)
             continue
         low, high = item_extremes(page, starts, lengths)
-        result.append((lowered(low, is_text), raised(high, is_text)))
+        result.append((round_down_prefix(low, is_text), round_up_prefix(high, is_text)))
     return result

@@ -72,13 +72,13 @@ def _words(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndar
     return words
 
 
-def lowered(item: tuple[bytes, bool], is_text: bool) -> bytes:
+def round_down_prefix(item: tuple[bytes, bool], is_text: bool) -> bytes:
     """The smallest item, or the whole characters of its prefix."""
     prefix, whole = item
     return prefix if whole or not is_text else _whole_characters(prefix).encode("utf-8")
 
 
-def raised(item: tuple[bytes, bool], is_text: bool) -> bytes | None:
+def round_up_prefix(item: tuple[bytes, bool], is_text: bool) -> bytes | None:
     """The smallest short item above all that begin like this; None where there is none."""
     prefix, whole = item
     if whole:

@@ -19,7 +19,7 @@ Key = int | float | bytes
 ITEMS_AT_ONCE = 1 << 10
 
 
-def lies(
+def false_statistics(
     array: pa.Array, run_rows: int, stated: RunStatistics, found: RunStatistics
 ) -> Iterator[tuple[int, str]]:
     """The runs of so many rows of which something false is stated, by number, and what it is.

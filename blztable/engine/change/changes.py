@@ -23,7 +23,7 @@ from typing import Protocol, Self
 
 import pyarrow as pa
 
-from blztable.engine.change.staged import DEFAULTS, Edition, EditionColumn, Written
+from blztable.engine.change.staged import DEFAULTS, StagedColumn, StagedVersion, Written
 from blztable.engine.write.options import BY_COLUMN
 from blztable.engine.write.sort_keys import SORT_BY, kept
 from blztable.errors import ConflictError
@@ -37,7 +37,7 @@ NAMES = {"attributes": "attribute", "properties": "property"}
 class Change(Protocol):
     """One change, that can be made again on another version."""
 
-    def onto(self, newest: Edition) -> Edition:
+    def rebase(self, newest: StagedVersion) -> StagedVersion:
         """The version with this change; ConflictError where it is not what it relies on."""
 
 
@@ -63,18 +63,18 @@ class Seen:
     row_groups: bytes | None = None
 
     @classmethod
-    def columns_of(cls, edition: Edition) -> Self:
+    def columns_of(cls, staged: StagedVersion) -> Self:
         """The columns, and how many rows there are."""
-        head = edition.head
-        columns = (head.columns.paths, edition.schema, head.pandas)
+        head = staged.head
+        columns = (head.columns.paths, staged.schema, head.pandas)
         return cls(head.version, head.rows, columns)
 
     @classmethod
-    def rows_of(cls, edition: Edition) -> Self:
+    def rows_of(cls, staged: StagedVersion) -> Self:
         """The columns and all row groups."""
-        return replace(cls.columns_of(edition), row_groups=edition.row_groups_digest())
+        return replace(cls.columns_of(staged), row_groups=staged.row_groups_digest())
 
-    def check(self, newest: Edition, doing: str) -> None:
+    def check(self, newest: StagedVersion, doing: str) -> None:
         """ConflictError if `newest` differs in what was seen."""
         paths, schema, frame = self.columns
         head, name = newest.head, newest.store.name
@@ -103,12 +103,12 @@ class Append:
     rows: Sequence[int]
     written: Sequence[Written]
     # Whether these rows go on from exactly the rows that were there: their index, or a resize.
-    counts_on: Callable[[], bool] = lambda: False
+    continues_index: Callable[[], bool] = lambda: False
 
-    def onto(self, newest: Edition) -> Edition:
+    def rebase(self, newest: StagedVersion) -> StagedVersion:
         """More rows."""
         self.seen.check(newest, "an append")
-        if newest.head.rows != self.seen.rows and self.counts_on():
+        if newest.head.rows != self.seen.rows and self.continues_index():
             raise ConflictError(
                 f"{newest.store.name}: what is appended goes on from row {self.seen.rows}; "
                 f"version {newest.head.version} has {newest.head.rows} rows: {AGAIN}"
@@ -131,17 +131,17 @@ class Join:
     @classmethod
     def of(
         cls,
-        edition: Edition,
+        staged: StagedVersion,
         start: int,
         stop: int,
         rows: Sequence[int],
         written: Sequence[Written],
     ) -> Self:
-        """The row groups of an edition from `start` to `stop`, joined."""
-        joined = edition.row_group_files(start, stop)
-        return cls(Seen.columns_of(edition), start, joined, rows, written)
+        """The row groups of a staged version from `start` to `stop`, joined."""
+        joined = staged.row_group_files(start, stop)
+        return cls(Seen.columns_of(staged), start, joined, rows, written)
 
-    def onto(self, newest: Edition) -> Edition:
+    def rebase(self, newest: StagedVersion) -> StagedVersion:
         """The same rows, wherever they lie by now."""
         self.seen.check(newest, "joining row groups")
         start = self._place(newest)
@@ -149,7 +149,7 @@ class Join:
         order = [*range(start), *range(there, there + len(self.rows)), *range(stop, there)]
         return newest.with_row_groups(order, self.rows, self.written)
 
-    def _place(self, newest: Edition) -> int:
+    def _place(self, newest: StagedVersion) -> int:
         # Where they were, most often.
         count = len(self.joined)
         if newest.row_group_files(self.start, self.start + count) == self.joined:
@@ -173,7 +173,7 @@ class Rows:
     rows: Sequence[int]
     written: Sequence[Written]
 
-    def onto(self, newest: Edition) -> Edition:
+    def rebase(self, newest: StagedVersion) -> StagedVersion:
         """The rows that are to be there."""
         self.seen.check(newest, "removing or adding rows")
         return newest.with_row_groups(self.order, self.rows, self.written)
@@ -188,7 +188,7 @@ class NoRows:
 
     seen: Seen
 
-    def onto(self, newest: Edition) -> Edition:
+    def rebase(self, newest: StagedVersion) -> StagedVersion:
         """The version as it is."""
         self.seen.check(newest, "a change that found no row")
         return newest
@@ -203,7 +203,7 @@ class Update:
     # By the position of the column.
     written: Mapping[int, Written]
 
-    def onto(self, newest: Edition) -> Edition:
+    def rebase(self, newest: StagedVersion) -> StagedVersion:
         """The new values."""
         self.seen.check(newest, "an update")
         return newest.with_parts(self.written, self.order)
@@ -220,11 +220,11 @@ class AddColumns:
     defaults: Mapping[str, Json]
     frame: Mapping[str, Json] | None
 
-    def onto(self, newest: Edition) -> Edition:
+    def rebase(self, newest: StagedVersion) -> StagedVersion:
         """More columns."""
         self.seen.check(newest, "adding a column")
         schema = pa.schema([*newest.schema, *self.fields], newest.schema.metadata)
-        columns = [EditionColumn.made(one.parts, one.next_k) for one in self.written]
+        columns = [StagedColumn.made(one.parts, one.next_k) for one in self.written]
         top = max((column.path[0] + 1 for column in columns), default=0)
         return newest.with_columns(
             [*newest.columns, *columns],
@@ -246,13 +246,13 @@ class Retype:
     defaults: Mapping[str, Json]
     frame: Mapping[str, Json] | None
 
-    def onto(self, newest: Edition) -> Edition:
+    def rebase(self, newest: StagedVersion) -> StagedVersion:
         """The wider columns."""
         self.seen.check(newest, "widening a column")
         columns, fields = list(newest.columns), list(newest.schema)
         for index, written in self.written.items():
             next_k = max(columns[index].next_k, written.next_k)
-            columns[index] = EditionColumn.made(written.parts, next_k)
+            columns[index] = StagedColumn.made(written.parts, next_k)
             fields[index] = self.fields[index]
         schema = pa.schema(fields, newest.schema.metadata)
         properties = _with_defaults(newest, self.defaults)
@@ -267,7 +267,7 @@ class Select:
     indices: Sequence[int]
     frame: Mapping[str, Json] | None
 
-    def onto(self, newest: Edition) -> Edition:
+    def rebase(self, newest: StagedVersion) -> StagedVersion:
         """These columns."""
         self.seen.check(newest, "dropping or ordering columns")
         columns = [newest.columns[index] for index in self.indices]
@@ -293,7 +293,7 @@ class Rename:
     names: Mapping[str, str]
     frame: Mapping[str, Json] | None
 
-    def onto(self, newest: Edition) -> Edition:
+    def rebase(self, newest: StagedVersion) -> StagedVersion:
         """The same columns by these names."""
         self.seen.check(newest, "renaming columns")
         new = {name: self.names.get(name, name) for name in newest.schema.names}
@@ -318,17 +318,17 @@ class Keys:
     @classmethod
     def of(
         cls,
-        edition: Edition,
+        staged: StagedVersion,
         mapping: str,
         changes: Mapping[str, Json],
         removed: Iterable[str] = (),
     ) -> Self:
-        """Keys of this mapping of an edition, set or removed."""
-        there, gone = getattr(edition.head, mapping), frozenset(removed)
+        """Keys of this mapping of a staged version, set or removed."""
+        there, gone = getattr(staged.head, mapping), frozenset(removed)
         before = {key: _text(there, key) for key in (*changes, *gone)}
         return cls(mapping, before, changes, gone)
 
-    def onto(self, newest: Edition) -> Edition:
+    def rebase(self, newest: StagedVersion) -> StagedVersion:
         """The mapping with these keys."""
         there = getattr(newest.head, self.mapping)
         for key, before in self.before.items():
@@ -346,7 +346,7 @@ def _text(mapping: Mapping[str, Json], key: str) -> bytes | None:
     return dumps(mapping[key]) if key in mapping else None
 
 
-def _with_defaults(newest: Edition, defaults: Mapping[str, Json]) -> dict[str, Json]:
+def _with_defaults(newest: StagedVersion, defaults: Mapping[str, Json]) -> dict[str, Json]:
     """The properties, with these default values among the others."""
     properties = dict(newest.head.properties)
     if defaults:

@@ -11,9 +11,9 @@ from dataclasses import replace
 import pyarrow as pa
 
 from blztable.columns.types import layouts, one_array
-from blztable.engine.change.change_set import Work
+from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Append, Seen
-from blztable.engine.change.staged import Edition, Written
+from blztable.engine.change.staged import StagedVersion, Written
 from blztable.engine.write.columns import Part
 from blztable.engine.write.row_groups import (
     COLUMN_BYTES,
@@ -33,16 +33,16 @@ ITEM_BYTES = 64
 class Feeding:
     """Rows on their way into all columns of a table."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, change_set: ChangeSet) -> None:
         """Guess what a row takes."""
-        edition = work.edition
-        indices = range(len(edition.columns))
-        self._work = work
-        self._edition = edition
-        self._columns = [_Column(work, index, _width(edition, index)) for index in indices]
+        staged = change_set.staged
+        indices = range(len(staged.columns))
+        self._change_set = change_set
+        self._edition = staged
+        self._columns = [_Column(change_set, index, _width(staged, index)) for index in indices]
         self._waiting_bytes = 0
         # The rows of a row group, once that is decided; and how many are enough to decide.
-        self._size = work.options.row_group_rows
+        self._size = change_set.options.row_group_rows
         self._enough = self._decided()
 
     def add(self, index: int, values: pa.ChunkedArray) -> None:
@@ -81,11 +81,11 @@ class Feeding:
             size = self._size or self._decided()
             written = [column.finish(size) for column in self._columns]
             cuts = [min(size, rows - start) for start in range(0, rows, size)]
-            self._work.add("append", Append(Seen.columns_of(self._edition), cuts, written))
+            self._change_set.add("append", Append(Seen.columns_of(self._edition), cuts, written))
 
     def _decided(self) -> int:
         """The rows of a row group, by what is known of the columns now."""
-        wanted = self._work.options.row_group_rows
+        wanted = self._change_set.options.row_group_rows
         # As if there were a thousand rows: widths may be less than a byte.
         nbytes = [int(1000 * column.width) for column in self._columns]
         size = rows_per_group(nbytes, 1000, wanted)
@@ -98,13 +98,13 @@ class Feeding:
 class _Column:
     """One column: what was written of it, and what waits."""
 
-    def __init__(self, work: Work, index: int, width: float) -> None:
+    def __init__(self, change_set: ChangeSet, index: int, width: float) -> None:
         self.rows = 0
         # Of all rows it was fed.
         self.nbytes = 0
         self._guess = width
-        self._work = work
-        self._writer = work.column_writer(index)
+        self._change_set = change_set
+        self._writer = change_set.column_writer(index)
         self._waiting: list[pa.Array] = []
         self._waiting_rows = 0
         self._waiting_bytes = 0
@@ -161,7 +161,7 @@ class _Column:
             self._check(len(piece), bytes_taken(piece), size)
         writer = self._writer
         groups = ((pa.table({"rows": piece}), len(piece)) for piece in pieces)
-        self._work.write([writer], groups)
+        self._change_set.write([writer], groups)
         self._parts += [writer.parts[group] for group in range(len(pieces))]
         # Another one, for a writer counts its row groups from the first.
         self._writer = replace(writer, first_k=writer.next_k, parts={})
@@ -179,10 +179,10 @@ class _Column:
             )
 
 
-def _width(edition: Edition, index: int) -> float:
+def _width(staged: StagedVersion, index: int) -> float:
     """The bytes a row takes, about."""
-    rows = edition.head.rows
+    rows = staged.head.rows
     if rows:
-        return edition.columns[index].nbytes / rows
-    bits = [stream.bits for stream in layouts(edition.schema.field(index).type).values()]
+        return staged.columns[index].nbytes / rows
+    bits = [stream.bits for stream in layouts(staged.schema.field(index).type).values()]
     return sum(ITEM_BYTES if width is None else width / 8 for width in bits)

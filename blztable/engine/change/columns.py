@@ -9,12 +9,12 @@ from itertools import chain
 import pyarrow as pa
 
 from blztable.columns.default import decode_default, encode_default, zero_of
-from blztable.engine.change.change_set import Work
+from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import AddColumns, Rename, Retype, Seen, Select
-from blztable.engine.change.staged import Edition, Written
+from blztable.engine.change.staged import StagedVersion, Written
 from blztable.engine.read.columns import read_columns
 from blztable.engine.read.parts import OpenParts
-from blztable.engine.read.selection import Span
+from blztable.engine.read.selection import RowSpan
 from blztable.engine.run.limits import check_values
 from blztable.engine.version import schema as schemas
 from blztable.engine.write.columns import ColumnWriter
@@ -27,7 +27,7 @@ Rows = Callable[[int], pa.Array | pa.ChunkedArray]
 
 
 def add_column(
-    work: Work,
+    change_set: ChangeSet,
     field: pa.Field,
     rows_of: Rows,
     *,
@@ -39,45 +39,47 @@ def add_column(
     `settled` is called when the rows are written, and returns the field and the default value: the
     metadata of the field may depend on the rows, which are computed only once.
     """
-    edition = work.edition
-    written = _written(work, [field], lambda group: [rows_of(group)])
+    staged = change_set.staged
+    written = _written(change_set, [field], lambda group: [rows_of(group)])
     final, default = (field, None) if settled is None else settled()
     assert (final.name, final.type, final.nullable) == (field.name, field.type, field.nullable)
     kept = {} if default is None else {str(written[0].parts.path[0]): _text(default)}
-    work.add("add_column", AddColumns(Seen.rows_of(edition), [final], written, kept, frame))
+    change_set.add("add_column", AddColumns(Seen.rows_of(staged), [final], written, kept, frame))
 
 
 def _written(
-    work: Work,
+    change_set: ChangeSet,
     fields: Sequence[pa.Field],
     rows_of: Callable[[int], Sequence[pa.Array | pa.ChunkedArray]],
 ) -> list[Written]:
     """Write the parts of new columns."""
     schemas.check(pa.schema(fields))
-    edition = work.edition
-    there = set(edition.schema.names)
+    staged = change_set.staged
+    there = set(staged.schema.names)
     for field in fields:
         if field.name in there:
-            raise SchemaError(f"column {field.name!r} is in {edition.store.name} already")
+            raise SchemaError(f"column {field.name!r} is in {staged.store.name} already")
         there.add(field.name)
     columns = [
-        ColumnWriter((work.new_column(),), field.name, field.type, field.nullable)
+        ColumnWriter((change_set.new_column(),), field.name, field.type, field.nullable)
         for field in fields
     ]
-    return work.write(columns, _portions(edition, rows_of))[1]
+    return change_set.write(columns, _portions(staged, rows_of))[1]
 
 
-def drop_columns(work: Work, names: Sequence[str], frame: Mapping[str, Json] | None) -> None:
+def drop_columns(
+    change_set: ChangeSet, names: Sequence[str], frame: Mapping[str, Json] | None
+) -> None:
     """Leave out columns; their files go when the last version with them goes.
 
     `frame` is the descriptor without them.
     """
     gone = set(names)
-    kept = [index for index, name in enumerate(work.edition.schema.names) if name not in gone]
-    work.add("drop_columns", Select(Seen.columns_of(work.edition), kept, frame))
+    kept = [index for index, name in enumerate(change_set.staged.schema.names) if name not in gone]
+    change_set.add("drop_columns", Select(Seen.columns_of(change_set.staged), kept, frame))
 
 
-def reorder_columns(work: Work, names: Sequence[str]) -> None:
+def reorder_columns(change_set: ChangeSet, names: Sequence[str]) -> None:
     """Put these columns first, in this order."""
     # In this order; several columns may have one name.
     first: dict[str, list[int]] = {name: [] for name in names}
@@ -85,28 +87,30 @@ def reorder_columns(work: Work, names: Sequence[str]) -> None:
         name = next(name for name, count in Counter(names).items() if count > 1)
         raise ValueError(f"column {name!r} is to be in two places; name each column once")
     rest: list[int] = []
-    edition = work.edition
-    for index, name in enumerate(edition.schema.names):
+    staged = change_set.staged
+    for index, name in enumerate(staged.schema.names):
         first.get(name, rest).append(index)
     order = [*chain.from_iterable(first.values()), *rest]
-    work.add("reorder_columns", Select(Seen.columns_of(edition), order, edition.head.pandas))
+    change_set.add("reorder_columns", Select(Seen.columns_of(staged), order, staged.head.pandas))
 
 
-def rename_columns(work: Work, names: Mapping[str, str], frame: Mapping[str, Json] | None) -> None:
+def rename_columns(
+    change_set: ChangeSet, names: Mapping[str, str], frame: Mapping[str, Json] | None
+) -> None:
     """Give columns other names; `frame` is the descriptor with these."""
-    edition = work.edition
-    there = edition.schema.names
+    staged = change_set.staged
+    there = staged.schema.names
     before, after = Counter(there), Counter(names.get(name, name) for name in there)
     for name in names.values():
         if after[name] > max(before[name], 1):
-            raise SchemaError(f"two columns of {edition.store.name} would be named {name!r}")
-    schemas.check(pa.schema([edition.schema.field(0).with_name(name) for name in names.values()]))
-    work.add("rename_columns", Rename(Seen.columns_of(edition), dict(names), frame))
+            raise SchemaError(f"two columns of {staged.store.name} would be named {name!r}")
+    schemas.check(pa.schema([staged.schema.field(0).with_name(name) for name in names.values()]))
+    change_set.add("rename_columns", Rename(Seen.columns_of(staged), dict(names), frame))
 
 
-def widen(work: Work, schema: pa.Schema, frame: Mapping[str, Json] | None) -> None:
+def widen(change_set: ChangeSet, schema: pa.Schema, frame: Mapping[str, Json] | None) -> None:
     """Make the table one of this schema, that has wider types and more columns at its end."""
-    there = work.edition.schema
+    there = change_set.staged.schema
     fields = list(schema)
     wider = {
         index: field
@@ -114,76 +118,78 @@ def widen(work: Work, schema: pa.Schema, frame: Mapping[str, Json] | None) -> No
         if not field.equals(old, check_metadata=True)
     }
     if wider:
-        _retype(work, wider, frame)
+        _retype(change_set, wider, frame)
     new = fields[len(there) :]
     if new:
-        rows_of = partial(_nulls, work.edition, [field.type for field in new])
+        rows_of = partial(_nulls, change_set.staged, [field.type for field in new])
         # In one change: each takes time for all columns there are.
-        edition, written = work.edition, _written(work, new, rows_of)
-        work.add("add_column", AddColumns(Seen.rows_of(edition), new, written, {}, frame))
+        staged, written = change_set.staged, _written(change_set, new, rows_of)
+        change_set.add("add_column", AddColumns(Seen.rows_of(staged), new, written, {}, frame))
 
 
-def defaults(edition: Edition) -> dict[int, pa.Scalar]:
+def defaults(staged: StagedVersion) -> dict[int, pa.Scalar]:
     """The values that were declared for new rows, by position."""
     found = {}
-    for index, column in enumerate(edition.columns):
-        text = edition.defaults.get(str(column.path[0]))
+    for index, column in enumerate(staged.columns):
+        text = staged.defaults.get(str(column.path[0]))
         if text is None:
             continue
-        field = edition.schema.field(index)
+        field = staged.schema.field(index)
         try:
             found[index] = _value(text, field.type)
         except (CorruptError, LimitError) as error:
-            what = f"{edition.store.name}: the default of column {field.name!r}"
+            what = f"{staged.store.name}: the default of column {field.name!r}"
             raise type(error)(f"{what}: {error}") from None
     return found
 
 
-def _nulls(edition: Edition, types: Sequence[pa.DataType], group: int) -> list[pa.Array]:
-    rows = edition.head.row_groups[group]
+def _nulls(staged: StagedVersion, types: Sequence[pa.DataType], group: int) -> list[pa.Array]:
+    rows = staged.head.row_groups[group]
     for type_ in types:
         check_values(rows, type_)
     return [pa.nulls(rows, type_) for type_ in types]
 
 
-def fillings(edition: Edition, nullable: Sequence[bool]) -> list[pa.Scalar]:
+def fillings(staged: StagedVersion, nullable: Sequence[bool]) -> list[pa.Scalar]:
     """What rows have in each column that are made without any data: declared, null, or zero."""
-    declared = defaults(edition)
+    declared = defaults(staged)
     values = []
-    for index, field in enumerate(edition.schema):
+    for index, field in enumerate(staged.schema):
         # Arrow makes no null scalar of some dictionary types, but arrays of nulls of all.
         empty = pa.nulls(1, field.type)[0] if nullable[index] else zero_of(field.type)
         values.append(declared.get(index, empty))
     return values
 
 
-def _retype(work: Work, fields: Mapping[int, pa.Field], frame: Mapping[str, Json] | None) -> None:
+def _retype(
+    change_set: ChangeSet, fields: Mapping[int, pa.Field], frame: Mapping[str, Json] | None
+) -> None:
     """Write the columns at these positions anew, as other types, all in one change."""
-    edition = work.edition
-    columns = [edition.columns[index] for index in fields]
+    staged = change_set.staged
+    columns = [staged.columns[index] for index in fields]
     writers = [
         ColumnWriter(column.path, field.name, field.type, field.nullable, column.next_k)
         for column, field in zip(columns, fields.values(), strict=True)
     ]
-    with OpenParts(edition) as opened:
+    with OpenParts(staged) as opened:
 
         def rows_of(group: int) -> list[pa.ChunkedArray]:
             opened.forget_before(group)
-            span = Span(group, 0, edition.head.row_groups[group])
-            columns = read_columns(edition, list(fields), [span], parts=opened)
+            span = RowSpan(group, 0, staged.head.row_groups[group])
+            columns = read_columns(staged, list(fields), [span], parts=opened)
             types = [field.type for field in fields.values()]
             return list(map(_wider, columns, types))
 
-        _, written = work.write(writers, _portions(edition, rows_of))
-    declared = defaults(edition)
+        _, written = change_set.write(writers, _portions(staged, rows_of))
+    declared = defaults(staged)
     kept = {
-        str(edition.columns[index].path[0]): _text(declared[index].cast(field.type))
+        str(staged.columns[index].path[0]): _text(declared[index].cast(field.type))
         for index, field in fields.items()
         # Of a dictionary type the value is kept, and only codes grow.
         if index in declared and not pa.types.is_dictionary(field.type)
     }
     parts = dict(zip(fields, written, strict=True))
-    work.add("widen", Retype(Seen.rows_of(edition), fields, parts, kept, frame))
+    change_set.add("widen", Retype(Seen.rows_of(staged), fields, parts, kept, frame))
 
 
 def _wider(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
@@ -203,9 +209,9 @@ def _wider(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
 
 
 def _portions(
-    edition: Edition, rows_of: Callable[[int], Sequence[pa.Array | pa.ChunkedArray]]
+    staged: StagedVersion, rows_of: Callable[[int], Sequence[pa.Array | pa.ChunkedArray]]
 ) -> Iterator[Portion]:
-    for group, rows in enumerate(edition.head.row_groups):
+    for group, rows in enumerate(staged.head.row_groups):
         arrays = list(rows_of(group))
         yield pa.Table.from_arrays(arrays, names=list(map(str, range(len(arrays))))), rows
 
@@ -216,17 +222,17 @@ def check_text(name: object) -> None:
         raise TypeError(f"a column's name is text, not {name!r} of type {type(name).__name__}")
 
 
-def checked_names(edition: Edition, names: Iterable[str]) -> list[str]:
+def checked_names(staged: StagedVersion, names: Iterable[str]) -> list[str]:
     """The names of columns that are there, as a list; ColumnNotFoundError where one is not."""
     if isinstance(names, str):
         raise TypeError(f"a list of names; for one column give [{names!r}]")
-    there, names = set(edition.schema.names), list(names)
+    there, names = set(staged.schema.names), list(names)
     for name in names:
         check_text(name)
         if name not in there:
             raise ColumnNotFoundError(
-                f"no column {name!r} in {edition.store.name}; "
-                f"there are {edition.schema.names!r:.1000}"
+                f"no column {name!r} in {staged.store.name}; "
+                f"there are {staged.schema.names!r:.1000}"
             )
     return names
 

@@ -13,13 +13,13 @@ import pyarrow as pa
 from blztable.caller import stack_level
 from blztable.columns.codecs import dictionary
 from blztable.engine.change import merge_policy
-from blztable.engine.change.change_set import Work
+from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Join, Keys
 from blztable.engine.change.sorting import Unsorted
-from blztable.engine.change.staged import Edition, Written
+from blztable.engine.change.staged import StagedVersion, Written
 from blztable.engine.read.columns import read_columns
 from blztable.engine.read.parts import OpenParts
-from blztable.engine.read.selection import Span
+from blztable.engine.read.selection import RowSpan
 from blztable.engine.version.versions import Version
 from blztable.engine.write import sort_keys
 from blztable.engine.write.options import WriteOptions
@@ -37,20 +37,20 @@ def merge_after(version: Version, options: WriteOptions) -> tuple[Version, Lock]
 
     The append is committed, whatever becomes of this: it fails with a warning.
     """
-    work = Work(version, options)
+    change_set = ChangeSet(version, options)
     groups = version.head.row_groups
-    full = _full(work)
+    full = _full(change_set)
     run = merge_policy.trailing_run(groups, full)
     if not run:
         return None
     try:
-        fitting = _fitting(work.edition, range(len(groups) - 1, len(groups) - 1 - run, -1))
+        fitting = _fitting(change_set.staged, range(len(groups) - 1, len(groups) - 1 - run, -1))
         run = merge_policy.trailing_run(groups[len(groups) - fitting[0] :], full)
         if not run:
             return None
-        with work:
-            _join(work, "merge", work.edition, len(groups) - run, len(groups))
-            merged = work.publish()
+        with change_set:
+            _join(change_set, "merge", change_set.staged, len(groups) - run, len(groups))
+            merged = change_set.publish()
     except ConflictError:
         return None
     except BlzError as error:
@@ -61,104 +61,106 @@ def merge_after(version: Version, options: WriteOptions) -> tuple[Version, Lock]
             stacklevel=stack_level(),
         )
         return None
-    work.complain()
+    change_set.emit_warnings()
     return merged
 
 
-def compact(work: Work, sort_by: Sequence[tuple[str, str]] | None = None) -> None:
+def compact(change_set: ChangeSet, sort_by: Sequence[tuple[str, str]] | None = None) -> None:
     """Write all rows in this order, names with ways, or join small row groups where there is none.
 
     Without a word about it the order is the one that the table keeps.
     """
-    edition = work.edition
+    staged = change_set.staged
     if sort_by is None:
-        keys = sort_keys.kept(edition.head.properties, edition.head.columns.paths)
+        keys = sort_keys.kept(staged.head.properties, staged.head.columns.paths)
     else:
-        keys = sort_keys.placed(sort_by, edition.schema, edition.store.name)
+        keys = sort_keys.placed(sort_by, staged.schema, staged.store.name)
     if keys:
-        _sort(work, keys)
+        _sort(change_set, keys)
     else:
-        _join_small(work)
+        _join_small(change_set)
 
 
-def _sort(work: Work, keys: Sequence[Key]) -> None:
+def _sort(change_set: ChangeSet, keys: Sequence[Key]) -> None:
     """Write all rows anew, in the order of these columns, and keep it as the table's.
 
     A few columns at a time are in memory, and the order of the rows.
     """
-    edition = work.edition
-    unsorted = Unsorted.of_version(edition)
+    staged = change_set.staged
+    unsorted = Unsorted.of_version(staged)
     order = unsorted.order(keys)
     if order is None:
-        _join_small(work)
+        _join_small(change_set)
     else:
         rows: list[int] = []
         written: list[Written] = []
         for some in unsorted.together():
-            groups = unsorted.groups(some, order, work.options.row_group_rows)
-            rows, parts = work.write([work.column_writer(index) for index in some], groups)
+            groups = unsorted.groups(some, order, change_set.options.row_group_rows)
+            rows, parts = change_set.write(
+                [change_set.column_writer(index) for index in some], groups
+            )
             written += parts
-        work.add("sort", Join.of(edition, 0, len(edition.head.row_groups), rows, written))
-    record = sort_keys.to_json(keys, edition.head.columns.paths)
+        change_set.add("sort", Join.of(staged, 0, len(staged.head.row_groups), rows, written))
+    record = sort_keys.to_json(keys, staged.head.columns.paths)
     # Rows in this order go with the record of it, also where others have changed that meanwhile.
-    if order is not None or record != edition.head.properties.get(SORT_BY):
-        work.add("sort", Keys.of(work.edition, "properties", {SORT_BY: record}))
+    if order is not None or record != staged.head.properties.get(SORT_BY):
+        change_set.add("sort", Keys.of(change_set.staged, "properties", {SORT_BY: record}))
 
 
-def _join_small(work: Work) -> None:
+def _join_small(change_set: ChangeSet) -> None:
     """Join all small row groups with their neighbours.
 
     Those that others changed meanwhile are left to them, as an append does that merges the last
     ones; it is a conflict only where nothing is left to be joined.
     """
-    edition, full = work.edition, _full(work)
-    groups = edition.head.row_groups
-    lengths = _fitting(edition, range(len(groups)))
+    staged, full = change_set.staged, _full(change_set)
+    groups = staged.head.row_groups
+    lengths = _fitting(staged, range(len(groups)))
     firsts = [0, *accumulate(lengths)]
     runs = [
         (first + start, first + stop)
         for first, length in zip(firsts, lengths, strict=False)
         for start, stop in merge_policy.small_runs(groups[first : first + length], full)
     ]
-    # From the end, so that those before keep their places: all are places in this edition, for one
-    # a run would take memory for all row groups each time.
+    # From the end, so that those before keep their places: all are places in this staged version,
+    # for one a run would take memory for all row groups each time.
     for start, stop in reversed(runs):
-        _join(work, "compact", edition, start, stop, may_be_lost=True)
+        _join(change_set, "compact", staged, start, stop, may_be_lost=True)
 
 
 def _join(
-    work: Work,
+    change_set: ChangeSet,
     operation: str,
-    edition: Edition,
+    staged: StagedVersion,
     start: int,
     stop: int,
     *,
     may_be_lost: bool = False,
 ) -> None:
-    """Write the rows of these row groups of an edition together."""
-    full = _full(work)
-    columns = [work.column_writer(index) for index in range(len(edition.columns))]
-    size = merge_policy.rows_per_group(sum(edition.head.row_groups[start:stop]), full)
-    with OpenParts(edition) as opened:
+    """Write the rows of these row groups of a staged version together."""
+    full = _full(change_set)
+    columns = [change_set.column_writer(index) for index in range(len(staged.columns))]
+    size = merge_policy.rows_per_group(sum(staged.head.row_groups[start:stop]), full)
+    with OpenParts(staged) as opened:
         groups = row_groups(_portions(opened, start, stop, size), size)
-        rows, written = work.write(columns, groups)
-    work.add(operation, Join.of(edition, start, stop, rows, written), may_be_lost=may_be_lost)
+        rows, written = change_set.write(columns, groups)
+    change_set.add(operation, Join.of(staged, start, stop, rows, written), may_be_lost=may_be_lost)
 
 
-def _fitting(edition: Edition, groups: Sequence[int]) -> list[int]:
+def _fitting(staged: StagedVersion, groups: Sequence[int]) -> list[int]:
     """These row groups, in this order, in runs that can be joined: how many each run has.
 
     What cannot be joined must not be asked for: it would be written as it was, after each append.
     Only codes of few bits have no room for the values of all row groups.
     """
     cuts: set[int] = set()
-    with OpenParts(edition) as opened:
-        for index, field in enumerate(edition.schema):
+    with OpenParts(staged) as opened:
+        for index, field in enumerate(staged.schema):
             type_ = field.type
             if pa.types.is_dictionary(type_) and type_.index_type.bit_width <= NARROW_CODES:
                 # A row of each brings its dictionary.
                 rows = [
-                    read_columns(edition, [index], [Span(group, 0, 1)], parts=opened)[0].chunk(0)
+                    read_columns(staged, [index], [RowSpan(group, 0, 1)], parts=opened)[0].chunk(0)
                     for group in groups
                 ]
                 cuts.update(dictionary.changes(pa.chunked_array(rows, type_)))
@@ -167,22 +169,22 @@ def _fitting(edition: Edition, groups: Sequence[int]) -> list[int]:
 
 def _portions(opened: OpenParts, start: int, stop: int, full: int) -> Iterator[Portion]:
     """The rows of some row groups, about a full one at a time."""
-    edition = opened.version
-    indices = range(len(edition.schema))
-    waiting: list[Span] = []
+    staged = opened.version
+    indices = range(len(staged.schema))
+    waiting: list[RowSpan] = []
     rows = 0
     for group in range(start, stop):
-        waiting.append(Span(group, 0, edition.head.row_groups[group]))
+        waiting.append(RowSpan(group, 0, staged.head.row_groups[group]))
         rows += waiting[-1].count
         if rows >= full or group + 1 == stop:
             opened.forget_before(waiting[0].group)
-            arrays = read_columns(edition, indices, waiting, parts=opened)
-            yield pa.Table.from_arrays(arrays, names=edition.schema.names), rows
+            arrays = read_columns(staged, indices, waiting, parts=opened)
+            yield pa.Table.from_arrays(arrays, names=staged.schema.names), rows
             del arrays
             waiting, rows = [], 0
 
 
-def _full(work: Work) -> int:
+def _full(change_set: ChangeSet) -> int:
     """The rows of a full row group, by what the rows there take."""
-    head = work.edition.head
-    return rows_per_group(head.columns.nbytes, head.rows, work.options.row_group_rows)
+    head = change_set.staged.head
+    return rows_per_group(head.columns.nbytes, head.rows, change_set.options.row_group_rows)

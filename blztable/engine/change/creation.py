@@ -12,7 +12,7 @@ from blztable.engine.change.sorting import Unsorted
 from blztable.engine.run.progress import Callback, Progress
 from blztable.engine.version import schema as schemas
 from blztable.engine.version import versions
-from blztable.engine.version.commit import Draft, Transaction
+from blztable.engine.version.commit import Commit, Draft
 from blztable.engine.version.versions import Version
 from blztable.engine.write import sort_keys
 from blztable.engine.write.columns import ColumnWriter, keys_of, write_groups
@@ -66,18 +66,18 @@ def create(
     options.check_names(schema.names)
     keys = sort_keys.placed(contents.sort_by, schema, "the data")
     sorting.check(schema, keys)
-    with Transaction(
+    with Commit(
         store,
         is_durable=options.is_durable,
         may_create=True,
         is_replacement=replace_existing,
         commit_id=commit_id,
-    ) as transaction:
-        _check_absent(store, transaction.base, replace_existing)
-        columns = _reserve(transaction, schema)
+    ) as commit:
+        _check_absent(store, commit.base, replace_existing)
+        columns = _reserve(commit, schema)
         writes = 2 if keys and contents.rows is None else 1
         told = Progress(progress, contents.rows, writes * len(columns))
-        creation = _Creation(store, transaction, contents, options, told)
+        creation = _Creation(store, commit, contents, options, told)
         made = creation.in_order(columns, keys) if keys else creation.as_they_come(columns)
         told.finish(made.head.rows)
         parts = [made.column(index) for index in range(len(columns))]
@@ -99,9 +99,9 @@ def create(
             )
             return Draft(head, lines, lambda: files)
 
-        operation = "replace" if transaction.base else "create"
-        published = transaction.publish(operation, draft, lambda: files)
-    transaction.complain()
+        operation = "replace" if commit.base else "create"
+        published = commit.publish(operation, draft, lambda: files)
+    commit.emit_warnings()
     return published
 
 
@@ -110,7 +110,7 @@ class _Creation:
     """Writes the rows of a new table; what it makes is a version that is nowhere yet."""
 
     store: Store
-    transaction: Transaction
+    commit: Commit
     contents: Contents
     options: WriteOptions
     progress: Progress
@@ -148,7 +148,7 @@ class _Creation:
         return self._made(columns, rows)
 
     def _write(self, columns: Sequence[ColumnWriter], groups: Iterable[Portion]) -> list[int]:
-        self.transaction.files.note(partial(keys_of, columns))
+        self.commit.files.note(partial(keys_of, columns))
         return write_groups(self.store, columns, groups, self.options, self.progress)
 
     def _made(self, columns: Sequence[ColumnWriter], rows: Sequence[int]) -> Version:
@@ -179,7 +179,7 @@ class _Creation:
         )
         made = Version(self.store, head, schema)
         for index, part in enumerate(parts):
-            made.know(index, part)
+            made.cache_column(index, part)
         return made
 
 
@@ -207,9 +207,9 @@ def restore(old: Version, *, is_durable: bool) -> tuple[Version, Lock]:
         )
         return Draft(head, old.lines())
 
-    with Transaction(store, is_durable=is_durable, base=old, is_replacement=True) as transaction:
-        published = transaction.publish("restore", draft)
-    transaction.complain()
+    with Commit(store, is_durable=is_durable, base=old, is_replacement=True) as commit:
+        published = commit.publish("restore", draft)
+    commit.emit_warnings()
     return published
 
 
@@ -219,12 +219,12 @@ def _check_absent(store: Store, version: Version | None, replace_existing: bool)
         raise TableExistsError(f"a table is at {store.name} already (version {number})")
 
 
-def _reserve(transaction: Transaction, schema: pa.Schema) -> list[ColumnWriter]:
+def _reserve(commit: Commit, schema: pa.Schema) -> list[ColumnWriter]:
     """A new id for every column."""
     columns = []
-    lowest = transaction.base.head.next_column if transaction.base else 0
+    lowest = commit.base.head.next_column if commit.base else 0
     for field in schema:
-        number = transaction.files.reserve_column(lowest)
+        number = commit.files.reserve_column(lowest)
         columns.append(ColumnWriter((number,), field.name, field.type, field.nullable))
         lowest = number + 1
     return columns

@@ -14,13 +14,13 @@ import pyarrow as pa
 
 from blztable.columns.codecs.families import as_stored, stored_type
 from blztable.columns.types import one_array
-from blztable.engine.change.change_set import Work
+from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Append, NoRows, Rows, Seen
 from blztable.engine.change.columns import widen
 from blztable.engine.query.scan import Scan
 from blztable.engine.read.columns import read_columns
 from blztable.engine.read.parts import OpenedPart, OpenParts
-from blztable.engine.read.selection import Picked, Span
+from blztable.engine.read.selection import RowIndices, RowSpan
 from blztable.engine.run.limits import check_rows, check_values
 from blztable.engine.run.progress import Callback, Progress
 from blztable.engine.write.row_groups import Portion, row_groups
@@ -30,7 +30,7 @@ from blztable.format.jsontext import Json
 FILLED_ROWS = 1 << 20
 
 
-class Segment(Protocol):
+class SchemaRun(Protocol):
     """Parts that come with one schema: that of the table, or a wider one."""
 
     @property
@@ -47,66 +47,70 @@ class Segment(Protocol):
 
 
 def append(
-    work: Work,
-    segments: Iterable[Segment],
+    change_set: ChangeSet,
+    segments: Iterable[SchemaRun],
     *,
-    counts_on: Callable[[], bool] = lambda: False,
+    continues_index: Callable[[], bool] = lambda: False,
     rows: int | None = None,
     progress: Callback | None = None,
 ) -> None:
     """Write rows behind those there are; a segment with other columns changes the table first."""
-    told, done = Progress(progress, rows, len(work.edition.columns)), 0
+    told, done = Progress(progress, rows, len(change_set.staged.columns)), 0
     for segment in segments:
-        widen(work, segment.schema, segment.frame)
+        widen(change_set, segment.schema, segment.frame)
         # What is drawn from the caller may run code of his, which may change the columns.
-        edition = work.edition
-        columns = [work.column_writer(index) for index in range(len(edition.columns))]
+        staged = change_set.staged
+        columns = [change_set.column_writer(index) for index in range(len(staged.columns))]
         told.go_on(done, len(columns))
-        groups = row_groups(segment.parts, work.options.row_group_rows)
-        written, parts = work.write(columns, groups, told)
+        groups = row_groups(segment.parts, change_set.options.row_group_rows)
+        written, parts = change_set.write(columns, groups, told)
         done += sum(written)
         if written:
-            work.add("append", Append(Seen.columns_of(edition), written, parts, counts_on))
+            change_set.add(
+                "append", Append(Seen.columns_of(staged), written, parts, continues_index)
+            )
     told.finish(done)
 
 
-def delete(work: Work, where: object) -> int:
+def delete(change_set: ChangeSet, where: object) -> int:
     """Leave out the rows for which `where` is true; how many they were."""
-    with OpenParts(work.edition) as opened:
+    with OpenParts(change_set.staged) as opened:
         condition = Condition(opened, where)
-        return _leave(work, "delete", lambda group: condition.rows(group).others())
+        return _leave(change_set, "delete", lambda group: condition.rows(group).others())
 
 
-def truncate(work: Work, rows: int) -> None:
+def truncate(change_set: ChangeSet, rows: int) -> None:
     """Leave the first rows, so many at most."""
-    groups = work.edition.head.row_groups
+    groups = change_set.staged.head.row_groups
     firsts = list(accumulate(groups, initial=0))
 
     def kept(group: int) -> Selection:
         return Selection.first(groups[group], min(max(rows - firsts[group], 0), groups[group]))
 
-    _leave(work, "truncate", kept)
+    _leave(change_set, "truncate", kept)
 
 
-def resize(work: Work, rows: int, fillings: Sequence[pa.Scalar]) -> None:
+def resize(change_set: ChangeSet, rows: int, fillings: Sequence[pa.Scalar]) -> None:
     """Leave the first rows, or add rows that have this value in each column."""
-    more = rows - work.edition.head.rows
+    more = rows - change_set.staged.head.rows
     if more <= 0:
-        truncate(work, rows)
+        truncate(change_set, rows)
         return
-    edition = work.edition
+    staged = change_set.staged
 
     def parts() -> Iterator[Portion]:
         for start in range(0, more, FILLED_ROWS):
             count = min(FILLED_ROWS, more - start)
             arrays = [repeated(value, count) for value in fillings]
-            yield pa.Table.from_arrays(arrays, names=edition.schema.names), count
+            yield pa.Table.from_arrays(arrays, names=staged.schema.names), count
 
-    columns = [work.column_writer(index) for index in range(len(edition.columns))]
-    added, written = work.write(columns, row_groups(parts(), work.options.row_group_rows))
+    columns = [change_set.column_writer(index) for index in range(len(staged.columns))]
+    added, written = change_set.write(
+        columns, row_groups(parts(), change_set.options.row_group_rows)
+    )
     # Not an append: on more rows it would not end at the number that was asked for.
-    order = range(len(edition.head.row_groups) + len(added))
-    work.add("resize", Rows(Seen.rows_of(edition), order, added, written))
+    order = range(len(staged.head.row_groups) + len(added))
+    change_set.add("resize", Rows(Seen.rows_of(staged), order, added, written))
 
 
 def repeated(value: pa.Scalar, rows: int) -> pa.Array:
@@ -119,10 +123,10 @@ def repeated(value: pa.Scalar, rows: int) -> pa.Array:
     return pa.repeat(value if stored.id == value.type.id else value.cast(stored), rows)
 
 
-def _leave(work: Work, operation: str, kept: Callable[[int], "Selection"]) -> int:
+def _leave(change_set: ChangeSet, operation: str, kept: Callable[[int], "Selection"]) -> int:
     """Leave the rows of each group that are kept; how many are gone."""
-    edition = work.edition
-    groups = edition.head.row_groups
+    staged = change_set.staged
+    groups = staged.head.row_groups
     order: list[int] = []
     touched: list[tuple[int, Selection]] = []
     gone = 0
@@ -135,10 +139,10 @@ def _leave(work: Work, operation: str, kept: Callable[[int], "Selection"]) -> in
             order.append(len(groups) + len(touched))
             touched.append((group, left))
     if not gone:
-        work.add_reliance(NoRows(Seen.rows_of(edition)))
+        change_set.add_reliance(NoRows(Seen.rows_of(staged)))
         return 0
-    columns = [work.column_writer(index) for index in range(len(edition.columns))]
-    with OpenParts(edition) as opened:
+    columns = [change_set.column_writer(index) for index in range(len(staged.columns))]
+    with OpenParts(staged) as opened:
 
         def portions() -> Iterator[Portion]:
             for group, left in touched:
@@ -148,8 +152,8 @@ def _leave(work: Work, operation: str, kept: Callable[[int], "Selection"]) -> in
         def old(column: int, number: int) -> OpenedPart:
             return opened.open(column, touched[number][0])
 
-        rows_left, written = work.write(columns, portions(), old=old)
-    work.add(operation, Rows(Seen.rows_of(edition), order, rows_left, written))
+        rows_left, written = change_set.write(columns, portions(), old=old)
+    change_set.add(operation, Rows(Seen.rows_of(staged), order, rows_left, written))
     return gone
 
 
@@ -204,7 +208,7 @@ def read_group(
     rows = version.head.row_groups[group]
     mask = selected.mask() if selected else None
     stop = selected.count if selected and mask is None else rows
-    arrays = read_columns(version, indices, [Span(group, 0, stop)], parts=opened)
+    arrays = read_columns(version, indices, [RowSpan(group, 0, stop)], parts=opened)
     stored = [as_stored(one_array(column)) for column in arrays]
     if mask is not None:
         stored = [array.filter(pa.array(mask)) for array in stored]
@@ -223,11 +227,11 @@ class Condition:
         """The rows of a group for which it is true; the groups before it are done with."""
         rows = self._opened.version.head.row_groups[group]
         self._opened.forget_before(group)
-        found = self._scan.find([Span(group, 0, rows)], self._opened)
+        found = self._scan.find([RowSpan(group, 0, rows)], self._opened)
         if found.rows in (0, rows):
             return Selection(rows, found.rows)
         check_rows(rows, "the rows of a row group")
         true = np.zeros(rows, np.bool_)
         for left in found.left:
-            true[left.rows if isinstance(left, Picked) else slice(left.start, left.stop)] = True
+            true[left.rows if isinstance(left, RowIndices) else slice(left.start, left.stop)] = True
         return Selection.of(true)

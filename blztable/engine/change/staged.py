@@ -1,4 +1,4 @@
-"""Edition: a version that is not published yet, made of another one by changes to its manifest.
+"""StagedVersion: a version that is not published yet, made of another one by changes.
 
 It is read as any version is, so that a transaction sees its own changes. A column is a line of
 the version it came from, untouched and unread, or parts that were put together since.
@@ -33,8 +33,8 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class EditionColumn:
-    """One column of an edition."""
+class StagedColumn:
+    """One column of a staged version."""
 
     path: layout.Path
     next_k: int
@@ -68,10 +68,10 @@ class EditionColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class Edition(Version):
+class StagedVersion(Version):
     """A version in the making; the number in its head is that of the version below it."""
 
-    columns: tuple[EditionColumn, ...] = field(default=(), kw_only=True)
+    columns: tuple[StagedColumn, ...] = field(default=(), kw_only=True)
     # Computed once, when a change first relies on it.
     _digest: list[bytes] = field(default_factory=list, repr=False, kw_only=True)
 
@@ -79,7 +79,7 @@ class Edition(Version):
     def of(cls, version: Version) -> Self:
         """The version, nothing changed."""
         indices = range(len(version.head.columns.paths))
-        columns = tuple(EditionColumn.of(version, index) for index in indices)
+        columns = tuple(StagedColumn.of(version, index) for index in indices)
         return cls(version.store, version.head, version.schema, columns=columns)
 
     def column(self, index: int) -> ColumnParts:
@@ -103,11 +103,11 @@ class Edition(Version):
             lines.append(published[id(origin.version)][origin.index])
         return lines
 
-    def hand_over(self, version: Version) -> None:
+    def share_parsed_columns(self, version: Version) -> None:
         """Give the version that this one was published as the parts that are known here."""
         for index, column in enumerate(self.columns):
             if isinstance(column.origin, ColumnParts):
-                version.know(index, column.origin)
+                version.cache_column(index, column.origin)
 
     def files(self) -> set[str]:
         """The files of the columns that were put together since, some of them older."""
@@ -137,13 +137,13 @@ class Edition(Version):
 
     def with_columns(
         self,
-        columns: Sequence[EditionColumn],
+        columns: Sequence[StagedColumn],
         *,
         schema: pa.Schema | None = None,
         row_groups: Sequence[int] | None = None,
         **others: Any,
-    ) -> "Edition":
-        """The edition with these columns instead; `others` are fields of the head."""
+    ) -> "StagedVersion":
+        """The staged version with these columns instead; `others` are fields of the head."""
         schema = self.schema if schema is None else schema
         if PANDAS_KEY in (schema.metadata or {}):
             others_left = {key: text for key, text in schema.metadata.items() if key != PANDAS_KEY}
@@ -158,27 +158,29 @@ class Edition(Version):
         )
         groups = self.head.row_groups if row_groups is None else tuple(row_groups)
         head = replace(self.head, row_groups=groups, columns=index, **others)
-        return Edition(self.store, head, schema, columns=tuple(columns))
+        return StagedVersion(self.store, head, schema, columns=tuple(columns))
 
     def with_row_groups(
         self, order: Sequence[int], rows: Sequence[int], written: Sequence["Written"]
-    ) -> "Edition":
+    ) -> "StagedVersion":
         """The row groups at these places of a list of those there are and then those written."""
         both = (*self.head.row_groups, *rows)
         assert len(written) == len(self.columns)
         columns = [self._arranged(index, mine, order) for index, mine in enumerate(written)]
         return self.with_columns(columns, row_groups=[both[place] for place in order])
 
-    def with_parts(self, written: Mapping[int, "Written"], order: Sequence[int]) -> "Edition":
+    def with_parts(self, written: Mapping[int, "Written"], order: Sequence[int]) -> "StagedVersion":
         """Some columns with other parts: of those there are and then those written."""
         columns = list(self.columns)
         for index, mine in written.items():
             columns[index] = self._arranged(index, mine, order)
         return self.with_columns(columns)
 
-    def with_head(self, **fields: Any) -> "Edition":
+    def with_head(self, **fields: Any) -> "StagedVersion":
         """Other fields in the head: attributes, properties."""
-        return Edition(self.store, replace(self.head, **fields), self.schema, columns=self.columns)
+        return StagedVersion(
+            self.store, replace(self.head, **fields), self.schema, columns=self.columns
+        )
 
     def position(self, name: str) -> int:
         """Where the column of this name is."""
@@ -190,9 +192,9 @@ class Edition(Version):
         kept = self.head.properties.get(DEFAULTS)
         return kept if isinstance(kept, dict) else {}
 
-    def _arranged(self, index: int, written: "Written", order: Sequence[int]) -> EditionColumn:
+    def _arranged(self, index: int, written: "Written", order: Sequence[int]) -> StagedColumn:
         parts = self.column(index).arranged(written.parts, order)
-        return EditionColumn.made(parts, max(self.columns[index].next_k, written.next_k))
+        return StagedColumn.made(parts, max(self.columns[index].next_k, written.next_k))
 
 
 @dataclass(frozen=True, slots=True)

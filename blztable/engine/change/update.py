@@ -13,14 +13,14 @@ import pyarrow.compute as pc
 
 from blztable.columns.codecs.families import as_stored
 from blztable.columns.types import one_array
-from blztable.engine.change.change_set import Work
+from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import NoRows, Seen, Update
 from blztable.engine.change.rows import Condition, Selection, read_group, repeated
-from blztable.engine.change.staged import Edition
+from blztable.engine.change.staged import StagedVersion
 from blztable.engine.query import expressions
 from blztable.engine.read.columns import read_columns
 from blztable.engine.read.parts import OpenedPart, OpenParts
-from blztable.engine.read.selection import Span
+from blztable.engine.read.selection import RowSpan
 from blztable.engine.write.row_groups import Portion
 from blztable.errors import SchemaError
 
@@ -30,7 +30,7 @@ Values: TypeAlias = pa.Scalar | pa.ChunkedArray | pc.Expression
 Fit = Callable[[int, pa.ChunkedArray], pa.ChunkedArray]
 
 
-def update(work: Work, values: Mapping[int, Values], where: object, fit: Fit) -> int:
+def update(change_set: ChangeSet, values: Mapping[int, Values], where: object, fit: Fit) -> int:
     """Set the columns at these positions; how many rows it was.
 
     Raises
@@ -38,27 +38,27 @@ def update(work: Work, values: Mapping[int, Values], where: object, fit: Fit) ->
     SchemaError
         Values of another type, or not as many as there are rows for which `where` is true.
     """
-    with OpenParts(work.edition) as opened:
-        return _update(work, opened, values, where, fit)
+    with OpenParts(change_set.staged) as opened:
+        return _update(change_set, opened, values, where, fit)
 
 
 def _update(
-    work: Work, opened: OpenParts, values: Mapping[int, Values], where: object, fit: Fit
+    change_set: ChangeSet, opened: OpenParts, values: Mapping[int, Values], where: object, fit: Fit
 ) -> int:
-    edition = work.edition
+    staged = change_set.staged
     touched = dict(_touched(opened, where))
     first = np.cumsum([0, *(selected.count for selected in touched.values())])
     rows = int(first[-1])
     for index, value in values.items():
         if isinstance(value, pa.ChunkedArray) and len(value) != rows:
             raise SchemaError(
-                f"column {edition.schema.field(index).name!r}: {len(value)} values for {rows} "
+                f"column {staged.schema.field(index).name!r}: {len(value)} values for {rows} "
                 "rows to be updated"
             )
     if not values:
         return 0
     if not rows:
-        work.add_reliance(NoRows(Seen.rows_of(edition)))
+        change_set.add_reliance(NoRows(Seen.rows_of(staged)))
         return 0
     places = list(values)
     groups = list(touched)
@@ -82,20 +82,20 @@ def _update(
     def old(column: int, number: int) -> OpenedPart:
         return opened.open(places[column], groups[number])
 
-    columns = [work.column_writer(index) for index in places]
-    _, written = work.write(columns, portions(), old=old)
-    there = len(edition.head.row_groups)
+    columns = [change_set.column_writer(index) for index in places]
+    _, written = change_set.write(columns, portions(), old=old)
+    there = len(staged.head.row_groups)
     new = {group: there + number for number, group in enumerate(groups)}
     order = [new.get(group, group) for group in range(there)]
-    work.add(
-        "update", Update(Seen.rows_of(edition), order, dict(zip(places, written, strict=True)))
+    change_set.add(
+        "update", Update(Seen.rows_of(staged), order, dict(zip(places, written, strict=True)))
     )
     return rows
 
 
-def computed(edition: Edition, expression: pc.Expression, group: int) -> pa.ChunkedArray:
+def computed(staged: StagedVersion, expression: pc.Expression, group: int) -> pa.ChunkedArray:
     """What an expression is in the rows of a group."""
-    with OpenParts(edition) as opened:
+    with OpenParts(staged) as opened:
         return evaluated(opened, expression, group)
 
 
@@ -106,12 +106,12 @@ def evaluated(
 
     The groups before it are done with.
     """
-    edition = opened.version
+    staged = opened.version
     opened.forget_before(group)
-    indices = expressions.positions(expression, edition.schema)
-    rows = edition.head.row_groups[group]
-    columns = read_columns(edition, indices, [Span(group, 0, rows)], parts=opened)
-    names = [edition.schema.field(index).name for index in indices]
+    indices = expressions.positions(expression, staged.schema)
+    rows = staged.head.row_groups[group]
+    columns = read_columns(staged, indices, [RowSpan(group, 0, rows)], parts=opened)
+    names = [staged.schema.field(index).name for index in indices]
     result = expressions.evaluate(expression, dict(zip(names, columns, strict=True)), rows)
     if mask is None:
         return result

@@ -12,12 +12,12 @@ import pyarrow as pa
 
 from blztable.columns.blocks import DICTIONARY, Block
 from blztable.columns.statistics.compute import RunStatistics, statistics
-from blztable.columns.statistics.soundness import lies
+from blztable.columns.statistics.soundness import false_statistics
 from blztable.columns.types import encode
 from blztable.engine.read.columns import read_array
 from blztable.engine.read.open_files import OpenFiles
 from blztable.engine.read.parts import OpenedPart
-from blztable.engine.read.selection import Span
+from blztable.engine.read.selection import RowSpan
 from blztable.engine.run.limits import check_pages
 from blztable.engine.version.versions import Version
 from blztable.errors import BlzError, CorruptError, StorageError
@@ -116,7 +116,7 @@ class Part:
                 number = place.first_chunk + chunk
                 expected = part.digests[number * size : (number + 1) * size]
                 try:
-                    with part.blame(name, chunk):
+                    with part.error_context(name, chunk):
                         found = part.reader().read(part.offsets[number + 1] - size, size)
                         if found != expected:
                             raise CorruptError(
@@ -137,7 +137,9 @@ class Part:
                 self.note(what, start, stop)
 
     def _read(self, start: int, stop: int) -> pa.Array:
-        return read_array(self.column.version, self.column.index, [Span(self.group, start, stop)])
+        return read_array(
+            self.column.version, self.column.index, [RowSpan(self.group, start, stop)]
+        )
 
     def _lost(self, start: int, stop: int, step: int, error: BlzError) -> list[_Lost]:
         """The rows that cannot be read of those that together could not, and why."""
@@ -177,13 +179,13 @@ class Part:
             self._compare_pages(part, DICTIONARY, block.dictionary)
         if self._pages is not None:
             stated = _runs(self._pages, slice(None))
-            for page, lie in lies(array, part.page_rows, stated, pages):
+            for page, lie in false_statistics(array, part.page_rows, stated, pages):
                 start = page * part.page_rows
                 stop = min(start + part.page_rows, part.rows)
                 self.note(f"layer {PAGES_LAYER!r}: {lie}", start, stop, is_readable=True)
         if self.column.statistics is not None:
             stated = _runs(self.column.statistics, slice(self.group, self.group + 1))
-            for _, lie in lies(array, part.rows, stated, whole):
+            for _, lie in false_statistics(array, part.rows, stated, whole):
                 key = self.column.version.key
                 self.note(lie, is_readable=True, key=key)
 

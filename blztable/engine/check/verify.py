@@ -1,7 +1,7 @@
 """A whole version looked at: manifest, then row group by row group every part of it.
 
-Columns are decoded by `read/columns.py`, so whatever reading checks is checked; `examine.py` compares
-what is left. Damage is written down, and the rest is checked all the same.
+Columns are decoded by `read/columns.py`, so whatever reading checks is checked. `examine.py`
+compares what is left. Damage is written down, and the rest is checked all the same.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from blztable.columns.types import one_array
 from blztable.engine.check.examine import Column, Part
 from blztable.engine.read.columns import read_columns
 from blztable.engine.read.open_files import OpenFiles
-from blztable.engine.read.selection import Span
+from blztable.engine.read.selection import RowSpan
 from blztable.engine.run.pool import run
 from blztable.engine.version.versions import Version, load
 from blztable.errors import BlzError
@@ -50,7 +50,7 @@ def verify(version: Version, indices: Sequence[int], *, full: bool) -> Report:
             parts = list(chain.from_iterable(by_group))
             run(partial(part.open, full, open_files) for part in parts)
             if full:
-                _read(by_group, [Span(*one) for one in zip(groups, repeat(0), rows)])
+                _read(by_group, [RowSpan(*one) for one in zip(groups, repeat(0), rows)])
                 run(part.compare for part in parts)
             for part in parts:
                 problems += part.problems
@@ -105,7 +105,7 @@ def _windows(columns: Sequence[Column], row_groups: Sequence[int]) -> Iterator[r
         yield range(start, len(row_groups))
 
 
-def _read(by_group: Sequence[Sequence[Part]], spans: Sequence[Span]) -> None:
+def _read(by_group: Sequence[Sequence[Part]], spans: Sequence[RowSpan]) -> None:
     """Decode the parts of some row groups together.
 
     Where that fails, the parts of each group together; where one is damaged, each by itself.
@@ -121,7 +121,7 @@ def _read(by_group: Sequence[Sequence[Part]], spans: Sequence[Span]) -> None:
             part.read_alone()
 
 
-def _read_together(by_group: Sequence[Sequence[Part]], spans: Sequence[Span]) -> bool:
+def _read_together(by_group: Sequence[Sequence[Part]], spans: Sequence[RowSpan]) -> bool:
     """Decode the same columns of some row groups at once; False where that fails."""
     columns = [part.column.index for part in by_group[0]]
     try:

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from blztable.engine.read.selection import Picked, Span
+from blztable.engine.read.selection import RowIndices, RowSpan
 from blztable.engine.run.limits import PAGE_BYTES, check_rows
 
 # Rows that one thread looks at at a time, where row groups are smaller.
@@ -41,7 +41,7 @@ class Blocks:
         """The rows of each."""
         return self.stops - self.starts
 
-    def spans(self) -> list[Span]:
+    def spans(self) -> list[RowSpan]:
         """Their rows, those of neighbours together."""
         if not len(self):
             return []
@@ -50,9 +50,9 @@ class Blocks:
         )
         firsts, lasts = np.append(0, cuts + 1), np.append(cuts, -1)
         ranges = self.groups[firsts], self.starts[firsts], self.stops[lasts]
-        return [Span(*one) for one in zip(*(array.tolist() for array in ranges), strict=True)]
+        return [RowSpan(*one) for one in zip(*(array.tolist() for array in ranges), strict=True)]
 
-    def picked(self, places: np.ndarray) -> list[Picked]:
+    def picked(self, places: np.ndarray) -> list[RowIndices]:
         """The rows at these places among those of all blocks."""
         ends = np.cumsum(self.rows)
         block = np.searchsorted(ends, places, "right")
@@ -60,14 +60,14 @@ class Blocks:
         groups = self.groups[block]
         cuts = np.flatnonzero(np.diff(groups)) + 1
         return [
-            Picked(int(groups[first]), some)
+            RowIndices(int(groups[first]), some)
             for first, some in zip([0, *cuts.tolist()], np.split(rows, cuts), strict=True)
             if len(some)
         ]
 
 
 def cut(
-    spans: Sequence[Span], page_rows: Sequence[int | None], is_open: np.ndarray
+    spans: Sequence[RowSpan], page_rows: Sequence[int | None], is_open: np.ndarray
 ) -> tuple[Blocks, np.ndarray]:
     """The pages of each span, or the span where there is no need of them; and which are pages.
 

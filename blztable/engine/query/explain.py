@@ -17,7 +17,7 @@ from blztable.engine.query.select import READ_BYTES, windows
 from blztable.engine.read import selection
 from blztable.engine.read.columns import nbytes_of_pages
 from blztable.engine.read.parts import OpenParts
-from blztable.engine.read.selection import Span
+from blztable.engine.read.selection import RowSpan
 from blztable.engine.version.versions import Version
 from blztable.report import ColumnPlan, Explanation
 
@@ -32,7 +32,7 @@ class _Counted:
 
 
 def explain(
-    version: Version, positions: Sequence[int], wanted: Sequence[Span], scan: Scan | None
+    version: Version, positions: Sequence[int], wanted: Sequence[RowSpan], scan: Scan | None
 ) -> Explanation:
     """What reading the columns at these positions takes."""
     steps = [text_of(step.expression) for step in scan.steps] if scan else []
@@ -72,8 +72,8 @@ def explain(
 
 
 def _reads(
-    window: Sequence[Span], positions: Sequence[int], scan: Scan | None, parts: OpenParts
-) -> Iterator[tuple[int, list[Span]]]:
+    window: Sequence[RowSpan], positions: Sequence[int], scan: Scan | None, parts: OpenParts
+) -> Iterator[tuple[int, list[RowSpan]]]:
     """Which rows of which columns are read, if each step of the filter leaves some of each page."""
     if scan is None:
         yield from ((position, list(window)) for position in dict.fromkeys(positions))

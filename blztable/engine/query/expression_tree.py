@@ -104,7 +104,7 @@ def _tree_of(pairs: list[Pair], batch: pa.RecordBatch) -> Term | None:
         return None
 
 
-def guarded(expression: pc.Expression) -> pc.Expression:
+def with_safe_literals(expression: pc.Expression) -> pc.Expression:
     """The expression with literals that Arrow can compare: no views, no nulls of large text."""
     try:
         pairs, batch = _written(expression)

@@ -22,7 +22,7 @@ from blztable.arrow_errors import REFUSALS
 from blztable.columns.codecs import null
 from blztable.columns.codecs.families import as_compared, compared_type
 from blztable.columns.codecs.validity import bits_of
-from blztable.engine.query.expression_tree import guarded
+from blztable.engine.query.expression_tree import with_safe_literals
 from blztable.engine.run.limits import check_rows
 from blztable.errors import ColumnNotFoundError, SchemaError
 
@@ -43,7 +43,7 @@ def as_expression(where: object, schema: pa.Schema | None = None) -> pc.Expressi
         Tuples that are no filter.
     """
     if isinstance(where, pc.Expression):
-        return guarded(where)
+        return with_safe_literals(where)
     if not isinstance(where, list):
         raise TypeError(
             "a filter is a pyarrow Expression or a list of tuples (column, operator, value), "
@@ -52,7 +52,9 @@ def as_expression(where: object, schema: pa.Schema | None = None) -> pc.Expressi
     for predicate in _predicates(where):
         _check_predicate(predicate)
     try:
-        return guarded(parquet.filters_to_expression(_typed(where, schema or pa.schema([]))))
+        return with_safe_literals(
+            parquet.filters_to_expression(_typed(where, schema or pa.schema([])))
+        )
     except (*REFUSALS, TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"the filter {where!r:.500} is not understood: {error}") from None
 

@@ -19,7 +19,7 @@ from blztable.engine.query.pruning import Pruner
 from blztable.engine.read.columns import read_columns
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.rows import read_rows
-from blztable.engine.read.selection import Left, Span, cut_spans, take_places, take_rows
+from blztable.engine.read.selection import RowSelection, RowSpan, cut_spans, take_places, take_rows
 from blztable.engine.version.versions import Version
 
 # Rows are picked where not more than one of so many is left.
@@ -47,7 +47,7 @@ class Step:
 class Found:
     """The rows left, in their order, and columns of these, by position."""
 
-    left: list[Left]
+    left: list[RowSelection]
     columns: Mapping[int, pa.ChunkedArray]
 
     @property
@@ -61,7 +61,7 @@ class _Whole:
     """A column of all rows of some blocks."""
 
     chosen: np.ndarray
-    spans: list[Span]
+    spans: list[RowSpan]
     column: pa.ChunkedArray
 
 
@@ -110,7 +110,7 @@ class Morsel:
             columns |= {each: self._of_rows(each, places) for each in had}
         return Found(left, columns)
 
-    def _left(self) -> list[Left]:
+    def _left(self) -> list[RowSelection]:
         if self._places is None:
             if self._alive is None:
                 return list(self._blocks.spans())
@@ -182,10 +182,10 @@ class Morsel:
 
 
 def read_left(
-    version: Version, positions: Sequence[int], left: Sequence[Left], parts: OpenParts
+    version: Version, positions: Sequence[int], left: Sequence[RowSelection], parts: OpenParts
 ) -> list[pa.ChunkedArray]:
     """The columns at these positions, of the rows left."""
-    whole = [one for one in left if isinstance(one, Span)]
+    whole = [one for one in left if isinstance(one, RowSpan)]
     if len(whole) == len(left):
         return read_columns(version, positions, whole, parts=parts)
     return read_rows(version, positions, [one.picked() for one in left], parts=parts)

@@ -27,7 +27,7 @@ from blztable.engine.query.expression_tree import Call, Term, names, parts
 from blztable.engine.query.morsel import Found, Morsel, Step
 from blztable.engine.query.pruning import Pruner
 from blztable.engine.read.parts import OpenParts
-from blztable.engine.read.selection import Span
+from blztable.engine.read.selection import RowSpan
 from blztable.engine.run.pool import run
 from blztable.engine.run.tasks import batches
 from blztable.engine.version.versions import Version
@@ -71,11 +71,13 @@ class Scan:
         """Whether the manifest tells it of all row groups."""
         return not self.open[:, self.some].any()
 
-    def within(self, wanted: Sequence[Span]) -> list[Span]:
+    def within(self, wanted: Sequence[RowSpan]) -> list[RowSpan]:
         """The rows of those row groups in which some may be left."""
         return [span for span in wanted if self.some[span.group]]
 
-    def find(self, wanted: Sequence[Span], parts: OpenParts, returned: Sequence[int] = ()) -> Found:
+    def find(
+        self, wanted: Sequence[RowSpan], parts: OpenParts, returned: Sequence[int] = ()
+    ) -> Found:
         """The rows left of these, and these columns of them."""
         morsels = list(cutting.morsels(self.blocks(wanted, parts)))
         found: list[Found] = [Found([], {})] * len(morsels)
@@ -109,7 +111,7 @@ class Scan:
             # The part that failed says more than the whole.
             raise failed from None
 
-    def blocks(self, wanted: Sequence[Span], parts: OpenParts) -> Blocks:
+    def blocks(self, wanted: Sequence[RowSpan], parts: OpenParts) -> Blocks:
         """The rows that fronts and trailers, too, leave of these."""
         given = self.within(wanted)
         page_rows = [self._page_rows(span.group) for span in given]
@@ -166,7 +168,7 @@ class Scan:
                     runs.append(self._known[position].take(np.full(len(starts), group)))
                     continue
                 type_ = self.version.schema.field(position).type
-                with part.blame():
+                with part.error_context():
                     found = _runs(type_, of_pages, part.rows_of_pages)
                 runs.append(found.take(starts // part.page_rows))
         return {position: Runs.joined(runs) for position, runs in known.items()}

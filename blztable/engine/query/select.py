@@ -17,7 +17,7 @@ from blztable.engine.query.windows import row_windows
 from blztable.engine.read.columns import read_columns
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.rows import read_rows
-from blztable.engine.read.selection import Left, Picked, Span, spans
+from blztable.engine.read.selection import RowIndices, RowSelection, RowSpan, spans
 from blztable.engine.run.progress import Progress
 from blztable.engine.version.versions import Version
 
@@ -36,7 +36,7 @@ class Selected:
 def read_selected(
     version: Version,
     positions: Sequence[int],
-    wanted: Sequence[Span],
+    wanted: Sequence[RowSpan],
     scan: Scan | None,
     progress: Progress | None = None,
 ) -> Selected:
@@ -63,10 +63,10 @@ def read_selected(
 def windows(
     version: Version,
     positions: Sequence[int],
-    wanted: Sequence[Span],
+    wanted: Sequence[RowSpan],
     nbytes: int | None,
     scan: Scan | None,
-) -> Iterator[list[Span]]:
+) -> Iterator[list[RowSpan]]:
     """The rows wanted of which something may be left, in parts with so many bytes in these columns.
 
     Row groups are whole then; where it is not said, as a stream takes them.
@@ -82,7 +82,7 @@ def windows(
     rows = [span.count for span in kept]
     for start, stop in row_windows(rows, size / max(version.head.rows, 1), may_be_cut, nbytes):
         yield [
-            Span(span.group, span.start + part.start, span.start + part.stop)
+            RowSpan(span.group, span.start + part.start, span.start + part.stop)
             for part in spans(rows, start, stop)
             for span in (kept[part.group],)
         ]
@@ -91,7 +91,7 @@ def windows(
 def select(
     version: Version,
     positions: Sequence[int],
-    window: Sequence[Span],
+    window: Sequence[RowSpan],
     parts: OpenParts,
     scan: Scan | None,
 ) -> Selected:
@@ -111,7 +111,7 @@ def take(version: Version, positions: Sequence[int], rows: np.ndarray) -> list[p
     groups = np.searchsorted(first, distinct, "right") - 1
     there, begins = np.unique(groups, return_index=True)
     wanted = [
-        Picked(group, some - first[group])
+        RowIndices(group, some - first[group])
         for group, some in zip(there.tolist(), np.split(distinct, begins[1:]), strict=False)
     ]
     in_order = len(distinct) == len(rows) and bool((np.diff(order) > 0).all())
@@ -130,7 +130,7 @@ def count(scan: Scan) -> int:
     is_open: np.ndarray = np.logical_or.reduce(scan.open)
     rows = int(groups[scan.some & ~is_open].sum())
     left = np.flatnonzero(scan.some & is_open).tolist()
-    undecided = [Span(group, 0, version.head.row_groups[group]) for group in left]
+    undecided = [RowSpan(group, 0, version.head.row_groups[group]) for group in left]
     with OpenParts(version) as parts:
         for window in windows(version, scan.positions, undecided, READ_BYTES, scan):
             parts.forget_before(window[0].group)
@@ -138,13 +138,13 @@ def count(scan: Scan) -> int:
     return rows
 
 
-def numbers(version: Version, left: Sequence[Left]) -> range | np.ndarray:
+def numbers(version: Version, left: Sequence[RowSelection]) -> range | np.ndarray:
     """The numbers of rows in the table."""
     first = np.cumsum([0, *version.head.row_groups]).tolist()
     return _joined(
         [
             range(first[one.group] + one.start, first[one.group] + one.stop)
-            if isinstance(one, Span)
+            if isinstance(one, RowSpan)
             else one.rows + first[one.group]
             for one in left
         ]

@@ -76,7 +76,7 @@ class Run:
         number = place.first_chunk + self.first
         offsets = part.offsets[number : place.first_chunk + self.last + 1]
         raw = scratch(offsets[-1] - offsets[0])
-        with part.blame(self.stream, self.first):
+        with part.error_context(self.stream, self.first):
             if part.reader().read_into(offsets[0], raw) != len(raw):
                 raise CorruptError(f"the file ends within the chunk, at {offsets[0]}")
         size, typesize = part.checksum.size, place.info.typesize
@@ -105,12 +105,12 @@ class Run:
                 else:
                     self._decode_some(chunk, begin, nbytes, self.goals[at_goal:])
             except BlzError:
-                with part.blame(self.stream, self.first + index):
+                with part.error_context(self.stream, self.first + index):
                     raise
             begin += nbytes
         for goal in self.goals:
             if goal.target and goal.target.check is not None:
-                with part.blame(self.stream, self.first):
+                with part.error_context(self.stream, self.first):
                     start, stop = max(self.begin, goal.low), min(begin, goal.high)
                     goal.target.check(start - goal.low, stop - goal.low)
 

@@ -21,7 +21,7 @@ from blztable.columns.types import decoder, one_array
 from blztable.engine.read import selection
 from blztable.engine.read.chunks import Goal, Run, joined, runs
 from blztable.engine.read.parts import OpenedPart, OpenParts
-from blztable.engine.read.selection import Span
+from blztable.engine.read.selection import RowSpan
 from blztable.engine.run.limits import check_memory
 from blztable.engine.run.pool import run
 from blztable.engine.run.progress import Progress
@@ -38,7 +38,7 @@ DOUBTED_BYTES = 64 << 20
 def read_columns(
     version: Version,
     indices: Sequence[int],
-    wanted: Sequence[Span],
+    wanted: Sequence[RowSpan],
     progress: Progress | None = None,
     parts: OpenParts | None = None,
 ) -> list[pa.ChunkedArray]:
@@ -64,12 +64,12 @@ def read_columns(
     return [selection.cut_spans(found[index], columns[index].wanted, wanted) for index in indices]
 
 
-def read_array(version: Version, index: int, wanted: Sequence[Span]) -> pa.Array:
+def read_array(version: Version, index: int, wanted: Sequence[RowSpan]) -> pa.Array:
     """The rows wanted of one column, as one array; SchemaError where they have no room in one."""
     return one_array(read_columns(version, [index], wanted)[0])
 
 
-def nbytes_of_pages(parts: OpenParts, index: int, wanted: Sequence[Span]) -> int:
+def nbytes_of_pages(parts: OpenParts, index: int, wanted: Sequence[RowSpan]) -> int:
     """The bytes of the files that are read for these pages, beside what opens them."""
     column = _Column(parts, index, wanted)
     run(batches(column.opening()))
@@ -88,16 +88,16 @@ def _decoded(
     run(doubts(one for column in columns for one in column.doubted()))
     for column in columns:
         column.make_room()
-    work = (one for column in columns for one in column.runs())
-    run(joined(work, progress), progress.tell if progress else None)
+    change_set = (one for column in columns for one in column.runs())
+    run(joined(change_set, progress), progress.tell if progress else None)
     run(task for column in columns for task in column.result.checks())
     return [column.result.finish() for column in columns]
 
 
 def doubts(doubted: Iterable[Run]) -> list[Task]:
     """A look at files that claim a great deal, to be had before there is room for it."""
-    work = list(doubted)
-    return list(joined(work)) if sum(one.nbytes for one in work) > DOUBTED_BYTES else []
+    change_set = list(doubted)
+    return list(joined(change_set)) if sum(one.nbytes for one in change_set) > DOUBTED_BYTES else []
 
 
 class _Column:
@@ -107,7 +107,7 @@ class _Column:
         self,
         parts: OpenParts,
         index: int,
-        wanted: Sequence[Span],
+        wanted: Sequence[RowSpan],
     ) -> None:
         self._parts = parts
         self._index = index
@@ -189,31 +189,31 @@ class Result:
     def __init__(self, field: pa.Field, pieces: Sequence[Piece], first: OpenedPart | None) -> None:
         """Allocate what the pieces decode to; errors name the first part, for they are of all."""
         self._nullable: bool = field.nullable
-        self._blame = first.blame if first else nullcontext
-        with self._blame():
+        self._error_context = first.error_context if first else nullcontext
+        with self._error_context():
             self._decoder: Decoder = decoder(field.type, pieces)
         self.target = self._decoder.target
 
     def checks(self) -> Iterator[Task]:
         """What is left to check when all is decoded."""
-        with self._blame():
+        with self._error_context():
             for check in self._decoder.checks():
                 yield partial(self._run, check)
 
     def finish(self) -> pa.ChunkedArray:
         """The rows."""
-        with self._blame():
+        with self._error_context():
             column = self._decoder.finish()
             if not self._nullable and column.null_count:
                 raise CorruptError("nulls, where the schema says that there are none")
         return column
 
     def _run(self, check: Callable[[], None]) -> None:
-        with self._blame():
+        with self._error_context():
             check()
 
 
-def byte_range(part: OpenedPart, name: str, span: Span) -> tuple[int, int]:
+def byte_range(part: OpenedPart, name: str, span: RowSpan) -> tuple[int, int]:
     """The bytes that a stream has of these pages; of a dictionary all."""
     place = part.streams[name]
     if name.startswith(DICTIONARY):
@@ -233,7 +233,7 @@ def dictionary_of(part: OpenedPart) -> Piece | None:
     return Piece(part.dictionary_rows, sizes)
 
 
-def _piece(part: OpenedPart, span: Span, dictionary: Piece | None) -> Piece:
+def _piece(part: OpenedPart, span: RowSpan, dictionary: Piece | None) -> Piece:
     """The bytes that each stream of a part has for these pages."""
     sizes, first_byte = {}, 0
     pages: tuple[int, ...] = ()

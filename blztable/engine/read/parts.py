@@ -77,7 +77,7 @@ class OpenedPart:
         self._where = f"{version.store.name}/{self._key}, column {field.name!r}"
         # Uncompressed.
         self.nbytes = sum(sizes[group] for sizes in parts.streams.values())
-        with self.blame():
+        with self.error_context():
             if parts.k[group] == NO_FILE:
                 _check_streams(field.type, None, {})
                 return
@@ -111,7 +111,7 @@ class OpenedPart:
         """What is known of each page; None where that is what the manifest says of the part."""
         if self.superchunk is None or PAGES_LAYER not in self.superchunk.trailer.layers:
             return None
-        with self.blame():
+        with self.error_context():
             blob = self.superchunk.trailer.layers[PAGES_LAYER].decode()
             return Statistics.decode(blob, -(-self.rows // self.page_rows))
 
@@ -130,9 +130,9 @@ class OpenedPart:
         """Let go of the bytes of a small file; they can be read again."""
         self._kept = None
 
-    def blame(self, stream: str = "", chunk: int | None = None) -> "_Blame":
+    def error_context(self, stream: str = "", chunk: int | None = None) -> "_ErrorContext":
         """Say which file, column, stream and chunk an error is about."""
-        return _Blame(self._where, stream, chunk)
+        return _ErrorContext(self._where, stream, chunk)
 
     def _open(self, front: int, trailer: int, parts: ColumnParts, group: int) -> Superchunk:
         facts = parts.facts[group]
@@ -214,7 +214,7 @@ class OpenParts:
         self.close()
 
 
-class _Blame:
+class _ErrorContext:
     """Puts the place of an error in front of its message.
 
     Not a generator with `contextmanager`: since Python 3.12 the frame of such a generator refers to

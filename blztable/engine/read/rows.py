@@ -23,7 +23,7 @@ from blztable.engine.read.columns import (
     nbytes_of,
 )
 from blztable.engine.read.parts import OpenedPart, OpenParts
-from blztable.engine.read.selection import Picked
+from blztable.engine.read.selection import RowIndices
 from blztable.engine.run.limits import check_memory
 from blztable.engine.run.pool import run
 from blztable.engine.run.tasks import batches
@@ -36,7 +36,7 @@ SMALL_ROWS = 1 << 18
 def read_rows(
     version: Version,
     indices: Sequence[int],
-    wanted: Sequence[Picked],
+    wanted: Sequence[RowIndices],
     order: np.ndarray | None = None,
     parts: OpenParts | None = None,
 ) -> list[pa.ChunkedArray]:
@@ -68,7 +68,7 @@ def read_rows(
 class _Column:
     """Rows of one column on their way from its parts to the result."""
 
-    def __init__(self, parts: OpenParts, index: int, wanted: Sequence[Picked]) -> None:
+    def __init__(self, parts: OpenParts, index: int, wanted: Sequence[RowIndices]) -> None:
         self._field: pa.Field = parts.version.schema.field(index)
         parts.version.column(index)  # Its line, before the threads want it.
         self.parts = [_Part(parts, index, picked) for picked in wanted]
@@ -103,7 +103,7 @@ class _Column:
 class _Part:
     """The rows of one part."""
 
-    def __init__(self, parts: OpenParts, index: int, picked: Picked) -> None:
+    def __init__(self, parts: OpenParts, index: int, picked: RowIndices) -> None:
         self._parts = parts
         self._index = index
         self._rows = picked.rows
@@ -131,7 +131,7 @@ class _Part:
     def piece(self) -> Piece:
         """The rows as a part that has no others."""
         if self._ends is not None:
-            with self.opened.blame(ENDS):
+            with self.opened.error_context(ENDS):
                 self._ends.check()
         rows, sizes = len(self._rows), {}
         for name, place in self.opened.streams.items():
@@ -187,7 +187,7 @@ class _Part:
                 assert self._ends is not None
                 target.buffer[:] = self._ends.encode()
             if target.check is not None and len(target.buffer):
-                with self.opened.blame(name):
+                with self.opened.error_context(name):
                     target.check(0, len(target.buffer))
 
     def _goals(self, name: str, accept: Accept | None = None) -> list[Goal]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TypeVar
 
-from blztable.engine.read.selection import Span
+from blztable.engine.read.selection import RowSpan
 from blztable.engine.run.progress import Progress
 from blztable.engine.version.versions import Version
 from blztable.errors import BlzError, CorruptError, FormatError, StorageError
@@ -24,10 +24,10 @@ class Loss:
 
 
 def read_intact(
-    read: Callable[[Sequence[Span], Progress | None], T],
+    read: Callable[[Sequence[RowSpan], Progress | None], T],
     version: Version,
     indices: Sequence[int],
-    wanted: Sequence[Span],
+    wanted: Sequence[RowSpan],
     progress: Progress | None = None,
 ) -> tuple[T, list[Loss]]:
     """What `read` gives of the row groups that it can read; it needs the columns at `indices`.

@@ -18,7 +18,7 @@ from blztable.format.line import ColumnParts
 
 
 @dataclass(frozen=True, slots=True)
-class Picked:
+class RowIndices:
     """Some rows of one row group, by their numbers in it, in their order."""
 
     group: int
@@ -29,13 +29,13 @@ class Picked:
         """How many they are."""
         return len(self.rows)
 
-    def picked(self) -> "Picked":
+    def picked(self) -> "RowIndices":
         """Itself."""
         return self
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class RowSpan:
     """Rows of one row group, one after another."""
 
     group: int
@@ -47,16 +47,16 @@ class Span:
         """How many they are."""
         return self.stop - self.start
 
-    def picked(self) -> Picked:
+    def picked(self) -> RowIndices:
         """The rows one by one."""
-        return Picked(self.group, np.arange(self.start, self.stop))
+        return RowIndices(self.group, np.arange(self.start, self.stop))
 
 
 # Rows of one row group that are left of it.
-Left = Span | Picked
+RowSelection = RowSpan | RowIndices
 
 
-def spans(row_groups: Sequence[int], start: int, stop: int) -> list[Span]:
+def spans(row_groups: Sequence[int], start: int, stop: int) -> list[RowSpan]:
     """The rows from `start` to `stop` of the table, by row group."""
     ends = list(accumulate(row_groups))
     result = []
@@ -64,13 +64,13 @@ def spans(row_groups: Sequence[int], start: int, stop: int) -> list[Span]:
         first = ends[group] - row_groups[group]
         if max(first, start) >= stop:
             break
-        result.append(Span(group, max(start - first, 0), min(stop - first, row_groups[group])))
+        result.append(RowSpan(group, max(start - first, 0), min(stop - first, row_groups[group])))
     return result
 
 
-def of_spans(parts: ColumnParts, wanted: Sequence[Span]) -> list[Span]:
+def of_spans(parts: ColumnParts, wanted: Sequence[RowSpan]) -> list[RowSpan]:
     """The pages of these rows, which are in their order, as rows; neighbours are joined."""
-    pages: list[Span] = []
+    pages: list[RowSpan] = []
     facts = parts.facts
     for span in wanted:
         page_rows = max(facts.page_rows[span.group], 1)
@@ -78,13 +78,13 @@ def of_spans(parts: ColumnParts, wanted: Sequence[Span]) -> list[Span]:
         stop = min(-(-span.stop // page_rows) * page_rows, facts.rows[span.group])
         if pages and pages[-1].group == span.group and pages[-1].stop >= start:
             start = pages.pop().start
-        pages.append(Span(span.group, start, stop))
+        pages.append(RowSpan(span.group, start, stop))
     return pages
 
 
-def of_rows(parts: ColumnParts, wanted: Sequence[Picked]) -> list[Span]:
+def of_rows(parts: ColumnParts, wanted: Sequence[RowIndices]) -> list[RowSpan]:
     """The pages of these rows, as rows; neighbours are joined."""
-    pages: list[Span] = []
+    pages: list[RowSpan] = []
     facts = parts.facts
     for picked in wanted:
         page_rows = max(facts.page_rows[picked.group], 1)
@@ -95,14 +95,14 @@ def of_rows(parts: ColumnParts, wanted: Sequence[Picked]) -> list[Span]:
         firsts = touched[np.append(0, cuts)] * page_rows
         stops = (touched[np.append(cuts - 1, -1)] + 1) * page_rows
         pages += (
-            Span(picked.group, start, min(stop, rows))
+            RowSpan(picked.group, start, min(stop, rows))
             for start, stop in zip(firsts.tolist(), stops.tolist(), strict=True)
         )
     return pages
 
 
 def cut_spans(
-    column: pa.ChunkedArray, pages: Sequence[Span], wanted: Sequence[Span]
+    column: pa.ChunkedArray, pages: Sequence[RowSpan], wanted: Sequence[RowSpan]
 ) -> pa.ChunkedArray:
     """The rows wanted, out of the column of all rows of their pages; nothing is copied."""
     if sum(span.count for span in wanted) == len(column):
@@ -125,7 +125,7 @@ def cut_spans(
 
 
 def take_rows(
-    column: pa.ChunkedArray, pages: Sequence[Span], wanted: Sequence[Picked]
+    column: pa.ChunkedArray, pages: Sequence[RowSpan], wanted: Sequence[RowIndices]
 ) -> pa.ChunkedArray:
     """The rows wanted, out of the column of all rows of some pages that have them."""
     if sum(picked.count for picked in wanted) == len(column):

@@ -20,7 +20,7 @@ from typing import Generic, TypeVar
 from blztable.engine.run import blosc_settings
 from blztable.engine.run.tasks import Task
 from blztable.errors import BlzError
-from blztable.interrupts import PutOff
+from blztable.interrupts import DeferInterrupt
 
 T = TypeVar("T")
 
@@ -44,17 +44,17 @@ def run(tasks: Iterable[Task], between: Callable[[], None] | None = None) -> Non
     if not first:
         return
     interrupt = _Interrupt()
-    with PutOff(interrupt.come), _working(interrupt) as work:
-        work.call_helpers()
-        work.add(chain(first, tasks))
-        work.end()
-        work.join(between)
-    work.check()
+    with DeferInterrupt(interrupt.come), _working(interrupt) as change_set:
+        change_set.call_helpers()
+        change_set.add(chain(first, tasks))
+        change_set.end()
+        change_set.join(between)
+    change_set.check()
 
 
 def _alone(task: Task, between: Callable[[], None] | None) -> list[Task]:
     """Run a task; those that it returns are handed back."""
-    with PutOff():
+    with DeferInterrupt():
         blosc_settings.begin()
         try:
             more = list(task() or ())
@@ -79,22 +79,22 @@ def run_groups(
     The caller works too, until `may_fetch` says that enough is done to hold another group.
     """
     interrupt = _Interrupt()
-    with _working(interrupt) as work:
+    with _working(interrupt) as change_set:
         for tasks in groups:
-            with PutOff(interrupt.come):
+            with DeferInterrupt(interrupt.come):
                 if not is_small():
-                    work.call_helpers()
-                work.add(tasks)
+                    change_set.call_helpers()
+                change_set.add(tasks)
                 del tasks
-                work.join(between, may_fetch)
-            if work.is_over:
+                change_set.join(between, may_fetch)
+            if change_set.is_over:
                 break
-        with PutOff(interrupt.come):
-            work.end()
-            work.join(between)
+        with DeferInterrupt(interrupt.come):
+            change_set.end()
+            change_set.join(between)
             # Not only below, where Ctrl-C could come between two lines.
-            work.close()
-    work.check()
+            change_set.close()
+    change_set.check()
 
 
 class Ahead(Generic[T]):
@@ -365,17 +365,17 @@ def _processors() -> int:
 @contextmanager
 def _working(interrupt: _Interrupt) -> Iterator[_Run]:
     """A run that the pool may help with; when it is left, nobody works any more."""
-    work = _Run(interrupt)
+    change_set = _Run(interrupt)
     try:
-        with PutOff():
-            work.open()
-        yield work
+        with DeferInterrupt():
+            change_set.open()
+        yield change_set
     finally:
-        with PutOff():
-            work.close()
+        with DeferInterrupt():
+            change_set.close()
 
 
-def _start_helpers(work: _Run, helpers: list[Future[None]]) -> None:
+def _start_helpers(change_set: _Run, helpers: list[Future[None]]) -> None:
     global _pool
     count = _processors() - 1
     if count < 1:
@@ -385,7 +385,7 @@ def _start_helpers(work: _Run, helpers: list[Future[None]]) -> None:
             _pool = ThreadPoolExecutor(count, "blztable")
         # When the interpreter shuts down the caller works alone.
         with suppress(RuntimeError):
-            helpers.extend(_pool.submit(work.join) for _ in range(count))
+            helpers.extend(_pool.submit(change_set.join) for _ in range(count))
 
 
 def _forget_pool() -> None:

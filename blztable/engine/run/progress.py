@@ -1,6 +1,6 @@
 """How far a write or a read has come, told in rows.
 
-Work is done in any order and by any thread; the callback is called by the caller's own thread.
+ChangeSet is done in any order and by any thread; the callback is called by the caller's own thread.
 """
 
 import threading

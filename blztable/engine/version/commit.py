@@ -46,7 +46,7 @@ from blztable.errors import (
     TableNotFoundError,
 )
 from blztable.format import layout, manifest
-from blztable.interrupts import PutOff
+from blztable.interrupts import DeferInterrupt
 from blztable.storage.store import KeyNotFound, KeyTaken, Lock, Store
 from blztable.version import VERSION
 
@@ -80,7 +80,7 @@ class AlreadyCommitted(Exception):
         self.version = version
 
 
-class Transaction:
+class Commit:
     """Steps 1 to 6, as a context: what was written in it and not published is removed."""
 
     def __init__(
@@ -114,11 +114,11 @@ class Transaction:
     def __enter__(self) -> Self:
         """Make the place ready, announce files in flight, pin the base."""
         try:
-            with PutOff(), self._repeat_made_durable():
+            with DeferInterrupt(), self._repeat_made_durable():
                 self._begin()
             return self
         except BaseException:
-            with PutOff():
+            with DeferInterrupt():
                 self._held.close()
                 self._withdraw()
             raise
@@ -163,7 +163,7 @@ class Transaction:
         traceback: TracebackType | None,
     ) -> None:
         """Remove what was written if nothing was published, and let go of everything."""
-        with PutOff():
+        with DeferInterrupt():
             is_gone = error is not None and not self._may_be_published()
             with self._held:
                 if is_gone:
@@ -215,7 +215,7 @@ class Transaction:
         if self._is_durable:
             self.files.flush(named)
         with (
-            PutOff(),
+            DeferInterrupt(),
             ExitStack() as afterwards,
             self._repeat_made_durable(),
             self._writers_lock(),
@@ -258,7 +258,7 @@ class Transaction:
                     f"{self._store.name}: version {number} is committed, but {error}"
                 )
 
-    def complain(self) -> None:
+    def emit_warnings(self) -> None:
         """Warn of what failed after the commit. Called last: filters may make it an exception."""
         if self._complaints:
             warnings.warn("; ".join(self._complaints), stacklevel=stack_level())
@@ -414,7 +414,7 @@ def _make_newest_durable(store: Store) -> None:
         if newest.head.durable:
             store.flush_names(layout.MANIFESTS)
             return
-    with Transaction(store, is_durable=True) as transaction:
+    with Commit(store, is_durable=True) as transaction:
         _, pinned = transaction.publish("flush", _unchanged)
     pinned.close()
 

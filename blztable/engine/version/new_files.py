@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from blztable.engine.version import first_commit
 from blztable.errors import BlzError, CorruptError, LimitError
 from blztable.format import layout
-from blztable.interrupts import PutOff
+from blztable.interrupts import DeferInterrupt
 from blztable.storage.store import KeyNotFound, Store
 
 # Gives keys of files.
@@ -35,7 +35,7 @@ class NewFiles:
     def reserve_column(self, lowest: int) -> int:
         """An id from `lowest` on that no column has or had, claimed for this transaction."""
         number = lowest
-        with PutOff():
+        with DeferInterrupt():
             while number <= layout.MAX_ID and not self._store.reserve(layout.column((number,))):
                 names = self._store.list_names(layout.DATA)
                 taken = (layout.column_id(name) for name in names)
@@ -52,7 +52,7 @@ class NewFiles:
         try:
             yield
         except BaseException:
-            with PutOff():
+            with DeferInterrupt():
                 self._remove(_keys(self._written[written:]), self._reserved[reserved:])
                 del self._written[written:], self._reserved[reserved:]
             raise

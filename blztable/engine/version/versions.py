@@ -73,7 +73,7 @@ class Version:
             self._lines[index] = parts
         return parts
 
-    def know(self, index: int, parts: ColumnParts) -> None:
+    def cache_column(self, index: int, parts: ColumnParts) -> None:
         """Take the parts of a column from whoever wrote its line, and read no more."""
         self._lines[index] = parts
 

@@ -49,14 +49,14 @@ class WriteOptions:
         for name in ("clevel", "row_group_rows", "page_rows"):
             object.__setattr__(self, name, _as_numbers(getattr(self, name)))
         for codec in _values(self.compression):
-            one_of("compression", codec, WRITABLE_CODECS)
+            check_choice("compression", codec, WRITABLE_CODECS)
         for level in _values(self.clevel):
             if type(level) is not int or not 0 <= level <= 9:
                 raise ValueError(f"clevel is a whole number from 0 to 9, not {level!r}")
         for shuffle in _values(self.shuffle):
-            one_of("shuffle", shuffle, (None, *SHUFFLES))
-        one_of("checksum", self.checksum, [name for name in BY_NAME if name != "none"])
-        one_of("durability", self.durability, DURABILITIES)
+            check_choice("shuffle", shuffle, (None, *SHUFFLES))
+        check_choice("checksum", self.checksum, [name for name in BY_NAME if name != "none"])
+        check_choice("durability", self.durability, DURABILITIES)
         for rows in _values(self.page_rows):
             if rows is not None and (
                 type(rows) is not int
@@ -144,7 +144,7 @@ def _of(value: T | Mapping[str, T], name: str, default: T) -> T:
     return value.get(name, default) if isinstance(value, Mapping) else value
 
 
-def one_of(option: str, value: object, choices: Iterable[str | None]) -> None:
+def check_choice(option: str, value: object, choices: Iterable[str | None]) -> None:
     """ValueError where the value is none of the choices."""
     choices = list(choices)
     if value not in choices:
