@@ -238,7 +238,7 @@ FROM_5 = pd.RangeIndex(5, 8, name="n")
 
 
 @pytest.mark.parametrize(
-    ("first", "others", "labels", "counts_on"),
+    ("first", "others", "labels", "continues_index"),
     [
         (range(3), [range(2)], range(5), False),
         (range(3), [range(3, 5)], range(5), True),
