@@ -466,7 +466,7 @@ def test_the_operations_are_those_of_the_page():
         note()
     with blz.open(store, "a") as t:
         with t.transaction() as tx:
-            columns.widen(tx._work, tx.schema.set(1, pa.field("n", pa.int64())), None)
+            columns.widen(tx._change_set, tx.schema.set(1, pa.field("n", pa.int64())), None)
         note()
     named = [name for row in table("Operations") for name in words(row["operation"])]
     assert sorted(made) == sorted(named)
