@@ -1,4 +1,4 @@
-"""What the fuzzer found (`support/fuzzer.py`), each as small as it became, behind valid checksums."""
+"""Tables that `support/fuzzer.py` found, each as small as possible, behind valid checksums."""
 
 import base64
 import contextlib
