@@ -485,3 +485,15 @@ def test_an_interrupt_ends_it_quietly(run, path, monkeypatch):
 
     monkeypatch.setattr(blz.CTable, "verify", interrupted)
     assert run("verify", path) == (130, "", "")
+
+
+# Bug: a closed standard output ended in a traceback.
+def test_a_closed_standard_output_is_one_line(tmp_path):
+    path = tmp_path / "t.blz"
+    blz.to_blz({"a": [1]}, path)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = f"exec '{sys.executable}' -m blztable info '{path}' >&-"
+    done = subprocess.run(
+        ["sh", "-c", command], env=environment, capture_output=True, text=True, timeout=100
+    )
+    assert (done.returncode, done.stderr) == (1, "blz: standard output is closed\n")

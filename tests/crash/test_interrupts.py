@@ -10,6 +10,7 @@ import dis
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -249,3 +250,42 @@ def test_an_interrupt_at_any_line_of_changes_leaves_all_or_none_of_them(
     while check_an_interrupted_change(tmp_path, line, durability):
         line += STEP
     assert line > 4000
+
+
+INTERRUPTED = """
+import _thread, sys, threading
+import blztable as blz
+from blztable.engine.run import pool
+
+started = threading.Event()
+
+def task():
+    started.set()
+    _thread.interrupt_main()
+    for _ in range(100_000):
+        pass
+
+for _ in range(200):
+    try:
+        pool.run([task] * 8)
+    except KeyboardInterrupt:
+        pass
+try:
+    blz.to_blz({"a": [1]}, sys.argv[1])
+except KeyboardInterrupt:
+    blz.to_blz({"a": [1]}, sys.argv[1])
+print(blz.read_table(sys.argv[1]).num_rows)
+"""
+
+
+# Bug: Ctrl-C inside of a parallel run could leave it waiting for ever.
+def test_an_interrupt_anywhere_in_a_run_ends_it(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, tmp_path / "t.blz"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) in {(0, "1\n"), (-signal.SIGINT, "")}, done.stderr

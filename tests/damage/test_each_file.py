@@ -225,3 +225,16 @@ def test_damaged_mirrors_disturb_nobody(path):
     assert blz.read_table(path) == DATA
     blz.to_blz(DATA, path)
     assert json.loads((path / "meta/attributes").read_bytes()) == {}
+
+
+# Bug: a flipped bit in the header was reported as an unknown format version.
+@pytest.mark.parametrize("place", [4, 5])
+def test_a_flipped_version_or_option_is_damage_and_no_other_format(tmp_path, place):
+    path = tmp_path / "t.blz"
+    blz.to_blz({"a": range(100)}, path)
+    file = path / "data/col0/__1__.bin"
+    data = bytearray(file.read_bytes())
+    data[place] ^= 0x10
+    file.write_bytes(data)
+    with pytest.raises(blz.CorruptError, match="crc32"):
+        blz.read_table(path)

@@ -1,7 +1,11 @@
 """`verify` tells what is wrong, where, and what is intact; and it finds every changed byte."""
 
+import gc
+import os
 import re
 import shutil
+import subprocess
+import sys
 
 import blosc
 import numpy as np
@@ -11,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
+from blztable.engine.check import examine
 from blztable.engine.check import verify as verifying
 from blztable.format.chunk import Compression
 from blztable.format.statistics import PAGES_LAYER, Statistics
@@ -485,3 +490,47 @@ def test_small_row_groups_are_read_together(monkeypatch):
     assert report
     assert reads == [256, 44]
     assert report.files == 600
+
+
+def limited(code: str, *arguments: object) -> str:
+    """What a child prints that may open 64 files."""
+    code = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n" + code
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+# Bug: verify() reported damage when the process had no file descriptor left.
+def test_too_few_descriptors_are_no_damage(tmp_path):
+    path = tmp_path / "t.blz"
+    blz.to_blz({f"c{i}": [i] for i in range(200)}, path, durability="process")
+    code = """
+import sys
+import blztable as blz
+try:
+    print(blz.open(sys.argv[1]).verify().is_intact)
+except blz.StorageError as error:
+    print(error.strerror)
+"""
+    assert limited(code, path).strip() in ("True", "Too many open files")
+
+
+# Bug: verify() kept the files of all columns open.
+def test_a_verification_keeps_few_files_open(tmp_path, monkeypatch):
+    path = tmp_path / "t.blz"
+    blz.to_blz({f"c{i}": range(20_000) for i in range(200)}, path, durability="process")
+    with blz.open(path) as table:
+        most = []
+        gc.collect()
+        before = len(os.listdir("/dev/fd"))
+        compare = examine.Part.compare
+
+        def counting(part):
+            most.append(len(os.listdir("/dev/fd")) - before)
+            compare(part)
+
+        monkeypatch.setattr(examine.Part, "compare", counting)
+        assert table.verify()
+    assert max(most) < 150

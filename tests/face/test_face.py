@@ -29,8 +29,8 @@ from blztable.format import layout
 from blztable.format.chunk import ChunkHeader
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore
-from convert.frames.test_frame import assert_same
 from support.frame_strategies import frames
+from support.frames import assert_same
 
 DATA = pa.table(
     {
@@ -983,3 +983,25 @@ def test_a_column_that_is_the_index_comes_as_its_values(tmp_path):
 def test_iterating_a_column_ends(path):
     with blz.open(path) as table:
         assert list(table["n"]) == DATA["n"].to_pylist()
+
+
+# Bug: `columns` was drawn twice, so an iterator selected no column.
+@pytest.mark.parametrize("columns", [iter, tuple, lambda names: (name for name in names)])
+def test_columns_may_come_from_an_iterator(columns):
+    store = MemoryStore()
+    blz.to_blz({"a": [1], "b": [2], "c": [3]}, store)
+    assert blz.read_table(store, columns=columns(["c", "a"])).column_names == ["c", "a"]
+    with blz.open(store) as table:
+        assert table.to_arrow(columns(["b"])).column_names == ["b"]
+        assert next(table.to_batches(columns(["b"]))).schema.names == ["b"]
+        with pytest.raises(blz.ColumnNotFoundError, match="'d'"):
+            table.to_arrow(columns(["a", "d"]))
+
+
+# Guards `columns`: any iterable of names is accepted, a single text is refused.
+def test_columns_may_be_any_iterable_of_names(tmp_path):
+    path = tmp_path / "t.blz"
+    blz.to_blz({"a": [1], "b": [2]}, path)
+    assert list(blz.read_blz(path, columns=iter(["b", "a"])).columns) == ["b", "a"]
+    with pytest.raises(TypeError, match=r"\['a'\]"):
+        blz.read_blz(path, columns="a")

@@ -28,10 +28,10 @@ from blztable.engine.run import pool
 from blztable.engine.write import columns as writer
 from blztable.engine.write import row_groups as cuts
 from blztable.storage.memory import MemoryStore
-from convert.frames.test_frame import assert_same
 from support import arrow_strategies as own
 from support.bit_equality import same_table
 from support.frame_strategies import frames
+from support.frames import assert_same
 from support.stores import Hooked, tree
 
 SECONDS = 10
@@ -762,3 +762,41 @@ def test_what_somebody_put_into_a_directory_stops_a_first_write(tmp_path):
     (tmp_path / "t.blz" / ".gitignore").touch()
     with pytest.raises(blz.TableExistsError, match=r"holds '\.gitignore'"):
         blz.to_blz({"n": [1]}, tmp_path / "t.blz")
+
+
+# Bug: a buffer inside of a memoryview or an Index was not copied, so refilling it changed rows.
+@pytest.mark.parametrize("wrap", [memoryview, lambda buffer: pd.Index(buffer, copy=False)])
+def test_a_buffer_that_is_filled_again_is_copied_however_it_is_wrapped(wrap):
+    def items():
+        buffer = np.zeros(4, np.int64)
+        for number in range(3):
+            buffer[:] = number
+            yield {"a": wrap(buffer)}
+
+    store = MemoryStore()
+    blz.to_blz(items(), store)
+    assert blz.read_table(store)["a"].to_pylist() == [0] * 4 + [1] * 4 + [2] * 4
+
+
+# Guards copies of a CTable: they keep a schema without rows, and report damage of the source.
+def test_a_table_of_ours_is_copied_with_its_errors_and_without_rows(tmp_path):
+    path, copy = tmp_path / "t.blz", tmp_path / "copy.blz"
+    blz.to_blz(pa.schema({"a": pa.int8()}).empty_table(), path)
+    for source in (blz.open(path), blz.open(path).to_batches()):
+        blz.to_blz(source, copy)
+        assert blz.read_table(copy).schema == pa.schema({"a": pa.int8()})
+    blz.to_blz({"a": range(100)}, path)
+    with blz.open(path) as table:
+        blz.to_blz(table, path)  # Over itself.
+    assert blz.read_table(path)["a"].to_pylist() == list(range(100))
+    for part in (path / "data").glob("col*/__1__.bin"):
+        part.write_bytes(b"damaged")
+    with pytest.raises(blz.CorruptError, match="__1__"):
+        blz.to_blz(blz.open(path), copy)
+
+
+# Bug: an empty DataFrame in a stream of DataFrames was refused.
+def test_an_empty_frame_among_others_is_passed_over():
+    frame, store = pd.DataFrame({"a": [1, 2]}, index=["x", "y"]), MemoryStore()
+    blz.to_blz([frame, pd.DataFrame(), frame], store)
+    assert blz.read_blz(store).equals(pd.concat([frame, frame]))

@@ -1,19 +1,25 @@
 """The goal: facts from a stranger's file end in a frame or in a FormatError, in nothing else."""
 
+import base64
 import contextlib
 import copy
 import json
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import blztable as blz
 from blztable.convert.frames.descriptor import FIELD_KEY, from_bytes
 from blztable.convert.frames.frame import to_frame
 from blztable.convert.frames.pandas_metadata import arrow_metadata, from_metadata
 from blztable.convert.gateway import ingest
 from blztable.errors import FormatError
+from blztable.format.chunk import Compression
+from blztable.storage.memory import MemoryStore
+from support import tamper
 from support.frame_strategies import frames, rebuilt
 
 WORDS = "range field kind numpy M8[us] period M tuple float nan masked category object string zoned"
@@ -166,3 +172,105 @@ def change(facts, spot, value, descriptor):
         parent[key] = value
     else:
         del parent[key]
+
+
+FAR = pd.Timestamp(1 << 40, unit="s")  # in the year 36812
+
+
+# Found by the fuzzer: NotImplementedError of pandas.
+def test_a_frequency_is_dropped_where_zoned_times_leave_the_years_of_python():
+    days = pd.date_range("2026", periods=3, tz="Europe/Berlin", unit="s", name="day")
+    store = MemoryStore()
+    blz.to_blz(pd.DataFrame({"a": [1, 2, 3]}, days), store)
+    far = pd.DatetimeIndex([FAR] * 3).as_unit("s").asi8
+    with tamper.editing(store) as table:
+        table.part(column=1).chunks = [Compression().compress(far, 8)]
+    index = blz.read_blz(store).index
+    assert index.freq is None
+    assert index.asi8.tolist() == [1 << 40] * 3
+
+
+# Found by the fuzzer: NotImplementedError of pandas.
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
+def test_labels_that_are_zoned_times_outside_of_the_years_of_python_are_refused(zone):
+    store = MemoryStore()
+    column = pd.DatetimeIndex([pd.Timestamp("2026")], tz="Europe/Berlin").as_unit("s")
+    blz.to_blz(pd.DataFrame([[1]], columns=column), store)
+    with tamper.editing(store) as table:
+        label = ["timestamp", "s", 1 << 40, [zone, None]]
+        table.head["pandas"]["columns"]["labels"][0][1] = label
+    with contextlib.suppress(blz.FormatError):
+        assert blz.read_blz(store).columns[0] == FAR.tz_localize("UTC")
+
+
+# Found by the fuzzer: pandas warned of the frequency B.
+def test_a_label_of_business_days_is_read_without_a_warning():
+    store = MemoryStore()
+    blz.to_blz(pd.DataFrame({"a": [1]}), store)
+    with tamper.editing(store) as table:
+        labels = [["a", ["period", "B", 14_600]]]
+        level = {"dtype": ["numpy", "object"]}
+        header = {"multi": False, "names": [None], "levels": [level], "labels": labels}
+        table.head["pandas"]["columns"] = header
+    assert str(blz.read_blz(store).columns[0]) == "2025-12-18"
+
+
+# Found by the fuzzer: UnicodeDecodeError.
+def test_held_categories_with_a_name_that_is_not_utf8_are_refused():
+    empty = pd.DataFrame({"a": pd.Categorical([], categories=["x", "y"])})
+    store = MemoryStore()
+    blz.to_blz(empty, store)
+    with tamper.editing(store) as table:
+        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(table.head["schema"])))
+        descriptor = json.loads(schema.field(0).metadata[FIELD_KEY])
+        held = base64.b64decode(descriptor["held"]).replace(b"categories", b"categorie\xff")
+        descriptor["held"] = base64.b64encode(held).decode()
+        field = schema.field(0).with_metadata({FIELD_KEY: json.dumps(descriptor)})
+        data = pa.schema([field]).serialize().to_pybytes()
+        table.head["schema"] = base64.b64encode(data).decode()
+    with pytest.raises(blz.FormatError, match="categories that cannot be read"):
+        blz.read_blz(store)
+
+
+# Found by the fuzzer: a frequency of an index without times was a foreign error.
+def test_a_frequency_of_an_index_that_cannot_have_one_is_refused():
+    store = MemoryStore()
+    days = pd.date_range("2026-01-01", periods=4, freq="D", name="day")
+    blz.to_blz(pd.DataFrame({"a": range(4)}, index=days), store)
+    with tamper.editing(store) as edited:
+        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(edited.head["schema"])))
+        place = schema.get_field_index("day")
+        field = schema.field(place).with_metadata({b"blz:pandas": b'{"dtype":"arrow"}'})
+        changed = schema.set(place, field).serialize().to_pybytes()
+        edited.head["schema"] = base64.b64encode(changed).decode()
+    with pytest.raises(blz.FormatError, match="has no frequency"):
+        blz.read_blz(store)
+
+
+# Found by the fuzzer: categories of an unknown description were a foreign error.
+@pytest.mark.parametrize("facts", ["false", "0", "[]", '"values"', '{"other":1}'])
+def test_categories_described_by_anything_else_are_refused(facts):
+    store = MemoryStore()
+    blz.to_blz(pd.DataFrame({"a": pd.Categorical([1, 2])}), store)
+    with tamper.editing(store) as edited:
+        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(edited.head["schema"])))
+        text = f'{{"dtype":"category","categories":{facts}}}'.encode()
+        field = schema.field(0).with_metadata({b"blz:pandas": text})
+        changed = schema.set(0, field).serialize().to_pybytes()
+        edited.head["schema"] = base64.b64encode(changed).decode()
+    with pytest.raises(blz.FormatError):
+        blz.read_blz(store)
+
+
+# Found by the fuzzer: pandas cannot tell whether an index in an unknown zone is unique.
+def test_an_index_in_a_zone_that_is_not_known_here_is_read_by_its_backend():
+    type_ = pa.timestamp("ns", "no/zone")
+    index = pd.Index(pd.arrays.ArrowExtensionArray(pa.array([1, 2], type_)), name="when")
+    frame = pd.DataFrame({"a": [1, 2]}, index=index)
+    store = MemoryStore()
+    blz.to_blz(frame, store)
+    with tamper.editing(store) as edited:
+        edited.head["pandas"]["allows_duplicate_labels"] = False
+    found = blz.read_blz(store, dtype_backend="pyarrow")
+    assert found["a"].tolist() == [1, 2]
+    assert found.index.dtype == pd.ArrowDtype(type_)

@@ -4,6 +4,9 @@ Such a table is read where it can be; who changes it gets an error of ours, and 
 that could not be read back.
 """
 
+import base64
+
+import pyarrow as pa
 import pytest
 
 import blztable as blz
@@ -113,3 +116,51 @@ def test_a_default_that_is_none_is_told_with_its_column(tmp_path, text, error):
     edit(path, "properties", {"defaults": {"0": text}})
     with blz.open(path, "a") as t, pytest.raises(error, match=r"t\.blz: the default of column 'a'"):
         t.append({"s": ["z"]})
+
+
+# Found by the fuzzer: a zone inside of a dictionary type was not checked: UnicodeDecodeError.
+@pytest.mark.parametrize(
+    "type_",
+    [pa.timestamp("ms", "Europe/Rome"), pa.dictionary(pa.int8(), pa.timestamp("s", "Europe/Rome"))],
+    ids=str,
+)
+def test_a_zone_that_is_not_utf8_is_refused_in_dictionaries_too(type_):
+    store = MemoryStore()
+    blz.to_blz(pa.schema({"a": type_}).empty_table(), store)
+    with tamper.editing(store) as table:
+        data = base64.b64decode(table.head["schema"])
+        table.head["schema"] = base64.b64encode(data.replace(b"Rome", b"Rom\xc4")).decode()
+    with pytest.raises(blz.CorruptError, match="schema"):
+        blz.read_blz(store)
+
+
+# Found by the fuzzer: the next write committed a manifest that no reader accepts.
+def test_a_column_after_the_last_id_is_refused_before_anything_is_committed():
+    store = MemoryStore()
+    blz.to_blz({"a": [1]}, store)
+    for last in (10**18 - 1, 1 << 62):
+        with tamper.editing(store) as table:
+            table.head["next_column"] = last
+        before = set(store._entries)
+        with pytest.raises(blz.LimitError, match="ids of columns"):
+            blz.to_blz({"a": [1], "b": [2]}, store)
+        assert set(store._entries) == before
+    assert blz.read_table(store).num_rows == 1
+
+
+# Found by the fuzzer: the next write committed a manifest that no reader accepts.
+def test_a_version_after_the_last_is_refused_before_anything_is_committed():
+    store = MemoryStore()
+    blz.to_blz({"a": [1]}, store)
+    last = 1 << 62
+    with tamper.editing(store) as table:
+        table.head["version"] = last
+    store.put_new(layout.manifest(last), [store.get(layout.manifest(1))])
+    store.delete([layout.manifest(1)])
+    before = set(store._entries)
+    with pytest.raises(blz.LimitError, match=f"no version after {last}"):
+        blz.to_blz({"a": [1]}, store)
+    with blz.open(store, "a") as table, pytest.raises(blz.LimitError):
+        table.attrs["a"] = 1
+    assert set(store._entries) == before
+    assert blz.read_table(store).num_rows == 1

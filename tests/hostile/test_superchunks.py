@@ -17,6 +17,7 @@ import pytest
 import blztable as blz
 from blztable.engine.query import windows
 from blztable.format.chunk import CHUNK_HEADER, MAX_CHUNK_BYTES, ChunkHeader, Compression
+from blztable.storage.memory import MemoryStore
 from support import tamper
 from support.hostile_reader import assert_read, assert_refused, make
 
@@ -510,3 +511,20 @@ def test_a_change_of_more_null_rows_than_memory_can_hold_is_refused(tmp_path, ch
         ):
             change(opened)
         assert (opened.version, opened.nrows) == (1, rows)
+
+
+# Found by the fuzzer: metadata of a few kilobytes took gigabytes of memory.
+@pytest.mark.parametrize("where", ["block", "dictionary"])
+def test_streams_of_more_chunks_than_the_file_has_take_no_memory(where):
+    store = MemoryStore()
+    blz.to_blz(pa.table({"a": pa.array(["x", "y"]).dictionary_encode()}), store)
+    with tamper.editing(store) as table:
+        block = table.part().metadata
+        block = block if where == "block" else block["dictionary"]
+        many = {"dtype": "|u1", "typesize": 1, "nbytes": 1 << 21, "chunk_size": 1}
+        block["streams"] = [{"name": str(number), **many} for number in range(100)]
+    tracemalloc.start()
+    with pytest.raises(blz.CorruptError, match="2097152 bytes in chunks of 1"):
+        blz.read_table(store)
+    assert tracemalloc.get_traced_memory()[1] < 2 << 20
+    tracemalloc.stop()

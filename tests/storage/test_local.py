@@ -15,8 +15,6 @@ import sys
 import tempfile
 import textwrap
 import threading
-import traceback
-import warnings
 from pathlib import Path
 
 import pytest
@@ -27,6 +25,7 @@ from blztable.storage import local, locks, opening
 from blztable.storage.disk import Disk
 from blztable.storage.local import LocalStore
 from blztable.storage.store import KeyNotFound, KeyTaken
+from support.processes import as_ordinary_user
 
 KEY = "data/col5/__1__.bin"
 
@@ -370,28 +369,6 @@ def test_a_read_only_directory_is_read_and_locked_but_not_written():
         finally:
             for directory in directories:
                 directory.chmod(0o755)
-
-
-def as_ordinary_user(check):
-    """Run `check` without the right of root to write anywhere, in a child where we are root."""
-    if os.geteuid() != 0:
-        check()
-        return
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # Of forking beside threads.
-        child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            os.setgid(65534)
-            os.setuid(65534)
-            check()
-            status = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(status)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_a_directory_that_another_made_first_is_used(root, store):

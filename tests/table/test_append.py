@@ -1,6 +1,8 @@
 """More rows: whatever comes goes behind what is there, by name, losing nothing, or not at all."""
 
 import math
+import os
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -480,3 +482,64 @@ def test_data_in_memory_are_appended_to_the_table_that_another_made_meanwhile(da
     theirs = meanwhile(store, lambda: blz.to_blz({"n": [100]}, store, durability="process"))
     blz.to_blz(data, theirs, mode="a", durability="process")
     assert blz.read_table(store)["n"].to_pylist() == [100, 7]
+
+
+@pytest.fixture
+def two_columns(tmp_path):
+    path = tmp_path / "t.blz"
+    blz.to_blz({"a": [1, 2], "b": [3, 4]}, path, durability="process")
+    return path
+
+
+# Bug: a forked child that ended inside of an append removed its parent's files.
+@pytest.mark.parametrize("durability", ["process", "full"])
+def test_a_forked_child_that_ends_in_an_append_leaves_its_parents_files(two_columns, durability):
+    parent = os.getpid()
+
+    def items():
+        yield {"a": [5], "b": [6]}
+        if os.fork() == 0:
+            # Unwinds through the transaction, as a worker does that ends by an exception.
+            raise SystemExit
+        os.wait()
+        yield {"a": [7], "b": [8]}
+
+    try:
+        # A row group an item, so that the first is written when the child is made.
+        blz.to_blz(items(), two_columns, mode="a", row_group_rows=1, durability=durability)
+    finally:
+        if os.getpid() != parent:
+            os._exit(0)
+    assert blz.read_table(two_columns)["a"].to_pylist() == [1, 2, 5, 7]
+
+
+# Bug: a warning raised as an error left the handle at the version before its own commit.
+def test_a_warning_that_is_an_error_does_not_keep_a_handle_from_its_commit(two_columns):
+    with blz.open(two_columns, "a") as t, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        os.remove(two_columns / "meta" / "sizes")
+        os.mkdir(two_columns / "meta" / "sizes")
+        with pytest.raises(UserWarning, match="version 2 is committed, but"):
+            t.append({"a": [5], "b": [6]})
+        assert (t.nrows, t.version) == (3, 2)
+
+
+# Bug: to_blz(mode="a") failed when another writer replaced the table meanwhile.
+def test_an_append_that_meets_a_replacement_is_made_again_on_the_new_table(
+    two_columns, monkeypatch
+):
+    stream = blz.transaction.onto
+    seen = []
+
+    def replaced_meanwhile(*args, **options):
+        if not seen:
+            seen.append(1)
+            blz.to_blz({"a": [0], "b": [0]}, two_columns)
+        return stream(*args, **options)
+
+    monkeypatch.setattr(blz.transaction, "onto", replaced_meanwhile)
+    blz.to_blz({"a": [5], "b": [6]}, two_columns, mode="a")
+    assert blz.read_table(two_columns).to_pydict() == {"a": [0, 5], "b": [0, 6]}
+    seen.clear()
+    with pytest.raises(blz.ConflictError):
+        blz.to_blz(iter([{"a": [5], "b": [6]}]), two_columns, mode="a")

@@ -35,10 +35,10 @@ from blztable.format import layout
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore
 from blztable.table.snapshot import Snapshot
-from face.test_edges import script
 from support import tamper
 from support.arrow_strategies import tables
 from support.bit_equality import same_table
+from support.processes import script
 from support.samples import DICTIONARIES, of
 from support.stores import set_properties, write
 
@@ -805,3 +805,15 @@ def test_an_expression_over_more_null_rows_than_memory_can_hold_is_refused(tmp_p
             blz.LimitError, match="at most 68719476736 rows are taken at once, found"
         ):
             next(table.to_batches(filters=expression))
+
+
+# Bug: the result of to_batches() had no Arrow C stream for other libraries.
+def test_batches_are_a_stream_for_others():
+    store = MemoryStore()
+    blz.to_blz({"a": range(100), "b": range(100)}, store, row_group_rows=30)
+    with blz.open(store) as table:
+        assert pa.table(table.to_batches(["a"])).to_pydict() == {"a": list(range(100))}
+        assert pa.schema(table.to_batches(["b"])).names == ["b"]
+        rest = table.to_batches(batch_rows=60)
+        next(rest)
+        assert pa.table(rest).num_rows == 40

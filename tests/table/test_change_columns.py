@@ -385,3 +385,59 @@ def test_options_by_column_follow_its_name():
     t.append({"c": [1], "b": [1]})
     t.drop_columns(["b"])
     assert t._snapshot.version.head.properties["compression"] == {"c": "zstd"}
+
+
+@pytest.fixture
+def numbers(tmp_path):
+    blz.to_blz({"a": [1, 2, 3]}, tmp_path / "t.blz")
+    with blz.open(tmp_path / "t.blz", "a") as numbers:
+        yield numbers
+
+
+def test_a_default_is_as_wide_as_its_column_becomes(numbers):
+    numbers.add_column("n", pa.array([1, 2, 3], "i2"), default=5)
+    categories = pa.array(["x", "y", "x"]).dictionary_encode().cast(pa.dictionary("i1", "string"))
+    numbers.add_column("word", categories, default=categories[1])
+    with numbers.transaction() as transaction:
+        many = pa.array([f"{number}" for number in range(200)]).dictionary_encode()
+        row = {"a": range(200), "n": pa.array([70_000] * 200, "i4"), "word": many}
+        transaction.append(row, evolve=True)
+        transaction.append({"a": [4]})
+        assert transaction["n"][-1] == 5
+    numbers.append({"a": [5]})
+    assert numbers.schema.field("n").type == pa.int32()
+    assert numbers.schema.field("word").type.index_type == pa.int32()
+    assert numbers["n"][:].to_pylist()[-2:] == [5, 5]
+    assert numbers["word"][:].to_pylist()[-2:] == ["y", "y"]
+
+
+def test_a_default_that_is_null_is_none(numbers):
+    numbers.add_column("y", [1, 2, 3], default=pa.scalar(None, pa.int64()))
+    numbers.add_column("z", pa.nulls(3), default=pa.scalar(None))
+    numbers.append({"a": [4]})
+    assert numbers["y"][:].to_pylist() == [1, 2, 3, None]
+    assert numbers["z"][:].to_pylist() == [None] * 4
+    assert "defaults" not in numbers._snapshot.version.head.properties
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(pa.array([1, None, 2**60 + 1]), id="integers"),
+        pytest.param(pa.array([True, None, False]), id="booleans"),
+        pytest.param(pc.if_else(pc.field("a") == 2, None, pc.field("a") + 2**60), id="expression"),
+    ],
+)
+def test_a_column_with_nulls_that_a_frame_gets_is_of_a_nullable_dtype(tmp_path, data):
+    pd.DataFrame({"a": [1, 2, 3]}).to_blz(tmp_path / "f")
+    with blz.open(tmp_path / "f", "a") as numbers:
+        numbers.add_column("b", data)
+        numbers.add_column("plain", pc.field("a") + 1)
+        given = numbers["b"][:].to_pylist()
+        assert given.count(None) == 1
+        frame = numbers.to_pandas()
+        assert frame["b"].dtype in (pd.Int64Dtype(), pd.BooleanDtype())
+        assert [None if value is pd.NA else value for value in frame["b"]] == given
+        assert frame["plain"].dtype == "int64"
+        numbers.append(frame)
+        assert numbers["b"][:].to_pylist() == given * 2

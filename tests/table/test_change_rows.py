@@ -335,3 +335,49 @@ def test_columns_of_one_name_change_together_or_not_at_all():
     ]
     with pytest.raises(blz.ColumnNotFoundError, match="2 columns are named 'x'"):
         t.update({"x": 1})
+
+
+@pytest.fixture
+def two_columns(tmp_path):
+    path = tmp_path / "t.blz"
+    blz.to_blz({"a": [1, 2], "b": [3, 4]}, path, durability="process")
+    return path
+
+
+# Bug: these mistakes ended in errors of Python or Arrow that do not name the argument.
+def test_mistakes_are_told_in_words_of_the_caller(two_columns):
+    with blz.open(two_columns, "a") as t:
+        with pytest.raises(TypeError, match="a column's name is text, not 0 of type int"):
+            t.update({0: 5})
+        with pytest.raises(TypeError, match="a column's name is text, not 5 of type int"):
+            t.rename_columns({"a": 5})
+        with pytest.raises(blz.SchemaError, match="divide by zero"):
+            t.update({"a": pc.divide(pc.field("a"), 0)})
+        with pytest.raises(blz.ReadOnlyError, match="change the table itself"):
+            t[["a"]].append({"a": [1]})
+
+
+def test_a_category_is_given_as_a_plain_value(tmp_path):
+    pd.DataFrame({"c": pd.Categorical(["x", "y"]), "n": pd.Categorical([1, 2])}).to_blz(
+        tmp_path / "c"
+    )
+    with blz.open(tmp_path / "c", "a") as table:
+        table.update({"c": "z", "n": 7}, where=[("c", "==", "x")])
+        table.add_column("d", pd.Categorical(["p", "q"]), default="r")
+        table.append({"n": pd.Categorical([2])})
+        with pytest.raises(blz.SchemaError, match="column 'c': its type is int64"):
+            table.update({"c": 5})
+        assert table["c"][:].to_pylist() == ["z", "y", None]
+        assert table["n"][:].to_pylist() == [7, 2, 2]
+        assert table["d"][:].to_pylist() == ["p", "q", "r"]
+        assert table.to_pandas()["c"].dtype == "category"
+
+
+def test_a_list_of_texts_goes_into_a_category(tmp_path):
+    pd.DataFrame({"c": pd.Categorical(["x", "y"])}).to_blz(tmp_path / "c")
+    with blz.open(tmp_path / "c", "a") as table:
+        table.update({"c": ["z", None]})
+        with table.appender() as rows:
+            rows["c"].append(["x", "z"])
+        assert table["c"][:].to_pylist() == ["z", None, "x", "z"]
+        assert table.to_pandas()["c"].dtype == "category"

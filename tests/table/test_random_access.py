@@ -15,11 +15,12 @@ import blztable as blz
 from blztable.engine.read import chunks
 from blztable.errors import BlzError, ColumnNotFoundError
 from blztable.storage.memory import MemoryStore
+from blztable.storage.store import KeyNotFound
 from support import arrow_strategies as own
 from support import samples
 from support.bit_equality import same, same_table
 from support.recording_store import Recorded
-from support.stores import write
+from support.stores import Hooked, write
 
 CUTS = {"row_group_rows": 24, "page_rows": 8, "chunk_bytes": 64}
 ALL = [*own.PLAIN, *samples.DICTIONARIES]
@@ -365,3 +366,35 @@ def test_threads_take_rows_of_one_table_at_once(table):
 
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(take, range(100)))
+
+
+IS_TWO = pc.field("a") == 2
+
+
+# Bug: reads of a table that another thread closed reported damage.
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda table: table.count(filters=IS_TWO),
+        lambda table: table.explain(filters=IS_TWO),
+        lambda table: table.take([2]),
+        lambda table: table[::2],
+        lambda table: table["a"][::2],
+        lambda table: table["a"][1:3],
+        lambda table: table.to_arrow(filters=IS_TWO),
+        lambda table: next(table.to_batches(filters=IS_TWO)),
+    ],
+)
+def test_a_table_that_is_closed_while_it_is_read_was_closed_and_is_not_damaged(read):
+    def gone(name, args):
+        if name == "open":
+            table.close()
+            raise KeyNotFound(args[0])  # As if a commit had removed it now.
+
+    store = MemoryStore("here")
+    blz.to_blz({"a": range(32)}, store, page_rows=8)
+    hooked = Hooked(store)
+    table = blz.open(hooked)
+    hooked._before = gone
+    with pytest.raises(blz.BlzError, match="here was closed"):
+        read(table)

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import pickle
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -489,3 +490,115 @@ def test_threads_that_share_a_table_change_it_side_by_side():
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda day: t.append({"day": [day], "sold": [0]}), range(8)))
     assert sorted(blz.read_table(store)["day"].to_pylist()) == [0, 1, 2, 3, 4, 4, 5, 6, 7]
+
+
+@pytest.fixture
+def two_columns(tmp_path):
+    path = tmp_path / "t.blz"
+    blz.to_blz({"a": [1, 2], "b": [3, 4]}, path, durability="process")
+    return path
+
+
+# Bug: data of an append that changed the transaction's columns were written by the old columns.
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda tx: tx.add_column("c", 0),
+        lambda tx: tx.reorder_columns(["b"]),
+        lambda tx: tx.rename_columns({"a": "x"}),
+        lambda tx: tx.drop_columns(["a"]),
+    ],
+)
+def test_an_iterator_that_changes_the_columns_it_is_appended_to_is_a_conflict(two_columns, change):
+    with blz.open(two_columns, "a") as t, t.transaction() as tx:
+
+        def items():
+            yield {"a": [5], "b": [6]}
+            change(tx)
+            yield {"a": [7], "b": [8]}
+
+        with pytest.raises(blz.ConflictError):
+            tx.append(items())
+        tx.attrs["kept"] = 1
+    with blz.open(two_columns) as t:
+        assert t.to_arrow().to_pydict() == {"a": [1, 2], "b": [3, 4]}
+        assert dict(t.attrs) == {"kept": 1}
+        assert t.verify()
+
+
+# Guards nested appends: the data of one append may append to the same transaction.
+def test_an_iterator_may_append_to_the_transaction_that_draws_it(two_columns):
+    with blz.open(two_columns, "a") as t:
+        with t.transaction() as tx:
+
+            def items():
+                yield {"a": [5], "b": [6]}
+                tx.append({"a": [9], "b": [9]})
+
+            tx.append(items())
+        assert sorted(t["a"][:].to_pylist()) == [1, 2, 5, 9]
+        assert t.verify()
+
+
+# Bug: a column of a transaction was pickled as the column of the last version.
+def test_what_a_transaction_shows_is_not_pickled_as_what_is_below_it(two_columns):
+    with blz.open(two_columns, "a") as t, t.transaction() as tx:
+        tx.update({"a": 7})
+        with pytest.raises(blz.BlzError, match="what a transaction shows"):
+            pickle.dumps(tx["a"])
+
+
+# Bug: a column of a transaction was still readable after the transaction.
+def test_what_was_taken_from_a_transaction_is_closed_with_it(two_columns):
+    with blz.open(two_columns, "a") as t:
+        with t.transaction() as tx:
+            tx.update({"a": 7})
+            column = tx["a"]
+            tx.update({"a": 8})
+            assert column[:].to_pylist() == [7, 7]
+        with pytest.raises(blz.BlzError, match="closed"):
+            column[:]
+
+
+@pytest.fixture
+def numbers(tmp_path):
+    blz.to_blz({"a": [1, 2, 3]}, tmp_path / "t.blz")
+    with blz.open(tmp_path / "t.blz", "a") as numbers:
+        yield numbers
+
+
+def test_a_change_of_nothing_commits_nothing(numbers):
+    numbers.update({})
+    numbers.attrs.update({})
+    numbers.set_retention()
+    numbers.update({"a": 0}, where=[("a", ">", 3)])
+    numbers.delete([("a", ">", 3)])
+    numbers.truncate(3)
+    numbers.append({"a": []})
+    numbers.compact()
+    with numbers.transaction():
+        pass
+    assert numbers.version == 1
+
+
+def test_a_transaction_is_entered_once(numbers):
+    with numbers.transaction() as transaction:
+        transaction.append({"a": [4]})
+        with pytest.raises(blz.BlzError, match="entered once"):
+            transaction.__enter__()
+        transaction.append({"a": [5]})
+    with pytest.raises(blz.BlzError, match="entered once"):
+        transaction.__enter__()
+    assert (numbers.version, numbers.nrows) == (2, 5)
+
+
+def test_a_transaction_sorts_by_names_as_a_table_does(numbers):
+    with numbers.transaction() as transaction:
+        transaction.append({"a": [0]})
+        transaction.rename_columns({"a": "size"})
+        transaction.compact("size")
+        assert transaction["size"][:].to_pylist() == [0, 1, 2, 3]
+        transaction.compact([("size", "descending")])
+        assert transaction["size"][:].to_pylist() == [3, 2, 1, 0]
+    with pytest.raises(ValueError, match="sort_by has names, or names with a direction"):
+        numbers.compact([("a", "up")])

@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import blztable as blz
 from blztable.columns import types
 from blztable.columns.codecs.decimals import are_within
 from blztable.errors import SchemaError
+from blztable.storage.memory import MemoryStore
 
 KINDS = {32: pa.decimal32, 64: pa.decimal64, 128: pa.decimal128, 256: pa.decimal256}
 MOST_DIGITS = {32: 9, 64: 18, 128: 38, 256: 76}
@@ -76,3 +78,22 @@ def test_an_array_with_more_digits_than_its_type_is_not_encoded(bits, value):
     types.encode(pa.Array.from_buffers(type_, 3, [null, values]))
     with pytest.raises(SchemaError, match=message):
         types.encode(pa.DictionaryArray.from_arrays(pa.array([0, 2]), wrong))
+
+
+# Bug: such decimals were stored, and a filter or a sort of them ended in an error of Arrow's.
+@pytest.mark.parametrize("as_dictionary", [False, True])
+@pytest.mark.parametrize(("type_", "width"), [(pa.decimal32(1, 0), 4), (pa.decimal64(3, 0), 8)])
+def test_decimals_of_more_digits_than_their_type_has_are_refused_by_their_column(
+    type_, width, as_dictionary
+):
+    """Arrow makes them without a look, and refuses them when it validates."""
+    numbers = np.array([7, 123456, -7, 1], f"<i{width}")
+    array = pa.Array.from_buffers(type_, len(numbers), [None, pa.py_buffer(numbers)])
+    if as_dictionary:
+        array = pa.DictionaryArray.from_arrays(pa.array(range(4), pa.int8()), array)
+    store = MemoryStore()
+    message = "column 'a': a value with more digits than decimal"
+    for options in ({}, {"sort_by": "a"}):
+        with pytest.raises(blz.SchemaError, match=message):
+            blz.to_blz(pa.table({"a": array, "n": numbers}), store, **options)
+    assert store.list_names("meta/manifest") == []

@@ -4,9 +4,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import blztable as blz
 from blztable.columns.codecs.dictionary import changes
 from blztable.columns.types import one_array
 from blztable.errors import SchemaError
+from blztable.storage.memory import MemoryStore
 from support import arrow_strategies as types
 from support.bit_equality import bits, same
 from support.samples import array
@@ -95,3 +97,17 @@ def test_dictionaries_of_nulls_take_no_memory_for_them():
         joined = one_array(pa.chunked_array(chunks))
         assert (len(joined), len(joined.dictionary)) == (4, 1)
         assert joined.to_pylist() == [None] * 4
+
+
+# Bug: a dictionary with as many values as its index type can count was refused.
+def test_a_dictionary_may_fill_its_index_type():
+    values = [f"{number:03}" for number in range(256)]
+    chunks = [
+        pa.DictionaryArray.from_arrays(pa.array([0, 127], pa.uint8()), half)
+        for half in (values[:128], values[128:])
+    ]
+    store = MemoryStore()
+    blz.to_blz(pa.table({"a": pa.chunked_array(chunks)}), store)
+    with blz.open(store) as table:
+        assert len(table._snapshot.version.head.row_groups) == 1
+        assert table["a"][:].to_pylist() == ["000", "127", "128", "255"]

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blztable.columns.blocks import Piece
+from blztable.columns.blocks import ENDS, VALUES, Piece
+from blztable.columns.codecs import text
 from blztable.columns.codecs.text import _segment
 from blztable.columns.types import decoder, encode
 from blztable.errors import CorruptError, SchemaError
@@ -215,3 +216,16 @@ def test_a_few_huge_items_do_not_make_pages_small():
     usual = encode(pa.array(words)).page_rows
     assert encode(pa.array([*words, "x" * 10_000_000])).page_rows == usual
     assert encode(pa.array(["x" * 10_000_000])).page_rows == 8
+
+
+# Bug: text beyond the range of 32-bit offsets was put into one array.
+def test_views_are_cut_into_arrays_that_their_offsets_can_count():
+    pieces = [Piece(2, {ENDS: 16, VALUES: 10}), Piece(1, {ENDS: 8, VALUES: 10})]
+    decoder = text.TextDecoder(pa.large_string(), pieces, 15)
+    for piece, ends in enumerate(([5, 10], [10])):
+        target = decoder.target(piece, ENDS)
+        target.buffer[:] = np.array(ends, "<i8").view(np.uint8)
+        target.check(0, len(target.buffer))
+        decoder.target(piece, VALUES).buffer[:] = ord("a")
+    assert list(decoder.checks()) == []
+    assert [chunk.to_pylist() for chunk in decoder.finish().chunks] == [["aaaaa"] * 2, ["a" * 10]]

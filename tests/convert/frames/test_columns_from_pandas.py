@@ -11,7 +11,7 @@ import pytest
 
 from blztable.convert.gateway import ingest
 from blztable.errors import SchemaError
-from convert.frames.test_frame import assert_same, returned
+from support.frames import assert_same, returned
 
 
 def objects(*values):

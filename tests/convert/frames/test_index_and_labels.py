@@ -6,12 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import blztable as blz
 from blztable.convert.frames.frame import index_fields, to_frame
 from blztable.convert.frames.labels import decode_label, encode_label
 from blztable.convert.gateway import ingest
 from blztable.errors import FormatError, SchemaError
-from convert.frames.test_frame import assert_same, returned
 from support.frame_strategies import rebuilt
+from support.frames import assert_same, returned
 
 
 def restored(stored, **options):
@@ -181,3 +182,10 @@ def test_frame_facts_we_did_not_write_are_a_format_error(facts):
     stored = ingest(pd.DataFrame({"x": [1, 2]}))
     with pytest.raises(FormatError):
         to_frame(stored.table, 2, facts, {})
+
+
+# Bug: a missing column label came back as text.
+def test_a_missing_label_stays_missing(tmp_path):
+    frame = pd.DataFrame([[1, 2]], columns=["x", None])
+    frame.to_blz(tmp_path / "t.blz")
+    pd.testing.assert_frame_equal(blz.read_blz(tmp_path / "t.blz"), frame)

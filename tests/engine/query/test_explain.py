@@ -123,3 +123,12 @@ def test_the_cheapest_and_most_selective_step_comes_first_however_it_is_written(
 def test_steps_of_the_same_columns_are_one(stored):
     plan = blz.open(stored).explain([], filters=(KEY > 5) & (SMALL == 3) & (KEY < 50))
     assert plan.steps == ("(small == 3)", "((key > 5) and (key < 50))")
+
+
+# Bug: Arrow cuts a long text within a character, so explain() raised UnicodeDecodeError.
+def test_a_filter_whose_text_arrow_cuts_within_a_character_is_explained():
+    store = MemoryStore()
+    blz.to_blz({"a": ["x", "y"]}, store)
+    for length in range(30, 34):
+        given = pc.field("a").isin(["b" * length + "\U0010ffff" * 40])
+        assert "is_in(a" in str(blz.open(store).explain(filters=given))

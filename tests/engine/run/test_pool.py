@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import weakref
 from functools import partial
 from pathlib import Path
 
@@ -649,3 +650,28 @@ def test_after_a_fork_both_have_all_results():
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-W", "ignore", "-c", FORK_AHEAD]
     subprocess.run(command, env=environment, check=True, timeout=50)
+
+
+# Bug: the exception of a failed run kept the data of its tasks alive.
+def test_what_a_failed_run_held_is_let_go_at_once():
+    class Held:
+        pass
+
+    def fail(held):
+        raise ValueError("of a task")
+
+    def attempt():
+        held = Held()
+        alive.append(weakref.ref(held))
+        run([lambda: fail(held)])
+
+    alive = []
+    gc.collect()
+    gc.disable()
+    try:
+        with pytest.raises(ValueError, match="of a task") as caught:
+            attempt()
+        del caught
+        assert alive[0]() is None
+    finally:
+        gc.enable()

@@ -6,6 +6,7 @@ import threading
 import pyarrow as pa
 import pytest
 
+import blztable as blz
 from blztable.engine.version import versions
 from blztable.errors import (
     BusyError,
@@ -459,3 +460,22 @@ def test_a_removal_of_old_versions_that_fails_is_a_warning_and_the_commit_stands
     assert table(store) == NEW
     assert write(store, NEW) == 12
     assert versions.numbers(store) == list(range(3, 13))
+
+
+# Bug: a published commit was reported as failed when its version could not be opened afterwards.
+def test_a_commit_that_cannot_be_opened_is_not_said_to_have_failed(tmp_path, monkeypatch):
+    path = tmp_path / "t.blz"
+    blz.to_blz({"a": [1]}, path)
+    pin = versions.pin
+
+    def fail_after(store, number=None):
+        if number is not None:
+            raise blz.StorageError(24, "Too many open files")
+        return pin(store, number)
+
+    monkeypatch.setattr(versions, "pin", fail_after)
+    with pytest.raises(blz.CommitUnknownError, match=r"version 2 is committed, .*Too many"):
+        blz.to_blz({"a": [2]}, path)
+    monkeypatch.undo()
+    assert blz.read_table(path)["a"].to_pylist() == [2]
+    assert versions.numbers(LocalStore(path)) == [1, 2]

@@ -130,3 +130,19 @@ def test_a_table_is_not_replaced_when_reading_it_was_interrupted(monkeypatch, er
 def test_bytes_that_are_no_schema_are_damage(data):
     with pytest.raises(CorruptError, match="the schema of a manifest cannot be read"):
         schema.decode(data)
+
+
+# Bug: a commit published a schema that Arrow writes but refuses to read.
+def test_a_schema_that_arrow_would_not_read_back_is_refused(tmp_path):
+    path = tmp_path / "t.blz"
+    blz.to_blz({"a": [1]}, path)
+    with pytest.raises(blz.SchemaError, match="column 'w'"):
+        blz.create(path, {"w": pa.binary(1 << 29)}, mode="w")
+    assert blz.read_table(path).to_pydict() == {"a": [1]}
+
+
+# Bug: a field of an unregistered extension type was stored as its storage type.
+def test_an_extension_type_that_arrow_does_not_know_is_refused(tmp_path):
+    field = pa.field("a", pa.int8(), metadata={b"ARROW:extension:name": b"mine"})
+    with pytest.raises(blz.SchemaError, match="column 'a'"):
+        blz.to_blz(pa.table([pa.array([1], pa.int8())], pa.schema([field])), tmp_path / "t.blz")

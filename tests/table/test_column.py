@@ -1,0 +1,47 @@
+"""One column of a table, as pandas and numpy take it."""
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import blztable as blz
+from blztable.storage.memory import MemoryStore
+
+
+# Found by the fuzzer: Arrow does not convert a dictionary of views to numpy.
+@pytest.mark.parametrize("value_type", [pa.string_view(), pa.binary_view()], ids=str)
+def test_a_column_of_a_dictionary_of_views_becomes_a_numpy_array(value_type):
+    values = pa.array([b"a", b"b"]).cast(value_type)
+    store = MemoryStore()
+    column = pa.DictionaryArray.from_arrays(pa.array([1, 0, None]), values)
+    blz.to_blz(pa.table({"a": column}), store)
+    with blz.open(store) as table:
+        assert table["a"].to_numpy().tolist() == column.to_pylist()
+
+
+# Found by the fuzzer: such values were a foreign error without the column's name.
+@pytest.mark.parametrize(
+    ("type_", "data"),
+    [
+        (pa.time32("s"), b"\x7f" * 4),
+        (pa.time64("ns"), b"\x7f" * 8),
+        (pa.decimal128(38, 500), b"\x01" * 16),
+    ],
+)
+def test_values_that_python_does_not_know_are_refused_by_numpy_with_their_column(type_, data):
+    column = pa.Array.from_buffers(type_, 1, [None, pa.py_buffer(data)])
+    store = MemoryStore()
+    blz.to_blz(pa.table({"a": column}), store)
+    with blz.open(store) as table, pytest.raises(blz.SchemaError, match="column 'a': numpy"):
+        table["a"].to_numpy()
+
+
+# Found by the fuzzer: one level of a MultiIndex came back as tuples of all levels.
+def test_a_column_that_is_a_level_of_an_index_is_that_level_alone():
+    days = pd.date_range("2026", periods=4, tz="Europe/Berlin", name="day")
+    index = pd.MultiIndex.from_arrays([days, list("aabb")], names=["day", None])
+    store = MemoryStore()
+    blz.to_blz(pd.DataFrame({"x": range(4)}, index), store)
+    with blz.open(store) as table:
+        pd.testing.assert_series_equal(table["day"].to_pandas(), pd.Series(days))
+        assert table["__index_level_1__"].to_pandas().tolist() == list("aabb")
