@@ -29,8 +29,8 @@ from blztable.format import layout
 from blztable.format.chunk import ChunkHeader
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore
+from support.bit_equality import assert_same
 from support.frame_strategies import frames
-from support.frames import assert_same
 
 DATA = pa.table(
     {

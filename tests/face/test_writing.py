@@ -29,9 +29,8 @@ from blztable.engine.write import columns as writer
 from blztable.engine.write import row_groups as cuts
 from blztable.storage.memory import MemoryStore
 from support import arrow_strategies as own
-from support.bit_equality import same_table
+from support.bit_equality import assert_same, same_table
 from support.frame_strategies import frames
-from support.frames import assert_same
 from support.stores import Hooked, tree
 
 SECONDS = 10

@@ -4,6 +4,7 @@ Arrow's own equality takes NaN for unequal and -0.0 for 0.0. Knows nothing of bl
 """
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 Column = pa.Array | pa.ChunkedArray
@@ -66,3 +67,42 @@ def _bitmap(buffer: pa.Buffer | None, offset: int, rows: int) -> list[bool]:
         return [True] * rows
     bits = np.unpackbits(np.frombuffer(buffer, np.uint8), bitorder="little")
     return bits[offset : offset + rows].astype(bool).tolist()
+
+
+EXACT = {
+    "check_dtype": True,
+    "check_index_type": "equiv",
+    "check_column_type": "equiv",
+    "check_exact": True,
+    "check_freq": True,
+    "check_flags": True,
+    "check_categorical": True,
+    "check_names": True,
+}
+
+
+def assert_same(found, expected):
+    pd.testing.assert_frame_equal(found, expected, **EXACT)
+    assert type(found.index) is type(expected.index)
+    assert type(found.columns) is type(expected.columns)
+    assert found.columns.dtype == expected.columns.dtype
+    assert [type(label) for label in found.columns] == [type(label) for label in expected.columns]
+    assert list(map(type, found.index.names)) == list(map(type, expected.index.names))
+    assert found.attrs == expected.attrs
+    for i in range(expected.shape[1]):
+        one, other = found.iloc[:, i].array, expected.iloc[:, i].array
+        assert type(one) is type(other)
+        if one.dtype.kind == "f" and isinstance(one.dtype, np.dtype):
+            assert one.to_numpy().tobytes() == other.to_numpy().tobytes()
+        if isinstance(one.dtype, pd.StringDtype):
+            assert one.dtype.storage == other.dtype.storage
+            assert one.dtype.na_value is other.dtype.na_value
+        if isinstance(one.dtype, pd.CategoricalDtype):
+            assert type(one.categories) is type(other.categories)
+            assert one.codes.dtype == other.codes.dtype
+        if one.dtype == object:
+            assert list(map(type, one)) == list(map(type, other)) or mixed_markers(other)
+
+
+def mixed_markers(values):
+    return len({type(v) for v in values if pd.isna(v)}) > 1

@@ -4,6 +4,7 @@
 """
 
 import datetime
+import json
 import zoneinfo
 from typing import Any
 
@@ -11,6 +12,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 from hypothesis import strategies as st
+
+from blztable.convert.frames.frame import to_frame
+from blztable.convert.gateway import ingest
 
 UNITS = ("s", "ms", "us", "ns")
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
@@ -278,3 +282,10 @@ def _fresh(array: pa.Array) -> pa.Array:
         np.frombuffer(copied, np.uint8)[:] = np.frombuffer(buffer, np.uint8)
         buffers.append(copied)
     return pa.Array.from_buffers(array.type, len(array), buffers, array.null_count, array.offset)
+
+
+def returned(frame, **options):
+    """The frame after a stay in the store, where the descriptor is JSON."""
+    stored = ingest(frame, **options)
+    facts = json.loads(json.dumps(stored.frame, allow_nan=False))
+    return to_frame(rebuilt(stored.table), stored.rows, facts, stored.attrs)

@@ -6,14 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blztable.columns.blocks import ENDS, VALUES, Piece
+from blztable.columns.blocks import DICTIONARY, ENDS, VALUES, Block, Piece
 from blztable.columns.codecs import text
 from blztable.columns.codecs.text import _segment
 from blztable.columns.types import decoder, encode
 from blztable.errors import CorruptError, SchemaError
 from support import arrow_strategies as own
 from support.bit_equality import same
-from support.column_streams import decoded, streams_of
 
 WIDTHS = {pa.string(): 4, pa.large_string(): 8, pa.binary(): 4, pa.large_binary(): 8}
 MIB = 1 << 20
@@ -229,3 +228,38 @@ def test_views_are_cut_into_arrays_that_their_offsets_can_count():
         decoder.target(piece, VALUES).buffer[:] = ord("a")
     assert list(decoder.checks()) == []
     assert [chunk.to_pylist() for chunk in decoder.finish().chunks] == [["aaaaa"] * 2, ["a" * 10]]
+
+
+def streams_of(block: Block) -> dict[str, bytes]:
+    """The bytes of each stream, by the name the file gives it."""
+    streams = {stream.layout.name: stream.data.tobytes() for stream in block.streams}
+    if block.dictionary is not None:
+        child = streams_of(block.dictionary)
+        streams |= {DICTIONARY + name: data for name, data in child.items()}
+    return streams
+
+
+def decoded(
+    type_: pa.DataType,
+    parts: list[tuple[int, dict[str, bytes]]],
+    chunk: int = 1 << 20,
+    first_byte: int = 0,
+) -> pa.ChunkedArray:
+    """The column of parts given by their rows and streams, each filled and checked by chunks."""
+    pieces = [
+        Piece(rows, {name: len(data) for name, data in streams.items()}, first_byte)
+        for rows, streams in parts
+    ]
+    column = decoder(type_, pieces)
+    for index, (_, streams) in enumerate(parts):
+        for name, data in streams.items():
+            target = column.target(index, name)
+            assert len(target.buffer) == len(data)
+            for start in range(0, len(data), chunk):
+                stop = min(start + chunk, len(data))
+                target.buffer[start:stop] = np.frombuffer(data[start:stop], np.uint8)
+                if target.check is not None:
+                    target.check(start, stop)
+    for check in column.checks():
+        check()
+    return column.finish()

@@ -11,7 +11,8 @@ import pytest
 
 from blztable.convert.gateway import ingest
 from blztable.errors import SchemaError
-from support.frames import assert_same, returned
+from support.bit_equality import assert_same
+from support.frame_strategies import returned
 
 
 def objects(*values):

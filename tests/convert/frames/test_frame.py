@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from blztable.convert.frames.frame import to_frame
 from blztable.convert.gateway import ingest
 from blztable.errors import FormatError
-from support.frame_strategies import frames
-from support.frames import assert_same, returned
+from support.bit_equality import assert_same
+from support.frame_strategies import frames, returned
 
 
 @settings(

@@ -11,8 +11,8 @@ from blztable.convert.frames.frame import index_fields, to_frame
 from blztable.convert.frames.labels import decode_label, encode_label
 from blztable.convert.gateway import ingest
 from blztable.errors import FormatError, SchemaError
-from support.frame_strategies import rebuilt
-from support.frames import assert_same, returned
+from support.bit_equality import assert_same
+from support.frame_strategies import rebuilt, returned
 
 
 def restored(stored, **options):

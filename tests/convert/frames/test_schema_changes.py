@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from blztable.convert.frames.frame import dropped, renamed, to_frame
 from blztable.convert.gateway import ingest
+from support.bit_equality import assert_same
 from support.frame_strategies import frames, rebuilt
-from support.frames import assert_same
 
 F = pd.DataFrame
 

@@ -1,0 +1,47 @@
+"""The layout of tests/: a folder is a room of the package or a kind of test, and is soon read."""
+
+import collections
+from pathlib import Path
+
+TESTS = Path(__file__).parents[1]
+PACKAGE = TESTS.parent / "blztable"
+# Folders that mirror no folder of the package. `face` has the files at the package's root.
+KINDS = {
+    *("crash", "damage", "docs", "face", "golden", "hostile", "interop", "properties", "support"),
+}
+FILES_MAX = 20
+FILES = {
+    path.relative_to(TESTS): path
+    for path in sorted(TESTS.rglob("*.py"))
+    if path.relative_to(TESTS).parts[:2] != ("golden", "v1")
+}
+
+
+def test_each_folder_is_a_room_of_the_package_or_a_known_kind_of_test():
+    folders = {path.parent.as_posix() for path in FILES} - {"."}
+    unknown = {folder for folder in folders - KINDS if not (PACKAGE / folder).is_dir()}
+    assert not unknown, f"neither in blztable/ nor in KINDS: {unknown}"
+    assert not KINDS - folders, f"in KINDS, but without a file: {KINDS - folders}"
+
+
+def test_no_test_file_lies_at_the_root():
+    assert [path.name for path in FILES if len(path.parts) == 1] == ["conftest.py"]
+
+
+def test_tools_are_in_support_and_support_has_no_tests():
+    wrong = [
+        path.as_posix()
+        for path in FILES
+        if len(path.parts) > 1
+        and path.parts[0] != "golden"
+        and path.name.startswith("test_") == (path.parts[0] == "support")
+    ]
+    assert not wrong, wrong
+
+
+def test_no_folder_holds_more_files_than_can_be_read_at_a_glance():
+    held = collections.Counter(
+        path.parent.as_posix() for path in FILES if path.name != "__init__.py"
+    )
+    full = {folder: count for folder, count in held.items() if count > FILES_MAX}
+    assert not full, full
