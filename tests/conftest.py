@@ -1,9 +1,9 @@
-"""What all tests share: no deadline for random ones, and which of them are quick.
+"""Settings for all tests: hypothesis has no deadline, and a list names the quick tests.
 
-`pytest -m quick` takes under a minute with two processes. It is a cross-section for whoever changes
-something, and for one more version of Python: each room of the package, and the promises to users.
-The list below is the only place that says so; it names a folder, a file, or one test of a file
-whose others take long.
+`pytest -m quick` takes less than a minute with two processes. The quick tests are a cross-section:
+each room of the package, and the promises to users. They are run after each change, and on one more
+version of Python. The list below is the only place that names them. An entry is a folder, a file,
+or one test of a file whose other tests are slow.
 """
 
 from pathlib import Path
@@ -57,7 +57,7 @@ TESTS = Path(__file__).parent
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Mark the quick tests, before pytest looks at what `-m` asks for; a storm is never quick."""
+    """Mark the quick tests before pytest evaluates `-m`; a storm is never quick."""
     for item in items:
         path = item.path.relative_to(TESTS)
         places = {str(path), *map(str, path.parents), f"{path}::{item.originalname}"}
@@ -66,7 +66,7 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_configure():
-    """Refuse a list that names what is not there: it would leave out in silence."""
+    """Refuse a QUICK list that names missing tests; they would be left out silently."""
     missing = [place for place in QUICK if not _is_there(*place.split("::"))]
     if missing:
         raise pytest.UsageError(f"tests/conftest.py: QUICK names {missing}, which are not there")

@@ -1,4 +1,4 @@
-"""The command line: what it prints, as text and as JSON, and what it says when it cannot."""
+"""The command line: its text output, its JSON output, and its error messages."""
 
 import datetime
 import decimal
@@ -50,7 +50,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def run(capsys):
-    """A command run in this process: exit code, standard output, standard error."""
+    """Run a command in this process; return exit code, standard output and standard error."""
 
     def run(*arguments) -> tuple[int, str, str]:
         code = main([str(one) for one in arguments])
@@ -70,7 +70,7 @@ def run_json(run):
 
 
 def strictly(text: str):
-    """The value of one JSON document of printable ASCII; NaN is none."""
+    """Parse one JSON document of printable ASCII; NaN is an error."""
 
     def refuse(word):
         raise ValueError(f"{word} is no JSON")
@@ -81,7 +81,7 @@ def strictly(text: str):
 
 
 def made(table, number: int) -> str:
-    """When a version was made, to the second."""
+    """Return the time of a version's commit, to the second."""
     (time,) = (one.time for one in table.versions() if one.number == number)
     return f"{time:%Y-%m-%dT%H:%M:%S}Z"
 

@@ -1,4 +1,4 @@
-"""Defaults: to the bit what they were, and nothing but a value of the column's type."""
+"""Defaults: they come back bit for bit, and only values of the column's type are accepted."""
 
 import pyarrow as pa
 import pytest
@@ -20,7 +20,7 @@ TYPES = [*WITH_VALUES, *(pa.dictionary(pa.int16(), type_, True) for type_ in WIT
 
 
 def one(data, type_):
-    """An array of one row that has a value, and its scalar."""
+    """Return an array with one row that is not null, and its scalar."""
     array = data.draw(own.arrays(type_, 12, stray_codes=False))
     there = [at for at, row in enumerate(bits(array)) if row is not None]
     if not there:
@@ -66,7 +66,7 @@ def test_any_bytes_are_a_value_or_corrupt(type_, data):
 
 
 def is_value(data, type_):
-    """As in a column: any bytes of the right number, but for text, booleans and decimals."""
+    """True if the bytes are a value of the type; only text, booleans and decimals exclude some."""
     if type_ in (*own.STRINGS, pa.string_view()):
         return data.decode(errors="replace").encode() == data
     if type_ in own.TEXTS:

@@ -1,4 +1,4 @@
-"""Pages are powers of two of rows; chunks hold whole pages or pieces of one."""
+"""A page has a power of two of rows; a chunk holds whole pages or a piece of one page."""
 
 from itertools import accumulate, pairwise
 

@@ -1,4 +1,4 @@
-"""Rows taken out of chunks: the bytes they have in the whole stream, however it is cut."""
+"""Sinks: rows picked out of chunks have their bytes of the whole stream, however it is cut."""
 
 from itertools import pairwise
 
@@ -17,7 +17,7 @@ rows_of_it = st.sets(st.integers(0, ROWS - 1), min_size=1).map(
 
 
 def give(data, stream, accept, unit=1):
-    """Hand over a stream in chunks, in any order, each in memory that is used again."""
+    """Pass a stream to the sink in chunks, in any order, each in memory that is reused."""
     count = len(stream) // unit
     cuts = data.draw(st.sets(st.integers(1, count - 1), max_size=8)) if count > 1 else set()
     ends = [0, *(unit * cut for cut in sorted(cuts)), len(stream)]
@@ -46,7 +46,7 @@ def test_values_of_any_width_are_those_of_their_rows(rows, width, data):
 
 @st.composite
 def items(draw):
-    """Lengths of items, many of them 0; where each ends, and where each page begins."""
+    """Return item lengths, many of them 0, where each item ends, and where each page begins."""
     lengths = draw(st.lists(st.sampled_from([0, 0, 1, 3, 40]), min_size=ROWS, max_size=ROWS))
     ends = np.cumsum(lengths)
     page_rows = draw(st.sampled_from([8, 16, 64]))

@@ -1,4 +1,4 @@
-"""One array of several: what has no room in one is our error, not Arrow's."""
+"""One array from several: values that exceed one array raise our error, not Arrow's."""
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,7 @@ ZEROS = pa.py_buffer(np.zeros(MOST, np.uint8))
 
 
 def long_item(length, type_):
-    """An array of one item of so many bytes."""
+    """Return an array of one item of `length` bytes."""
     return pa.Array.from_buffers(
         type_, 1, [None, pa.array([0, length], pa.int32()).buffers()[1], ZEROS]
     )

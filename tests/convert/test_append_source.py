@@ -1,4 +1,4 @@
-"""Onto: data become more rows of a table that is there, or are told why not."""
+"""Append sources: data become rows of an existing table, or the error says why not."""
 
 import decimal
 import itertools

@@ -1,4 +1,4 @@
-"""Fit: later items of a stream are more rows of the first one's table, or are told why not."""
+"""Coercion: later items of a stream become rows of the first item's table, or are refused."""
 
 import itertools
 import re
@@ -20,12 +20,12 @@ F = pd.DataFrame
 
 
 def streamed(items, **options) -> pa.Table:
-    """All parts of a stream as one Arrow table."""
+    """Return all parts of a stream as one Arrow table."""
     return pa.concat_tables([table for table, _ in stream(items, **options).parts])
 
 
 def frame_of(items, **options) -> F:
-    """All parts of a stream as one frame, with the facts a reader has."""
+    """Return all parts of a stream as one DataFrame, with the facts that a reader has."""
     given = stream(items, **options)
     parts = list(given.parts)
     rows = sum(rows for _, rows in parts)
@@ -48,7 +48,7 @@ WHOLE = F({"a": range(9), "b": list("abcdefghi")})
 
 
 def pieces(frame: F, *cuts: int) -> list[F]:
-    """The frame cut there; item by item with its part of the index."""
+    """Cut the DataFrame at these rows; each piece keeps its part of the index."""
     bounds = [0, *cuts, len(frame)]
     return [frame[start:stop] for start, stop in itertools.pairwise(bounds)]
 
@@ -427,7 +427,7 @@ def test_each_name_is_looked_up_where_columns_go_by_name():
 
 
 def ordered(*orders):
-    """Columns of the categories `a`, `b`, `c`, each in its own order."""
+    """Return columns of the categories `a`, `b`, `c`, each column with another order."""
     type_ = pa.dictionary(pa.int8(), pa.string(), ordered=True)
     return [
         pa.chunked_array(
@@ -451,7 +451,7 @@ CBA = {
 
 
 def pl_like(table):
-    """What gives a stream of Arrow and nothing else."""
+    """An object with an Arrow stream interface and nothing else."""
 
     class Capsule:
         def __arrow_c_stream__(self, requested_schema=None):

@@ -1,4 +1,4 @@
-"""The goal: every kind of table comes in, and what is Arrow already is not changed."""
+"""The gateway: it accepts every kind of table, and leaves Arrow data as they are."""
 
 import datetime
 

@@ -1,4 +1,4 @@
-"""Values: what users give for one column is a scalar or an array, and fits the column or not."""
+"""Values for one column: a scalar or an array that fits the column, or an error."""
 
 import datetime
 import decimal

@@ -1,4 +1,4 @@
-"""Evolve: a table takes data that do not fit it, by new columns and wider numbers."""
+"""Widening: with evolve=True a table takes new columns and wider numbers."""
 
 import numpy as np
 import pandas as pd
@@ -242,7 +242,7 @@ def test_a_new_ordered_column_is_ordered_as_its_first_item():
 
 
 class Passes:
-    """A schema that counts how often all its fields are gone through."""
+    """A schema that counts the passes over all its fields."""
 
     def __init__(self, schema: pa.Schema, count: list[str]):
         self._schema, self._count = schema, count
@@ -263,7 +263,7 @@ class Passes:
 
 
 def test_a_schema_is_gone_through_a_few_times_whatever_the_number_of_columns():
-    """Each change of one field of a schema makes a new schema of all of them."""
+    """Changing one field of an Arrow schema copies all its fields."""
     schema = pa.schema([(f"c{number}", pa.int8()) for number in range(100)])
     more = pa.schema([(f"m{number}", pa.int8()) for number in range(100)])
     data = ingest({name: [1000] for name in (schema.names + more.names)})

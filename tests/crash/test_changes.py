@@ -1,7 +1,7 @@
-"""Every change of a table stopped at every storage operation: the old version or the new one.
+"""Every change of a table, stopped at every storage operation: the old version or the new one.
 
 Creation, replacement and attributes are in `test_create_and_replace`; changes that remove versions
-and files are in `test_vacuum`. `crash_checks` says what every state must show.
+and files are in `test_vacuum`. `crash_checks` checks each state of the disk.
 """
 
 import shutil
@@ -47,7 +47,7 @@ FOUR = rows([5, 6, 7, 8], ["e"] * 4)
 
 
 def two_row_groups(path):
-    """Version 1 of one row group, version 2 of two."""
+    """Make a table: version 1 has one row group, version 2 has two."""
     blz.to_blz(FIRST, path)
     with blz.open(path, mode="a") as table:
         table.append(SECOND)
@@ -69,7 +69,7 @@ def several(table):
 
 
 def made(change, *tables, attrs=None):
-    """The change of the two row groups to this table, in a version for each."""
+    """Return a change and the versions it makes, one for each table, from version 3 on."""
     makes = {number: Held(table, attrs or {}) for number, table in enumerate(tables, 3)}
     return change, makes
 
@@ -144,7 +144,7 @@ def test_a_process_killed_anywhere_in_a_change_leaves_the_old_version_or_the_new
 
 
 def wrong_after_haste(state, directory, recording):
-    """What is wrong where power was lost on a commit that was not flushed; damage is told."""
+    """Return the fault after a loss of power on an unflushed commit; reported damage is no fault."""
     path = write_state(state, directory) / NAME
     expected = {**recording.before, **recording.commit.makes}
     try:
@@ -200,7 +200,7 @@ MANIFEST, NAMES = "sync_file t.blz/meta/manifest/.tmp", "sync_directory t.blz/me
 
 
 def flushes(files):
-    """The flushes of a commit that writes these files: content first, then names from below."""
+    """Return the flushes of a commit of these files: content first, then names from the bottom up."""
     columns = sorted({file.partition("/")[0] for file in files}, reverse=True)
     directories = [f"{DATA}/{column}" for column in columns]
     above = [DATA, ROOT] if files else []
@@ -222,7 +222,7 @@ def test_a_change_makes_these_flushes(tmp_path, name):
 
 
 def needless(name, flush):
-    """Why a flush may be left out, if it alone is; None if it may not."""
+    """Return why leaving out this one flush is safe; None if it is not."""
     if flush == ROOT:
         return "its names were flushed when the table was made; a flush takes all on the way"
     if flush == DATA and not any("col2" in file for files in FILES[name] for file in files):

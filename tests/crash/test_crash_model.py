@@ -1,4 +1,4 @@
-"""The crash model itself: it must lose what may be lost, and keep what must be kept."""
+"""The crash model itself: it loses everything that may be lost, and keeps the rest."""
 
 import os
 from pathlib import Path
@@ -13,7 +13,7 @@ FILE = "t.blz/meta/sizes"
 
 
 def recording(tmp_path, *, drop=None):
-    """A prepared store holding an old value, all flushed, and the disk that records from there."""
+    """Return a prepared store with a flushed old value, and the disk that records from then on."""
     parent = tmp_path / "parent"
     parent.mkdir()
     before = LocalStore(parent / "t.blz")
@@ -24,7 +24,7 @@ def recording(tmp_path, *, drop=None):
 
 
 def replace_durably(store, disk):
-    """The textbook way: temporary file, flush, rename, flush of the directory."""
+    """Replace a file the safe way: temporary file, flush, rename, flush of the directory."""
     meta = store._keep("meta").fd
     fd = disk.create("new", meta)
     disk.write(fd, [NEW])
@@ -36,7 +36,7 @@ def replace_durably(store, disk):
 
 
 def contents(disk, *, acknowledged, path=FILE):
-    """All that `path` may hold after a loss of power, before or after the acknowledgment."""
+    """Return all possible contents of `path` after a loss of power, before and after the return."""
     log = disk.log
     return {
         state.entries.get(path)

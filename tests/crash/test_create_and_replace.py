@@ -1,10 +1,9 @@
-"""A table created, replaced or given attributes, stopped at every storage operation.
+"""Creation, replacement and attributes, stopped at every storage operation.
 
-Each test records a real commit with `RecordingDisk`, then looks at everything the disk may hold
-after a loss of power at any point of it: every version that is there opens and holds exactly what
-was written, none of those to be kept is missing, and once the call has returned the new one is
-there. On top of what was found another writer commits. `test_crash_changes` does the same with
-every other change.
+Each test records a real commit with `RecordingDisk`. Then it opens every state that the disk may
+hold after a loss of power at any point. Each version opens and holds exactly the data written to
+it. No version that must stay is missing, and the new version exists once the call has returned.
+Another writer then commits on top. `test_changes` does the same with every other change.
 """
 
 from collections.abc import Callable
@@ -43,7 +42,7 @@ def making(number: int) -> dict[int, Held]:
 
 
 def sorting(number: int, **options) -> Callable[[LocalStore], None]:
-    """A stream, which is written as it comes and then in order."""
+    """A stream that is written twice: as it comes, and then in order."""
     return lambda store: blz.to_blz(iter([content(number)]), store, sort_by="n", **options)
 
 

@@ -30,7 +30,7 @@ PREPARED = {"data", "meta", "meta/flight", "meta/lock", "meta/manifest"}
 
 
 class FailingDisk(Disk):
-    """Fails at the call of that number that writes or flushes, once or from then on."""
+    """A disk whose writes and flushes fail: at one call, or from that call on."""
 
     def __init__(self, at: int, number: int, *, for_ever: bool = False) -> None:
         self.calls: list[str] = []
@@ -78,7 +78,7 @@ for _name in ("link", "rename", "rename_new"):
 
 
 def entries(path: Path) -> set[str]:
-    """All names but those of the mirrors, which may be there or not."""
+    """Return all names below `path` but the mirrors, which may exist or not."""
     mirrors = {"meta/sizes", "meta/storage", "meta/attributes"}
     return {found.relative_to(path).as_posix() for found in path.rglob("*")} - mirrors
 
@@ -143,9 +143,9 @@ CHANGES = ["mkdir", "link", "rename", "unlink", "writev", "fsync"]
 
 
 class FailingCall:
-    """One function of the system, whose call number `at` from our code fails.
+    """One function of the operating system that fails when our code calls it for the n-th time.
 
-    With `is_done` the call does its work before it says that it failed.
+    With `is_done` the call does its work before it reports failure.
     """
 
     def __init__(self, monkeypatch, module, name, at, *, is_done):
@@ -171,7 +171,7 @@ class FailingCall:
 
 @pytest.fixture(scope="module")
 def with_old_versions(tmp_path_factory):
-    """A table whose next commit merges row groups and removes a version with its files."""
+    """Make a table whose next commit merges row groups and removes a version with its files."""
     path = tmp_path_factory.mktemp("old") / "t.blz"
     for rows in (NEW[:5], OLD):
         blz.to_blz(rows, path, clevel=1)

@@ -1,8 +1,8 @@
-"""Ctrl-C at any line of a write: what is left is the old table or the new one, and nothing locked.
+"""Ctrl-C at any line of a write leaves the old table or the new one, and no lock held.
 
-A trace raises the real signal before the n-th line that is run in the main thread, of the package
-and of contextlib, in which its contexts spend some of theirs. A few of all lines are tried here,
-other ones every day; the storm tries them all.
+A trace raises the real signal before the n-th line that the main thread runs in the package, or in
+contextlib, where the package's context managers run. These tests try some of the lines, other lines
+every day; the storm tries all of them.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ NOP = dis.opmap["NOP"]
 
 
 class InterruptAt:
-    """A trace that raises SIGINT before the line of that number, and says `where` it did."""
+    """A trace that raises SIGINT before line number n, and notes that line in `where`."""
 
     def __init__(self, line: int) -> None:
         self._left = line
@@ -53,7 +53,7 @@ class InterruptAt:
 
 
 def interrupted(line: int, write) -> tuple[str, BaseException | None]:
-    """Where the write was interrupted, "" where it has no such line; and what it raised."""
+    """Return the place of the interrupt, "" if the write has fewer lines, and the exception."""
     trace, before = InterruptAt(line), sys.gettrace()
     sys.settrace(trace)
     try:
@@ -70,7 +70,7 @@ def temporary_names(path: Path) -> list[str]:
 
 
 def columns_named(path: Path) -> set[Path]:
-    """The directories of columns that the versions of the table name."""
+    """Return the column directories that any version of the table names."""
     found = set()
     for manifest in (path / "meta/manifest").iterdir():
         with blz.open(path, version=int(manifest.stem)) as table:
@@ -80,7 +80,7 @@ def columns_named(path: Path) -> set[Path]:
 
 
 def check_an_interrupt(tmp_path, line: int, is_there: bool, durability: str) -> bool:
-    """Interrupt a write there and look at what is left; False if it is over before that line."""
+    """Interrupt a write at this line and check the table; False if the write ended before it."""
     path = tmp_path / f"{line}.blz"
     if is_there:
         OLD.to_blz(path, durability="process")
@@ -116,14 +116,14 @@ def check_an_interrupt(tmp_path, line: int, is_there: bool, durability: str) -> 
 
 @pytest.fixture
 def quick_locks(monkeypatch):
-    """A lock left behind is told in a second instead of thirty."""
+    """Report a lock left behind after one second, not thirty."""
     for module in (commit, versions):
         monkeypatch.setattr(module, "LOCK_SECONDS", 1.0)
 
 
 @pytest.fixture
 def destructors(monkeypatch):
-    """An interrupt that comes within a destructor is printed and lost; nothing else may be."""
+    """Python prints and drops an interrupt inside of a destructor; no other exception may be lost."""
     printed = []
     monkeypatch.setattr(sys, "unraisablehook", lambda given: printed.append(given.exc_value))
     yield
@@ -131,7 +131,7 @@ def destructors(monkeypatch):
 
 
 def blosc_settings() -> tuple[int, bool]:
-    """Blosc tells them only when they are set."""
+    """Return the settings of Blosc and set odd ones; Blosc reports its settings only when set."""
     return blosc.set_nthreads(ODD_SETTINGS[0]), bool(blosc.set_releasegil(ODD_SETTINGS[1]))
 
 
@@ -196,7 +196,7 @@ def test_an_interrupt_while_a_lock_is_let_go_does_not_keep_it_for_ever(tmp_path,
 
 
 def change(path: Path, durability: str) -> None:
-    """Several changes in one commit, files of new and of old columns among them."""
+    """Make several changes in one commit; they write files of new and of old columns."""
     with blz.open(path, "a", durability=durability) as table, table.transaction() as tx:
         tx.append(OLD)
         tx.update({"a": 7}, where=[("a", "==", 1)])
@@ -205,7 +205,7 @@ def change(path: Path, durability: str) -> None:
 
 
 def files_named(path: Path) -> set[Path]:
-    """The files that the versions of the table name."""
+    """Return the files that any version of the table names."""
     found = set()
     for name in (path / "meta/manifest").iterdir():
         with blz.open(path, version=int(name.stem)) as table:
@@ -217,7 +217,7 @@ def files_named(path: Path) -> set[Path]:
 
 
 def check_an_interrupted_change(tmp_path, line: int, durability: str) -> bool:
-    """Interrupt changes there and look at what is left; False if they are over before that line."""
+    """Interrupt changes at this line and check the table; False if they ended before it."""
     path = tmp_path / f"{line}.blz"
     OLD.to_blz(path, durability="process")
     where, error = interrupted(line, lambda: change(path, durability))

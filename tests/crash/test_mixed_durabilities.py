@@ -1,8 +1,8 @@
-"""Durabilities crossed: commits that are flushed, commits that are not, kills, repeats and vacuum.
+"""Mixed durabilities: flushed commits, unflushed commits, kills, repeats and vacuum.
 
-Each commit appends one row. After a loss of power wherever it comes, the rows that were
-acknowledged with `durability="full"` are in a version that opens, no version holds anything but
-the first rows, and there is a table. The model of the disk is that of `crash_model`.
+Each commit appends one row. After a loss of power at any point, the table exists, and the rows
+acknowledged with `durability="full"` are in a version that opens. No version holds anything but the
+first rows. `crash_model` describes the disk.
 """
 
 import random
@@ -20,11 +20,11 @@ from support.crash_model import RecordingDisk, write_state
 
 
 class Killed(BaseException):
-    """The process is gone."""
+    """The process was killed."""
 
 
 class MortalDisk(RecordingDisk):
-    """A disk whose writer may be killed right after it published a manifest."""
+    """A disk that may kill its writer right after it published a manifest."""
 
     def __init__(self, parent):
         super().__init__(parent)
@@ -68,7 +68,7 @@ class MortalDisk(RecordingDisk):
 
 @dataclass
 class Story:
-    """A table and what was promised about it so far."""
+    """A table and the promises made about it so far."""
 
     store: LocalStore
     disk: MortalDisk
@@ -94,12 +94,12 @@ class Story:
 
 
 def repeat(story, durability):
-    """The last job once more, by its name."""
+    """Run the last job again, under its commit id."""
     story.append(durability, is_new=False)
 
 
 def restore(story, durability):
-    """The newest version once more."""
+    """Restore the newest version."""
     with blz.open(story.store, "a", durability=durability) as table:
         table.restore(table.version)
     if durability == "full":
@@ -125,7 +125,7 @@ STEPS = {
 
 
 def told(tmp_path, steps, keep):
-    """The steps on a table of one row that is safe and keeps so many versions."""
+    """Run the steps on a table with one safe row that keeps this number of versions."""
     parent = tmp_path / "parent"
     parent.mkdir()
     blz.to_blz({"n": [1]}, parent / NAME, commit_id="row 1")
@@ -140,7 +140,7 @@ def told(tmp_path, steps, keep):
 
 
 def broken_promise(state, directory, lasting, rows):
-    """What is wrong in this state, where so many rows were promised to last."""
+    """Return the fault of this state, given the number of rows that must last."""
     path = write_state(state, directory) / NAME
     store = LocalStore(path)
     try:
@@ -165,7 +165,7 @@ def broken_promise(state, directory, lasting, rows):
 
 
 def broken_promises(tmp_path, story):
-    """Every state after a publication, a removal or the end, and what is wrong there."""
+    """Yield each state after a publication, a removal or the end that is wrong, and its fault."""
     log = story.disk.log
     shown = ("link", "unlink")
     stops = [stop for stop, one in enumerate(log.operations, 1) if one.kind in shown]
@@ -194,7 +194,7 @@ def test_what_was_flushed_lasts_in_any_series_of_steps(tmp_path, seed):
 
 
 def test_versions_that_were_flushed_outlast_many_commits_that_are_not(tmp_path):
-    """Twelve commits that are not flushed let the ten versions go that a table keeps."""
+    """Twelve unflushed commits retire all ten versions that the table keeps."""
     story = told(tmp_path, ["full", *["process"] * 12], 10)
     end = len(story.disk.log)
     for state, _ in states(story.disk.log, [end], all_of_it=False):

@@ -1,6 +1,6 @@
-"""Storms: a table that is written by processes which are killed, race, or find the disk full.
+"""Storms: processes write one table and are killed, race, or find the disk full.
 
-Each is short in the suite and long with `-m storm`, where `-s` shows the counts.
+Each is short in the suite and long with `-m storm`; `-s` then prints the counts.
 """
 
 import errno
@@ -44,12 +44,12 @@ EMPTY = SCHEMA.empty_table()
 
 
 def sizes(short, long):
-    """Of a test with one argument: what it is every day, and in the storm."""
+    """Return parameters of a test with one argument: the daily value, and the storm's."""
     return [short, *storms((long,))]
 
 
 def storms(*sizes):
-    """The long ones alone, each a tuple of arguments."""
+    """Return parameters of the storm only, each a tuple of arguments."""
     return [
         pytest.param(*size, marks=[pytest.mark.storm, pytest.mark.timeout(1800)]) for size in sizes
     ]
@@ -114,7 +114,7 @@ def test_a_writer_that_is_killed_leaves_what_it_was_told_and_at_most_one_commit_
 
 
 def check_race(path: Path, counts: list[int]) -> None:
-    """All appends of all writers are there, once and in their order."""
+    """Check that all appends of all writers are in the table, once and in order."""
     with blz.open(path) as table:
         rows, attrs = table.to_arrow(), dict(table.attrs)
     assert verified(path, full=True)
@@ -211,7 +211,7 @@ def test_a_handle_leaks_no_descriptors(tmp_path, operations):
 
 
 class FullDisk(Disk):
-    """Full from its `room`-th call on: a write takes half of its bytes, a new name none at all."""
+    """A disk that is full from its n-th call on: half of the bytes are written, and no new name."""
 
     def __init__(self, room: int) -> None:
         self.room = room

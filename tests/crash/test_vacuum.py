@@ -1,8 +1,8 @@
-"""A vacuum, or a version that goes, stopped at every storage operation: what is kept stays whole.
+"""A vacuum or a retired version, stopped at every storage operation: kept versions stay whole.
 
-The same model as in `crash_checks`: each call is recorded, and whatever the disk may hold after a
-loss of power at any point of it is opened. Every version that is there holds what was written,
-those to be kept are there, and a second vacuum finishes what the first one began.
+The model is the one of `crash_checks`: each call is recorded, and every state that the disk may
+hold after a loss of power is opened. Every version in it holds its data, no version that must stay
+is missing, and a second vacuum finishes the work of the first.
 """
 
 import shutil
@@ -36,7 +36,7 @@ NAMES = "sync_directory t.blz/meta/manifest"
 
 @dataclass(frozen=True)
 class Clearing:
-    """A call to record that removes versions or orphans, and what must outlive it."""
+    """A call that removes versions or orphans, and the versions that must outlive it."""
 
     before: Callable[[Path], None]
     run: Callable[[LocalStore], None]
@@ -56,7 +56,7 @@ def three_versions(path: Path) -> None:
 
 
 def debris(path: Path) -> None:
-    """Two versions, and what a writer left that was killed."""
+    """Make two versions, and the files that a killed writer left."""
     blz.to_blz(content(1), path)
     blz.to_blz(content(2), path)
     store = LocalStore(path)
@@ -67,7 +67,7 @@ def debris(path: Path) -> None:
 
 
 def shared_files(path: Path) -> None:
-    """A version, two that name its files, and another one."""
+    """Make a version, two versions that share its files, and another one."""
     blz.to_blz(content(1), path)
     changing(set_attribute)(LocalStore(path))
     with blz.open(path, mode="a") as table:
@@ -76,7 +76,7 @@ def shared_files(path: Path) -> None:
 
 
 def keeping_one(path: Path) -> None:
-    """Two versions of the same files, in a table that keeps no version but the newest."""
+    """Make two versions of the same files, in a table that keeps the newest version only."""
     blz.to_blz(content(1), path)
     changing(set_attribute)(LocalStore(path))
     file = path / layout.manifest(2)
@@ -87,7 +87,7 @@ def keeping_one(path: Path) -> None:
 
 
 def superseding(store: LocalStore) -> None:
-    """Three commits, each of which lets go the version before its base: files go in the last."""
+    """Make three commits that each retire the version before their base; the last removes files."""
     with blz.open(store, mode="a") as table:
         table.attrs["checked"] = 2
     blz.to_blz(content(4), store)
@@ -136,7 +136,7 @@ def recorded(tmp_path, clearing: Clearing, *, drop=None) -> Log:
 
 
 def broken_promise(state: State, directory, clearing: Clearing, *, returned: bool) -> str | None:
-    """What is wrong with the table in this state; None if it keeps what was promised."""
+    """Return the fault of the table in this state; None if every promise holds."""
     path = write_state(state, directory) / NAME
     store = LocalStore(path)
     try:
@@ -163,7 +163,7 @@ def broken_promise(state: State, directory, clearing: Clearing, *, returned: boo
 
 
 def since_things_went(log: Log) -> range:
-    """All stops from the first removal after the last commit on; the rest is `test_crash`'s."""
+    """Return the stops after the first removal behind the last commit; other files test the rest."""
     kinds = [one.kind if ".tmp" not in one.path else "" for one in log.operations]
     commits = [place for place, one in enumerate(log.operations) if one.kind == "link"]
     return range(kinds.index("unlink", commits[-1] if commits else 0), len(log) + 1)

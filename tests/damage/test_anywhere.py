@@ -1,7 +1,7 @@
-"""Damage of any kind, anywhere in any file: the same data, or an error of ours that names the file.
+"""Random damage at any place of any file: the same data, or our error that names the file.
 
-Each case is read in a worker process, which must neither die, nor hang, nor take 64 MiB more than
-the intact tables took, nor ask for 1 GiB of address space. 500 cases at each run; a storm of more:
+A worker process reads each case. It must not die, hang, take 64 MiB more than the intact tables
+took, or ask for 1 GiB of address space. Each run has 500 cases; a storm has more:
 
     BLZTABLE_CASES=20000 python -m pytest -q tests/damage/test_anywhere.py
 """
@@ -23,7 +23,7 @@ CASES = int(os.environ.get("BLZTABLE_CASES", "500"))
 
 
 def reader(intact: Path, root: Path):
-    """In the worker: what is wrong with how a table below `root`, damaged in `keys`, is read."""
+    """Run in the worker: return the fault of reading a table whose files `keys` are damaged."""
     expected = {
         name: [(what, read, read(intact / name)) for what, read in readings(intact / name)]
         for name in SAMPLES
@@ -49,7 +49,7 @@ def reader(intact: Path, root: Path):
 
 
 def readings(path: Path):
-    """The ways to read a table, by name."""
+    """Return the ways to read a table, by name."""
     with blz.open(path) as table:
         columns, older = table.column_names, range(1, table.version)
     yield "read_table", blz.read_table
@@ -85,7 +85,7 @@ def same(found, expected) -> bool:
 
 @st.composite
 def damages(draw, files: dict[str, bytes]) -> dict[str, bytes]:
-    """Some damage: the new content of one file, or of two."""
+    """Yield some damage: the new content of one file, or of two."""
     key = draw(st.sampled_from(sorted(files)))
     content = files[key]
     kinds = ["flip", "bytes", "fill", "cut", "twice", "lost"] if content else []
@@ -118,7 +118,7 @@ def damages(draw, files: dict[str, bytes]) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def intact(tmp_path_factory):
-    """The tables as they were written; copies of them are damaged."""
+    """Make the undamaged tables; tests damage copies of them."""
     root = tmp_path_factory.mktemp("intact")
     for name, write in SAMPLES.items():
         write(root / name)

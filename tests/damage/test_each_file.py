@@ -1,7 +1,7 @@
-"""A damaged table: the same data, or an error of ours that names the file.
+"""Damage in each file of a table: the same data, or our error that names the file.
 
-Every few bytes of every file of a tiny table are changed, files are cut, removed, swapped and
-replaced by what is no file. The reading is done in a process of its own, which must live.
+The tests change bytes all over every file of a tiny table, and cut, remove, swap and replace files.
+Another process reads the table, and that process must live.
 """
 
 import json
@@ -69,7 +69,7 @@ READER = textwrap.dedent(
 
 @pytest.fixture(scope="module")
 def intact(tmp_path_factory):
-    """The table as it was written; copies of it are damaged."""
+    """Make the undamaged table; tests damage copies of it."""
     path = tmp_path_factory.mktemp("intact") / "t.blz"
     blz.to_blz(DATA, path, row_group_rows=24, page_rows=8, attrs={"a": 1})
     return path
@@ -98,7 +98,7 @@ def found_by_reader(path, intact, changes) -> list[list]:
 
 
 def spare_checksums(path) -> set[tuple[str, int]]:
-    """Every byte of the checksums that follow the chunks."""
+    """Return the offset of every byte of the checksums behind the chunks."""
     version, pinned = versions.pin(LocalStore(path))
     spare = set()
     with pinned:
@@ -129,7 +129,7 @@ def test_a_changed_byte_is_told_with_its_file_or_does_no_harm(path, intact, mask
 
 
 def assert_told(path, key):
-    """Reading is an error of ours that names the file."""
+    """Check that reading ends in our error, which names the file."""
     with pytest.raises(blz.BlzError) as caught:
         blz.read_table(path)
     assert key in str(caught.value)

@@ -1,7 +1,7 @@
-"""Filters on damaged tables: what is not needed is not noticed, what is left out is told.
+"""Filters on damaged tables: unneeded damage goes unnoticed, and skipped rows are reported.
 
-Statistics are read before rows: those that cannot be are damage too. Ones that lie behind a valid
-checksum are for `verify` to find.
+Statistics are read before rows, so unreadable statistics are damage too. `verify` finds false
+statistics that have a valid checksum.
 """
 
 import base64
@@ -50,7 +50,7 @@ def store(monkeypatch):
 
 
 def damage(store, column, group, at=None):
-    """Flip a bit of a part: of a chunk by its number, or of the file's first byte."""
+    """Flip a bit of a part: in a chunk given by its index, or in the first byte of the file."""
     with tamper.editing(store) as table:
         key, part = table.key(column, group), table.part(column, group)
         offset = 0 if at is None else part.offsets[at] + 20
@@ -60,14 +60,14 @@ def damage(store, column, group, at=None):
 
 
 def skipped(read):
-    """What is read with `on_corrupt="skip"`, and the warnings of it."""
+    """Read with `on_corrupt="skip"`; return the data and the warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         return read(on_corrupt="skip"), [str(one.message) for one in caught]
 
 
 def check_a_skip(store, given_, columns, lost):
-    """What is left of the groups that are not lost, with true labels, and word of the others."""
+    """Check the rows of the other groups, with true labels, and the warnings about lost groups."""
     kept = expressions.mask(given_, {name: pa.chunked_array([FRAME[name]]) for name in FRAME}, ROWS)
     is_lost = np.isin(np.arange(ROWS) // GROUP, lost)
     wanted = FRAME[kept & ~is_lost][columns]

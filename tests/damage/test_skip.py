@@ -1,4 +1,4 @@
-"""`on_corrupt="skip"`: all that is intact, and word of every row that is not."""
+"""`on_corrupt="skip"` returns all intact rows, and a warning names every skipped row."""
 
 import errno
 import json
@@ -48,7 +48,7 @@ INDICES = {
 
 @pytest.fixture(scope="module")
 def intact(tmp_path_factory):
-    """A table for each index, as it was written; copies of them are damaged."""
+    """Make an undamaged table for each kind of index; tests damage copies of them."""
     root = tmp_path_factory.mktemp("intact")
     for name, index in INDICES.items():
         frame = FRAME.set_axis(index)
@@ -98,7 +98,7 @@ HOW = [flip, cut, empty, lengthen, remove, replace_by_a_directory, replace_by_a_
 
 
 def damage(path, column: int, group: int, how=flip) -> str:
-    """Damage a part; its name."""
+    """Damage a part; return its name."""
     version, pinned = versions.pin(LocalStore(path))
     with pinned:
         parts = version.column(column)
@@ -108,7 +108,7 @@ def damage(path, column: int, group: int, how=flip) -> str:
 
 
 def caught_by(read):
-    """What is read, and the warnings of it."""
+    """Read, and return the data and the warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         return read(), caught
@@ -123,7 +123,7 @@ def kept_rows(groups) -> list[int]:
 
 
 def assert_warned(caught, path, reasons: dict[int, set[str]]) -> None:
-    """One warning for each of these groups, about its rows and one of these files of it."""
+    """Check for one warning a group, which has the rows and one of the damaged files."""
     assert len(caught) == len(reasons)
     for warning, (group, keys) in zip(caught, sorted(reasons.items()), strict=True):
         assert warning.category is UserWarning
@@ -192,7 +192,7 @@ def test_exactly_the_row_groups_that_are_damaged_in_a_column_asked_for_are_missi
 
 
 def blamed(table, keys, names) -> dict[int, set[str]]:
-    """The files that make each row group unreadable, for who reads these columns."""
+    """Return the files that make each row group unreadable for a reader of these columns."""
     found: dict[int, set[str]] = {}
     for (column, group), key in keys.items():
         if table.column_names[column] in names:

@@ -1,4 +1,4 @@
-"""`verify` tells what is wrong, where, and what is intact; and it finds every changed byte."""
+"""`verify` reports every fault and its place, and finds every changed byte."""
 
 import gc
 import os
@@ -73,7 +73,7 @@ def report_on(place, **options) -> blz.Report:
 
 
 def only_problem(place, **options) -> blz.Problem:
-    """The one problem of the table; everything else must have been found intact."""
+    """Return the only problem of the table; everything else must be intact."""
     report = report_on(place, **options)
     assert len(report.problems) == 1, str(report)
     assert not report
@@ -91,7 +91,7 @@ def change(file, position, mask=0xFF):
 
 
 def recode(part, chunk, edit, typesize):
-    """Other values in a chunk, compressed as a writer would."""
+    """Put other values in a chunk, compressed as a writer does."""
     data = np.frombuffer(bytearray(blosc.decompress(part.chunks[chunk])), np.uint8)
     edit(data)
     part.chunks[chunk] = Compression().compress(data, typesize)
@@ -241,7 +241,7 @@ def test_what_the_storage_refuses_is_a_problem_of_its_file():
 
 
 def failing_at(store, key, times, error):
-    """A store where opening `key` fails at these times, counted from 0."""
+    """Return a store where opening `key` fails at these calls, counted from 0."""
     opened = 0
 
     def before(name, args):
@@ -493,7 +493,7 @@ def test_small_row_groups_are_read_together(monkeypatch):
 
 
 def limited(code: str, *arguments: object) -> str:
-    """What a child prints that may open 64 files."""
+    """Return the output of a child process that may open 64 files."""
     code = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n" + code
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", code, *map(str, arguments)]

@@ -1,4 +1,4 @@
-"""The worker of the damage tests: what it must notice, it notices, and the next request is well."""
+"""The worker process of the damage tests notices each kind of loss and serves the next request."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ from support.worker_process import Captive, Lost
 
 
 def obedient():
-    """In the worker: do as told."""
+    """Run in the worker: do as the request says."""
 
     def answer(request):
         match request:

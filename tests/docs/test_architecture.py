@@ -1,6 +1,6 @@
-"""The house stands as drawn: who may import whom, no circles, every file with its nameplate.
+"""The architecture: which room may import which, no import circles, a nameplate in every file.
 
-Reads the sources only; a new room needs a line in MAY_IMPORT.
+Reads the sources only. A new room needs a line in MAY_IMPORT.
 """
 
 import ast
@@ -148,7 +148,7 @@ def test_no_file_takes_an_exception_of_any_kind_for_a_refusal():
 
 
 def caught_by(node: ast.AST) -> list[ast.expr]:
-    """What an `except` or a `suppress` names, and the members of any tuple."""
+    """Return the names in an `except` or `suppress`, and the members of tuples."""
     match node:
         case ast.ExceptHandler(type=ast.expr() as caught):
             return [caught]
@@ -207,7 +207,7 @@ def test_a_file_has_a_nameplate_and_one_subject(name):
 
 
 def code_lines(text: str) -> int:
-    """The lines that hold code, not counting docstrings, comments and empty lines."""
+    """Count the lines of code, without docstrings, comments and empty lines."""
     documented = set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
@@ -227,13 +227,13 @@ def test_lines_of_code_are_counted_without_docstrings_comments_and_empty_lines()
 
 
 def room_of(module: str) -> str:
-    """The room that a module is in."""
+    """Return the room of a module."""
     _, *below = module.split(".")
     return "/".join(below[:2]) if "/".join(below[:2]) in FOLDERS else [*below, "face"][0]
 
 
 def imports_of(name: str) -> list[tuple[str, int]]:
-    """Every module that a file imports, with the line: the submodule where a name is one."""
+    """Return every module that a file imports, and the line; a submodule if the name is one."""
     found = []
     for node in ast.walk(TREES[name]):
         if isinstance(node, ast.Import):
@@ -247,7 +247,7 @@ def imports_of(name: str) -> list[tuple[str, int]]:
 
 
 def absolute(name: str, node: ast.ImportFrom) -> str:
-    """The full name behind the dots of a relative import."""
+    """Return the full name of a relative import."""
     if not node.level:
         return node.module or ""
     package = name if FILES[name].name == "__init__.py" else name.rpartition(".")[0]

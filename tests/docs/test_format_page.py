@@ -1,4 +1,4 @@
-"""docs/format.md says what the code does: its tables, limits and dump are held against both."""
+"""docs/format.md agrees with the code: its tables, limits and dump are compared with both."""
 
 import base64
 import importlib
@@ -16,8 +16,8 @@ import pyarrow as pa
 import pytest
 
 import blztable as blz
-from blztable.columns.blocks import VALID, VALIDITY
 from blztable.arrow_types import LARGE_OF_VIEW
+from blztable.columns.blocks import VALID, VALIDITY
 from blztable.columns.codecs.families import FAMILIES
 from blztable.columns.types import is_storable, layouts
 from blztable.engine.change import columns
@@ -39,14 +39,14 @@ JSON_KINDS[(dict, type(None))] = "object or null"
 
 
 def section(title: str) -> str:
-    """What stands under a heading, up to the next one of any level."""
+    """Return the text under a heading, up to the next heading of any level."""
     match = re.search(rf"^#+ {re.escape(title)}\n(.*?)(?=^#+ |\Z)", PAGE, re.MULTILINE | re.DOTALL)
     assert match, f"format.md has no heading {title!r}"
     return match[1]
 
 
 def table(title: str) -> list[dict[str, str]]:
-    """The one table under a heading, a dict a row."""
+    """Return the one table under a heading, as a dict for each row."""
     lines = [line for line in section(title).splitlines() if line.startswith("|")]
     names, _, *rows = [
         [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
@@ -57,7 +57,7 @@ def table(title: str) -> list[dict[str, str]]:
 
 
 def words(cell: str) -> list[str]:
-    """What stands between backticks."""
+    """Return the words between backticks."""
     return re.findall(r"`([^`]*)`", cell)
 
 
@@ -208,7 +208,7 @@ EXAMPLES = {
 
 
 def stream_rows() -> list[dict[str, str]]:
-    """The table of streams, the types repeated where a cell is empty."""
+    """Return the table of streams; an empty cell repeats the types above it."""
     rows, types_ = [], ""
     for row in table("Streams of each type"):
         types_ = row["types"] or types_
@@ -289,7 +289,7 @@ def test_a_dictionary_has_the_streams_of_the_page():
 
 @pytest.fixture(scope="module")
 def store() -> MemoryStore:
-    """A table with every kind of part, text whose pages differ in size among them."""
+    """Make a table with every kind of part, among them text with pages of different sizes."""
     text = ["x" * (index % 7) for index in range(9)]
     data = pa.table(
         {
@@ -345,7 +345,7 @@ def presences(title: str) -> dict[str, str]:
 
 
 def is_read(store: MemoryStore) -> bool:
-    """Whether all rows of the table are read."""
+    """True if all rows of the table can be read."""
     try:
         return blz.read_table(store).num_rows == 9
     except blz.BlzError:
@@ -410,7 +410,7 @@ def test_the_schema_message_has_the_form_of_the_page():
 
 
 def table_of_message() -> list[dict[str, str]]:
-    """The first of the two tables of the section."""
+    """Return the first of the two tables of the section."""
     return [row for row in table("The schema") if row["bytes"] in ("4", "size")]
 
 
@@ -488,7 +488,7 @@ def test_the_properties_are_those_of_the_page():
 
 
 def blocks_of(store: MemoryStore) -> list[dict]:
-    """The metadata of each column of the table."""
+    """Return the metadata of each column of the table."""
     blocks = []
     for column in range(3):
         data = store.get(layout.part((column,), 1))
@@ -564,7 +564,7 @@ def embedded_dump(name: str) -> str:
 
 
 def dumped_bytes(name: str) -> bytes:
-    """The bytes of an embedded dump, each line where its offset says."""
+    """Return the bytes of an embedded dump; each line must be at its offset."""
     data = bytearray()
     for line in embedded_dump(name).splitlines()[1:]:
         assert int(line[:6], 16) == len(data), line
@@ -636,7 +636,7 @@ def test_the_names_in_the_dumps_are_those_of_the_tables(dump):
 
 
 class CountingStore(MemoryStore):
-    """Counts the ranges that are read, and forgets them when asked."""
+    """A store that counts the ranges that are read since the last reset."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -671,7 +671,7 @@ class CountedReader:
 
 
 def promised(what: str) -> list[int]:
-    """The numbers of reads in the row of the page that begins like this."""
+    """Return the numbers of reads in the page's row with this beginning."""
     (row,) = (row for row in table("A reading strategy") if row["what"].startswith(what))
     return [
         int(number) for number in re.findall(r"\b(\d+)(?=:|\sfor|\sa part|\swhere)", row["reads"])
@@ -680,7 +680,7 @@ def promised(what: str) -> list[int]:
 
 @pytest.fixture(scope="module")
 def large() -> CountingStore:
-    """Files of more than 64 KiB, pages of one chunk, a small one beside them."""
+    """Make files of more than 64 KiB, with pages of one chunk, and a small file."""
     rng = np.random.default_rng(7)
     numbers = rng.integers(0, 1 << 62, 1 << 18)
     store = CountingStore()

@@ -1,4 +1,4 @@
-"""The layout of tests/: a folder is a room of the package or a kind of test, and is soon read."""
+"""The layout of tests/: a folder is a room of the package or a kind of test, and stays small."""
 
 import collections
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""The code in the documents runs: README, docs/, the examples in docstrings and those in examples/.
+"""The code in README, docs/, docstrings and examples/ runs.
 
-A document is one story: its ```python blocks share a namespace and an empty working directory. A
-block marked ```python no-run is left out; that is for code which promises nothing.
+The ```python blocks of a document share a namespace and an empty working directory. A block marked
+```python no-run is left out; it shows code that promises nothing.
 """
 
 import doctest
@@ -99,7 +99,7 @@ def test_blocks_are_found_and_marked_ones_left_out():
 
 
 def python_blocks(text: str) -> list[tuple[int, str]]:
-    """The blocks to run, each with the number of lines before it."""
+    """Return the blocks to run, each with the number of lines before it."""
     return [
         (text.count("\n", 0, match.start(2)), match[2])
         for match in FENCE.finditer(text)
@@ -108,7 +108,7 @@ def python_blocks(text: str) -> list[tuple[int, str]]:
 
 
 def run_session(code: str, namespace: dict, document: Path, line: int) -> None:
-    """Run a block of ``>>>`` lines and compare what they print."""
+    """Run a block of ``>>>`` lines and compare the output."""
     test = doctest.DocTestParser().get_doctest(code, {}, document.name, str(document), line)
     test.globs = namespace
     result = doctest.DocTestRunner(optionflags=OPTIONS).run(test, clear_globs=False)

@@ -1,4 +1,4 @@
-"""Caller: a warning names the line of the user's code that called the package."""
+"""Warnings name the line of the user's code that called the package."""
 
 import warnings
 from contextlib import contextmanager
@@ -62,7 +62,7 @@ WRITES = {
 
 @contextmanager
 def warned():
-    """Collect the warnings; at the end there is one, and it names a line of this file."""
+    """Collect the warnings; exactly one must come, and it must name a line of this file."""
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         yield told

@@ -1,4 +1,4 @@
-"""The face: what users call, what they get, and what they are told when it is not possible."""
+"""The public face: the calls that users make, their results, and the error messages."""
 
 import copy
 import datetime
@@ -44,7 +44,7 @@ FRAME = pd.DataFrame({"n": [1, 2, 3], "x": [0.5, 1.5, 2.5], "text": ["a", None, 
 
 @pytest.fixture
 def path(tmp_path):
-    """Two row groups of three columns."""
+    """Make a table of two row groups and three columns."""
     blz.to_blz(DATA, tmp_path / "t.blz", row_group_rows=3, attrs={"till": 7})
     return tmp_path / "t.blz"
 
@@ -188,7 +188,7 @@ def test_an_option_for_a_column_that_is_not_there_is_told(tmp_path):
 
 
 def codecs(path) -> dict[str, set[str]]:
-    """The codecs in the headers of a table's chunks, as they are on disk, by column."""
+    """Return the codecs in the chunk headers on disk, by column."""
     version, pinned = versions.pin(LocalStore(path))
     found = {}
     with pinned:
@@ -343,7 +343,7 @@ def test_anything_arrow_goes_in(tmp_path):
 
 
 class Capsule:
-    """Arrow data of a library we never heard of."""
+    """Arrow data of an unknown library."""
 
     def __init__(self, data, method):
         setattr(type(self), method, lambda self, requested_schema=None: getattr(data, method)())
@@ -480,7 +480,7 @@ def test_odd_names_are_names(tmp_path):
 
 
 def owner(array):
-    """The memory an array looks at."""
+    """Return the memory that an array points to."""
     while isinstance(array, np.ndarray) and array.base is not None:
         array = array.base
     return array
@@ -878,7 +878,7 @@ def test_a_truth_value_is_the_number_of_no_row():
     "columns", [["a", "b"], ["a", "b", "a"], ["b", "a", "a"]], ids=lambda names: "".join(names)
 )
 def test_a_column_shown_twice_is_read_twice_into_arrow_and_pandas(columns, names):
-    """Of columns that share a name, each of them."""
+    """Each of two columns with the same name is read."""
     store = MemoryStore()
     blz.to_blz(pa.table([[number] for number in range(len(columns))], names=columns), store)
     with blz.open(store) as table:

@@ -1,7 +1,7 @@
-"""Where the package runs: on Windows it imports, keeps tables in memory, and refuses directories.
+"""Platforms: on Windows the package imports, keeps tables in memory, and refuses directories.
 
-Windows is imitated in a process of its own: the libraries beneath are imported first, for there
-they would be other builds, and then all that Python has on POSIX systems only is taken away.
+A child process imitates Windows. It first imports the libraries, since Windows has other builds of
+them, and then removes every part of Python that only POSIX systems have.
 """
 
 import os
@@ -33,7 +33,7 @@ sys.platform = "win32"
 
 
 def on_windows(code):
-    """What a script prints where Windows is imitated; it must not write to stderr."""
+    """Return the output of a script that runs on the imitated Windows; it must write no errors."""
     done = subprocess.run(
         [sys.executable, "-c", IMITATION + textwrap.dedent(code)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},

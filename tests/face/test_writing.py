@@ -1,4 +1,4 @@
-"""A stream goes in as one table: however it was cut, whatever its items are, wherever it fails."""
+"""Writing a stream: one table, however the stream is cut, whatever its items are."""
 
 import collections
 import itertools
@@ -57,7 +57,7 @@ WHOLE = pa.table(
 
 
 def put(data, **options) -> MemoryStore:
-    """A store that holds the table."""
+    """Return a store with the table."""
     store = MemoryStore("shelf")
     blz.to_blz(data, store, durability="process", **options)
     return store
@@ -69,7 +69,7 @@ def row_groups(store) -> tuple[int, ...]:
 
 
 def pieces(whole, cuts):
-    """Consecutive slices of anything that is cut by rows, empty ones among them."""
+    """Draw consecutive slices of sliceable data, empty slices among them."""
     bounds = [0, *(min(cut, len(whole)) for cut in cuts), len(whole)]
     return [whole[start:stop] for start, stop in itertools.pairwise(bounds)]
 
@@ -85,7 +85,7 @@ def reader_of(table: pa.Table) -> pa.RecordBatchReader:
 
 
 class Capsule:
-    """Arrow data of a library we never heard of."""
+    """Arrow data of an unknown library."""
 
     def __init__(self, table):
         self._table = table
@@ -318,14 +318,14 @@ def test_text_that_grows_is_cut_where_it_takes_too_much(monkeypatch):
 
 
 class OddError(ValueError):
-    """An error that cannot be made anew from its words."""
+    """An exception that cannot be created from its message."""
 
     def __init__(self, one, two):
         super().__init__(one, two)
 
 
 class NoError(BaseException):
-    """What is no Exception, like GeneratorExit."""
+    """An exception that is no Exception, like GeneratorExit."""
 
 
 ERRORS = [
@@ -339,7 +339,7 @@ ERRORS = [
 
 
 def failing(error, good):
-    """Items, and then the error."""
+    """Yield the items, then raise the error."""
     for number in range(good):
         yield pa.table({"n": [number] * 3, "text": ["new"] * 3})
     raise error
@@ -480,7 +480,7 @@ def test_a_frame_changed_in_place_is_what_it_was_when_it_was_yielded():
 
 @pytest.fixture
 def two_processors(monkeypatch):
-    """The caller and one helper, whatever the machine has."""
+    """Have one helper thread beside the caller, on any machine."""
     monkeypatch.setattr(pool, "_processors", lambda: 2)
     monkeypatch.setattr(pool, "_pool", None)
     yield
@@ -531,7 +531,7 @@ def test_an_interrupt_in_the_iterator_is_raised_at_once():
 
 @pytest.fixture
 def received():
-    """A handler that only notes that Ctrl-C came."""
+    """A signal handler that only records Ctrl-C."""
     calls: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, frame: calls.append(number))
     yield calls
@@ -602,7 +602,7 @@ def test_a_row_group_is_put_while_the_iterator_is_asked_for_more(monkeypatch, tw
 
 @pytest.mark.parametrize("is_helped", [False, True])
 def test_no_more_is_fetched_while_most_of_a_row_group_waits(monkeypatch, request, is_helped):
-    """Of groups fetched, no more than one and a half are not encoded when the next is asked for."""
+    """When an item is fetched, at most one and a half row groups wait to be encoded."""
     if is_helped:
         request.getfixturevalue("two_processors")
     else:

@@ -1,4 +1,4 @@
-"""Digests as Bloscpack writes them."""
+"""Checksums: digests as Bloscpack writes them."""
 
 import hashlib
 import zlib

@@ -1,7 +1,7 @@
-"""A chunk is believed only as far as it agrees with what is expected of it.
+"""A chunk is decoded only if its header agrees with the expected sizes.
 
-`blosc.decompress_ptr` writes what the chunk says, so every refusal must leave the destination, and
-the bytes behind it, as they were.
+`blosc.decompress_ptr` writes as many bytes as the chunk claims. So every refusal must leave the
+destination, and the bytes behind it, unchanged.
 """
 
 from contextlib import suppress
@@ -48,7 +48,7 @@ CANARY = 0xA5
 
 
 class Destination:
-    """Room for `nbytes`, with canaries around it."""
+    """A buffer of `nbytes`, with canaries around it."""
 
     def __init__(self, nbytes):
         self._whole = np.full(nbytes + 128, CANARY, np.uint8)
@@ -67,7 +67,7 @@ class Destination:
 
 
 def lying(chunk=GOOD, **fields):
-    """The chunk with other fields in its header."""
+    """Return the chunk with other fields in its header."""
     return replace(ChunkHeader.decode(chunk), **fields).encode() + chunk[16:]
 
 

@@ -1,4 +1,4 @@
-"""JSON as the format allows it; whatever a stranger wrote is plain data or a CorruptError."""
+"""JSON as the format allows it: any input becomes plain data or a CorruptError."""
 
 import json
 import sys
@@ -62,7 +62,7 @@ def test_a_lone_surrogate_is_refused_wherever_it_stands(text):
 
 @pytest.fixture
 def unlimited():
-    """Python's own limit of digits, which any program may set, lifted."""
+    """Lift Python's own limit of digits, as any program may do."""
     limit = sys.get_int_max_str_digits()
     sys.set_int_max_str_digits(0)
     yield
@@ -152,7 +152,7 @@ def test_a_text_above_the_limit_is_neither_written_nor_read():
 
 
 def members(count: int, key: str = "{}") -> bytes:
-    """An object of so many members, in the middle of a list."""
+    """Return an object with `count` members, inside of a list."""
     inner = ",".join(f'"{key.format(number)}" :0' for number in range(count))
     return b'["\\"a:b\\\\",{' + inner.encode() + b"}]"
 

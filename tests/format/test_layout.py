@@ -1,4 +1,4 @@
-"""Paths are made of numbers, and only the names we make are ours."""
+"""Paths consist of numbers, and only names that we make are ours."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The manifest: two lines and one a column, each held by a sha256 and then by its own sense."""
+"""The manifest: two lines and one line a column, each checked by its sha256 and its meaning."""
 
 import base64
 import hashlib
@@ -151,7 +151,7 @@ def good_head():
 
 
 def sealed(value):
-    """Head and sha256 of any JSON: a liar can compute them too."""
+    """Return a head of any JSON, with its sha256; an attacker can compute it too."""
     data = value if isinstance(value, bytes) else json.dumps(value).encode()
     return data + b"\n" + hashlib.sha256(data).hexdigest().encode() + b"\n"
 

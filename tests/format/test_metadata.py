@@ -1,4 +1,4 @@
-"""The metadata of a superchunk: what is written comes back, what contradicts itself is refused."""
+"""The metadata of a superchunk: they come back as written, and contradictions are refused."""
 
 import json
 
@@ -57,7 +57,7 @@ def test_a_dictionarys_streams_come_last():
 
 
 def good():
-    """Metadata with everything in it, twenty rows in pages of eight."""
+    """Return complete metadata: twenty rows in pages of eight."""
     dictionary = {
         "rows": 2,
         "page_rows": 8,

@@ -1,4 +1,4 @@
-"""Statistics as the files spell them."""
+"""Statistics and their spelling in the files."""
 
 import pytest
 from hypothesis import given

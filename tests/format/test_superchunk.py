@@ -1,4 +1,4 @@
-"""A superchunk says where its chunks lie, and nothing it says is believed that does not fit."""
+"""A superchunk gives the places of its chunks, and only consistent places are accepted."""
 
 import struct
 import zlib
@@ -38,7 +38,7 @@ BLOCKS = {"plain": PLAIN, "text": TEXT, "coded": CODED}
 
 
 def packed(info=PLAIN, chunks=CHUNKS, checksum=CRC32, layers=LAYERS):
-    """Front, trailer and facts, and the whole file."""
+    """Return front, trailer and facts of a superchunk, and the whole file."""
     digests = [checksum.digest(chunk) for chunk in chunks]
     encoded = {name: Layer.encode(blob) for name, blob in layers.items()}
     pieces, facts = pack(info, chunks, digests, checksum, encoded)
@@ -137,7 +137,7 @@ def test_other_rows_than_the_manifests_are_refused(info, change):
 
 
 def forged(front, trailer, facts):
-    """A file whose checksums fit again: a liar can compute them too."""
+    """Return a file with recomputed checksums; an attacker can compute them too."""
     body = trailer[: -TRAILER_FOOT.size]
     crc = zlib.crc32(front + body)
     foot = TRAILER_FOOT.pack(crc, len(trailer), FOOT_MAGIC)

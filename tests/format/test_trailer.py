@@ -1,4 +1,4 @@
-"""A trailer is whole or refused, and inflates to no more than it says."""
+"""A trailer is complete or refused, and inflates only to the size it states."""
 
 import tracemalloc
 import zlib
@@ -46,7 +46,7 @@ def whole():
 
 
 def sealed(body, front=FRONT):
-    """A trailer of this body that has the right foot."""
+    """Return a trailer of this body with a valid foot."""
     crc = zlib.crc32(front + body)
     return body + TRAILER_FOOT.pack(crc, len(body) + TRAILER_FOOT.size, FOOT_MAGIC)
 

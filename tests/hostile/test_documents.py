@@ -1,4 +1,4 @@
-"""Documents from a stranger: an error of ours, in bounded time and memory.
+"""Documents from an attacker: our error, in bounded time and memory.
 
 Threats 3 to 9 and 18 of the model. As in `test_superchunks.py`, each table lies behind valid
 checksums and another process reads it.
@@ -25,7 +25,7 @@ NUMBERS = pa.table({"x": pa.array([None, *range(15)], "i8")})
 
 @pytest.fixture
 def path(tmp_path):
-    """A version-4 file, so that there is metadata too."""
+    """Make a version-4 file, which has metadata."""
     return make(tmp_path / "t.blz", NUMBERS, attrs={"a": 1})
 
 
@@ -35,7 +35,7 @@ PLACES = ["head", "line", "metadata"]
 
 
 def put_json(path, place: str, value: bytes) -> None:
-    """The value under a key that nobody knows, in one of the three documents."""
+    """Put the value under an unknown key into one of the three documents."""
     with tamper.editing(path) as table:
         part = table.part()
         document = {"head": table.head, "line": table.lines[0], "metadata": part.metadata}[place]
@@ -163,7 +163,7 @@ def told() -> tuple[MemoryStore, bytes]:
 
 
 def refused_or_same(store) -> None:
-    """It is an error of ours, or the table it was: in this process, for nothing is decoded."""
+    """Check for our error or an unchanged table, in this process, because no chunk is decoded."""
     try:
         version, pinned = versions.pin(store)
         with pinned:
@@ -285,7 +285,7 @@ DESCRIPTORS = (
 
 @pytest.mark.parametrize("descriptor", DESCRIPTORS, ids=str)
 def test_a_pandas_descriptor_that_is_not_known_stops_frames_only(path, descriptor):
-    """What describes a DataFrame is opaque to everyone who reads the Arrow table."""
+    """Readers of the Arrow table do not look at the description of a DataFrame."""
     with tamper.editing(path) as table:
         table.head["pandas"] = descriptor
     assert outcomes(path) | {"frame": None} == dict.fromkeys(WAYS)

@@ -1,4 +1,4 @@
-"""Files and locks from a stranger: an error of ours, and nobody waits or is led elsewhere.
+"""Files and locks from an attacker: our error, no endless wait, no read of another file.
 
 Threats 1, 2, 17 and 27 to 30 of the model. See also `damage/test_each_file.py` for damaged files,
 and `storage/test_local.py` for opening and locks; names of columns are in `test_values.py`.
@@ -61,7 +61,7 @@ def test_what_is_no_file_of_the_table_is_neither_read_nor_waited_for(path, key, 
 
 
 def test_a_file_swapped_for_another_of_its_size_is_told(tmp_path):
-    """Each is whole, and has rows and streams of the other's sizes."""
+    """Each file is intact, and has the rows and stream sizes of the other file."""
     path = make(tmp_path / "t.blz", pa.table({"x": range(8), "y": range(1, 9)}))
     one, other = path / "data/col0/__1__.bin", path / "data/col1/__1__.bin"
     first, second = one.read_bytes(), other.read_bytes()
@@ -72,7 +72,7 @@ def test_a_file_swapped_for_another_of_its_size_is_told(tmp_path):
 
 
 class Moving(LocalStore):
-    """A table that somebody changes between the front of a file and its chunks."""
+    """A table that changes between the read of a file's front and the read of its chunks."""
 
     def __init__(self, root, change) -> None:
         super().__init__(root)

@@ -1,4 +1,4 @@
-"""The goal: facts from a stranger's file end in a frame or in a FormatError, in nothing else."""
+"""Facts about a DataFrame from an attacker's file: a DataFrame or a FormatError, no other error."""
 
 import base64
 import contextlib
@@ -104,7 +104,7 @@ def test_a_descriptor_that_is_not_plain_json_is_refused(text):
     ids=lambda text: text[:16],
 )
 def test_labels_in_anybodys_metadata_are_never_run(text):
-    """The labels of several levels are texts of tuples there; others are left as they are."""
+    """pyarrow stores labels of several levels as texts of tuples; other texts stay unchanged."""
     level = {"name": None, "pandas_type": "unicode", "numpy_type": "object", "metadata": None}
     column = {"name": text, "field_name": text, "numpy_type": "int64", "pandas_type": "int64"}
     known = {"index_columns": [], "column_indexes": [level, level], "columns": [column]}
@@ -159,7 +159,7 @@ def test_a_zone_of_a_library_that_is_none_is_refused(place, library):
 
 
 def change(facts, spot, value, descriptor):
-    """Replace one value anywhere below, or take it away where the new one is None."""
+    """Draw a copy with one value below replaced, or removed if the new value is None."""
     spots = [(facts[part], key) for part in facts for key in facts[part]]
     for parent, key in spots:
         below = parent[key]

@@ -1,7 +1,7 @@
-"""Heads that promise more than there is: numbers that run out, options and defaults that are none.
+"""Heads that claim too much: numbers that run out, invalid options and defaults.
 
-Such a table is read where it can be; who changes it gets an error of ours, and nothing is published
-that could not be read back.
+A read of such a table succeeds if possible. A change raises our error and publishes no version that
+cannot be read.
 """
 
 import base64

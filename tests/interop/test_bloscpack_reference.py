@@ -1,4 +1,4 @@
-"""The judge judges: bloscpack gives back whole files and refuses damaged ones."""
+"""The Bloscpack reference returns whole files and refuses damaged ones."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from support import bloscpack_reference
 
 @pytest.fixture
 def packed(tmp_path):
-    """A file by bloscpack itself, of several chunks."""
+    """Return a file of several chunks, written by bloscpack."""
     bloscpack = bloscpack_reference.import_bloscpack()
     path = tmp_path / "packed.blp"
     bloscpack.pack_bytes_to_file(bytes(range(256)) * 4096, str(path), chunk_size="256K")

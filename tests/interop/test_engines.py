@@ -1,7 +1,7 @@
-"""Query engines over a table: they hand down columns and conditions, less is read, all rows agree.
+"""Query engines: they push down columns and filters, read less, and agree on the rows.
 
-What is asked is a table of conditions in SQL, which DuckDB, DataFusion and Polars understand alike,
-each beside what Arrow says of the whole table in memory.
+The queries are SQL conditions that DuckDB, DataFusion and Polars all understand, each with Arrow's
+result on the whole table in memory.
 """
 
 import datetime
@@ -32,12 +32,12 @@ field, scalar = pc.field, pc.scalar
 
 
 def some(values) -> list:
-    """Every fifth of them null."""
+    """Return the values with every fifth one null."""
     return [None if row % 5 == 3 else value for row, value in enumerate(values)]
 
 
 def table() -> pa.Table:
-    """Rows of the types that all engines take; `n` is their number."""
+    """Return a table of the types that all engines accept; `n` numbers the rows."""
     hours = [START + datetime.timedelta(hours=row) for row in range(ROWS)]
     words = [f"word {row % 40:02}" for row in range(ROWS)]
     floats = [float("nan") if row % 7 == 2 else row / 4 for row in range(ROWS)]
@@ -143,7 +143,7 @@ ENGINES = [by_duckdb, by_datafusion, by_polars, by_polars_streaming]
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
-    """The table in many row groups and pages."""
+    """Write the table in many row groups and pages."""
     path = tmp_path_factory.mktemp("engines") / "t.blz"
     blz.to_blz(table(), path, row_group_rows=100, page_rows=8, durability="process")
     return path
@@ -156,7 +156,7 @@ def dataset(path):
 
 @pytest.fixture(scope="module")
 def own_copy():
-    """The table in DuckDB's own memory."""
+    """Return a copy of the table in DuckDB's memory."""
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.register("whole", table())
@@ -247,7 +247,7 @@ class Watched(MemoryStore):
 
     @property
     def columns(self) -> dict[str, int]:
-        """Bytes read of each column, in the words of the table below."""
+        """Return the bytes read of each column, named as in the table below."""
         found: Counter[str] = Counter()
         for key, length in self.read.items():
             if not key.startswith(layout.DATA):
@@ -258,7 +258,7 @@ class Watched(MemoryStore):
 
 
 class Reader:
-    """The reader of a file that tells what is read."""
+    """A reader that counts the bytes read of its file."""
 
     def __init__(self, reader, key: str, read: Counter[str]) -> None:
         self._reader, self._key, self._counter = reader, key, read
@@ -283,7 +283,7 @@ class Reader:
 
 @pytest.fixture(scope="module")
 def watched():
-    """Three columns of noise, the first sorted, in 8 row groups; the store, and its dataset."""
+    """Return a store and its dataset: three columns of noise, the first one sorted, 8 row groups."""
     rows = 1 << 16
     noise = np.random.default_rng(0).integers(0, 1 << 60, (3, rows))
     data = pa.table({"k": np.sort(noise[0]), "v": noise[1], "w": noise[2]})
@@ -296,7 +296,7 @@ COLUMN_BYTES = 8 << 16
 
 
 def everyone(d, sql: str, polars_query) -> dict[str, list]:
-    """A column that a query gives, from every engine."""
+    """Return the column that a query yields, from every engine."""
     context = datafusion.SessionContext()
     context.register_dataset("d", d)
     with duckdb.connect() as connection:

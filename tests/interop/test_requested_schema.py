@@ -1,4 +1,4 @@
-"""A stream in the types that its reader asks for, or an error that says what cannot be had."""
+"""A stream in the types its reader requests, or an error that names the impossible type."""
 
 import datetime
 
@@ -47,7 +47,7 @@ REQUESTS = [
 
 
 class Capsule:
-    """A stream of a given schema, as a library asks for it that knows nothing of pyarrow."""
+    """A stream requested with a schema, by a library that does not use pyarrow."""
 
     def __init__(self, table, schema: pa.Schema) -> None:
         self.stream = table.__arrow_c_stream__(schema.__arrow_c_schema__())
@@ -78,7 +78,7 @@ def test_a_stream_comes_in_the_types_asked_for(tmp_path, stored, asked):
 
 
 def values(column: pa.ChunkedArray) -> list:
-    """What it holds, whatever it holds it in; points of time as those in UTC."""
+    """Return the values whatever type holds them; times are in UTC."""
     found = column.to_pylist()
     zoned = [one.astimezone(UTC) if getattr(one, "tzinfo", None) else one for one in found]
     return [str(one) if isinstance(one, TIMES) else one for one in zoned]

@@ -1,7 +1,8 @@
-"""A table beside a model of it: every change, two handles, crashes, and each version to the bit.
+"""A stateful model beside a table: every change, two handles, crashes, all versions bit for bit.
 
-The model has each column as the bytes of its rows. What relies on what is `engine/changes.py`'s
-table: a handle that is behind lands on top of the others' commits, or raises ConflictError.
+The model has each column as the bytes of its rows. It knows from `engine/change/changes.py` on
+which facts each change relies: a handle that is behind either lands on top of the other commits, or
+raises ConflictError.
 """
 
 from collections.abc import Callable, Mapping
@@ -51,7 +52,7 @@ Bits = bytes | None
 
 @dataclass(frozen=True)
 class Model:
-    """What a version holds."""
+    """The content of a version."""
 
     names: tuple[str, ...] = ()
     types: tuple[pa.DataType, ...] = ()
@@ -69,7 +70,7 @@ class Model:
         return [None if b is None else signed(b) for b in self.column(name)]
 
     def of(self, *types: pa.DataType) -> list[str]:
-        """The columns of these types."""
+        """Return the columns of these types."""
         return [n for n, t in zip(self.names, self.types, strict=True) if t in (types or TYPES)]
 
     def taken(self, rows: list[int]) -> "Model":
@@ -88,7 +89,7 @@ class Model:
         )
 
     def with_column(self, name: str, type_: pa.DataType, values: tuple[Bits, ...]) -> "Model":
-        """With it, in its place or as the last one."""
+        """Return the content with this column, in its old place or at the end."""
         names, types, columns = list(self.names), list(self.types), list(self.columns)
         place = names.index(name) if name in names else len(names)
         for each, value in ((names, name), (types, type_), (columns, values)):
@@ -105,7 +106,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Change:
-    """A verb with its arguments, and what it makes of a version."""
+    """A method with its arguments, and its effect on a version."""
 
     call: Callable[[CTable], object]
     rebase: Callable[[Model], Model]
@@ -130,7 +131,7 @@ def values(draw, type_: pa.DataType, rows: int) -> pa.Array:
 
 
 def given_as(draw, table: pa.Table):
-    """The same rows in one of the forms that are taken."""
+    """Draw the same rows in one of the accepted forms."""
     form = draw(st.sampled_from(["table", "pieces", "reader", "frame", "mapping"]))
     cut = draw(st.integers(0, table.num_rows))
     match form:
@@ -163,7 +164,7 @@ def append(draw, model: Model) -> Change:
 
 
 def append_evolving(draw, model: Model) -> Change:
-    """Rows with a new column, or with numbers that are too wide."""
+    """Draw rows with a new column, or with numbers that need a wider type."""
     # A reader without any batch says nothing of columns.
     rows = draw(st.integers(1, 9))
     given, wide, new = {}, [], []
@@ -225,7 +226,7 @@ def feed(draw, model: Model) -> Change:
 
 
 def condition(draw, model: Model):
-    """A filter, and the rows for which it is true."""
+    """Draw a filter and the rows for which it is true."""
     kind = draw(st.sampled_from(["null", "valid", "greater", "tuples"]))
     numbers = model.of(*INTEGERS)
     if kind in ("null", "valid") or not numbers:
@@ -323,7 +324,7 @@ def add_column(draw, model: Model) -> Change:
 
 
 def computed(type_: pa.DataType) -> pa.DataType:
-    """What Arrow makes of a column in an expression."""
+    """Draw an expression of a column, with Arrow's result."""
     if pa.types.is_dictionary(type_):
         return type_.value_type
     return pa.large_string() if type_ == pa.string_view() else type_
@@ -405,7 +406,7 @@ ON_COLUMNS += [drop, reorder, rename, append_evolving, append_evolving]
 
 
 def change(draw, model: Model) -> Change:
-    """Any one that this version takes."""
+    """Draw any change that this version accepts."""
     kinds = [attributes]
     if len(model.names) < len(NAMES):
         kinds.append(add_column)
@@ -422,15 +423,15 @@ class Tiny(CTable):
 
 
 class Stop(Exception):
-    """What a user's own code raises."""
+    """The exception of a user's own code."""
 
 
 class Killed(BaseException):
-    """The process is gone."""
+    """The process was killed."""
 
 
 class Dying:
-    """A hook by which nothing can be changed any more from the n-th change on."""
+    """A hook that refuses every change from the n-th on."""
 
     def __init__(self, store: MemoryStore, left: int) -> None:
         self.store = store
@@ -570,7 +571,7 @@ class Machine(RuleBasedStateMachine):
         return {t.version for t in self.handles}
 
     def make(self, which, changes, run) -> bool:
-        """Run changes by a handle, and find what must come of it; whether there was a commit."""
+        """Run changes by a handle and check the outcome; return True if there was a commit."""
         t = self.handles[which]
         seen, newest = self.models[t.version], self.models[self.newest]
         before, pinned, base = tree(self.store), self.pinned(), t.version
@@ -607,7 +608,7 @@ class Machine(RuleBasedStateMachine):
         return True
 
     def files(self, number: int):
-        """The columns of a version, and the files of its row groups."""
+        """Return the columns of a version, and the files of its row groups."""
         version = versions.read(self.store, number)
         columns = [version.column(index) for index in range(len(version.schema))]
         paths = [(c.path, f.name, f.type) for c, f in zip(columns, version.schema, strict=True)]

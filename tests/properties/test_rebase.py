@@ -1,8 +1,8 @@
-"""Rebase: what becomes of a change when someone else commits between its base and its publication.
+"""Rebase: a change whose base is no longer the newest version when it is published.
 
-Every operation meets every other one. Mine has written its files and is about to take the writers'
-lock when theirs is committed by another handle. Then mine lands with what both together mean, or
-it is a ConflictError and the table is as theirs left it, to the last file.
+Every operation meets every other one. My operation has written its files and is about to take the
+writers' lock when another handle commits. Then my operation lands, and the table holds both
+changes. Or it raises ConflictError, and the table is as the other handle left it, to the last file.
 """
 
 from dataclasses import replace
@@ -167,7 +167,7 @@ def test_three_that_began_on_one_version_land_one_after_the_other(store):
 
 
 def test_a_transaction_lands_whole(store):
-    """Each of its changes relies on those before it, as they are in the version it lands on."""
+    """Each change relies on the changes before it, as they are in the version it lands on."""
     with opened(meanwhile(store, lambda: commit(store, "attrs b", "theirs"))) as table:
         several(table, with_delete=True)
     expected = replace(BASE, attrs={"a": 1, "b": "theirs"})
@@ -217,7 +217,7 @@ def several_mean(model):
 
 
 def racing(store, act):
-    """A store that lets others publish under the number that mine is about to take."""
+    """A store that lets others publish under the number that my commit is about to take."""
     return Hooked(store, before=once("publish", act), locks=False)
 
 

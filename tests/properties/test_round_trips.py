@@ -1,4 +1,4 @@
-"""What goes in comes out: every type, to the bit, in tiny pages, row groups and chunks."""
+"""Round trips: every type comes back to the bit, in tiny pages, row groups and chunks."""
 
 import base64
 import subprocess
@@ -38,7 +38,7 @@ SMALL = {"row_group_rows": 40, "page_rows": 8, "chunk_bytes": 64}
 
 
 def stored(table, rows=None, **options):
-    """A store that holds the table."""
+    """Return a store with the table."""
     store = MemoryStore()
     contents = Contents(table.schema, [(table, table.num_rows if rows is None else rows)])
     _, pinned = create(store, contents, WriteOptions(**options), replace_existing=True)
@@ -187,7 +187,7 @@ def test_more_dictionary_values_than_the_index_type_counts_come_back():
 
 
 def chunked(type_, *dictionaries):
-    """A column of a chunk a dictionary, with every value of it."""
+    """Return a column with one chunk a dictionary, which uses every value of it."""
     chunks = []
     for values in dictionaries:
         codes = pa.array(range(len(values)), type_.index_type)
@@ -291,7 +291,7 @@ def test_every_codec_shuffle_and_checksum_comes_back(codec, shuffle, checksum):
 
 
 class Meters(pa.ExtensionType):
-    """A type of a stranger."""
+    """A foreign extension type."""
 
     def __init__(self):
         super().__init__(pa.float64(), "tests.meters")

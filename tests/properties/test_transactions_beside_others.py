@@ -1,8 +1,8 @@
-"""Transactions of several operations beside every other commit: all of them land, or none.
+"""Transactions of several operations beside every other commit: they land whole, or not at all.
 
 A transaction has written its files and is about to take the writers' lock when another handle
-commits. Then the transaction lands on that commit, and the table holds what the two mean one after
-the other; or it is a ConflictError, and the table is as the other one left it, to the last file.
+commits. Then the transaction lands on that commit, and the table holds both, one after the other.
+Or it raises ConflictError, and the table is as the other handle left it, to the last file.
 """
 
 import random
@@ -49,7 +49,7 @@ TRIPLES = 300
 
 
 def base() -> MemoryStore:
-    """A store with the table of `operations`, a copy of one that was written once."""
+    """Return a store with the table of `operations`; it is written once and copied."""
     if not _written:
         _written.append(MemoryStore())
         written(_written[0])
@@ -62,7 +62,7 @@ _written: list[MemoryStore] = []
 
 
 def means(model, verb, seen):
-    """What a verb of mine makes of a table; `seen` is the number of rows that it sorted, if any."""
+    """Return the table after my operation; `seen` is the number of rows that it sorted, if any."""
     if seen is None:
         return MINE[verb].means(model, "mine")
     # Rows that were not there when it sorted stay behind those that were.
@@ -74,7 +74,7 @@ def means(model, verb, seen):
 
 @cache
 def alone(verbs):
-    """The rows that each verb sorts if nobody else commits; None if one excludes the next."""
+    """Return the rows that each operation sorts without other commits; None if they do not combine."""
     store, seen = base(), []
     try:
         with opened(store) as table, table.transaction() as tx:
@@ -99,7 +99,7 @@ def run(table, verbs):
 
 
 def meet(store, verbs, theirs):
-    """Whether the transaction landed beside their commit."""
+    """Return True if the transaction landed beside the other commit."""
     seen = alone(verbs)
     before, left = tree(store), set()
 
@@ -145,7 +145,7 @@ def test_a_transaction_of_two_operations_lands_whole_on_any_commit_or_conflicts(
 
 
 def may_conflict(verbs, theirs):
-    """Whether one of them relies on what theirs changes, or sorts rows between which theirs lie."""
+    """True if an operation relies on a fact that the other commit changes, or their rows mix."""
     if any(theirs in MINE_CONFLICTS[verb] for verb in verbs):
         return True
     grown = "append" in verbs[0] or verbs[0] == "resize"
@@ -164,7 +164,7 @@ def test_transactions_of_three_random_operations_land_whole_or_conflict(seed):
 
 
 def test_a_compaction_that_is_dropped_gives_back_the_rows_appended_before_it(tmp_path):
-    """The rows of the append were joined with others; the join falls to another's append."""
+    """A compaction joins the appended rows with others; it is dropped because of another append."""
     for store in (MemoryStore(), LocalStore(tmp_path / "t.blz")):
         written(store)
         assert meet(store, ("append one row", "compact"), "append")

@@ -18,7 +18,7 @@ NEW = pa.table({"x": np.arange(40_000), "y": np.arange(40_000) * 0.5, "b": [True
 
 
 def check_read_only(path: Path) -> None:
-    """Reading and pinning work there, and every verb that writes says that it may not."""
+    """Check that reads and pins work, and that every method that writes raises ReadOnlyError."""
     assert blz.read_table(path) == OLD
     assert blz.read_blz(path, version=1)["n"].tolist() == [1, 2]
     with blz.open(path) as first, blz.open(path, mode="a") as second:
@@ -58,7 +58,7 @@ def test_a_directory_that_takes_no_writes_is_read_and_says_so_to_writers():
 
 
 def snapshot(path: Path) -> dict[str, tuple[int, int, int, bytes]]:
-    """Everything at and below a path: kind and rights, inode, time of change, bytes."""
+    """Return each path at and below `path` with its mode, inode, time of change and bytes."""
     found = {}
     for entry in (path, *path.rglob("*")):
         status = entry.lstat()

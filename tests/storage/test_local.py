@@ -1,4 +1,4 @@
-"""What only a directory can do wrong: links, pipes, full disks, lost locks, leaked descriptors."""
+"""The local store: faults of directories, like links, pipes, full disks, lost locks, open files."""
 
 import ast
 import contextlib
@@ -45,7 +45,7 @@ def store(root):
 
 
 class RefusingDisk(Disk):
-    """Answers the calls it is told with an error."""
+    """A disk that answers chosen calls with an error."""
 
     def __init__(self, **refused):
         self.calls = []
@@ -61,14 +61,14 @@ class RefusingDisk(Disk):
 
 
 def python(script):
-    """A command that runs the script with the package under test, wherever that lies."""
+    """Return the command that runs the script with the package under test."""
     path = str(Path(local.__file__).parents[2])
     preamble = f"import sys; sys.path.insert(0, {path!r})\n"
     return [sys.executable, "-W", "error", "-c", preamble + textwrap.dedent(script)]
 
 
 def open_fds():
-    """The descriptors of this process, without the one that lists them."""
+    """Return the open descriptors of this process, without the one that lists them."""
     fds = {int(name) for name in os.listdir("/dev/fd")}
     for fd in list(fds):
         try:
@@ -435,7 +435,7 @@ def test_a_failed_flush_is_told_and_not_tried_again(root, store, count):
 
 
 class MeetingDisk(Disk):
-    """Flushes files by two only, both at once; remembers all flushes."""
+    """A disk that flushes only in pairs, both at once, and records all flushes."""
 
     def __init__(self):
         self.calls = []
@@ -574,7 +574,7 @@ def test_where_the_flush_of_everything_is_unknown_files_are_flushed(store, monke
 
 
 def test_a_lock_looks_again_after_the_file_was_replaced(store, root, monkeypatch):
-    """The other removes and makes the file anew between our open and our lock."""
+    """Another process replaces the lock file between our open and our lock."""
     flock = fcntl.flock
     replaced = []
 
@@ -638,7 +638,7 @@ def test_where_nothing_can_be_locked_only_a_shared_lock_is_granted(store, monkey
 
 @pytest.fixture
 def only_writable(monkeypatch):
-    """flock as NFS has it: an exclusive lock needs a descriptor that is open for writing."""
+    """Imitate flock of NFS: an exclusive lock needs a descriptor that is open for writing."""
     real = fcntl.flock
 
     def flock(fd, operation):
@@ -684,7 +684,7 @@ def test_a_file_that_may_not_be_written_is_busy_to_a_try_and_read_only_to_a_wait
 
 
 def forbid_writing(monkeypatch, number):
-    """Let nobody open a file for writing."""
+    """Refuse to open any file for writing."""
     real = os.open
 
     def reading(path, flags, *args, **options):
@@ -716,7 +716,7 @@ def test_a_lock_keeps_another_process_out_and_dies_with_it(store, root):
 
 
 def in_child(work):
-    """Run `work` in a fork of this process; whether it returned True."""
+    """Run `work` in a fork of this process; return True if it returned True."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -770,14 +770,14 @@ def test_a_lock_closed_in_the_child_stays_with_the_parent(store):
 
 @pytest.fixture
 def umask():
-    """The function that sets the umask, which is as before afterwards."""
+    """Return the function that sets the umask; the old umask is restored at the end."""
     before = os.umask(0o022)
     yield os.umask
     os.umask(before)
 
 
 def modes(root):
-    """The permissions of all directories, and of all files."""
+    """Return the permissions of all directories and of all files."""
     found = [(path.is_dir(), stat.S_IMODE(path.stat().st_mode)) for path in root.rglob("*")]
     return tuple({mode for is_dir, mode in found if is_dir is wanted} for wanted in (True, False))
 
@@ -949,7 +949,7 @@ def test_a_process_without_standard_streams_prints_into_no_file(root):
 
 
 class ClosingDisk(Disk):
-    """Closes the store that writes, as another thread might, and lets others open files then."""
+    """A disk that closes the store while it writes, as another thread might, and lets files open."""
 
     def __init__(self):
         self.others = []

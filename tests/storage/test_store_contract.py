@@ -1,4 +1,4 @@
-"""What every store promises, asked of each of them."""
+"""The contract of stores: every promise, checked for each store."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""Appending: a table in memory, for what `onto` makes of data to be put behind it."""
+"""A table in memory, as the target of `append_source`."""
 
 import pandas as pd
 import pyarrow as pa
@@ -11,7 +11,7 @@ from support.frame_strategies import rebuilt
 
 
 class Table:
-    """What a table is to `onto`: the parts there are, and the schema, frame and rows of all."""
+    """A table as `append_source` sees it: its parts, and the schema, frame facts and rows of all."""
 
     def __init__(self, data, **defaults) -> None:
         first = stream(data)
@@ -41,7 +41,7 @@ class Table:
         return self
 
     def arrow(self) -> pa.Table:
-        """All parts as the last schema has them, as a reader of older parts sees them."""
+        """Return all parts in the last schema, as a reader of older parts sees them."""
         return pa.concat_tables(self._seen(part, rows) for part, rows in self.parts)
 
     def _seen(self, part: pa.Table, rows: int) -> pa.Table:

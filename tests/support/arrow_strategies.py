@@ -1,4 +1,4 @@
-"""Strategies: Arrow arrays of every type that can be stored, as awkward as Arrow allows.
+"""Strategies for Arrow arrays of every type that can be stored, as awkward as Arrow allows.
 
 Nulls with garbage below them, slices at odd offsets, every bit pattern of a float. A few values are
 drawn and repeated, so that an array of many pages costs hypothesis little.
@@ -58,12 +58,12 @@ NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=5) | st.sampl
 
 
 def types() -> st.SearchStrategy[pa.DataType]:
-    """Every type that can be stored."""
+    """Draw any type that can be stored."""
     return st.sampled_from(PLAIN) | st.sampled_from(PLAIN).flatmap(dictionaries_of)
 
 
 def dictionaries_of(value_type: pa.DataType) -> st.SearchStrategy[pa.DataType]:
-    """Dictionary types of these values: any index, ordered or not."""
+    """Draw a dictionary type of these values: any index type, ordered or not."""
     return st.builds(pa.dictionary, st.sampled_from(INTEGERS), st.just(value_type), st.booleans())
 
 
@@ -71,7 +71,7 @@ def dictionaries_of(value_type: pa.DataType) -> st.SearchStrategy[pa.DataType]:
 def arrays(
     draw: st.DrawFn, type_: pa.DataType, rows: int | None = None, stray_codes: bool = True
 ) -> pa.Array:
-    """An array that may be a slice, with any nulls; `stray_codes` lie outside of the dictionary."""
+    """Draw an array, maybe a slice, with any nulls; `stray_codes` exceed the dictionary."""
     rows = draw(st.integers(0, 60)) if rows is None else rows
     before, after = draw(st.sampled_from([(0, 0), (0, 3), (1, 0), (5, 1), (8, 8), (13, 2)]))
     total = before + rows + after
@@ -102,14 +102,14 @@ def arrays(
 
 @st.composite
 def columns(draw: st.DrawFn, type_: pa.DataType, chunks_max: int = 4) -> pa.ChunkedArray:
-    """A column of some chunks, empty ones among them; those of a dictionary type may share it."""
+    """Draw a column of some chunks, empty ones too; chunks may share their dictionary."""
     chunks = draw(st.lists(arrays(type_, stray_codes=False), max_size=chunks_max))
     return pa.chunked_array(chunks, type_)
 
 
 @st.composite
 def tables(draw: st.DrawFn) -> pa.Table:
-    """A table of any types and names, with metadata, cut in its own chunks in each column."""
+    """Draw a table of any types, names and metadata; each column has chunks of its own."""
     rows = draw(st.integers(0, 40))
     kinds = draw(st.lists(types(), min_size=1, max_size=5))
     fields, values = [], []
@@ -127,7 +127,7 @@ def tables(draw: st.DrawFn) -> pa.Table:
 
 @st.composite
 def masks(draw: st.DrawFn, rows: int) -> np.ndarray | None:
-    """True where a row has a value, None for no bitmap at all."""
+    """Draw a mask, True where a row has a value; None for no bitmap."""
     kind = draw(st.sampled_from(["none", "full", "empty", "any", "any"]))
     if kind == "none":
         return None
@@ -140,7 +140,7 @@ def masks(draw: st.DrawFn, rows: int) -> np.ndarray | None:
 
 @st.composite
 def repeated(draw: st.DrawFn, item: st.SearchStrategy[bytes], rows: int) -> list[bytes]:
-    """A few items in any order."""
+    """Draw a few items, repeated in any order."""
     if rows == 0:
         return []
     pool = draw(st.lists(item, min_size=1, max_size=6))
@@ -148,7 +148,7 @@ def repeated(draw: st.DrawFn, item: st.SearchStrategy[bytes], rows: int) -> list
 
 
 def items(type_: pa.DataType) -> st.SearchStrategy[bytes]:
-    """The bytes of one value."""
+    """Draw the bytes of one value."""
     if type_ in (pa.string(), pa.large_string(), pa.string_view()):
         short, long = st.text(LETTERS, max_size=9), st.text(LETTERS, min_size=20, max_size=45)
         return st.builds(str.encode, short | long)
@@ -172,7 +172,7 @@ def items(type_: pa.DataType) -> st.SearchStrategy[bytes]:
 
 
 def varying(type_: pa.DataType, values: list[bytes], mask: np.ndarray | None) -> pa.Array:
-    """Text or binary from bytes as they are, below nulls too."""
+    """Return text or binary of these bytes, unchanged also below nulls."""
     width = 8 if type_ in (pa.large_string(), pa.large_binary()) else 4
     offsets = np.cumsum([0, *map(len, values)], dtype=f"<i{width}")
     buffers = [bitmap(mask), pa.py_buffer(offsets), pa.py_buffer(b"".join(values))]
@@ -180,7 +180,7 @@ def varying(type_: pa.DataType, values: list[bytes], mask: np.ndarray | None) ->
 
 
 def bitmap(mask: np.ndarray | None) -> pa.Buffer | None:
-    """A mask as Arrow has it."""
+    """Return the mask as an Arrow bitmap."""
     return None if mask is None else pa.py_buffer(np.packbits(mask, bitorder="little"))
 
 

@@ -1,6 +1,7 @@
-"""Whether two columns are the same to the bit: type, nulls, and the bytes of every value.
+"""Bit equality of columns: type, nulls, and the bytes of every value.
 
-Arrow's own equality takes NaN for unequal and -0.0 for 0.0. Knows nothing of blztable.
+Arrow's own equality takes NaN for unequal and -0.0 for 0.0. Also has the strictest equality of
+DataFrames. Knows nothing of blztable.
 """
 
 import numpy as np
@@ -11,12 +12,12 @@ Column = pa.Array | pa.ChunkedArray
 
 
 def same(left: Column, right: Column) -> bool:
-    """Whether type and every row agree; dictionaries by what they stand for."""
+    """True if type and every row agree; dictionaries are compared by their values."""
     return left.type == right.type and bits(left) == bits(right)
 
 
 def same_table(left: pa.Table, right: pa.Table) -> bool:
-    """Whether schema (metadata too), number of rows and every column agree."""
+    """True if schema with metadata, number of rows and every column agree."""
     return (
         left.schema.equals(right.schema, check_metadata=True)
         and left.num_rows == right.num_rows
@@ -25,7 +26,7 @@ def same_table(left: pa.Table, right: pa.Table) -> bool:
 
 
 def bits(column: Column) -> list[bytes | None]:
-    """The bytes of each row, None for a null."""
+    """Return the bytes of each row, None for a null."""
     if isinstance(column, pa.ChunkedArray):
         return [row for chunk in column.chunks for row in bits(chunk)]
     type_, rows = column.type, len(column)

@@ -1,6 +1,6 @@
-"""Names that count how often any of them is compared, so that a test can bound a cost.
+"""Names that count their comparisons, so that a test can limit a cost.
 
-A function that compares every name with every other one is told from one that looks each up.
+The count tells a function that compares every pair of names from one that looks up each name.
 """
 
 
@@ -21,6 +21,6 @@ class Counted(str):
 
 
 def counted(names) -> list[Counted]:
-    """These names, and the count set to 0."""
+    """Return these names as counted names, and reset the count."""
     Counted.compared = 0
     return list(map(Counted, names))

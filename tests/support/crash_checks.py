@@ -1,8 +1,8 @@
-"""A commit stopped at every storage operation: what every state must show, whatever the commit.
+"""A commit stopped at every storage operation, and the checks of every state of the disk.
 
-A test says what is there before, what is run, and which versions that makes. `recorded` runs it on
-a recording disk; `broken_promises` opens whatever the disk may hold after a loss of power and tells
-what is wrong there.
+A test gives the table before the commit, the call, and the versions that it makes. `recorded` runs
+the call on a recording disk. `broken_promises` opens each state that the disk may hold after a loss
+of power, and yields the faults.
 """
 
 import shutil
@@ -27,7 +27,7 @@ MIRRORS = {f"{NAME}/{key}" for key in (layout.SIZES, layout.STORAGE, layout.ATTR
 
 @dataclass(frozen=True)
 class Held:
-    """What a version holds."""
+    """The content of a version."""
 
     table: pa.Table
     attrs: Mapping[str, Any] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class Held:
 
 @dataclass(frozen=True)
 class Commit:
-    """A call to record: the versions before it, what it does, and the versions it makes."""
+    """A call to record: the versions before it, the call, and the versions it makes."""
 
     before: Callable[[Path], None]
     run: Callable[[LocalStore], None]
@@ -46,7 +46,7 @@ class Commit:
 
 @dataclass(frozen=True)
 class Recording:
-    """A commit as it was done, with what each version holds, before it and after."""
+    """A recorded commit, with the content of each version before and after it."""
 
     commit: Commit
     before: Mapping[int, Held]
@@ -54,17 +54,17 @@ class Recording:
 
 
 def content(number: int) -> pa.Table:
-    """What a test's version `number` holds: unlike every other one."""
+    """Return the content of version `number`; no two versions are equal."""
     rows = [number, None, number * 7]
     return pa.table({"n": rows, "text": [f"v{number}", None, "é" * number]})
 
 
 def nothing(path: Path) -> None:
-    """No table."""
+    """Make no table."""
 
 
 def replaced(count: int, *, is_old: bool = False) -> Callable[[Path], None]:
-    """So many versions, each with the content of its number; past the hour they are kept for?"""
+    """Make `count` versions with the content of their number, optionally past the retention time."""
 
     def before(path: Path) -> None:
         for number in range(1, count + 1):
@@ -76,7 +76,7 @@ def replaced(count: int, *, is_old: bool = False) -> Callable[[Path], None]:
 
 
 def make_old(path: Path) -> None:
-    """Write a manifest again as if the commit had been made long ago."""
+    """Rewrite a manifest with a commit time long ago."""
     data = path.read_bytes()
     end = manifest.head_length(data)
     head = manifest.decode_head(data[:end])
@@ -87,7 +87,7 @@ def make_old(path: Path) -> None:
 def changing(
     change: Callable[[blz.CTable], object], durability: str = "full"
 ) -> Callable[[LocalStore], None]:
-    """What changes the table by a handle of its own."""
+    """Return a function that changes the table by a new handle."""
 
     def run(store: LocalStore) -> None:
         with blz.open(store, mode="a", durability=durability) as table:
@@ -97,14 +97,14 @@ def changing(
 
 
 def set_attribute(table: blz.CTable) -> None:
-    """The smallest of all commits."""
+    """Make the smallest possible commit."""
     table.attrs["checked"] = 1
 
 
 def recorded(
     tmp_path: Path, commit: Commit, *, drop: Callable[[Operation], bool] | None = None
 ) -> Recording:
-    """The commit on versions that are safe; the call has returned at the end of its log."""
+    """Record the commit on flushed versions; the log ends with the return of the call."""
     parent = tmp_path / "parent"
     parent.mkdir()
     commit.before(parent / NAME)
@@ -116,7 +116,7 @@ def recorded(
 
 
 def held_versions(path: Path) -> dict[int, Held]:
-    """All versions that are there; each must open."""
+    """Return the content of every version; each must open."""
     found = {}
     for number in versions.numbers(LocalStore(path)):
         with blz.open(path, version=number) as table:
@@ -125,10 +125,10 @@ def held_versions(path: Path) -> dict[int, Held]:
 
 
 def states(log: Log, stops, *, all_of_it: bool = True) -> Iterator[tuple[State, bool]]:
-    """The states after these stops, each once before and once after the return.
+    """Yield the states after these stops, each once before and once after the return.
 
-    Without `all_of_it` two that differ only in what the engine never reads, mirrors and temporary
-    files, are one.
+    Without `all_of_it`, states that differ only in mirrors and temporary files, which the engine
+    never reads, are yielded once.
     """
     seen = set()
     for stop in stops:
@@ -150,7 +150,7 @@ def states(log: Log, stops, *, all_of_it: bool = True) -> Iterator[tuple[State, 
 def broken_promises(
     tmp_path: Path, recording: Recording, stops=None, *, all_of_it: bool = True
 ) -> Iterator[str]:
-    """Each state that breaks the promise, and how."""
+    """Yield each state that breaks the promise, and its fault."""
     if stops is None:
         stops = range(len(recording.log) + 1)
     for state, returned in states(recording.log, stops, all_of_it=all_of_it):
@@ -162,7 +162,7 @@ def broken_promises(
 def broken_promise(
     state: State, directory: Path, recording: Recording, *, returned: bool
 ) -> str | None:
-    """What is wrong with the table in this state; None if it keeps what was promised."""
+    """Return the fault of the table in this state; None if every promise holds."""
     path = write_state(state, directory) / NAME
     commit = recording.commit
     expected = {**recording.before, **commit.makes}
@@ -199,7 +199,7 @@ def broken_promise(
 
 
 def broken_beyond(path: Path, newest: int, there: pa.Table) -> str | None:
-    """What goes wrong when the newest version is opened and rows are appended to it."""
+    """Return the fault of opening the newest version and appending rows to it."""
     nulls = [pa.nulls(1, field.type) for field in there.schema]
     more = pa.Table.from_arrays(nulls, schema=there.schema)
     with blz.open(path, mode="a", durability="process") as table:
@@ -212,13 +212,13 @@ def broken_beyond(path: Path, newest: int, there: pa.Table) -> str | None:
 
 
 def debris_of(path: Path) -> set[str]:
-    """What lies in the table beside its newest version and the documents."""
+    """Return the files of the table that are neither of its newest version nor documents."""
     store = LocalStore(path)
     return unnamed(path, [versions.newest_number(store)])
 
 
 def unnamed(path: Path, numbers: Iterable[int] | None = None) -> set[str]:
-    """Files, and directories of columns, that none of these versions names; of all by default."""
+    """Return the files and column directories that none of these versions (default: all) names."""
     store = LocalStore(path)
     named, columns = set(), set()
     for number in versions.numbers(store) if numbers is None else numbers:
@@ -236,13 +236,13 @@ def unnamed(path: Path, numbers: Iterable[int] | None = None) -> set[str]:
 
 
 def described(operation: Operation) -> str:
-    """An operation as one line; temporary names are all one."""
+    """Return an operation as one line; all temporary names look the same."""
     path, dot, _ = operation.path.partition(".tmp-")
     return f"{operation.kind} {path}{'.tmp' if dot else ''}"
 
 
 def leaving_out(flush: str, which: int | None) -> Callable[[Operation], bool]:
-    """Drop that flush, the one of this number or all of them."""
+    """Return a function that drops one flush: the occurrence `which`, or every one for None."""
     met = 0
 
     def drop(operation: Operation) -> bool:
@@ -256,13 +256,13 @@ def leaving_out(flush: str, which: int | None) -> Callable[[Operation], bool]:
 
 
 def everywhere(log: Log) -> list[int]:
-    """All stops; first those where most that is wrong shows, then backwards."""
+    """Return all stops: first those where most faults show, then the others from the end."""
     first = where_it_shows(log)
     return [*first, *(stop for stop in range(len(log), -1, -1) if stop not in first)]
 
 
 def where_it_shows(log: Log) -> list[int]:
-    """Where all was done, and where each version was just published."""
+    """Return the stop at the end, and the stops right after each publication."""
     published = [stop for stop, one in enumerate(log.operations, 1) if one.kind == "link"]
     return [len(log), *published]
 
@@ -274,6 +274,6 @@ def broken_without(
     which: int | None,
     stops: Callable[[Log], list[int]] = everywhere,
 ) -> str | None:
-    """How the promise is broken if that flush is left out."""
+    """Return the fault that shows if this flush is left out."""
     recording = recorded(tmp_path, commit, drop=leaving_out(flush, which))
     return next(broken_promises(tmp_path, recording, stops(recording.log)), None)

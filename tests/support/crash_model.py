@@ -1,28 +1,28 @@
-"""Loss of power, replayed: what a disk may hold if the machine stops between two operations.
+"""Loss of power, replayed: every state of a disk if the machine stops between two operations.
 
-`RecordingDisk(parent)` does what it is asked in the real directory `parent` (the one *above* the
-table) and logs every change and flush. `crash_states(log, stop)` then yields what `parent` may hold
-when power is lost right after the first `stop` operations, and `write_state` builds such a state in
-another directory, where the test opens the table and looks.
+`RecordingDisk(parent)` carries out its calls in the real directory `parent` (the one *above* the
+table) and logs every change and flush. `crash_states(log, stop)` then yields the possible content
+of `parent` when power is lost right after the first `stop` operations. `write_state` builds such a
+state in another directory, where the test opens the table.
 
-The model is POSIX at its least, not one file system:
+The model is the minimum that POSIX promises, not one file system:
 
-- The content of a file is safe from `sync_file` on (and from `sync_all`). Content not flushed may
-  be *lost* (as at the last flush, so empty for a new file), *torn* (a prefix of it), *zeroed* (the
-  right length, all zeros: what ext4 and xfs leave when only the length got through) or *kept*.
-- A change of names (mkdir, create, link, rename, unlink, rmdir) is safe once the directory it
-  happened in was flushed; that flush says nothing about the directory's own name in the one above.
-  Each change not flushed is lost or kept by itself, in no order; a rename is one change, so never
-  half. Content and names do not wait for each other.
-- What was in `parent` when the recording began is safe.
+- The content of a file is safe after `sync_file` (or `sync_all`). Unflushed content may be *lost*
+  (as at the last flush, so empty for a new file), *torn* (a prefix), *zeroed* (the right length,
+  all zeros: ext4 and xfs leave this when only the length reached the disk) or *kept*.
+- A change of names (mkdir, create, link, rename, unlink, rmdir) is safe after a flush of the
+  directory it happened in. That flush does not make the directory's own name safe. Each unflushed
+  change is lost or kept by itself, in any order; a rename is one change, so it is never half done.
+  Content and names do not depend on each other.
+- The content of `parent` at the begin of the recording is safe.
 
-The choices over all that is not flushed cannot all be tried. Tried are the corners: everything
-kept (which is also what the death of the process alone leaves), everything lost, content lost, torn
-or zeroed under kept names, names lost over kept content; then each single item differing from
-everything kept and from everything lost; then some mixtures drawn with a fixed seed.
+There are too many combinations of unflushed items to try all. The corners are tried: everything
+kept (the same state as after the process alone was killed), everything lost, content lost, torn or
+zeroed under kept names, names lost over kept content. Then each single item differs from everything
+kept and from everything lost. Then come some random mixtures with a fixed seed.
 
 `drop` leaves chosen flushes out, in the model and in the real directory, so that a test can show
-that the promise needs them. `disk.mark("returned")` notes what had been acknowledged when.
+that the promise needs them. `disk.mark("returned")` records when a call was acknowledged.
 """
 
 import fcntl
@@ -53,7 +53,7 @@ class Operation:
 
 @dataclass(slots=True)
 class Log:
-    """What was there at first, the operations since, and the labels set between them."""
+    """The initial state, the operations since then, and the labels set between them."""
 
     initial: dict[str, bytes | None]
     operations: list[Operation] = field(default_factory=list)
@@ -63,7 +63,7 @@ class Log:
         return len(self.operations)
 
     def marked(self, stop: int) -> list[str]:
-        """The labels set when at most `stop` operations had been done."""
+        """Return the labels set after at most `stop` operations."""
         return [label for position, label in self.marks if position <= stop]
 
 
@@ -77,7 +77,7 @@ class State:
 
 
 class RecordingDisk(Disk):
-    """Does what a `Disk` does in `parent`, and logs what succeeded."""
+    """A `Disk` in `parent` that logs each call that succeeded."""
 
     def __init__(
         self, parent: str | os.PathLike[str], *, drop: Callable[[Operation], bool] | None = None
@@ -89,7 +89,7 @@ class RecordingDisk(Disk):
         self._recording = threading.RLock()
 
     def mark(self, label: str) -> None:
-        """Note that everything until here had been done when `label` was true."""
+        """Record that `label` was true after all operations until now."""
         with self._recording:
             self.log.marks.append((len(self.log), label))
 
@@ -163,7 +163,7 @@ class RecordingDisk(Disk):
 
 
 def crash_states(log: Log, stop: int) -> Iterator[State]:
-    """What may be there after power was lost right after the first `stop` operations."""
+    """Yield the possible states after power was lost right after the first `stop` operations."""
     model = _replay(log, stop)
     seen: set[frozenset[tuple[str, bytes | None]]] = set()
     for story, choice in _choices(model, seed=stop):
@@ -175,14 +175,14 @@ def crash_states(log: Log, stop: int) -> Iterator[State]:
 
 
 def killed_state(log: Log, stop: int) -> State:
-    """What is there after the process alone died: all that it did."""
+    """Return the state after the process alone was killed: all its operations."""
     model = _replay(log, stop)
     kept = dict.fromkeys(range(len(model.pending())), "kept")
     return State(model.entries(kept), f"killed after {stop} of {len(log)} operations")
 
 
 def write_state(state: State, directory: str | os.PathLike[str]) -> Path:
-    """Build the state in `directory`, which must be empty or not there; gives its path."""
+    """Build the state in `directory`, which must be empty or missing; return its path."""
     top = Path(directory)
     top.mkdir(exist_ok=True)
     assert not any(top.iterdir()), f"{top} is not empty"
@@ -196,7 +196,7 @@ def write_state(state: State, directory: str | os.PathLike[str]) -> Path:
 
 
 def read_state(directory: str | os.PathLike[str]) -> dict[str, bytes | None]:
-    """The entries of a real directory."""
+    """Return the entries of a real directory."""
     top = Path(directory)
     return {
         path.relative_to(top).as_posix(): None if path.is_dir() else path.read_bytes()
@@ -248,7 +248,7 @@ _Choice = dict[int, str]
 
 
 class _Model:
-    """Files and directories as seen, as flushed, and the changes between the two."""
+    """Files and directories as seen and as flushed, and the changes between the two."""
 
     def __init__(self, initial: dict[str, bytes | None]) -> None:
         self.top = _Directory()
@@ -298,13 +298,13 @@ class _Model:
             file.flushed = file.content
 
     def pending(self) -> list[_Change | tuple[str, _File]]:
-        """All that is not flushed: changes of names first, then content."""
+        """Return every unflushed item: changes of names first, then content."""
         changes = [change for directory in self.directories for change in directory.changes]
         content = [(path, file) for path, file in self.files if file.content != file.flushed]
         return [*changes, *content]
 
     def entries(self, choice: _Choice) -> dict[str, bytes | None]:
-        """What is there if that became of each pending item."""
+        """Return the entries if each pending item had this outcome."""
         fate: dict[int, str] = {}
         for number, item in enumerate(self.pending()):
             fate[id(item[1] if isinstance(item, tuple) else item)] = choice[number]

@@ -1,6 +1,6 @@
-"""Strategies: DataFrames of every dtype, index and kind of label that a table keeps.
+"""Strategies for DataFrames of every dtype, index and kind of label that a table keeps.
 
-`frames()` is for every room that takes a DataFrame; `rebuilt` gives what the store gives back.
+`frames()` is for every room that takes a DataFrame; `rebuilt` returns a table as the store does.
 """
 
 import datetime
@@ -37,7 +37,7 @@ NAT = np.iinfo("i8").min
 
 
 def rebuilt(table: pa.Table) -> pa.Table:
-    """The same table over fresh, writable memory, as the store decodes it."""
+    """Return the same table over fresh, writable memory, as the store decodes it."""
     columns = []
     for column in table.columns:
         chunks = [_fresh(chunk) for chunk in column.chunks]
@@ -47,7 +47,7 @@ def rebuilt(table: pa.Table) -> pa.Table:
 
 @st.composite
 def frames(draw: st.DrawFn, rows_max: int = 12) -> pd.DataFrame:
-    """A DataFrame of any kept dtypes, index and labels; possibly without rows or columns."""
+    """Draw a DataFrame of any kept dtypes, index and labels, maybe without rows or columns."""
     # Casts within pandas may overflow on the way; what comes out is a frame all the same.
     with np.errstate(all="ignore"):
         rows = draw(st.integers(0, rows_max))
@@ -66,14 +66,14 @@ def frames(draw: st.DrawFn, rows_max: int = 12) -> pd.DataFrame:
 
 @st.composite
 def columns(draw: st.DrawFn, rows: int) -> Any:
-    """The array of one column."""
+    """Draw the array of one column."""
     kind = draw(st.sampled_from(sorted(KINDS)))
     return draw(KINDS[kind](rows))
 
 
 @st.composite
 def plain(draw: st.DrawFn, rows: int) -> Any:
-    """Numbers with every bit pattern, so NaN have payloads."""
+    """Draw numbers with every bit pattern, so that NaN has payloads."""
     dtype = np.dtype(draw(st.sampled_from(NUMPY)))
     if dtype.kind == "b":
         return np.array(draw(st.lists(st.booleans(), min_size=rows, max_size=rows)), dtype=bool)
@@ -215,7 +215,7 @@ NAMES = (
 
 @st.composite
 def indexes(draw: st.DrawFn, rows: int) -> pd.Index:
-    """A row index: counted, valued, with a frequency, or of several levels."""
+    """Draw a row index: a range, values, with a frequency, or of several levels."""
     match draw(st.sampled_from(["range", "values", "freq", "multi"])):
         case "range":
             start, step = draw(st.integers(-99, 99)), draw(st.sampled_from([1, -1, 3]))
@@ -233,7 +233,7 @@ def indexes(draw: st.DrawFn, rows: int) -> pd.Index:
 
 @st.composite
 def headers(draw: st.DrawFn, count: int) -> pd.Index:
-    """Column labels: text, numbers, times, mixed, of several levels, with duplicates."""
+    """Draw column labels: text, numbers, times, mixed, of several levels, with duplicates."""
     name = draw(NAMES)
     exact = {"min_size": count, "max_size": count}
     match draw(st.sampled_from(["text", "range", "int", "object", "time", "multi", "category"])):
@@ -258,7 +258,7 @@ def headers(draw: st.DrawFn, count: int) -> pd.Index:
 
 
 def _hashable(values: Any) -> bool:
-    """True where pandas can look values up, which it cannot for every Arrow type."""
+    """True if pandas can hash the values; it cannot for every Arrow type."""
     return not isinstance(values.dtype, pd.ArrowDtype) or values.dtype.pyarrow_dtype == pa.int16()
 
 
@@ -285,7 +285,7 @@ def _fresh(array: pa.Array) -> pa.Array:
 
 
 def returned(frame, **options):
-    """The frame after a stay in the store, where the descriptor is JSON."""
+    """Return the DataFrame after a round trip through a store, where the descriptor is JSON."""
     stored = ingest(frame, **options)
     facts = json.loads(json.dumps(stored.frame, allow_nan=False))
     return to_frame(rebuilt(stored.table), stored.rows, facts, stored.attrs)

@@ -2,10 +2,10 @@
 
     PYTHONPATH=.:tests python -m support.fuzzer --minutes 60 --out findings
 
-Each case is made from the seed and its number alone, and read in a worker process. It fails where
-the worker dies, hangs, or takes too much memory, where another error than a `BlzError` is raised,
-or what is read is not valid. What failed is saved below `--out`, once by where it failed, with the
-table as a directory; `--case` runs one case again in this process.
+Each case depends on the seed and its number only, and a worker process reads it. A case fails if
+the worker dies, hangs or takes too much memory, if an exception is no `BlzError`, or if the data
+are invalid. Failed cases are saved below `--out`, one for each place of failure, with the table as
+a directory; `--case` runs one case again in this process.
 """
 
 import argparse
@@ -69,7 +69,7 @@ TEXTS += [b"\xef\xbb\xbf", b"\xff", b"\n", b"[" * 100_000, b'{"a":1,"a":2}', b"{
 
 
 def seeds() -> dict[str, MemoryStore]:
-    """Tables of one column of every type, and some of several."""
+    """Return tables of one column of every type, and some tables of several columns."""
     writers = {name: samples.SAMPLES[name] for name in FRAMES}
     for kind in [*types.PLAIN, *samples.DICTIONARIES]:
         writers[f"type {kind}"] = samples.table([kind], checksum="adler32")
@@ -92,7 +92,7 @@ def seeds() -> dict[str, MemoryStore]:
 
 
 def copied(store: MemoryStore) -> MemoryStore:
-    """A store of the same values, which never change."""
+    """Return a store with the same values, which never change."""
     result = MemoryStore(store.name)
     result._entries = dict(store._entries)
     return result
@@ -102,7 +102,7 @@ def copied(store: MemoryStore) -> MemoryStore:
 
 
 def mutated(random: Random, stores: dict[str, MemoryStore]) -> tuple[MemoryStore, list[str]]:
-    """One of the tables with one to three mutations, behind valid checksums."""
+    """Return one of the tables with one to three mutations, behind valid checksums."""
     name = random.choice(FRAMES if random.random() < 0.4 else sorted(stores))
     store = copied(stores[name])
     done = [name]
@@ -123,7 +123,7 @@ def mutated(random: Random, stores: dict[str, MemoryStore]) -> tuple[MemoryStore
 
 
 def values_of_a_chunk(random: Random, part: tamper.Part) -> str:
-    """Other bytes in a chunk that decompresses well."""
+    """Replace the bytes of a chunk; it still decompresses."""
     index, chunk = some_chunk(random, part)
     try:
         raw = bytearray(blosc.decompress(chunk))
@@ -139,7 +139,7 @@ def values_of_a_chunk(random: Random, part: tamper.Part) -> str:
 
 
 def bytes_of_a_chunk(random: Random, part: tamper.Part) -> str:
-    """Damage behind the chunk's header: what the codecs must stand."""
+    """Damage bytes behind the header of a chunk, to test the codecs."""
     index, chunk = some_chunk(random, part)
     raw = bytearray(chunk[16:])
     said = bytes_in(random, raw, may_resize=True)
@@ -163,7 +163,7 @@ def header_of_a_chunk(random: Random, part: tamper.Part) -> str:
 
 
 def order_of_chunks(random: Random, part: tamper.Part) -> str:
-    """Chunks that change places, are there twice, or not at all."""
+    """Swap, duplicate or remove chunks."""
     first, one = some_chunk(random, part)
     second, other = some_chunk(random, part)
     match random.randrange(4):
@@ -223,7 +223,7 @@ def text_of_metadata(random: Random, part: tamper.Part) -> str:
 
 
 def streams(random: Random, part: tamper.Part) -> str:
-    """A stream of another size, in all that is said of it."""
+    """Change the size of a stream, in every place that states it."""
     if not isinstance(part.metadata, dict):
         part.header["chunk_size"] = part.header["last_chunk"] = number(random, 64) % (1 << 31)
         return f"chunk_size {part.header['chunk_size']}"
@@ -308,7 +308,7 @@ def text_of_head(random: Random, table: tamper.Table) -> str:
 
 
 def frame(random: Random, table: tamper.Table) -> str:
-    """The frame's descriptor, the attributes, the properties."""
+    """Change the DataFrame's descriptor, the attributes or the properties."""
     try:
         name = random.choice(["pandas", "pandas", "pandas", "attributes", "properties"])
         below = table.head[name]
@@ -321,7 +321,7 @@ def frame(random: Random, table: tamper.Table) -> str:
 
 
 def rows(random: Random, table: tamper.Table) -> str:
-    """Another number of rows in a row group, in all that is said of it."""
+    """Change the number of rows of a row group, in every place that states it."""
     try:
         groups = table.head["row_groups"]
         if not groups:
@@ -346,7 +346,7 @@ def rows(random: Random, table: tamper.Table) -> str:
 
 
 def schema(random: Random, table: tamper.Table) -> str:
-    """Another type, another name, other metadata, or other bytes."""
+    """Change a type, a name, metadata or bytes of the schema."""
     try:
         data = base64.b64decode(table.head["schema"])
         found = pa.ipc.read_schema(pa.py_buffer(data))
@@ -414,7 +414,7 @@ def some_chunk(random: Random, part: tamper.Part) -> tuple[int, bytes]:
 
 
 def number(random: Random, near: int) -> int:
-    """A number that is often trouble, or one near this one."""
+    """Return a number that often causes trouble, or one near this number."""
     if type(near) is not int or random.random() < 0.5:
         return random.choice(NUMBERS)
     return random.choice(
@@ -457,7 +457,7 @@ def bytes_in(random: Random, raw: bytearray, may_resize: bool = False) -> str:
 
 
 def json_value(random: Random, value: Any) -> tuple[Any, str]:
-    """A copy with one value replaced, removed, added, or moved."""
+    """Return a copy with one value replaced, removed, added or moved."""
     root = [deepcopy(value)]
     spots: list[tuple[Any, Any]] = [(root, 0)]
     for parent, key in spots:
@@ -522,7 +522,7 @@ def other_value(random: Random, old: Any) -> Any:
 
 
 def json_text(random: Random, value: Any) -> tuple[bytes, str]:
-    """The text with something in it that `json` would not write."""
+    """Return the JSON text with a change that `json` would not write."""
     text = bytearray(tamper.as_text(value))
     at = random.randrange(len(text) + 1)
     match random.randrange(4):
@@ -551,7 +551,7 @@ def json_text(random: Random, value: Any) -> tuple[bytes, str]:
 
 
 def read_all(random: Random, store: MemoryStore) -> str:
-    """Read in every way; the outcome, or an exception that should not be."""
+    """Read in every way; return the outcome, or an unexpected exception."""
     outcomes = {outcome(lambda: whole(store)), outcome(lambda: pandas(random, store))}
     readings = [rows_of, streamed, looked_at, statistics, written, columns_of]
     for reading in random.sample(readings, 2):
@@ -620,7 +620,7 @@ def columns_of(random: Random, store: MemoryStore) -> None:
 
 
 def streamed(random: Random, store: MemoryStore) -> None:
-    """By batches; whoever is on the other side of the interface only has the message."""
+    """Read by batches; the other side of the interface only gets the error message."""
     with blz.open(store) as table:
         positions = range(len(table.column_names))
         for batch in Batches(table._snapshot, positions):
@@ -660,7 +660,7 @@ def statistics(random: Random, store: MemoryStore) -> None:
 
 
 def written(random: Random, store: MemoryStore) -> None:
-    """Write on what a stranger wrote."""
+    """Write to a table from an attacker."""
     store = copied(store)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # what came after the commit may fail
@@ -673,7 +673,7 @@ def written(random: Random, store: MemoryStore) -> None:
 
 
 def committed(read: Callable[[], bool]) -> None:
-    """A commit that succeeded is read, whatever was there before."""
+    """Check that a successful commit can be read, whatever the table held before."""
     try:
         assert read()
     except blz.BlzError as error:
@@ -681,7 +681,7 @@ def committed(read: Callable[[], bool]) -> None:
 
 
 def sound(table: pa.Table) -> None:
-    """Touch every value; raise where Arrow finds one that must not be."""
+    """Touch every value; raise if Arrow finds an invalid one."""
     for column in table.columns:
         try:
             column.validate(full=True)
@@ -701,7 +701,7 @@ def sound(table: pa.Table) -> None:
 
 
 def chunks_alone(random: Random) -> str:
-    """Damaged chunks, which lie right before memory that is not ours, and so do their results."""
+    """Decode damaged chunks in buffers that end right before forbidden memory."""
     size = random.choice([1, 15, 16, 17, 100, 1000, 4096, 70_000])
     pattern = bytes(random.randrange(256) for _ in range(random.choice([1, 3, 16, size])))
     raw = bytearray((pattern * (size // len(pattern) + 1))[:size])
@@ -742,7 +742,7 @@ def chunks_alone(random: Random) -> str:
 
 @functools.cache
 def fenced(nbytes: int) -> np.ndarray:
-    """Whole pages of memory, behind which to read or write is the end of the process."""
+    """Return whole pages of memory; an access behind them ends the process."""
     page = mmap.PAGESIZE
     size = -(-nbytes // page) * page
     memory = np.frombuffer(mmap.mmap(-1, size + page), np.uint8)
@@ -757,7 +757,7 @@ def fenced(nbytes: int) -> np.ndarray:
 
 
 def worker(seed: int) -> Callable[[int], tuple[str, str]]:
-    """In the worker: the outcome of a case, and where it failed."""
+    """Run in the worker: return the outcome of a case and the place of its failure."""
     stores = seeds()
     blosc.set_nthreads(1)
 
@@ -774,7 +774,7 @@ def worker(seed: int) -> Callable[[int], tuple[str, str]]:
 
 
 def result(seed: int, case: int, stores: dict[str, MemoryStore]) -> str:
-    """The outcome of a case, or an exception that should not be."""
+    """Return the outcome of a case, or an unexpected exception."""
     random = Random(f"{seed}/{case}")
     if random.random() < 0.05:
         return f"chunks {chunks_alone(random)}"
@@ -783,7 +783,7 @@ def result(seed: int, case: int, stores: dict[str, MemoryStore]) -> str:
 
 
 def run(seed: int, first: int, seconds: float, out: Path) -> collections.Counter[str]:
-    """Run cases until the time is over; save what fails."""
+    """Run cases until the time is over; save those that fail."""
     out.mkdir(parents=True, exist_ok=True)
     stores, counts, seen = seeds(), collections.Counter[str](), collections.Counter[str]()
     begin = told = time.monotonic()
@@ -816,7 +816,7 @@ def run(seed: int, first: int, seconds: float, out: Path) -> collections.Counter
 
 
 def where(reason: str) -> str:
-    """What a failure is told from others by: its error, and the last lines of ours in its trace."""
+    """Return the key of a failure: its exception, and the last lines of ours in its traceback."""
     lines = reason.splitlines()
     ours = [line.strip() for line in lines if "blztable/" in line and line.strip()[:4] == "File"]
     if lines[0].startswith("Traceback"):
@@ -825,7 +825,7 @@ def where(reason: str) -> str:
 
 
 def save(path: Path, seed: int, case: int, stores: Any, place: str, reason: str) -> None:
-    """The table as a directory, and what was done to it."""
+    """Save the table as a directory, with its mutations."""
     random = Random(f"{seed}/{case}")
     path.mkdir(parents=True, exist_ok=True)
     if random.random() < 0.05:

@@ -1,9 +1,8 @@
-"""A reader in a process of its own, for tables that might end a process.
+"""A reader in another process, for tables that might end the process.
 
-It is started once and reads whatever path it is told, whole as a table, whole as a frame, and of
-one column a few rows: one after another, and one by one. It may take 2 GiB more than it began with,
-so that memory allocated on the word of a stranger shows as an error that is not ours; an answer
-that does not come is a hang.
+It is started once and reads any path it is sent: whole as a table, whole as a DataFrame, and a few
+rows of one column, in sequence and one by one. It may take 2 GiB more memory than at its start. So
+memory allocated for an attacker's claim shows as a foreign error; a missing answer is a hang.
 """
 
 import json
@@ -69,7 +68,7 @@ _child: subprocess.Popen[str] | None = None
 
 
 def outcomes(path, column="x", rows=(0, 8)) -> dict[str, list[str] | None]:
-    """What came of reading the table, the frame, and these rows of the column; None is no error."""
+    """Return the errors of reading the table, the DataFrame and these rows; None for success."""
     global _child
     if _child is None or _child.poll() is not None:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -92,7 +91,7 @@ def outcomes(path, column="x", rows=(0, 8)) -> dict[str, list[str] | None]:
 
 
 def assert_refused(path, error, words, column="x", rows=(0, 8), ways=WAYS):
-    """Each way of reading ends in this error of ours, with these words."""
+    """Check that each way of reading raises this error of ours, with these words."""
     found = outcomes(path, column, rows)
     for way in ways:
         assert found[way] is not None, f"{way}: was read"
@@ -101,11 +100,11 @@ def assert_refused(path, error, words, column="x", rows=(0, 8), ways=WAYS):
 
 
 def assert_read(path, column="x", rows=(0, 8)):
-    """Every way of reading ends well."""
+    """Check that every way of reading succeeds."""
     assert set(outcomes(path, column, rows).values()) == {None}
 
 
 def make(path, table, **options):
-    """A table of one row group in pages of 8 rows, to be edited."""
+    """Make a table of one row group in pages of 8 rows, to be edited."""
     blz.to_blz(table, path, **{"page_rows": 8, "durability": "process", **options})
     return path

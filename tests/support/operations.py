@@ -1,4 +1,4 @@
-"""Every operation on a table, a model of what it makes of one, and a small table to begin with."""
+"""Every operation on a table, a model of its effect, and a small table to start with."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -17,7 +17,7 @@ from support.stores import Hooked, once, tree
 
 @dataclass(frozen=True)
 class Model:
-    """What a table holds: columns in their order, attributes, how many versions are kept."""
+    """The content of a table: columns in order, attributes, number of kept versions."""
 
     columns: dict[str, list]
     attrs: dict = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Model:
         return self.rows([row for row, n in enumerate(self.n) if kept(n)])
 
     def with_rows(self, more: dict) -> "Model":
-        """More rows; a column that they have not is null there."""
+        """Return the model with more rows; columns missing in them are null there."""
         count = len(next(iter(more.values())))
         return replace(
             self,
@@ -83,7 +83,7 @@ def wider(who):
 
 
 def evolved(model, who):
-    """More columns first, then rows."""
+    """Return the model with more columns first, then more rows."""
     rows = wider(who).to_dict("list")
     new = {name: [None] * len(model) for name in rows if name not in model.columns}
     return replace(model, columns=model.columns | new).with_rows(rows)
@@ -123,7 +123,7 @@ def resized(model, rows):
 
 
 def merge(table, who):
-    """What follows an append, when it is time."""
+    """Return the model after the merge that may follow an append."""
     made = merge_after(table._snapshot.version, WriteOptions(row_group_rows=4))
     if made is None:
         raise Dropped
@@ -131,7 +131,7 @@ def merge(table, who):
 
 
 class Dropped(Exception):
-    """A merge came too late and said nothing."""
+    """A merge that came too late and was dropped silently."""
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,7 @@ def commit(store, name, who):
 
 
 def found(store):
-    """The newest version, found whole, with no file that no version names."""
+    """Check the newest version and that no other file exists; return its content."""
     assert files_there(store) == files_named(store)
     with blz.open(store) as table:
         assert table.verify().is_intact
@@ -245,5 +245,5 @@ def files_there(store):
 
 
 def meanwhile(store, act, **options):
-    """A store that lets others act once, when the first writer is about to publish."""
+    """Return a store that lets others act once, when the first writer is about to publish."""
     return Hooked(store, before=once("lock", act, layout.LOCK), **options)

@@ -8,7 +8,7 @@ import warnings
 
 
 def as_ordinary_user(check):
-    """Run `check` without the right of root to write anywhere, in a child where we are root."""
+    """Run `check` without root's right to write anywhere: as root, in a child process."""
     if os.geteuid() != 0:
         check()
         return
@@ -30,7 +30,7 @@ def as_ordinary_user(check):
 
 
 def script(text: str, *args, timeout: float = 120) -> str:
-    """What a script prints that runs with this package in a process of its own."""
+    """Return the output of a script that runs with this package in another process."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     # The interpreter warns of forks with threads, and that is what some are about.
     command = [sys.executable, "-W", "ignore", "-c", text, *map(str, args)]

@@ -1,4 +1,4 @@
-"""Tables cut in runs, what the writer says of these, and conditions on them, by chance."""
+"""Random tables cut in runs, the statistics of the runs, and random conditions on them."""
 
 import operator
 import random
@@ -32,7 +32,7 @@ LETTERS = "ab\0\x7f\x80é߿ࠀ中\ud7ff\ue000\uffff😀\U0010ffff"
 
 
 def known_of(array, cuts):
-    """What the writer says of these runs."""
+    """Return the writer's statistics of these runs."""
     found = []
     for start, stop in cuts:
         rows = array[start:stop]
@@ -44,7 +44,7 @@ def known_of(array, cuts):
 
 
 class Drawn:
-    """A table of two columns, by chance, and conditions on them with literals that it holds."""
+    """A random table of two columns, and random conditions with literals from it."""
 
     def __init__(self, seed):
         self.random = random.Random(seed)
@@ -68,7 +68,7 @@ class Drawn:
             start = self.cuts[-1][1]
 
     def item(self, type_):
-        """The bytes of a value."""
+        """Return the bytes of a value."""
         if type_ in own.TEXTS:
             if type_ not in (*own.STRINGS, pa.string_view()) and self.pick(True, False):
                 return b"\xff" * self.random.randint(0, 34) + self.random.randbytes(1)
@@ -88,7 +88,7 @@ class Drawn:
         return (number % 256**width).to_bytes(width, "little")
 
     def array(self, type_, rows):
-        """A column; often in order, so that its runs differ."""
+        """Return a column, often sorted, so that its runs differ."""
         nulls = self.pick(0, 0.2, 0.9)
         present = np.array([self.random.random() >= nulls for _ in range(rows)])
         if pa.types.is_boolean(type_):
@@ -138,7 +138,7 @@ class Drawn:
         return self.constant().cast(self.pick(*TARGETS))
 
     def constant(self):
-        """A literal beside anything; with a null of another type Arrow 26 crashes."""
+        """Return a literal of any type; with a typed null Arrow 26 crashes."""
         value = self.literal()
         return pc.scalar(value if value.is_valid else None)
 

@@ -1,7 +1,7 @@
-"""What a read took from a store: which files, and which chunks of them, each time it did.
+"""A store that records the files and chunks that each read takes.
 
-The chunks of a part lie one after another; of a column of numbers without nulls, written with
-`chunk_bytes` of a page, chunk and page are the same.
+The chunks of a part lie one after another. For a column of numbers without nulls, written with
+`chunk_bytes` of one page, a chunk is a page.
 """
 
 import base64
@@ -16,7 +16,7 @@ from support import tamper
 
 
 class Recorded:
-    """A store whose readers note what is read from them: key, offset and length."""
+    """A store whose readers record each read: key, offset and length."""
 
     def __init__(self, store):
         self._store = store
@@ -35,26 +35,26 @@ class Recorded:
 
     @property
     def data(self):
-        """The keys of the columns' files that were read from, as often as they were."""
+        """Return the column files that were read, once for each read."""
         return [key for key, _, _ in self.reads if key.startswith("data/")]
 
     @contextmanager
     def recording(self, monkeypatch) -> Iterator["Recorded"]:
-        """Forget what was, and have small files read in pieces as large ones are."""
+        """Clear the record, and read small files in pieces like large ones."""
         with monkeypatch.context() as patch:
             patch.setattr(parts, "SMALL_FILE", 0)
             self.reads.clear()
             yield self
 
     def opened(self) -> set[tuple[str, int]]:
-        """The parts that were read from, by name of the column and number of the row group."""
+        """Return the parts that were read: column name and index of the row group."""
         with tamper.editing(_Fixed(self._store)) as table:
             keys = {table.key(*at): at for at in _parts(table)}
             names = _names(table)
         return {(names[keys[key][0]], keys[key][1]) for key in self.data}
 
     def chunks(self) -> Counter[tuple[str, int, int]]:
-        """How often each chunk was read, by name of the column, row group and number."""
+        """Return the number of reads of each chunk: column name, row group and chunk index."""
         result: Counter[tuple[str, int, int]] = Counter()
         with tamper.editing(_Fixed(self._store)) as table:
             names = _names(table)
@@ -92,7 +92,7 @@ class _Reader:
 
 
 class _Fixed:
-    """A store that is only looked at: what an edit would write is not."""
+    """A store for an edit that only looks: the edit must write the same bytes."""
 
     def __init__(self, store):
         self._store = store

@@ -1,6 +1,7 @@
-"""Small tables of everything that can be stored: to be damaged, fuzzed, and read.
+"""Small tables of everything that can be stored, for tests of damage, fuzzing and reading.
 
-The same at each call. Rows repeat and have nulls; pages, row groups and dictionaries differ.
+Each call returns the same tables. Rows repeat and have nulls; pages, row groups and dictionaries
+differ.
 """
 
 import datetime
@@ -23,7 +24,7 @@ WORDS = [None, "", "a", "äö", "word", "a longer one, more than twelve bytes", 
 
 
 def array(type_: pa.DataType, rows: int = ROWS) -> pa.Array:
-    """Rows of any type, every seventh of them null."""
+    """Return rows of any type, every seventh of them null."""
     if pa.types.is_null(type_):
         return pa.nulls(rows)
     if pa.types.is_dictionary(type_):
@@ -51,7 +52,7 @@ def array(type_: pa.DataType, rows: int = ROWS) -> pa.Array:
 
 
 def of(kinds: list[pa.DataType], rows: int = ROWS) -> pa.Table:
-    """A table with a column of each type, named after it."""
+    """Return a table with a column of each type, named after it."""
     return pa.table({str(kind): array(kind, rows) for kind in kinds})
 
 
@@ -66,7 +67,7 @@ DICTIONARIES = [
 
 
 def frame() -> pd.DataFrame:
-    """A DataFrame with most of what a descriptor can say."""
+    """Return a DataFrame with most facts that a descriptor can hold."""
     rows = range(12)
     days = pd.date_range("2026-01-01", periods=12, freq="D", tz="Europe/Berlin", name="day")
     data = {
@@ -91,7 +92,7 @@ def frame() -> pd.DataFrame:
 
 
 def labelled() -> pd.DataFrame:
-    """A DataFrame whose labels are no text, and whose index is counted."""
+    """Return a DataFrame whose labels are not text, and whose index is a range."""
     columns = pd.MultiIndex.from_tuples([("a", 1), ("a", 2), ("b", 1)], names=["x", None])
     result = pd.DataFrame(np.arange(30.0).reshape(10, 3), pd.RangeIndex(5, 25, 2), columns)
     result.attrs = {"source": ["till", 7]}
@@ -99,13 +100,13 @@ def labelled() -> pd.DataFrame:
 
 
 def timed() -> pd.DataFrame:
-    """A DataFrame with an index of a frequency and labels that are dates."""
+    """Return a DataFrame with an index of a frequency and labels that are dates."""
     days = pd.date_range("2026-01-31", periods=9, freq="MS", name="month")
     return pd.DataFrame(np.arange(18).reshape(9, 2), days, pd.period_range("2026", periods=2))
 
 
 def table(kinds: list[pa.DataType], **options: Any) -> Callable[[Any], None]:
-    """What writes a table of these types, in several pages and row groups, to a place."""
+    """Return a function that writes a table of these types, in several pages and row groups."""
 
     def write(place: Any) -> None:
         data = of(kinds)
@@ -122,7 +123,7 @@ def _frame(make: Callable[[], pd.DataFrame], **options: Any) -> Callable[[Any], 
 
 
 def _versions(place: Any) -> None:
-    """Three versions, each written in another way, and attributes."""
+    """Write three versions with attributes, each in another way."""
     kinds = [pa.int32(), pa.string()]
     blz.to_blz(of(kinds, 9), place, compression="zlib", checksum="md5")
     blz.to_blz(of([*kinds, pa.float64()], 9), place, compression="zstd", checksum="sha512")

@@ -1,4 +1,4 @@
-"""Stores for the tests of the engine: listed to the last entry, and interfered with."""
+"""Stores for the tests of the engine: with hooks, counted locks and complete listings."""
 
 import os
 import warnings
@@ -25,9 +25,9 @@ Hook = Callable[[str, tuple[Any, ...]], None]
 
 
 class Hooked:
-    """A store that tells `before` and `after` of every call, with its name and arguments.
+    """A store that calls `before` and `after` around every call, with its name and arguments.
 
-    Without `locks` the writers' lock holds nothing.
+    Without `locks` the writers' lock excludes nobody.
     """
 
     def __init__(self, store, *, before: Hook | None = None, after: Hook | None = None, locks=True):
@@ -55,7 +55,7 @@ class Hooked:
 
 
 class CountedLocks:
-    """A store that counts the locks held through it at a time; `most` is the highest count."""
+    """A store that counts the locks held at a time; `most` is the highest count."""
 
     def __init__(self, store):
         self._store = store
@@ -79,14 +79,14 @@ class CountedLocks:
 
 
 def fork() -> int:
-    """Fork; the interpreter's warning of forks beside threads is not what the test is about."""
+    """Fork without the interpreter's warning about threads, which these tests accept."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
 
 
 def once(wanted: str, action: Callable[[], object], key: str | None = None) -> Hook:
-    """A hook that acts at the first call of that name, on that key."""
+    """Return a hook that acts at the first call of this name, on this key."""
     done = False
 
     def hook(name: str, args: tuple[Any, ...]) -> None:
@@ -106,7 +106,7 @@ def raising(error: BaseException) -> Callable[[], None]:
 
 
 def tree(store) -> set[str]:
-    """Every entry of a store, temporary ones too."""
+    """Return every entry of a store, temporary ones too."""
     if isinstance(store, MemoryStore):
         return set(store._entries) - {""}
     root = Path(store.name)
@@ -115,7 +115,7 @@ def tree(store) -> set[str]:
 
 
 def write(store, table: pa.Table, *, mode: str = "w", attrs=None, **options) -> int:
-    """Commit a table; the version it became."""
+    """Commit a table; return the new version."""
     contents = Contents(table.schema, [(table, table.num_rows)], attributes=attrs)
     version, pinned = create(store, contents, WriteOptions(**options), replace_existing=mode == "w")
     pinned.close()
@@ -129,7 +129,7 @@ def read(version: Version) -> pa.Table:
 
 
 def set_properties(store, **properties) -> int:
-    """Commit properties of the table; what will become of older versions is among them."""
+    """Commit properties of the table, among them the retention of versions."""
 
     def draft(newest: Version | None) -> Draft:
         assert newest is not None
@@ -143,7 +143,7 @@ def set_properties(store, **properties) -> int:
 
 
 def set_attributes(store, base, changes, removed=(), *, is_durable=True):
-    """Attributes set and removed in a commit on this version."""
+    """Set and remove attributes in a commit on this version."""
     options = WriteOptions(durability="full" if is_durable else "process")
     with ChangeSet(base, options) as work:
         change = Keys.of(work.staged, "attributes", changes, removed)

@@ -1,8 +1,8 @@
 """Processes that change one table at the same time, or are killed while they do.
 
-The programs run in processes of their own, made by a fork server that has everything imported, so
-that one takes hundredths of a second to begin. They tell what they do through a pipe, before and
-after, and the test compares. The operations of `Model` are the same on a table and on a list.
+A fork server, which has everything imported, starts each process in hundredths of a second. A
+process reports its work through a pipe, before and after, and the test compares. An operation of
+`Model` has the same effect on a table and on a list.
 """
 
 import errno
@@ -39,7 +39,7 @@ SCHEMA = pa.schema([("writer", pa.int64()), ("number", pa.int64()), ("balance", 
 def running(
     program: Callable[..., None], *arguments: Any
 ) -> Iterator[tuple[BaseProcess, Connection]]:
-    """A process that runs `program(pipe, *arguments)`; it is dead at the end."""
+    """Start a process that runs `program(pipe, *arguments)`; kill it at the end."""
     pipe, theirs = CONTEXT.Pipe(duplex=False)
     process = CONTEXT.Process(target=program, args=(theirs, *arguments), daemon=True)
     process.start()
@@ -53,7 +53,7 @@ def running(
 
 
 def told(pipe: Connection) -> list[Any]:
-    """All that a process said before it ended."""
+    """Return all messages of a process until its end."""
     messages = []
     with suppress(EOFError):
         while True:
@@ -62,7 +62,7 @@ def told(pipe: Connection) -> list[Any]:
 
 
 def balanced(writer: int, number: int, pairs: int) -> pa.Table:
-    """Rows of one commit; their balances are 0 together."""
+    """Return rows of one commit, whose balances add up to 0."""
     balances = [sign * (number + pair) for pair in range(pairs) for sign in (1, -1)]
     count = len(balances)
     return pa.table([[writer] * count, [number] * count, balances], schema=SCHEMA)
@@ -76,7 +76,7 @@ Step = tuple[str, int, int]
 
 
 def steps(seed: int, first: int) -> Iterator[Step]:
-    """Random operations without end."""
+    """Yield random operations without end."""
     draw = random.Random(seed)
     names = ("append", "append", "append", "update", "delete", "several", "compact", "vacuum")
     for number in range(first, 1 << 60):
@@ -84,7 +84,7 @@ def steps(seed: int, first: int) -> Iterator[Step]:
 
 
 def perform(table: blz.CTable, step: Step) -> None:
-    """Do it to a table; a second time it does nothing."""
+    """Perform the operation on a table; a repetition has no effect."""
     name, number, more = step
     commit_id = f"step {number}"
     match name:
@@ -108,7 +108,7 @@ def perform(table: blz.CTable, step: Step) -> None:
 
 
 def performed(rows: list[tuple], attrs: dict, step: Step) -> tuple[list[tuple], dict]:
-    """What it makes of a list of rows and the attributes."""
+    """Return the list of rows and the attributes after the operation."""
     name, number, more = step
     new = list(zip(*balanced(0, number, more).to_pydict().values(), strict=True))
     match name:
@@ -126,7 +126,7 @@ def performed(rows: list[tuple], attrs: dict, step: Step) -> tuple[list[tuple], 
 
 
 def restless(pipe: Connection, path: Path, seed: int, first: int) -> None:
-    """Operations on a table until death comes."""
+    """Perform operations on a table until the process is killed."""
     durability = ("full", "process")[seed % 2]
     with blz.open(path, mode="a", durability=durability) as table:
         for step in steps(seed, first):
@@ -139,9 +139,9 @@ def restless(pipe: Connection, path: Path, seed: int, first: int) -> None:
 
 
 def racing(pipe: Connection, path: Path, writer: int, seed: int, seconds: float) -> None:
-    """Append, now and then compact and vacuum; tells the number of each append.
+    """Append, sometimes compact and vacuum; report the number of each append.
 
-    Of two with the same writer, which do the same work, one has the writer as its seed.
+    Two processes with the same writer do the same work, because the writer is the seed.
     """
     draw = random.Random(seed)
     end = time.monotonic() + seconds
@@ -168,7 +168,7 @@ def racing(pipe: Connection, path: Path, writer: int, seed: int, seconds: float)
 
 
 def founding(pipe: Connection, paths: list[Path], writer: int) -> None:
-    """Append to tables that may not be there yet, all writers to the same one at a time."""
+    """Append to tables that may not exist yet; all writers meet at the same table."""
     for number, path in enumerate(paths):
         blz.to_blz(balanced(writer, number, 1), path, mode="a", durability="process")
     pipe.send("done")
@@ -178,7 +178,7 @@ def founding(pipe: Connection, paths: list[Path], writer: int) -> None:
 
 
 def moving(pipe: Connection, path: Path, seconds: float) -> None:
-    """Commits of all kinds after each of which the balances are 0 and the attributes true."""
+    """Make commits of all kinds; after each, the balances add up to 0 and the attributes are true."""
     draw = random.Random(0)
     end = time.monotonic() + seconds
     count = 0
@@ -203,7 +203,7 @@ def moving(pipe: Connection, path: Path, seconds: float) -> None:
 
 
 def looking(pipe: Connection, path: Path, seconds: float) -> None:
-    """Open and read as fast as it goes; tells how often, or what was wrong."""
+    """Open and read in a loop; report the number of reads, or the fault."""
     end = time.monotonic() + seconds
     count, newest = 0, 0
     while time.monotonic() < end:
@@ -227,13 +227,13 @@ def looking(pipe: Connection, path: Path, seconds: float) -> None:
 
 
 def noise(number: int, rows: int) -> pa.Table:
-    """Rows that cannot be compressed."""
+    """Return rows that cannot be compressed."""
     values = np.frombuffer(random.Random(number).randbytes(8 * rows), np.int64)
     return pa.table({"n": values})
 
 
 def limited(pipe: Connection, path: Path, limit: int) -> None:
-    """An append larger than a file may be; tells the errno, and does it again without a limit."""
+    """Append more than a file may hold; report the errno, and append again without the limit."""
     blz.to_blz(noise(0, 10), path)
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     with blz.open(path, mode="a") as table:
@@ -248,7 +248,7 @@ def limited(pipe: Connection, path: Path, limit: int) -> None:
 
 
 def filling(directory: Path) -> None:
-    """Fill a small file system with appends, find the table whole, and go on when there is room."""
+    """Fill a small file system, check the table, and continue when there is room."""
     path, filler = directory / "t.blz", directory / "filler"
     filler.write_bytes(bytes(1 << 20))
     blz.to_blz(noise(0, 1), path)
@@ -285,7 +285,7 @@ def filling(directory: Path) -> None:
 
 
 def refusal(change: Callable[[], object]) -> blz.StorageError | None:
-    """The error of a change; None where it went well."""
+    """Return the error of a change; None if it succeeded."""
     try:
         change()
     except blz.StorageError as error:
@@ -294,7 +294,7 @@ def refusal(change: Callable[[], object]) -> blz.StorageError | None:
 
 
 def check_noise(path: Path, appends: int) -> None:
-    """All appends are there, and there is nothing that no version names."""
+    """Check that the table has all appends and no file that no version names."""
     expected = [noise(0, 1), *(noise(number, 5000) for number in range(1, appends + 1))]
     assert blz.read_table(path).equals(pa.concat_tables(expected))
     assert unnamed(path) == set(), unnamed(path)

@@ -1,8 +1,8 @@
-"""Tables that lie behind valid checksums: edit any word of one, and only that word is wrong.
+"""Tables edited behind valid checksums: change any field, and only that field is wrong.
 
-Damage is found by a checksum before anyone reads it. What a stranger writes on purpose is not, so
-the checks behind the checksums are tested with tables edited here. An edit takes a directory or a
-store, and closes by writing all that was opened in it:
+A checksum finds accidental damage before anyone reads it, but not an attacker's edit. So tests of
+the checks behind the checksums edit tables with this module. An edit takes a directory or a store,
+and writes everything that was opened in it when it closes:
 
     with tamper.editing(path) as table:
         part = table.part(column=0, group=0)
@@ -13,10 +13,10 @@ store, and closes by writing all that was opened in it:
         table.lines[0]["rows"] = [7]
         table.head["row_groups"] = [7]
 
-What follows from something else (sizes, counts, offsets, digests, a column's facts in its line, the
-lines' places and sha256 in the head) is computed again, unless the edit set it: what was set stays
-as it is. `metadata`, a line and the head are JSON, or bytes for a text that `json` would not write.
-An edit begins with a table that tells the truth.
+Derived fields (sizes, counts, offsets, digests, a column's facts in its line, the places and sha256
+of the lines in the head) are computed again, unless the edit set them. `metadata`, a line and the
+head are JSON values, or bytes for a text that `json` would not write. An edit starts with a valid
+table.
 """
 
 import base64
@@ -49,7 +49,7 @@ FOOT_FIELDS = ("crc", "length", "magic")
 
 @contextmanager
 def editing(place, version: int | None = None) -> Iterator["Table"]:
-    """A version of a table, the newest by default; written back at the end, resealed."""
+    """Open a version (default: the newest) to edit; write it back at the end with new checksums."""
     store = LocalStore(place) if isinstance(place, str | os.PathLike) else place
     table = Table(store, version or newest_number(store))
     yield table
@@ -57,13 +57,13 @@ def editing(place, version: int | None = None) -> Iterator["Table"]:
 
 
 def with_header(chunk: bytes, **fields: int) -> bytes:
-    """The chunk with other fields in its header."""
+    """Return the chunk with other fields in its header."""
     return replace(ChunkHeader.decode(chunk), **fields).encode() + chunk[CHUNK_HEADER.size :]
 
 
 @dataclass
 class RawLayer:
-    """A metalayer as it stands in a trailer; its stored size is that of `stored`."""
+    """A metalayer as it is in a trailer; its stored size is the size of `stored`."""
 
     name: bytes
     codec: int
@@ -77,7 +77,7 @@ class RawLayer:
 
 
 class Part:
-    """One superchunk in its pieces."""
+    """The pieces of one superchunk."""
 
     def __init__(self, data: bytes) -> None:
         self.header: dict[str, Any] = _named(HEADER_FIELDS, FILE_HEADER, data, 0)
@@ -104,7 +104,7 @@ class Part:
         self._was = deepcopy(vars(self))
 
     def encode(self) -> tuple[bytes, dict[str, int]]:
-        """The file, and what a line of the manifest says of it."""
+        """Return the file, and its facts for the line of the manifest."""
         metadata = as_text(self.metadata)
         counts = {"nchunks": len(self.chunks), "meta_size": len(metadata)}
         header = _followed(self.header, self._was["header"], counts)
@@ -132,7 +132,7 @@ class Part:
         return data, {"cbytes": len(data), **facts}
 
     def sizes(self) -> dict[str, int]:
-        """Uncompressed bytes by stream, as header or metadata now say; empty where they do not."""
+        """Return the uncompressed bytes of each stream, from header or metadata; empty if invalid."""
         if not isinstance(self.metadata, dict):
             full = self.header["chunk_size"] * (len(self.chunks) - 1)
             return {} if self.metadata else {"values": full + self.header["last_chunk"]}
@@ -157,7 +157,7 @@ class Part:
 
 
 class Table:
-    """One version: its head, the lines of its columns, and the parts that were asked for."""
+    """One version: its head, the lines of its columns, and the parts that were opened."""
 
     def __init__(self, store, version: int) -> None:
         self._store = store
@@ -169,19 +169,19 @@ class Table:
         self._parts: dict[tuple[int, int], Part] = {}
 
     def part(self, column: int = 0, group: int = 0) -> Part:
-        """The superchunk of a column in a row group; written back when the edit ends."""
+        """Return the superchunk of a column in a row group; it is written when the edit ends."""
         if (column, group) not in self._parts:
             self._parts[column, group] = Part(self._store.get(self.key(column, group)))
         return self._parts[column, group]
 
     def key(self, column: int = 0, group: int = 0) -> str:
-        """Where that superchunk lies."""
+        """Return the key of that superchunk."""
         line = self._lines_were[column]
         path = line["path"]
         return layout.part(tuple(path) if isinstance(path, list) else (path,), line["k"][group])
 
     def seal(self) -> None:
-        """Write all that was opened, with every checksum over it."""
+        """Write everything that was opened, with new checksums."""
         truth = deepcopy(self._lines_were)
         for (column, group), part in self._parts.items():
             data, facts = part.encode()
@@ -200,7 +200,7 @@ class Table:
         self._store.put(self._key, b"\n".join([first, sha, *lines, b""]))
 
     def _head_of(self, lines: list[bytes], truth: list[dict[str, Any]]) -> Any:
-        """The head, with the places of these lines."""
+        """Return the head with the places of these lines."""
         if not isinstance(self.head, dict):
             return self.head
         places = _places(lines, truth)
@@ -209,7 +209,7 @@ class Table:
 
 
 def _places(lines: list[bytes], truth: list[dict[str, Any]]) -> dict[str, Any]:
-    """What the head says of the columns' lines."""
+    """Return the head's facts of the columns' lines."""
     lengths = [len(line) for line in lines]
     digests = b"".join(hashlib.sha256(line).digest() for line in lines)
     return {
@@ -222,7 +222,7 @@ def _places(lines: list[bytes], truth: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _followed(now: Any, was: Mapping[str, Any], truth: Mapping[str, Any]) -> Any:
-    """`now`, with the truth in place of what was not set."""
+    """Return `now`, with true values in place of those that the edit did not set."""
     if not isinstance(now, dict):
         return now
     return {k: truth[k] if k in truth and v == was.get(k) else v for k, v in now.items()}
@@ -233,7 +233,7 @@ def _named(names: tuple[str, ...], kind: struct.Struct, data: bytes, at: int) ->
 
 
 def as_text(value: Any) -> bytes:
-    """JSON as the writer writes it, but with whatever stands in it; bytes as they are."""
+    """Return JSON as the writer writes it, but of any value; bytes are returned unchanged."""
     if isinstance(value, bytes):
         return value
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,7 +1,7 @@
-"""Work done in a process of its own, which may die, hang or want too much memory.
+"""Work in another process, which may die, hang or take too much memory.
 
-A `Captive` answers one request after the other; when it is lost, the next request has a new one.
-Knows nothing of blztable.
+A `Captive` answers one request after the other. When its process is lost, the next request starts a
+new one. Knows nothing of blztable.
 """
 
 import contextlib
@@ -24,14 +24,14 @@ SPACE = 1 << 30
 
 
 class Lost(Exception):
-    """The worker died, hung, or took too much memory; the message says which."""
+    """The worker died, hung or took too much memory; the message says which."""
 
 
 class Captive:
-    """A worker process, whose `prepare(*arguments)` gives the function that answers requests."""
+    """A worker process; `prepare(*arguments)` returns its function that answers requests."""
 
     def __init__(self, prepare: Callable[..., Callable], *arguments, seconds=10, growth=64 << 20):
-        """Let each request take so many seconds, and all together so much resident memory."""
+        """Limit each request to `seconds`, and all requests to `growth` bytes of resident memory."""
         # By its file: pytest calls a file of tests by a name that a new process cannot import.
         self._made_of = (inspect.getfile(prepare), prepare.__name__, arguments)
         self._seconds = seconds
@@ -42,7 +42,7 @@ class Captive:
         self._trace = Path(path)
 
     def ask(self, request: Any) -> Any:
-        """The answer; Lost if there is none, or it took more memory than it may."""
+        """Return the answer; raise Lost if the worker fails or takes too much memory."""
         if self._process is None:
             self._start()
         try:
@@ -86,7 +86,7 @@ class Captive:
         raise self._lost("died before the first request")
 
     def _lost(self, how: str) -> Lost:
-        """Put an end to the worker; what it left behind."""
+        """End the worker; return the exception with its trace."""
         self._process.join(2)
         self._process.kill()
         self._process.join()
@@ -111,7 +111,7 @@ def _serve(pipe: Connection, trace: str, file: str, name: str, arguments: tuple)
 
 
 def _peak() -> int:
-    """The most resident memory this process ever had, in bytes."""
+    """Return the peak resident memory of this process, in bytes."""
     with contextlib.suppress(FileNotFoundError):
         # Not ru_maxrss, which begins with the peak of the process that started this one.
         status = Path("/proc/self/status").read_text()
@@ -120,7 +120,7 @@ def _peak() -> int:
 
 
 def _limit_space() -> None:
-    """Let the address space grow by `SPACE`; where nobody tells its size, let it be."""
+    """Limit the growth of the address space to `SPACE`, if the system reports its size."""
     with contextlib.suppress(FileNotFoundError):
         pages = int(Path("/proc/self/statm").read_text().split()[0])
         limit = pages * os.sysconf("SC_PAGE_SIZE") + SPACE

@@ -1,4 +1,4 @@
-"""More rows: whatever comes goes behind what is there, by name, losing nothing, or not at all."""
+"""Appends: data go behind the existing rows, by column name, without loss, or not at all."""
 
 import math
 import os
@@ -26,14 +26,14 @@ KINDS = [*types.PLAIN, *samples.DICTIONARIES]
 
 
 def table(data, **options) -> blz.CTable:
-    """A table in memory, in small pages and row groups."""
+    """Return a table in memory, in small pages and row groups."""
     store = MemoryStore()
     blz.to_blz(data, store, durability="process", **{"page_rows": 8, **options})
     return blz.open(store, "a")
 
 
 def set_head(t, **fields) -> None:
-    """A commit that changes what users cannot."""
+    """Commit a change of the head that users cannot make."""
     store = t._snapshot.version.store
 
     def draft(newest):
@@ -228,7 +228,7 @@ def test_a_frame_keeps_its_dtypes_as_pandas_own_concat_does():
 
 
 class TestOrder:
-    """Ordered categories are the table's, or it is an error."""
+    """Ordered categories must have the table's order."""
 
     FRAME = pd.DataFrame({"c": pd.Categorical(["lo", "hi"], ["lo", "mid", "hi"], ordered=True)})
     OTHER = pd.Categorical(["hi"], ["hi", "lo"], ordered=True)
@@ -418,7 +418,7 @@ def test_many_small_appends_leave_few_row_groups(n):
 
 
 class Drawn:
-    """Five rows that can be drawn once; another job replaces the table while they are drawn."""
+    """Five rows that can be read once; another job replaces the table during the read."""
 
     def __init__(self, store):
         self.store = store
@@ -433,7 +433,7 @@ class Drawn:
 
 
 class Cursor(Drawn):
-    """The stream of a database's cursor, as a capsule."""
+    """The stream of a database cursor, as a capsule."""
 
     def __arrow_c_stream__(self, requested_schema=None):
         schema = pa.schema([("n", pa.int64())])
@@ -441,7 +441,7 @@ class Cursor(Drawn):
 
 
 class Queue(Drawn):
-    """An iterable that is no iterator."""
+    """An iterable that is not an iterator."""
 
     def __iter__(self):
         return self.batches()

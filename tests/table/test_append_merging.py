@@ -1,7 +1,7 @@
-"""Small appends stay cheap for ever: trailing row groups are merged.
+"""Merging after appends: trailing row groups are merged, so small appends stay cheap.
 
-Merges are commits of their own: one that is late is dropped without a word, one that fails leaves
-the append as it was committed.
+A merge is a commit of its own. A late merge is dropped silently; a failed merge leaves the append
+committed.
 """
 
 from math import log2
@@ -30,7 +30,7 @@ def row_groups(store):
 
 
 class Counted(Hooked):
-    """A store that adds up the bytes of the files put in it."""
+    """A store that adds up the bytes of the files written to it."""
 
     def __init__(self, store):
         super().__init__(store, before=self._count)
@@ -42,7 +42,7 @@ class Counted(Hooked):
 
 
 def noise(n):
-    """Rows that do not shrink, so that bytes count rows."""
+    """Return rows that do not compress, so that bytes are proportional to rows."""
     return pa.table(
         {
             "n": np.random.default_rng(n).integers(0, 1 << 62, 50),
@@ -72,7 +72,7 @@ def test_after_n_appends_there_are_few_row_groups_and_few_bytes_were_written():
 
 
 def eighth_append(store, **options):
-    """A store of seven small row groups, and what appends an eighth, so that all are merged."""
+    """Return a store of seven small row groups, and the eighth append, which merges all."""
     blz.create(store, SCHEMA, durability="process", **options).close()
     with opened(store) as table:
         for n in range(7):
@@ -108,7 +108,7 @@ def test_a_merge_that_lost_is_dropped_without_a_word_or_a_file():
             left.update(tree(store) - mine)
 
     def second_lock(name, args):
-        """The append locks, then the merge, and there another one was faster."""
+        """The append takes the lock first, then the merge; another commit is faster than the merge."""
         if name == "publish":
             place.append(name)
         if name == "lock" and args[0] == layout.LOCK and place == ["publish"]:
@@ -199,7 +199,7 @@ def test_a_transaction_of_many_appends_is_merged_as_well():
 
 
 def categories(n, type_=None):
-    """A row of categories that no other append has."""
+    """Return a row whose categories no other append has."""
     values = [f"{n} {i}" for i in range(40)]
     type_ = type_ or pa.dictionary(pa.int8(), pa.string())
     return pa.table({"c": pa.array(values).cast(pa.string()).dictionary_encode().cast(type_)})

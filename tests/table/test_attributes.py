@@ -1,4 +1,4 @@
-"""Attributes of a table: each change is a commit, and conflicts like one."""
+"""Attributes of a table: each change is a commit, and can conflict."""
 
 import pytest
 

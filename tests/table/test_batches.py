@@ -1,7 +1,7 @@
-"""A table read as a stream: the same rows, a few in memory, and nothing left when it is abandoned.
+"""A table read as a stream: the same rows, little memory, and no leftovers when abandoned.
 
-Windows, what is decoded at a time, are made tiny here. How far a stream has come is seen by a watch
-on them, which can hold one up; nobody sleeps.
+A window, the rows decoded at a time, is tiny here. A `Watch` on the windows shows how far a stream
+has come, and can hold up a window; no test sleeps.
 """
 
 import contextlib
@@ -49,14 +49,14 @@ PATIENCE = 30
 
 
 def cut_windows(patch, rows: int, row_bytes: int = 8) -> None:
-    """Windows of so many rows, if a row has so many bytes."""
+    """Set windows of `rows` rows, for rows of `row_bytes` bytes."""
     patch.setattr(windows, "WINDOW_BYTES", rows * row_bytes)
     patch.setattr(windows, "USUAL_PAGE_ROWS", 8)
 
 
 @pytest.fixture
 def path(tmp_path, monkeypatch):
-    """96 rows in three row groups, each of two windows, each of two pages."""
+    """Make a table of 96 rows in three row groups, each of two windows, each of two pages."""
     cut_windows(monkeypatch, WINDOW)
     table = pa.table({"n": pa.array(NUMBERS, "i8")})
     blz.to_blz(table, tmp_path / "t.blz", row_group_rows=32, page_rows=8, durability="process")
@@ -64,7 +64,7 @@ def path(tmp_path, monkeypatch):
 
 
 class Watch:
-    """Sees which windows are begun and done, by their first rows; holds up those of `held`."""
+    """Records the begin and end of windows, by their first rows; holds up the windows in `held`."""
 
     def __init__(self, patch) -> None:
         self.begun: list[int] = []
@@ -108,19 +108,19 @@ def watch(monkeypatch):
 
 
 def ahead() -> list[threading.Thread]:
-    """The threads that read ahead."""
+    """Return the threads that read ahead."""
     return [one for one in threading.enumerate() if one.name.startswith("blztable-ahead")]
 
 
 def assert_over() -> None:
-    """No thread reads ahead any more, once those that were told so have ended."""
+    """Check that no thread reads ahead any more, once the stopped ones have ended."""
     for thread in ahead():
         thread.join(PATIENCE)
     assert ahead() == []
 
 
 def assert_let_go(path) -> None:
-    """Nobody holds version 1: a commit may remove it."""
+    """Check that no handle holds version 1, so that a commit may remove it."""
     gc.collect()
     store = LocalStore(path)
     set_properties(store, keep_versions=1)
@@ -136,7 +136,7 @@ def numbers(batches) -> list[int]:
 
 
 def unnamed(rows: int) -> pa.Table:
-    """A table of rows without columns."""
+    """Return a table with rows and without columns."""
     return pa.table({"a": pa.nulls(rows)}).select([])
 
 
@@ -189,7 +189,7 @@ KINDS += [pa.float32(), DICTIONARIES[0]]
 
 @pytest.fixture
 def mixed(tmp_path, monkeypatch):
-    """Columns of types that other libraries know, in many windows."""
+    """Return columns of types that other libraries know, in many windows."""
     table = of(KINDS, 200)
     blz.to_blz(table, tmp_path / "mixed.blz", row_group_rows=60, page_rows=8)
     cut_windows(monkeypatch, 24, table.nbytes // 200)
@@ -756,7 +756,7 @@ def test_a_column_that_is_not_there_is_told_at_once(path):
 
 
 def claiming(path, rows: int):
-    """A table of a few hundred bytes whose manifest claims so many null rows."""
+    """Return a table of a few hundred bytes that claims this number of null rows."""
     blz.to_blz(pa.table({"n": pa.nulls(8)}), path)
     with tamper.editing(path) as table:
         table.head["row_groups"] = table.lines[0]["rows"] = table.lines[0]["nulls"] = [rows]
@@ -767,7 +767,7 @@ def claiming(path, rows: int):
 @pytest.mark.parametrize("rows", [10**10, 1 << 61])
 @pytest.mark.parametrize("batch_rows", [1, 50, None])
 def test_batches_of_rows_without_a_file_are_cut_as_they_are_asked_for(tmp_path, rows, batch_rows):
-    """Any number of null rows takes no bytes, so that the batches of them must not take any."""
+    """Null rows take no bytes, so batches of them must take no memory either."""
     with (
         blz.open(claiming(tmp_path / "t.blz", rows)) as table,
         table.to_batches(batch_rows=batch_rows) as batches,

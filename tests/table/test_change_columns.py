@@ -1,4 +1,4 @@
-"""Columns added, dropped, renamed, reordered: no other column is read or written for it."""
+"""Changes of columns: add, drop, rename, reorder, without access to the other columns."""
 
 import numpy as np
 import pandas as pd
@@ -22,7 +22,7 @@ KINDS = [*types.PLAIN, *samples.DICTIONARIES]
 
 
 def table(data, **options) -> blz.CTable:
-    """A table in memory, in small pages and row groups."""
+    """Return a table in memory, in small pages and row groups."""
     store = MemoryStore()
     options = {"page_rows": 8, "row_group_rows": 16, "durability": "process", **options}
     blz.to_blz(data, store, **options)
@@ -30,7 +30,7 @@ def table(data, **options) -> blz.CTable:
 
 
 def watched(data) -> tuple[blz.CTable, set[str]]:
-    """A table, and the files of columns that are touched."""
+    """Return a table, and the list of column files that are read or written."""
     touched: set[str] = set()
 
     def hook(name, args):
@@ -63,7 +63,7 @@ def test_the_name_that_two_columns_would_have_is_told():
 
 
 class TestCosts:
-    """What a change of columns costs grows with their number, not with its square."""
+    """The cost of a change is proportional to the number of columns, not to its square."""
 
     MANY = 400
     NAMES = tuple(f"c{number}" for number in range(MANY))
@@ -163,7 +163,7 @@ def test_ids_of_columns_are_never_used_again():
 
 
 class TestFrames:
-    """Labels and dtypes are what pandas' own methods make of them."""
+    """Labels and dtypes become the same as with the methods of pandas."""
 
     def frame(self) -> pd.DataFrame:
         return samples.frame()

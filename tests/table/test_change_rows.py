@@ -1,4 +1,4 @@
-"""Update, delete, truncate, resize, sort: the right rows of every type, and no file more."""
+"""Changes of rows: update, delete, truncate, resize and sort, for every type."""
 
 import numpy as np
 import pandas as pd
@@ -26,7 +26,7 @@ IS_THIRD = pc.is_in(pc.field("row"), pa.array(THIRDS))
 
 
 def table(data, **options) -> blz.CTable:
-    """A table in memory, in small pages and row groups."""
+    """Return a table in memory, in small pages and row groups."""
     store = MemoryStore()
     options = {"page_rows": 8, "row_group_rows": 16, "durability": "process", **options}
     blz.to_blz(data, store, **options)
@@ -34,13 +34,13 @@ def table(data, **options) -> blz.CTable:
 
 
 def of(kind: pa.DataType) -> tuple[blz.CTable, list]:
-    """A table with a column of this type and one that numbers the rows; the bits of the first."""
+    """Return a table with a column of this type and row numbers, and the bits of the column."""
     array = samples.array(kind)
     return table(pa.table({"x": array, "row": range(ROWS)})), bits(array)
 
 
 def found(t) -> list:
-    """The bits of the column, after a look at all the rest."""
+    """Check all the other data, and return the bits of the column."""
     report = t.verify()
     assert report.is_intact, report.problems
     column = t.to_arrow().column("x")
@@ -221,7 +221,7 @@ class TestUpdate:
 
 
 def chunks(t) -> list[bytes]:
-    """The chunks of the first column's file."""
+    """Return the chunks of the first column's file."""
     version = t._snapshot.version
     part = OpenParts(version).open(0, 0)
     data = part.reader()

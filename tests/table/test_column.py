@@ -1,4 +1,4 @@
-"""One column of a table, as pandas and numpy take it."""
+"""One column of a table, converted to pandas and numpy."""
 
 import pandas as pd
 import pyarrow as pa

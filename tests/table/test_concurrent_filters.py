@@ -1,4 +1,4 @@
-"""Filtered reads by several threads, in a forked child, and ended by Ctrl-C."""
+"""Concurrent filtered reads: in threads, in a forked child, and with Ctrl-C."""
 
 import os
 import signal
@@ -77,7 +77,7 @@ def test_threads_with_filters_of_their_own_do_not_meet(path):
 
 
 def interrupting(monkeypatch, module, name, times):
-    """Have Ctrl-C come as a step of the work is done for the n-th time."""
+    """Send Ctrl-C at the n-th call of a function of the module."""
     real = getattr(module, name)
     calls = []
 

@@ -1,4 +1,4 @@
-"""A table as a pyarrow Dataset: what pyarrow's own do, or a text that says what to do instead."""
+"""A table as a pyarrow Dataset: pyarrow's own results, or an error that names the alternative."""
 
 import copy
 import gc
@@ -28,7 +28,7 @@ ROWS = 64
 
 
 def table() -> pa.Table:
-    """Some columns, one of them of views, one a dictionary."""
+    """Return a table with some columns, one of views, one a dictionary."""
     words = [f"word {row % 10}" if row % 5 else None for row in range(ROWS)]
     columns = {
         "n": pa.array(range(ROWS)),
@@ -41,7 +41,7 @@ def table() -> pa.Table:
 
 
 def as_given(whole: pa.Table) -> pa.Table:
-    """The table as engines see it."""
+    """Return the table in the types that engines see."""
     at = whole.column_names.index("seen")
     return whole.set_column(at, "seen", whole["seen"].cast(pa.large_string()))
 
@@ -59,7 +59,7 @@ def d(path):
 
 @pytest.fixture
 def own():
-    """A dataset of Arrow's own, of the same rows."""
+    """Return a dataset of Arrow's own with the same rows."""
     return ds.dataset(as_given(table()))
 
 
@@ -167,7 +167,7 @@ def test_a_scan_can_be_read_again(d):
 
 
 class TestWrong:
-    """What is wrong is told before anything is read."""
+    """Wrong arguments raise an error before any read."""
 
     def test_a_column_that_is_not_there(self, d):
         for ask in (
@@ -204,7 +204,7 @@ class TestWrong:
 
 
 class TestUnsupported:
-    """Ways past us into Arrow's own code, which knows nothing of our files."""
+    """Calls that would reach Arrow's own code, which does not know our files."""
 
     @pytest.mark.parametrize(
         "ask",
@@ -241,7 +241,7 @@ class TestUnsupported:
 
 
 class TestVersion:
-    """It shows one version, and holds it."""
+    """A dataset shows one version, and holds it."""
 
     def test_it_holds_its_version_as_long_as_it_lives(self, path):
         d = blz.dataset(path)

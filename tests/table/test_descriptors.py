@@ -1,7 +1,7 @@
-"""What a process holds open: no file of a table once a read is over, however the read ended.
+"""Descriptors: a read closes all its files when it ends, however it ends.
 
-Each test keeps the exceptions: they hold the frames of the read, as the cycle of an exception does
-until the garbage collector comes. Only an explicit close gives the files back then.
+Each test keeps the exceptions. They hold the frames of the read, like an exception in a reference
+cycle before garbage collection. So only an explicit close frees the files.
 """
 
 import gc
@@ -32,7 +32,7 @@ def _no_collector():
 
 @pytest.fixture
 def table(tmp_path):
-    """A table of four row groups, one file of which is to be damaged."""
+    """Make a table of four row groups, one file of which gets damaged."""
     path = tmp_path / "t.blz"
     blz.to_blz(rows(80_000), path, **LARGE_FILES)
     return path
@@ -40,7 +40,7 @@ def table(tmp_path):
 
 @pytest.fixture
 def pieces(tmp_path):
-    """A table of three row groups that the next append joins."""
+    """Make a table of three row groups that the next append merges."""
     path = tmp_path / "pieces.blz"
     for _ in range(3):
         blz.to_blz(rows(9_000), path, mode="a", **LARGE_FILES)
@@ -48,13 +48,13 @@ def pieces(tmp_path):
 
 
 def rows(count):
-    """Rows of small numbers, so that the columns may be widened."""
+    """Return rows of small numbers, so that their columns can be widened."""
     values = pa.array(range(count), pa.int64())
     return pa.table(dict.fromkeys(COLUMNS, values)).set_column(3, "c3", values.cast(pa.int32()))
 
 
 def open_files():
-    """How many regular files this process has open."""
+    """Return the number of regular files this process has open."""
     count = 0
     for fd in os.listdir("/dev/fd"):
         with suppress(OSError):  # That of the listing is closed by now.
@@ -63,7 +63,7 @@ def open_files():
 
 
 def lose(path):
-    """Lose a file of column c3."""
+    """Remove a file of column c3."""
     (path / "data/col3/__2__.bin").unlink()
 
 

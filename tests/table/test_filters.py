@@ -1,4 +1,4 @@
-"""Filters on reads: what filtering the whole table gives, to the bit, labels too."""
+"""Filtered reads: the same rows and labels as filtering the whole table, to the bit."""
 
 import datetime
 import decimal
@@ -28,13 +28,13 @@ ALL = [*own.PLAIN, *samples.DICTIONARIES]
 
 
 def rows_of(table, kept):
-    """The rows for which the flag is set; Arrow itself filters no views."""
+    """Return the rows whose flag is set; Arrow cannot filter views."""
     rows = [table.slice(int(row), 1) for row in np.flatnonzero(kept)]
     return pa.concat_tables([table.slice(0, 0), *rows])
 
 
 def mask_of(table, expression):
-    """Which rows of a table an expression keeps, looked at all at once."""
+    """Return the mask of the rows that an expression keeps, evaluated on the whole table."""
     needed = expressions.check(expression, table.schema)
     columns = {table.schema.names[at]: table.column(at) for at in needed}
     return expressions.mask(expression, columns, len(table))
@@ -48,7 +48,7 @@ def stored(table, **options):
 
 @st.composite
 def filtered(draw):
-    """A table, also with columns that share a name, a condition on it, and what it keeps."""
+    """Draw a table, maybe with duplicate column names, a condition, and the rows it keeps."""
     drawn = Drawn(draw(st.integers(0, 2**40)))
     table = pa.concat_tables([drawn.table] * draw(st.sampled_from([1, 1, 3])))
     for _ in range(draw(st.integers(0, 3))):

@@ -1,4 +1,4 @@
-"""Progress: told in rows, by the caller's own thread, up to the last row."""
+"""Progress: reported in rows, by the caller's thread, up to the last row."""
 
 import builtins
 import itertools
@@ -22,7 +22,7 @@ FRAME = pd.DataFrame({name: np.arange(ROWS) for name in "abc"})
 
 
 class Told:
-    """A callback that keeps what it was told, and by whom."""
+    """A callback that records its arguments and threads."""
 
     def __init__(self, error: BaseException | None = None) -> None:
         self.calls: list[tuple[int, int | None]] = []
@@ -67,7 +67,7 @@ def processors(request, monkeypatch):
 
 @pytest.fixture
 def store():
-    """A table of ten row groups."""
+    """Return a store with a table of ten row groups."""
     store = MemoryStore("shelf")
     blz.to_blz(TABLE, store, row_group_rows=100, page_rows=8)
     return store
@@ -117,7 +117,7 @@ def test_an_append_that_adds_columns_tells_what_it_has_done_up_to_all_rows(proce
 @pytest.mark.parametrize("source", [lambda: TABLE, items])
 @pytest.mark.parametrize("way", ["ascending", "descending"])
 def test_a_sorted_write_tells_what_it_has_done_up_to_all_rows(processors, source, way):
-    """The first pass over a stream is half of the way."""
+    """The first pass over a stream counts as half of the work."""
     told = Told()
     total = ROWS if source() is TABLE else None
     blz.to_blz(
@@ -186,7 +186,7 @@ def test_an_exception_of_the_callback_ends_the_read(processors, store, read, err
 
 
 class Bar:
-    """What tqdm would show."""
+    """Records the values that tqdm would show."""
 
     made: list["Bar"]
 

@@ -1,4 +1,4 @@
-"""Single rows and slices of a table: what the whole table has there, from their pages alone."""
+"""Random access: single rows and slices equal those of the whole table, read from few pages."""
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -52,7 +52,7 @@ def table(store):
 
 
 def rows_of(table, rows):
-    """These rows; Arrow itself takes none of views."""
+    """Return these rows; Arrow cannot take rows of views."""
     return pa.concat_tables([table.slice(0, 0), *(table.slice(int(row), 1) for row in rows)])
 
 

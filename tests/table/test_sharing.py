@@ -1,4 +1,4 @@
-"""One handle shared: by threads, with a forked child, as a pickle."""
+"""One handle shared by threads, with a forked child, or as a pickle."""
 
 import pickle
 import threading

@@ -14,7 +14,7 @@ from support.bit_equality import same, same_table
 
 
 class CountingStore(LocalStore):
-    """Counts the files of columns that are opened."""
+    """A store that counts the column files that are opened."""
 
     def __init__(self, path):
         super().__init__(path)
@@ -89,7 +89,7 @@ def test_a_table_of_10_000_row_groups_of_16_columns_is_written_and_one_column_re
 
 
 def value_of(type_: pa.DataType) -> pa.Array:
-    """An array of one value that is not null, all its bytes 0x01 where any bytes are a value."""
+    """Return an array of one non-null value, with all bytes 0x01 if the type allows any bytes."""
     if pa.types.is_null(type_):
         return pa.nulls(1)
     if type_ in (pa.string(), pa.large_string(), pa.string_view()):
@@ -101,7 +101,7 @@ def value_of(type_: pa.DataType) -> pa.Array:
 
 
 def all_kinds(rows: int) -> pa.Table:
-    """A column of every type that can be stored, one of nulls and a dictionary of each."""
+    """Return a table with a value, a null and a dictionary column of every type."""
     columns = {}
     for number, type_ in enumerate(PLAIN):
         value = value_of(type_)

@@ -1,4 +1,4 @@
-"""Rows sorted as they are written: in order, in one commit, little of them in memory."""
+"""Sorted writes: the rows are in order, in one commit, with little memory."""
 
 import pandas as pd
 import pyarrow as pa
@@ -30,7 +30,7 @@ TABLE = pa.table({"n": NUMBERS, "text": [f"row {n}" for n in NUMBERS]})
 
 
 def batches(table, rows=7):
-    """A stream whose end nobody knows."""
+    """Yield batches of a stream of unknown length."""
     return (table.slice(start, rows) for start in range(0, max(len(table), 1), rows))
 
 
@@ -53,7 +53,7 @@ def opened(store):
 
 
 def checked(store):
-    """The newest version, found whole and with no file too many."""
+    """Check the newest version and that no other file exists; return its content."""
     assert files_there(store) == files_named(store)
     with blz.open(store) as table:
         report = table.verify()
@@ -62,7 +62,7 @@ def checked(store):
 
 
 def in_python(column):
-    """Values that compare as the rows do; of NaN and null what they are."""
+    """Return values that compare like the rows; NaN and null are kept apart."""
     if isinstance(column, pa.ChunkedArray):
         return [value for chunk in column.chunks for value in in_python(chunk)]
     if pa.types.is_dictionary(column.type):
@@ -77,7 +77,7 @@ def in_python(column):
 
 
 def order_of(table, keys):
-    """The order of the rows by Python's own sort."""
+    """Return the order of the rows by Python's own sort."""
     rows = list(range(len(table)))
     for name, way in reversed(keys):
         values = in_python(table[name])
@@ -193,7 +193,7 @@ def test_sorted_rows_come_in_one_commit_and_nobody_sees_them_in_another_order(so
 
 
 def test_a_stream_is_read_again_a_few_columns_at_a_time(monkeypatch):
-    """Each column is on the shelf in order before the next is read."""
+    """Each column is written in order before the next one is read."""
     monkeypatch.setattr(sorting, "GROUP_BYTES", 1)
     table = pa.table(dict.fromkeys("abcd", NUMBERS))
     calls = []
@@ -317,13 +317,13 @@ def test_codes_outside_of_their_dictionary_are_told():
 
 
 def whole(bounds):
-    """Pairs of bounds as numbers."""
+    """Return pairs of bounds as numbers."""
     pairs = zip(bounds.lowest, bounds.highest, strict=True)
     return [tuple(int.from_bytes(one, "little") for one in pair) for pair in pairs]
 
 
 def bounds(store):
-    """Those of the row groups, and those of their pages."""
+    """Return the bounds of the row groups, and of their pages."""
     with blz.open(store) as table:
         opened = OpenParts(table._snapshot.version)
         layers = [opened.open(0, group).superchunk.trailer.layers for group in (0, 1)]
@@ -429,7 +429,7 @@ def test_what_was_appended_is_sorted_when_the_table_is_compacted():
 
 
 def test_an_order_that_others_gave_meanwhile_is_a_conflict():
-    """Rows in one order beside the word of another one would be rows in none."""
+    """Rows in one order would be described by the other one."""
     store = put(TABLE, "n")
     blz.to_blz({"n": [-1], "text": ["last"]}, store, mode="a", **SMALL)
     theirs = lambda: set_properties(store, sort_by=[[1, "ascending"]])  # noqa: E731

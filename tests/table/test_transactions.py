@@ -1,4 +1,4 @@
-"""Several changes in one commit, or none; a transaction sees its own, nobody else does."""
+"""Transactions: several changes in one commit, or none; only the transaction sees them early."""
 
 import gc
 import os
@@ -21,7 +21,7 @@ from support.stores import fork, raising, tree
 
 
 def table(data, **options) -> blz.CTable:
-    """A table in memory, in small pages and row groups."""
+    """Return a table in memory, in small pages and row groups."""
     store = MemoryStore()
     options = {"page_rows": 8, "row_group_rows": 4, "durability": "process", **options}
     blz.to_blz(data, store, **options)
@@ -33,12 +33,12 @@ def store_of(t) -> MemoryStore:
 
 
 def data_files(t) -> set[str]:
-    """The files and directories of columns."""
+    """Return the files and directories of columns."""
     return {key for key in tree(store_of(t)) if key.startswith(f"{layout.DATA}/")}
 
 
 def named(t) -> set[str]:
-    """Those that any version names."""
+    """Return the files and directories that any version names."""
     keys = set()
     for number in versions.numbers(store_of(t)):
         version = versions.read(store_of(t), number)

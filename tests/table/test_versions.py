@@ -1,6 +1,7 @@
-"""Versions: an open reader sees one for its life, and each that is kept comes back.
+"""Versions: an open reader sees one version for its life, and each kept version comes back.
 
-Whoever holds a version holds all of its files, whatever others append, replace, compact or remove.
+A handle on a version holds all of its files, whatever other writers append, replace, compact or
+remove.
 """
 
 import errno
@@ -51,7 +52,7 @@ def files(store):
 
 
 def all_that_changes(store):
-    """Everything others may do, ending in a version without a file of the first one."""
+    """Make every kind of change; the last version has no file of the first one."""
     with opened(store) as table:
         table.append(rows(100, 102))
         table.update({"text": "new"}, where=[("n", "<", 5)])
@@ -148,7 +149,7 @@ def test_a_read_is_of_one_version_though_its_handle_commits_in_the_middle(store,
     write(store, rows(0, 3), row_group_rows=3)
 
     class Asked(list):
-        """Names that are looked at when the read has begun."""
+        """Names that are iterated after the read has begun."""
 
         def __iter__(self):
             table.delete([("n", "==", 0)])
@@ -162,7 +163,7 @@ def test_a_read_is_of_one_version_though_its_handle_commits_in_the_middle(store,
 
 
 def several(store):
-    """Four versions, the last of other columns."""
+    """Make four versions, the last one with other columns."""
     write(store, rows(0, 3), attrs={"by": "me"})
     with opened(store) as table:
         table.append(rows(3, 5), commit_id="day 2")
@@ -289,7 +290,7 @@ def column_ids(table):
 
 
 def test_a_restored_column_that_was_dropped_gives_out_no_number_again(store):
-    """The version in the middle is there still, and names more than the one restored."""
+    """The version in the middle still exists, and names more numbers than the restored one."""
     write(store, rows(0, 3))
     with opened(store) as table:
         table.append(rows(3, 5))
@@ -391,7 +392,7 @@ def test_a_pickled_table_shows_its_version_and_writes_as_it_may(tmp_path):
 
 
 def forking(place):
-    """Answers what a child makes of a handle opened before it was forked."""
+    """Return the results of a child process that uses a handle opened before the fork."""
 
     def answer(_):
         table = blz.open(place, "a", durability="process")
@@ -438,7 +439,7 @@ def test_after_a_fork_a_handle_reads_and_refuses_to_write(tmp_path):
 
 @pytest.fixture(params=["memory", "local"])
 def lost(request, tmp_path):
-    """A store of two versions, the manifest of the second one removed."""
+    """Return a store of two versions without the manifest of the second one."""
     store = MemoryStore() if request.param == "memory" else LocalStore(tmp_path / "t.blz")
     blz.to_blz({"n": [1]}, store, commit_id="day 1")
     with blz.open(store, "a") as t:
@@ -503,7 +504,7 @@ def test_where_all_manifests_are_gone_an_append_does_not_begin_anew(lost):
 
 
 def test_a_listing_that_lags_behind_is_no_lost_manifest():
-    """As a network file system may answer from its cache."""
+    """A network file system may list from its cache."""
     store = MemoryStore()
     for day in (1, 2):
         blz.to_blz({"n": [day]}, store)

@@ -1,4 +1,4 @@
-"""Decimals: values with more digits than their type are found, whatever lies around them."""
+"""Decimals: values with more digits than their type allows are found in any surroundings."""
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ def encoded(bits: int, values) -> np.ndarray:
 
 
 def array(type_: pa.DataType, values) -> pa.Array:
-    """Values as Arrow has them, more digits than the type says among them; None is null."""
+    """Return an Arrow array of these values, some with more digits than the type; None is null."""
     data = encoded(type_.bit_width, [value or 0 for value in values])
     mask = np.packbits([value is not None for value in values], bitorder="little")
     return pa.Array.from_buffers(type_, len(values), [pa.py_buffer(mask), pa.py_buffer(data)])
@@ -86,7 +86,7 @@ def test_an_array_with_more_digits_than_its_type_is_not_encoded(bits, value):
 def test_decimals_of_more_digits_than_their_type_has_are_refused_by_their_column(
     type_, width, as_dictionary
 ):
-    """Arrow makes them without a look, and refuses them when it validates."""
+    """Arrow makes such arrays without a check, and refuses them only in `validate`."""
     numbers = np.array([7, 123456, -7, 1], f"<i{width}")
     array = pa.Array.from_buffers(type_, len(numbers), [None, pa.py_buffer(numbers)])
     if as_dictionary:

@@ -1,4 +1,4 @@
-"""Dictionaries that come together: each value once, told apart by its bits."""
+"""Joined dictionaries: each value occurs once, and values are compared by their bits."""
 
 import numpy as np
 import pyarrow as pa
@@ -66,7 +66,7 @@ def test_rows_of_nulls_need_no_dictionary():
 
 
 def imported(array):
-    """The array as another library hands it over: without the bytes that its values do not need."""
+    """Return the array as another library exports it: without buffers that its values do not need."""
     return pa.Array._import_from_c_capsule(*array.__arrow_c_array__())
 
 
@@ -89,7 +89,7 @@ def test_codes_beyond_their_own_dictionary_do_not_find_a_value_of_the_next():
 
 
 def test_dictionaries_of_nulls_take_no_memory_for_them():
-    """Some bytes of a file may claim any number of them."""
+    """A few bytes of a file may claim any number of null values."""
     type_ = pa.dictionary(pa.int64(), pa.null())
     many = pa.Array.from_buffers(pa.null(), 1 << 50, [None])
     parts = [coded([0, (1 << 50) - 1], many, type_), coded([5, None], pa.nulls(6), type_)]

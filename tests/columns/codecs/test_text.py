@@ -1,4 +1,4 @@
-"""Text is UTF-8 and its item ends are sound, or Arrow never sees it."""
+"""Text reaches Arrow only if it is UTF-8 and its item ends are sound."""
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,7 @@ STRING = pa.string()
 
 
 def part(ends, values, type_=STRING):
-    """A part of these item ends and bytes, sound or not."""
+    """Return a part with these item ends and bytes, sound or not."""
     return len(ends), {"ends": np.array(ends, f"<i{WIDTHS[type_]}").tobytes(), "values": values}
 
 
@@ -231,7 +231,7 @@ def test_views_are_cut_into_arrays_that_their_offsets_can_count():
 
 
 def streams_of(block: Block) -> dict[str, bytes]:
-    """The bytes of each stream, by the name the file gives it."""
+    """Return the bytes of each stream, by its name in the file."""
     streams = {stream.layout.name: stream.data.tobytes() for stream in block.streams}
     if block.dictionary is not None:
         child = streams_of(block.dictionary)
@@ -245,7 +245,7 @@ def decoded(
     chunk: int = 1 << 20,
     first_byte: int = 0,
 ) -> pa.ChunkedArray:
-    """The column of parts given by their rows and streams, each filled and checked by chunks."""
+    """Decode a column from the rows and streams of its parts; fill and check it chunk by chunk."""
     pieces = [
         Piece(rows, {name: len(data) for name, data in streams.items()}, first_byte)
         for rows, streams in parts

@@ -1,4 +1,4 @@
-"""One bit a row, wherever the rows of a part begin."""
+"""Validity: one bit a row, whatever the row offset of a part."""
 
 import numpy as np
 import pyarrow as pa

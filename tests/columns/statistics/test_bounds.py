@@ -1,4 +1,4 @@
-"""Bounds come back as the values they were made of; bytes that are none are refused."""
+"""Bounds are decoded to the values they were encoded from; other bytes are refused."""
 
 import re
 

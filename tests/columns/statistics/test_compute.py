@@ -1,4 +1,4 @@
-"""Bounds hold for every value of a page, by Python's own order."""
+"""Statistics hold for every value of a page, by the order of Python's values."""
 
 import math
 
@@ -28,7 +28,7 @@ HIGHEST = chr(0x10FFFF)
 
 
 def of(array):
-    """Statistics by page and of all, and the bytes of the rows of each page."""
+    """Return the statistics of each page and of the column, and the bytes of each page's rows."""
     rows = bits(array)
     pages, whole = statistics(array.type, encode(array, PAGE))
     groups = [rows[start : start + PAGE] for start in range(0, len(rows), PAGE)]

@@ -1,4 +1,4 @@
-"""Attributes: what was pinned to a frame comes back as it was, and no document can do harm."""
+"""Attributes of a DataFrame come back as they were, and no document can do harm."""
 
 import datetime
 import json
@@ -23,12 +23,12 @@ DTYPES = [*NUMPY, *(f"{kind}8[{unit}]" for kind in "Mm" for unit in UNITS)]
 
 
 def returned(attrs):
-    """The attributes after a stay in the manifest."""
+    """Return the attributes after a round trip through the manifest."""
     return plain_attrs(jsontext.loads(jsontext.dumps(checked_attrs(attrs)), "attributes"))
 
 
 def same(one, other) -> bool:
-    """Whether type and value agree, to the bit but for the payload of a single NaN."""
+    """True if type and value agree to the bit; only the payload of a single NaN may differ."""
     if type(one) is not type(other):
         return False
     if isinstance(one, dict):

@@ -1,4 +1,4 @@
-"""The goal: what cannot come back exactly does not go in, and the error says where it is."""
+"""From pandas: data that cannot come back exactly are refused, and the error names the place."""
 
 import datetime
 import decimal

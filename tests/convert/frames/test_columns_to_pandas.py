@@ -1,4 +1,4 @@
-"""The goal: an Arrow column becomes what pandas itself would make of it, over its own memory."""
+"""To pandas: an Arrow column becomes the same Series as in pandas, without copying its memory."""
 
 import datetime
 import decimal

@@ -1,4 +1,4 @@
-"""The goal: whatever frame goes in, the same frame comes out, to the last bit."""
+"""Whole DataFrames: any DataFrame comes back the same, to the last bit."""
 
 import pandas as pd
 import pyarrow as pa
@@ -24,7 +24,7 @@ def test_any_frame_comes_back_exactly(frame):
 
 
 def test_levels_that_pandas_cannot_look_at_are_told():
-    """Days beyond the year 9999 are none of Python's; a frame of pandas has none."""
+    """Python has no dates after the year 9999; a DataFrame of pandas has none either."""
     days = pd.array(pa.array([0, 86_400_000], pa.date64()), dtype=pd.ArrowDtype(pa.date64()))
     index = pd.MultiIndex.from_arrays([days, ["x", "y"]], names=["day", "b"])
     given = ingest(pd.DataFrame({"n": [1, 2]}, index=index))

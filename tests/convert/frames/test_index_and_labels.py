@@ -1,4 +1,4 @@
-"""The goal: an index and labels of any kind come back, also for a part of the table."""
+"""An index and labels of any kind come back, also for some rows or columns of the table."""
 
 import datetime
 

@@ -1,4 +1,4 @@
-"""The goal: the metadata pyarrow writes are understood, and what we write pyarrow understands."""
+"""We understand the metadata that pyarrow writes, and pyarrow understands ours."""
 
 import json
 
@@ -96,7 +96,7 @@ def test_a_range_that_does_not_fit_the_rows_is_ignored():
 
 
 def through_arrow(frame):
-    """What pyarrow gives to someone who never heard of us."""
+    """Return the DataFrame that pyarrow makes without knowing blztable."""
     stored = ingest(frame)
     text = arrow_metadata(stored.frame, stored.table.schema, stored.rows, stored.attrs)
     return stored.table.replace_schema_metadata({b"pandas": text}).to_pandas()

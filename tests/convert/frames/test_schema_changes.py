@@ -1,4 +1,4 @@
-"""Schema changes: a frame whose columns were renamed or dropped in the table is still a frame."""
+"""Schema changes: renamed and dropped columns leave the table a valid DataFrame."""
 
 import pandas as pd
 import pyarrow as pa
@@ -15,7 +15,7 @@ F = pd.DataFrame
 
 
 def after_rename(data, names) -> F:
-    """The frame of a table whose columns have other names."""
+    """Return the DataFrame of a table whose columns were renamed."""
     stored = ingest(data)
     table = stored.table.rename_columns(
         [names.get(name, name) for name in stored.table.schema.names]

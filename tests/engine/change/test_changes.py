@@ -1,4 +1,4 @@
-"""Changes to what is said in the head: properties that name columns, keys of others' making."""
+"""Changes of the head: properties that name columns, and keys that others made."""
 
 import numpy as np
 import pyarrow as pa
@@ -41,7 +41,7 @@ def opened(store):
 
 
 def last_part(store, name):
-    """The last part of a column: its codec, and the rows of its pages."""
+    """Return the codec of a column's last part, and its rows in a page."""
     version = versions.read(store, versions.newest_number(store))
     index = version.schema.get_field_index(name)
     part = OpenParts(version).open(index, len(version.head.row_groups) - 1)
@@ -138,7 +138,7 @@ def test_a_property_that_was_changed_is_told_as_one(store):
 
 
 def test_row_groups_are_found_by_their_files_not_by_their_rows():
-    """Two that have as many rows as those that were to be joined are not taken for them."""
+    """Other row groups with the same numbers of rows are not taken for the joined ones."""
     store = MemoryStore()
     blz.to_blz({"n": range(8)}, store, row_group_rows=2, durability="process")
     before = staged(store)

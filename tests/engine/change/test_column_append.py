@@ -1,4 +1,4 @@
-"""Columns fed one by one: in row groups that are cut alike, and in memory that is bounded."""
+"""Columns appended one by one: they share row groups, and the memory is bounded."""
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,7 @@ def entries(t) -> set[str]:
 
 
 def huge(nbytes) -> pa.Array:
-    """One item of so many bytes, in memory that nobody touches, so that it takes none."""
+    """Return one item of `size` bytes in untouched memory, which takes none."""
     ends = pa.array([0, nbytes], pa.int32()).buffers()[1]
     values = pa.py_buffer(np.zeros(nbytes, np.uint8))
     return pa.Array.from_buffers(pa.binary(), 1, [None, ends, values])

@@ -1,4 +1,4 @@
-"""Maintenance: the same rows in fewer row groups or in another order, beside other writers."""
+"""Compaction: the same rows in fewer row groups or in another order, beside other writers."""
 
 import pandas as pd
 import pyarrow as pa
@@ -31,7 +31,7 @@ def row_groups(store):
 
 
 def categories(n, type_=None):
-    """A row of categories that no other append has."""
+    """Return a row whose categories no other append has."""
     values = [f"{n} {i}" for i in range(40)]
     type_ = type_ or pa.dictionary(pa.int8(), pa.string())
     return pa.table({"c": pa.array(values).cast(pa.string()).dictionary_encode().cast(type_)})

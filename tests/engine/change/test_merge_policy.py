@@ -1,4 +1,4 @@
-"""Merging: few row groups, and no row written often, whatever sizes are appended."""
+"""The merge policy: few row groups, and few rewrites of a row, for any sizes of appends."""
 
 import itertools
 import math
@@ -14,7 +14,7 @@ NEVER_FULL = 1 << 60
 
 
 class Model:
-    """Row groups as runs of rows (how many, how often they were written)."""
+    """Row groups as runs (rows, number of times they were written)."""
 
     def __init__(self, full):
         self.full = full
@@ -26,7 +26,7 @@ class Model:
         return [rows_of(group) for group in self.groups]
 
     def append(self, rows):
-        """Rows, in groups that are full and a rest; then merges until there is none."""
+        """Append rows as full groups and a rest; then merge until the policy asks for no merge."""
         self._write([(rows, 0)], self.full)
         while taken := trailing_run(self.rows, self.full):
             assert 2 <= taken <= len(self.groups)
@@ -64,7 +64,7 @@ def cut(pieces, size):
 
 
 def level(rows):
-    """The power of 8 below."""
+    """Return the largest power of 8 that is not larger."""
     return next(at for at in itertools.count() if FANOUT ** (at + 1) > rows)
 
 
@@ -92,7 +92,7 @@ def test_equal_appends_end_in_groups_that_are_at_least_half_full(full):
 
 
 def ruler(depth, factor):
-    """Large appends between small ones, again and again at all sizes."""
+    """Return sizes with large appends between small ones, at every scale."""
     if depth == 0:
         return [1]
     inner = ruler(depth - 1, factor)
@@ -177,7 +177,7 @@ def test_merged_rows_are_cut_in_groups_that_are_never_merged_again(full, data):
 
 
 def joined(rows, runs):
-    """The row groups after the runs were joined."""
+    """Return the row groups after these runs were joined."""
     inside = {at for start, stop in runs for at in range(start + 1, stop)}
     bounds = [at for at in range(len(rows) + 1) if at not in inside]
     return [sum(rows[start:stop]) for start, stop in itertools.pairwise(bounds)]
@@ -220,7 +220,7 @@ def test_tidying_rewrites_little_more_than_the_least_there_is():
 
 
 def least_rewritten(rows, full):
-    """Of all ways to join neighbours that leave none too small."""
+    """Return the fewest rewritten rows over all joins of neighbours that leave no small group."""
     found = []
     for cuts in itertools.product([False, True], repeat=len(rows) - 1):
         bounds = [0, *(at for at, cut in enumerate(cuts, 1) if cut), len(rows)]

@@ -1,4 +1,4 @@
-"""Rows of a table changed a row group at a time: what is kept meanwhile is little."""
+"""Changes of rows work one row group at a time, with little memory."""
 
 import gc
 

@@ -1,4 +1,4 @@
-"""An staged version: what is not touched stays as it is, to the byte, and is not even read."""
+"""A staged version: untouched columns keep their bytes and are not read."""
 
 import numpy as np
 import pyarrow as pa
@@ -161,7 +161,7 @@ def test_lines_of_columns_not_touched_are_published_byte_for_byte(store, name):
     ],
 )
 def test_lines_of_columns_not_touched_are_not_parsed(store, name, asked):
-    """All lines are fetched at once to be published; those parsed are fetched one by one."""
+    """All lines are fetched at once for publication; parsed lines are fetched one by one."""
     columns = loaded(store).head.columns
     places = {offset: index for index, offset in enumerate(columns.offsets)}
     fetched = set()

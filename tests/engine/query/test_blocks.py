@@ -1,4 +1,4 @@
-"""Blocks of rows: cut at pages, joined to spans, picked, and handed out by row groups."""
+"""Blocks of rows: cut at pages, joined to spans, picked, and returned by row group."""
 
 from itertools import pairwise
 
@@ -23,7 +23,7 @@ def blocks_of(*ranges, steps=1):
 
 @st.composite
 def wanted(draw):
-    """Rows of some row groups, in one or two spans of each, and the rows of a page in each."""
+    """Draw rows of some row groups, in one or two spans of each, and the page size of each."""
     spans, page_rows = [], []
     for group in range(draw(st.integers(1, 5))):
         size = draw(st.none() | st.sampled_from([8, 16]))

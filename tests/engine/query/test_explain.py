@@ -1,4 +1,4 @@
-"""What `explain` says a read takes is what a store sees it take."""
+"""`explain` predicts exactly the reads that the store then sees."""
 
 import itertools
 
@@ -47,7 +47,7 @@ COLUMNS = [["key"], ["text", "other"], ["kind", "flag", "small"], TABLE.column_n
 
 @pytest.fixture(scope="module")
 def stored():
-    """Four row groups, chunks of one page of the widest columns, several of the others."""
+    """Make four row groups; the widest columns have one page a chunk, others have several."""
     store = MemoryStore("explained")
     options = WriteOptions(row_group_rows=1024, page_rows=PAGES, chunk_bytes=512)
     contents = Contents(TABLE.schema, [(TABLE, ROWS)])
@@ -56,7 +56,7 @@ def stored():
 
 
 def pages_of(rows, column):
-    """How many pages of a column have one of these rows."""
+    """Return the number of pages of a column that hold one of these rows."""
     return len(set(np.array(rows) // PAGES[column]))
 
 

@@ -1,4 +1,4 @@
-"""An expression's tree is what Arrow would evaluate; what has none is told, not raised."""
+"""An expression's tree evaluates as in Arrow; an expression without a tree raises nothing."""
 
 import functools
 import operator
@@ -22,7 +22,7 @@ def conjuncts(expression):
 
 
 def strict_and(one, other):
-    """Null where one is; pyarrow's own `pc.and_` makes an expression that has no function."""
+    """Return the `and` that is null if one side is null; pyarrow's `pc.and_` has no expression."""
     return pc.Expression._call("and", [one, other])
 
 
@@ -75,7 +75,7 @@ def test_what_is_nested_deep_has_no_tree():
 
 def test_what_is_written_otherwise_has_no_tree(monkeypatch):
     class Strange:
-        """Of an Arrow to come."""
+        """An expression of a future Arrow version."""
 
         def __reduce__(self):
             return (Strange, (pa.py_buffer(b"another form"),))

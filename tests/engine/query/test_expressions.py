@@ -1,4 +1,4 @@
-"""Filters: the rows a plain reading of the expression keeps, and exactly the columns it needs."""
+"""Filters keep the rows that a plain evaluation keeps, and read exactly the columns they need."""
 
 import operator
 from datetime import date, datetime
@@ -41,7 +41,7 @@ ARITHMETIC = [operator.add, operator.sub, operator.mul]
 
 @st.composite
 def columns(draw, name, rows):
-    """A column in any form that holds these values: plain, a view, dictionaries; in any chunks."""
+    """Draw a column of these values in any form (plain, view, dictionary) and any chunks."""
     type_, values = PLAIN[name]
     plain = draw(st.lists(st.none() | values, min_size=rows, max_size=rows))
     form = draw(st.sampled_from([type_, VIEW_OF.get(name, type_)]))
@@ -68,7 +68,7 @@ def as_form(values, type_, form):
 
 
 def without_null(function, *operands):
-    """A function of a row that is null where one of its operands is."""
+    """Return a function that is null when one of its operands is null."""
 
     def of_row(row):
         values = [operand(row) for operand in operands]
@@ -79,7 +79,7 @@ def without_null(function, *operands):
 
 @st.composite
 def numbers(draw, name, depth=2):
-    """An expression of numbers, and what it is of a row, by Python."""
+    """Draw a numeric expression, and its value for a row, computed in Python."""
     if depth and draw(st.booleans()):
         left, right = draw(numbers(name, depth - 1)), draw(numbers(name, depth - 1))
         apply = draw(st.sampled_from(ARITHMETIC))
@@ -92,7 +92,7 @@ def numbers(draw, name, depth=2):
 
 @st.composite
 def predicates(draw, depth=3):
-    """A boolean expression, and what it is of a row: true, false, or None."""
+    """Draw a boolean expression, and its value for a row: true, false, or None."""
     kind = draw(st.sampled_from(["and", "or", "not", "leaf"] if depth else ["leaf"]))
     if kind == "not":
         inner, of_row = draw(predicates(depth - 1))

@@ -1,4 +1,4 @@
-"""Filters on every type that can be stored, in every form: by the order of the values' bytes."""
+"""Filters on every type that can be stored, in every form, compared by their bytes."""
 
 import operator
 
@@ -31,7 +31,7 @@ def plain(type_):
 
 
 def key(row, type_):
-    """What a row is compared by, from its bytes."""
+    """Return the sort key of a row, made from its bytes."""
     if row is None or type_ in (*own.TEXTS, *own.FIXED_BINARIES, *UNORDERED):
         return row
     if pa.types.is_floating(type_):

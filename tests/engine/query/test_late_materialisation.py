@@ -1,4 +1,4 @@
-"""What a filtered read takes from the store: no chunk that the rows left do not need."""
+"""Late materialisation: a filtered read takes only the chunks that the remaining rows need."""
 
 import numpy as np
 import pyarrow as pa
@@ -35,7 +35,7 @@ def store(monkeypatch):
 
 
 def pages(store, column):
-    """The pages of a column that were read, by row of the table; each once."""
+    """Return the pages of a column that were read, by first row; each was read once."""
     found = store.chunks()
     assert set(found.values()) <= {1}, found
     return sorted(group * GROUP + page * PAGE for name, group, page in found if name == column)
@@ -53,7 +53,7 @@ def rows_where(flags):
 
 
 def read(store, given_, columns):
-    """The rows left, by each way to read."""
+    """Return the remaining rows, read as one table."""
     return blz.read_table(store, columns=columns, filters=given_)
 
 

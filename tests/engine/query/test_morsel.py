@@ -1,4 +1,4 @@
-"""The rows left by the steps of a filter, decoded whole or picked, are those of the filter."""
+"""A morsel's remaining rows, decoded whole or picked, are the rows of the filter."""
 
 import numpy as np
 import pyarrow as pa

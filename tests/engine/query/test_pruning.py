@@ -1,4 +1,4 @@
-"""No run that holds a row of a filter is passed over, and none is taken whole that has another."""
+"""Pruning skips no run with a row of the filter, and takes no run whole that has another row."""
 
 import itertools
 
@@ -42,7 +42,7 @@ def test_no_row_is_passed_over_and_none_taken_that_is_not_of_the_filter(seed):
 
 
 def judged(expression, **columns):
-    """A verdict on runs of a table, each column given as its runs."""
+    """Return the verdict on the runs of a table, each column given as its runs."""
     arrays = {name: pa.concat_arrays(parts) for name, parts in columns.items()}
     table = pa.table(arrays)
     ends = np.cumsum([0, *map(len, next(iter(columns.values())))]).tolist()
@@ -54,7 +54,7 @@ def judged(expression, **columns):
 
 
 def ascending(type_):
-    """Three runs of three values each, all of them in order."""
+    """Return three runs of three values each, in ascending order."""
     if type_ in own.TEXTS:
         words = [chr(ord("a") + number) * 32 for number in range(9)]
         values = pa.array([word.encode() for word in words]).cast(type_)
@@ -326,7 +326,7 @@ def test_a_column_may_be_known_by_larger_runs_than_the_others():
 
 
 def with_nulls_matched(expression, matching):
-    """`is_in` with a way to match nulls that pyarrow has no word for."""
+    """Return `is_in` with a null matching option that pyarrow cannot spell."""
     buffer = expression.__reduce__()[1][0]
     reader = pa.ipc.open_file(buffer)
     options = reader.get_batch(0).column(0)

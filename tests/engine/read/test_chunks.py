@@ -1,4 +1,4 @@
-"""Runs of chunks: each chunk that holds wanted bytes is decoded once, to every place for them."""
+"""Runs of chunks: each needed chunk is decoded once, into every place that needs it."""
 
 from itertools import pairwise
 from types import SimpleNamespace
@@ -22,13 +22,13 @@ BYTES = 400
 
 
 def part_of(chunks):
-    """What a part says of a stream cut in chunks of these sizes."""
+    """Return the description of a stream that is cut in chunks of these sizes."""
     return SimpleNamespace(streams={VALUES: SimpleNamespace(info=SimpleNamespace(chunks=chunks))})
 
 
 @st.composite
 def ranges(draw, total):
-    """Ranges of bytes in their order, none empty; some meet, some have bytes between them."""
+    """Draw non-empty byte ranges in order; some are adjacent, some have gaps."""
     ends = sorted(draw(st.sets(st.integers(0, total), min_size=2, max_size=9)))
     pairs = list(pairwise(ends))
     kept = draw(st.lists(st.booleans(), min_size=len(pairs), max_size=len(pairs)))
@@ -64,7 +64,7 @@ def test_runs_are_the_chunks_that_hold_wanted_bytes_each_once(data, chunks, run_
 
 @pytest.fixture(scope="module")
 def opened():
-    """A part of 400 bytes in ten chunks, and one with nothing else in its file."""
+    """Open a part of 400 bytes in ten chunks, alone in its file."""
     store = MemoryStore()
     write(store, pa.table({"a": np.arange(BYTES) % 251}).cast(pa.schema({"a": pa.uint8()})),
           page_rows=8, chunk_bytes=40)  # fmt: skip

@@ -1,4 +1,4 @@
-"""The files of reads: how many stay open, and what happens where no more can be opened."""
+"""Open files of reads: their number is limited, and a full process is handled."""
 
 import errno
 import gc
@@ -20,7 +20,7 @@ from blztable.storage.memory import MemoryStore
 
 @pytest.fixture(autouse=True)
 def no_other_reads():
-    """Reads that other tests left in cycles would have a share."""
+    """Collect reads that other tests left in reference cycles; they would share the limit."""
     gc.collect()
 
 
@@ -32,7 +32,7 @@ def stored(count: int) -> MemoryStore:
 
 
 class FullProcess:
-    """A store that opens `most` files at a time and says EMFILE then; closed ones count no more."""
+    """A store with at most `most` open files; one more raises EMFILE until one is closed."""
 
     def __init__(self, most: int, number: int = errno.EMFILE):
         self._most = most
@@ -57,7 +57,7 @@ class FullProcess:
 
 @pytest.fixture
 def pauses(monkeypatch):
-    """The seconds that would be waited."""
+    """Return the seconds of each wait; nothing sleeps."""
     noted: list[float] = []
     monkeypatch.setattr(open_files.time, "sleep", noted.append)
     return noted

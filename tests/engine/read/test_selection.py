@@ -1,4 +1,4 @@
-"""The pages that hold rows, and the rows among those of their pages."""
+"""Selections: the pages that hold some rows, and the index of the rows within those pages."""
 
 from types import SimpleNamespace
 
@@ -15,7 +15,7 @@ from support.bit_equality import same
 
 
 def parts(rows, page_rows):
-    """What the manifest says of a column: rows, and rows of a page, by row group."""
+    """Return the manifest's facts of a column: rows and page rows of each row group."""
     return SimpleNamespace(facts=SimpleNamespace(rows=rows, page_rows=page_rows))
 
 
@@ -66,7 +66,7 @@ def test_a_part_without_a_page_is_one():
 
 @st.composite
 def chosen(draw):
-    """Row groups with pages, and some rows of some of them, in order."""
+    """Draw row groups with pages, and some rows of some of them, in order."""
     groups = draw(st.lists(st.integers(1, 40), min_size=1, max_size=4))
     page_rows = draw(st.lists(st.sampled_from([8, 16]), min_size=len(groups), max_size=len(groups)))
     wanted = []
@@ -117,7 +117,7 @@ def test_rows_named_often_that_have_no_room_in_one_array_come_in_halves(monkeypa
     real = selection._taken_as_fits
 
     class Narrow:
-        """An array of text with room for five rows."""
+        """A text array with room for five rows."""
 
         def take(self, order):
             if len(order) > 5:

@@ -1,4 +1,4 @@
-"""The pool: every task runs, the first exception is the one raised, and nothing ever hangs."""
+"""The pool: every task runs, the first exception is raised, and nothing hangs."""
 
 import gc
 import itertools
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.timeout(60)
 
 
 def in_threads(count, work):
-    """Run `work(i)` in so many threads; the exceptions that came out."""
+    """Run `work(i)` in `count` threads; return the exceptions."""
     errors = []
 
     def with_safe_literals(i):

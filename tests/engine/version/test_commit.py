@@ -1,4 +1,4 @@
-"""The commit: whole or not at all, whoever else commits and whatever fails."""
+"""The commit: complete or without effect, whoever else commits and whatever fails."""
 
 import json
 import threading
@@ -55,7 +55,7 @@ def set_keys(store, base, removed=(), **changes):
 
 
 def files_named(store):
-    """The files of all versions there are."""
+    """Return the files that any existing version names."""
     named = set()
     for number in versions.numbers(store):
         version = loaded(store, number)
@@ -211,7 +211,7 @@ def test_attributes_land_on_top_of_a_replacement_that_left_the_key_alone(store):
 
 
 def calls_of(store, action):
-    """The calls a commit makes, in their order; a mirror that fails tells nothing."""
+    """Return the calls of a commit in order; failures of mirrors raise nothing."""
     calls = []
 
     def before(name, args):
@@ -316,7 +316,7 @@ def test_a_publication_that_says_taken_though_it_was_ours_is_a_success(store):
 
 
 def test_a_number_that_another_took_is_not_ours_though_its_manifest_cannot_be_read(store):
-    """Where the writers' lock holds nothing, another's commit may have our number."""
+    """Without effective locks, another writer's commit may have the same version number."""
     write(store, OLD)
     taken = []
 

@@ -1,4 +1,4 @@
-"""The list of versions, also beside damage."""
+"""The list of versions, also with damaged manifests."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

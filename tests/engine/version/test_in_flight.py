@@ -31,7 +31,7 @@ def store(request, tmp_path):
 
 @pytest.fixture
 def impatient(monkeypatch):
-    """Writers that wait for nobody."""
+    """Make writers give up at once when they have to wait."""
     monkeypatch.setattr(in_flight, "LOCK_SECONDS", 0)
 
 
@@ -85,7 +85,7 @@ def test_who_does_not_get_both_locks_keeps_neither(store, impatient, key):
 
 
 class WaitedOn:
-    """A store whose locks take two seconds each of a clock of its own, and note their time-outs."""
+    """A store whose locks take two seconds of its own clock, and which records their time-outs."""
 
     def __init__(self):
         self.now = 100.0
@@ -195,7 +195,7 @@ def test_a_child_made_by_fork_keeps_the_version_it_reads_but_is_not_at_work(tmp_
 
 @pytest.fixture
 def other_machine(monkeypatch):
-    """flock as the NFS client of Linux has it: what a directory's lock keeps out is nobody."""
+    """Imitate flock of the NFS client of Linux: the lock of a directory excludes nobody."""
     real = fcntl.flock
 
     def flock(fd, operation):

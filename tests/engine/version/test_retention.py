@@ -1,4 +1,4 @@
-"""Which versions stay, which go, and that their files go with them and no others."""
+"""Retention: the kept versions stay, the others are removed with exactly their files."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -39,7 +39,7 @@ def commit(store, number):
 
 
 def touch(store, **changes):
-    """A commit that names the same files as the one before."""
+    """Commit a version with the same files."""
     base, pinned = versions.pin(store)
     with pinned:
         _, new = set_attributes(store, base, changes, (), is_durable=False)
@@ -47,7 +47,7 @@ def touch(store, **changes):
 
 
 def assert_whole(store):
-    """Every version reads, and every file belongs to one."""
+    """Check that every version can be read, and every file belongs to a version."""
     named = set()
     for number in versions.numbers(store):
         version, pinned = versions.pin(store, number)
@@ -189,7 +189,7 @@ def test_while_a_kept_version_is_damaged_nothing_goes(store):
 
 
 def damage_line(store, number):
-    """The head stays as it is; the line of the last column does not have its sha256 any more."""
+    """Damage the last column's line; the head stays intact, the line's sha256 no longer matches."""
     data = store.get(layout.manifest(number))
     store.put(layout.manifest(number), data[:-3] + b"x" + data[-2:])
 
@@ -219,7 +219,7 @@ def test_while_a_kept_version_is_damaged_only_one_goes_that_leaves_all_its_files
 
 
 def update_text(store, number):
-    """A commit that names another file in the last column alone."""
+    """Commit a version that replaces a file of the last column only."""
     base, pinned = versions.pin(store)
     pinned.close()
     path = base.head.columns.paths[-1]
@@ -240,7 +240,7 @@ def update_text(store, number):
 
 
 def restore(store, earlier):
-    """A commit that names the files of an earlier version again."""
+    """Commit a version with the files of an earlier version."""
 
     def draft(newest):
         old = versions.load(store, earlier)
@@ -285,7 +285,7 @@ def test_the_directory_of_a_kept_column_stays_without_a_file_in_it(store):
 
 
 def respell(store):
-    """A commit that names the same files in other lines, as an append does."""
+    """Commit a version with the same files in other lines, as an append does."""
 
     def draft(newest):
         return Draft(newest.head, [line + b" " for line in newest.lines()])
@@ -380,7 +380,7 @@ def test_a_version_pinned_while_others_are_looked_at_stays_with_its_files(store,
 
 
 class Later(datetime):
-    """The clock two hours from now."""
+    """A clock two hours ahead."""
 
     @classmethod
     def now(cls, tz=None):

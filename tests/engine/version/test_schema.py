@@ -1,4 +1,4 @@
-"""The schema of a manifest: what this version cannot store is refused when a table is opened."""
+"""The schema of a manifest: opening a table refuses a type that this version cannot store."""
 
 import pyarrow as pa
 import pytest
@@ -10,7 +10,7 @@ from blztable.storage.memory import MemoryStore
 
 
 class Celsius(pa.ExtensionType):
-    """Registered for a test: like all made in Python, it has no hash."""
+    """A registered extension type; like all extension types made in Python it has no hash."""
 
     def __init__(self):
         super().__init__(pa.float64(), "test.celsius")
@@ -25,7 +25,7 @@ class Celsius(pa.ExtensionType):
 
 @pytest.fixture(params=["known", "unknown"])
 def celsius(request):
-    """Of a class that Arrow knows here; else it reads as its storage."""
+    """Register the type, so that Arrow reads it as an extension type and not as its storage."""
     type_ = Celsius()
     with pytest.raises(TypeError):
         hash(type_)
@@ -80,7 +80,7 @@ def test_a_name_that_is_not_utf_8_is_the_name_of_no_column():
 
 
 class Late(Exception):
-    """What the caller's signal handler raises."""
+    """The exception of the caller's signal handler."""
 
 
 FOREIGN = [
@@ -94,7 +94,7 @@ FOREIGN = [
 
 
 def raising_once(monkeypatch, error):
-    """Have the next schema that is read end with this exception, and no other."""
+    """Make the next read of a schema raise this exception, and later ones succeed."""
     real = pa.ipc.read_schema
 
     def read_schema(data):
@@ -115,7 +115,7 @@ def test_an_exception_that_says_nothing_of_the_schema_passes_unchanged(monkeypat
 
 @pytest.mark.parametrize("error", FOREIGN, ids=repr)
 def test_a_table_is_not_replaced_when_reading_it_was_interrupted(monkeypatch, error):
-    """Taken for damage, the exception would be lost, and with it the ids of earlier commits."""
+    """If the interrupt were taken for damage, it would be lost, and the commit ids with it."""
     store = MemoryStore()
     blz.to_blz({"n": [1]}, store, commit_id="day 1")
     raising_once(monkeypatch, error)

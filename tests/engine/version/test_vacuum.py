@@ -1,4 +1,4 @@
-"""A vacuum: what nobody names goes, what anyone may need stays, and it waits for writers."""
+"""A vacuum: unnamed files go, needed files stay, and the vacuum waits for writers."""
 
 import os
 from dataclasses import replace
@@ -60,7 +60,7 @@ def under(store, prefix):
 
 
 def assert_whole(store, *numbers):
-    """These versions and no others are there and read; what lies in data belongs to one of them."""
+    """Check that exactly these versions exist and can be read, and every data file is theirs."""
     assert versions.numbers(store) == list(numbers)
     keys = set()
     for number in numbers:
@@ -74,7 +74,7 @@ def assert_whole(store, *numbers):
 
 
 def leave_debris(store):
-    """What a writer leaves that was killed before its commit."""
+    """Leave the files of a writer that was killed before its commit."""
     assert store.reserve("data/col70")
     assert store.reserve("data/col71")
     store.put_new("data/col71/__1__.bin", [b"an orphan"])
@@ -402,7 +402,7 @@ def test_after_a_vacuum_there_is_exactly_what_the_kept_versions_name(named, stre
 
 
 def publish_naming(store, files):
-    """A version whose one column has these files; nobody will read them."""
+    """Publish a version whose only column has these files; nobody reads them."""
 
     def draft(newest):
         one = versions.load(store, 1).column(0)

@@ -1,4 +1,4 @@
-"""Opening is recovery: the newest manifest is the table, and what is not ours is left alone."""
+"""Opening is recovery: the newest manifest is the table, and foreign files are left alone."""
 
 import errno
 import os
@@ -291,7 +291,7 @@ def test_a_link_to_a_table_is_the_table(tmp_path):
 
 
 class ReadOnlyDisk(Disk):
-    """A disk that was mounted read-only."""
+    """A disk that is mounted read-only."""
 
     def mkdir(self, name, dir_fd):
         raise OSError(errno.EROFS, "read-only file system")

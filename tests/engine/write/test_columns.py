@@ -1,4 +1,4 @@
-"""Row groups to files: under which numbers they lie."""
+"""Writing row groups: the numbers of their files."""
 
 import pyarrow as pa
 import pytest

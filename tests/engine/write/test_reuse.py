@@ -1,4 +1,4 @@
-"""Chunks that hold what they held are copied; whatever the old file holds, the new data count."""
+"""Reuse: unchanged chunks are copied from the old file, and the new data always win."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -40,7 +40,7 @@ FILE = "data/col0/__1__.bin"
 
 
 def changed(array, row, value):
-    """The array with another value in one row."""
+    """Return the array with another value in one row."""
     items = array.to_pylist()
     items[row] = value
     if pa.types.is_dictionary(array.type):
@@ -59,7 +59,7 @@ def pinned(store):
 
 
 def update(store, indices, table, parts=None, **options):
-    """Write these columns anew in the row groups they have, and commit that."""
+    """Write these columns again in their row groups, and commit."""
     options = WriteOptions(**options)
     base = pinned(store)
     parts = parts or OpenParts(base)
@@ -101,7 +101,7 @@ def update(store, indices, table, parts=None, **options):
 
 
 def chunks_of(version, index=0, group=0):
-    """The compressed bytes of each chunk with its digest, by stream and number."""
+    """Return the compressed bytes of each chunk with its digest, by stream and index."""
     part = OpenParts(version).open(index, group)
     size = part.checksum.size
     result = {}
@@ -115,7 +115,7 @@ def chunks_of(version, index=0, group=0):
 
 
 def made_anew(store, array, row, value, **options):
-    """The chunks that are others after an update of one row; what it wrote is read back."""
+    """Update one row; check the data and return the chunks that changed."""
     write(store, pa.table({"x": array}), **BEFORE)
     before = chunks_of(pinned(store))
     assert len(before) > 8
@@ -307,7 +307,7 @@ def test_a_file_that_is_gone_is_not_needed():
 
 
 class _Failing:
-    """A reader whose medium fails behind the front."""
+    """A reader whose medium fails behind the front of the file."""
 
     def __init__(self, reader):
         self._reader = reader
@@ -340,7 +340,7 @@ def test_the_bytes_of_a_small_old_file_are_not_kept():
 
 @st.composite
 def edits(draw):
-    """A column, and one of the same type and length, some of its rows others."""
+    """Draw a column, and another of the same type and length with some other rows."""
     kind = draw(arrow_strategies.types())
     rows = draw(st.integers(1, 60))
     array = draw(arrow_strategies.arrays(kind, rows, stray_codes=False))

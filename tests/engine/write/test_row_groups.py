@@ -39,7 +39,7 @@ def test_small_and_large_items_keep_their_order(monkeypatch):
 
 # Bug: a stream of one-row items took more than 100 MB.
 def test_items_of_one_row_take_little_memory(tmp_path):
-    """A child of its own, whose peak memory is not that of other tests."""
+    """Uses a child process, whose peak memory other tests do not change."""
     code = """
         import resource, sys
         import pyarrow as pa
