@@ -144,7 +144,7 @@ def test_a_process_killed_anywhere_in_a_change_leaves_the_old_version_or_the_new
 
 
 def wrong_after_haste(state, directory, recording):
-    """Return the fault after a loss of power on an unflushed commit; reported damage is no fault."""
+    """Return the fault after power was lost on an unflushed commit; reported damage is none."""
     path = write_state(state, directory) / NAME
     expected = {**recording.before, **recording.commit.makes}
     try:
@@ -200,7 +200,7 @@ MANIFEST, NAMES = "sync_file t.blz/meta/manifest/.tmp", "sync_directory t.blz/me
 
 
 def flushes(files):
-    """Return the flushes of a commit of these files: content first, then names from the bottom up."""
+    """Return the flushes of a commit of these files: content, then names from the bottom up."""
     columns = sorted({file.partition("/")[0] for file in files}, reverse=True)
     directories = [f"{DATA}/{column}" for column in columns]
     above = [DATA, ROOT] if files else []

@@ -123,7 +123,7 @@ def quick_locks(monkeypatch):
 
 @pytest.fixture
 def destructors(monkeypatch):
-    """Python prints and drops an interrupt inside of a destructor; no other exception may be lost."""
+    """Python drops an interrupt inside of a destructor; no other exception may be lost."""
     printed = []
     monkeypatch.setattr(sys, "unraisablehook", lambda given: printed.append(given.exc_value))
     yield

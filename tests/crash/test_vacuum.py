@@ -163,7 +163,7 @@ def broken_promise(state: State, directory, clearing: Clearing, *, returned: boo
 
 
 def since_things_went(log: Log) -> range:
-    """Return the stops after the first removal behind the last commit; other files test the rest."""
+    """Return the stops from the first removal after the last commit on."""
     kinds = [one.kind if ".tmp" not in one.path else "" for one in log.operations]
     commits = [place for place, one in enumerate(log.operations) if one.kind == "link"]
     return range(kinds.index("unlink", commits[-1] if commits else 0), len(log) + 1)

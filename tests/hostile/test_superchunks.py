@@ -107,7 +107,7 @@ def test_a_chunk_under_the_name_of_another_codec_does_not_decompress(path, codec
 
 
 def test_a_chunk_that_claims_more_than_its_page_is_refused_before_it_is_decoded(path):
-    """A valid chunk of 8 MiB stands where 8 KiB are expected; decoding it would crash the process."""
+    """The chunk is valid and has 8 MiB, not 8 KiB; decoding it would crash the process."""
     with tamper.editing(path) as table:
         table.part().chunks[0] = ZEROS
     assert_refused(path, blz.CorruptError, "a chunk header that does not fit")

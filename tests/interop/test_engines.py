@@ -283,7 +283,7 @@ class Reader:
 
 @pytest.fixture(scope="module")
 def watched():
-    """Return a store and its dataset: three columns of noise, the first one sorted, 8 row groups."""
+    """Return a store and its dataset: 3 columns of noise, the first one sorted, 8 row groups."""
     rows = 1 << 16
     noise = np.random.default_rng(0).integers(0, 1 << 60, (3, rows))
     data = pa.table({"k": np.sort(noise[0]), "v": noise[1], "w": noise[2]})

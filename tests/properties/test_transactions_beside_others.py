@@ -74,7 +74,7 @@ def means(model, verb, seen):
 
 @cache
 def alone(verbs):
-    """Return the rows that each operation sorts without other commits; None if they do not combine."""
+    """Return the rows that each operation sorts alone; None if the operations do not combine."""
     store, seen = base(), []
     try:
         with opened(store) as table, table.transaction() as tx:

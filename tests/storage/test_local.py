@@ -949,7 +949,7 @@ def test_a_process_without_standard_streams_prints_into_no_file(root):
 
 
 class ClosingDisk(Disk):
-    """A disk that closes the store while it writes, as another thread might, and lets files open."""
+    """A disk that closes the store during a write, as another thread might."""
 
     def __init__(self):
         self.others = []

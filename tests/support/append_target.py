@@ -11,7 +11,7 @@ from support.frame_strategies import rebuilt
 
 
 class Table:
-    """A table as `append_source` sees it: its parts, and the schema, frame facts and rows of all."""
+    """A table as `append_source` sees it: its parts, their schema, frame facts and rows."""
 
     def __init__(self, data, **defaults) -> None:
         first = stream(data)

@@ -64,7 +64,7 @@ def nothing(path: Path) -> None:
 
 
 def replaced(count: int, *, is_old: bool = False) -> Callable[[Path], None]:
-    """Make `count` versions with the content of their number, optionally past the retention time."""
+    """Make `count` versions with the content of their number, maybe past the retention time."""
 
     def before(path: Path) -> None:
         for number in range(1, count + 1):

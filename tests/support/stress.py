@@ -178,7 +178,7 @@ def founding(pipe: Connection, paths: list[Path], writer: int) -> None:
 
 
 def moving(pipe: Connection, path: Path, seconds: float) -> None:
-    """Make commits of all kinds; after each, the balances add up to 0 and the attributes are true."""
+    """Make commits of all kinds; after each, balances add up to 0 and attributes are true."""
     draw = random.Random(0)
     end = time.monotonic() + seconds
     count = 0

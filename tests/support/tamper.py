@@ -132,7 +132,7 @@ class Part:
         return data, {"cbytes": len(data), **facts}
 
     def sizes(self) -> dict[str, int]:
-        """Return the uncompressed bytes of each stream, from header or metadata; empty if invalid."""
+        """Return the uncompressed size of each stream by header or metadata; empty if invalid."""
         if not isinstance(self.metadata, dict):
             full = self.header["chunk_size"] * (len(self.chunks) - 1)
             return {} if self.metadata else {"values": full + self.header["last_chunk"]}

@@ -31,7 +31,7 @@ class Captive:
     """A worker process; `prepare(*arguments)` returns its function that answers requests."""
 
     def __init__(self, prepare: Callable[..., Callable], *arguments, seconds=10, growth=64 << 20):
-        """Limit each request to `seconds`, and all requests to `growth` bytes of resident memory."""
+        """Limit each request to `seconds`, and the growth of resident memory to `growth` bytes."""
         # By its file: pytest calls a file of tests by a name that a new process cannot import.
         self._made_of = (inspect.getfile(prepare), prepare.__name__, arguments)
         self._seconds = seconds

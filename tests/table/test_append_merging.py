@@ -108,7 +108,7 @@ def test_a_merge_that_lost_is_dropped_without_a_word_or_a_file():
             left.update(tree(store) - mine)
 
     def second_lock(name, args):
-        """The append takes the lock first, then the merge; another commit is faster than the merge."""
+        """The append takes the lock, then the merge; another commit comes before the merge."""
         if name == "publish":
             place.append(name)
         if name == "lock" and args[0] == layout.LOCK and place == ["publish"]:

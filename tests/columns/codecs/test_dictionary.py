@@ -66,7 +66,7 @@ def test_rows_of_nulls_need_no_dictionary():
 
 
 def imported(array):
-    """Return the array as another library exports it: without buffers that its values do not need."""
+    """Return the array as another library exports it, without buffers that it does not need."""
     return pa.Array._import_from_c_capsule(*array.__arrow_c_array__())
 
 
