@@ -11,7 +11,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-# A busy machine is no failure. pytest's own timeout ends a test that hangs.
+# A busy machine must not fail a test. pytest's own timeout ends a test that hangs.
 hypothesis.settings.register_profile("blztable", deadline=None)
 hypothesis.settings.load_profile("blztable")
 
@@ -36,7 +36,7 @@ QUICK = (
     "engine/version/test_schema.py",
     "engine/version/test_versions.py",
     "engine/write/test_columns.py",
-    # What users are promised.
+    # The promises to users.
     "golden/test_golden.py",
     "properties/test_round_trips.py::test_every_codec_shuffle_and_checksum_comes_back",
     "properties/test_round_trips.py::test_any_range_of_a_column_is_the_same_slice_of_it",

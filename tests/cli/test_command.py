@@ -347,7 +347,7 @@ def test_vacuum_beside_a_damaged_version_removes_nothing_and_fails(run, path):
     code, out, err = run("vacuum", path)
     assert (code, err) == (1, "")
     assert out == "nothing was removed: what these versions name is damaged: 1\n"
-    # Gone with all that only it names, once it is past keeping.
+    # The version and the files that only it names are removed after the retention time.
     assert run("vacuum", path, "--keep", 1)[0] == 0
 
 
@@ -469,7 +469,7 @@ def test_a_closed_pipe_ends_it_quietly(tmp_path, command):
     blz.to_blz({"a": range(5000)}, tmp_path / "t.blz")
     read_end, write_end = os.pipe()
     os.close(read_end)
-    # What is left in a buffer is what Python would complain about when it ends.
+    # Python complains at its end about data left in a buffer.
     more = ["-n", "5000"] if command == "head" else []
     process = blz_process(
         command, tmp_path / "t.blz", *more, stdout=write_end, env={"PYTHONUNBUFFERED": ""}

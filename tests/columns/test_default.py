@@ -94,7 +94,7 @@ def test_zeros_as_python_has_them():
     assert zero_of(pa.dictionary(pa.int8(), pa.string())).as_py() == ""
     assert zero_of(pa.binary(3)).as_py() == b"\0\0\0"
     assert zero_of(pa.null()).as_py() is None
-    # Not kept, so not limited.
+    # The value is not stored, so it has no limit.
     assert zero_of(pa.binary(1 << 20)).as_py() == bytes(1 << 20)
 
 

@@ -50,7 +50,7 @@ def test_even_pages_are_kept_whole_or_halved(rows, width, page_rows, target):
     chunks = cut_even(nbytes, page, width, target)
     assert sum(chunks) == nbytes
     assert all(0 < size <= target for size in chunks)
-    # One size but the last, so that a header can say it.
+    # All chunks but the last have one size, so that a header can state it.
     assert all(size == chunks[0] for size in chunks[:-1])
     if len(chunks) > 1:
         if page <= target:
@@ -86,9 +86,9 @@ def test_no_chunk_is_above_the_limit_of_the_format(row_bytes):
         huge = 7 * MAX_CHUNK_BYTES + 1200
         assert max(cut_pages([huge, 3, huge], target)) <= MAX_CHUNK_BYTES
         assert max(cut_even(2 * huge, huge, row_bytes, target)) <= MAX_CHUNK_BYTES
-        # Rows of 5 MiB: two are more than a chunk holds.
+        # Rows of 5 MiB: one chunk cannot hold two.
         assert max(cut_even(80 << 20, 40 << 20, 5 << 20, target)) <= MAX_CHUNK_BYTES
-        # A row that is larger than any chunk is cut.
+        # A row larger than any chunk is cut.
         assert max(cut_even(8 * huge, 8 * huge, huge, target)) <= MAX_CHUNK_BYTES
 
 

@@ -8,7 +8,7 @@ from blztable.columns.types import layouts, one_array
 from blztable.errors import SchemaError
 
 MOST = 2**31 - 1
-# Memory that nobody touches, so that it takes none.
+# Untouched memory takes no pages.
 ZEROS = pa.py_buffer(np.zeros(MOST, np.uint8))
 
 

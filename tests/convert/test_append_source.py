@@ -21,7 +21,7 @@ from support.append_target import Table
 F = pd.DataFrame
 
 
-# What it takes
+# Accepted data
 
 
 AB = {"a": [3, 4], "b": ["z", "w"]}
@@ -87,7 +87,7 @@ def test_nothing_is_held_of_one_item_when_the_next_is_asked_for():
             assert [ref() for ref in given] == [None] * (number + 1)
             assert [ref() for ref in drawn] == [None] * (number + 1)
 
-    # Of another type, so that a part is not the item itself.
+    # The other type makes a part a new array, not the item itself.
     segment = next(
         append_source(items(), TableSpec(pa.schema({"a": pa.float64()}), None, 0)).segments
     )
@@ -243,7 +243,7 @@ FROM_5 = pd.RangeIndex(5, 8, name="n")
         (range(3), [range(2)], range(5), False),
         (range(3), [range(3, 5)], range(5), True),
         (range(3), [range(2), range(2)], range(7), False),
-        # One frame in pieces counts on by itself.
+        # Consecutive pieces of one DataFrame continue the RangeIndex.
         (range(3), [range(2), range(2, 4), range(4, 5)], range(8), False),
         (range(3), [range(2), range(5, 7)], range(7), True),
         (range(3), [range(3, 5), range(5, 7)], range(7), True),
@@ -271,7 +271,7 @@ def test_an_index_goes_on_where_it_stops(first, others, labels, continues_index)
         (range(3), [["x"]], "columns ['__index_level_0__']", "a range from 0 by 1"),
         (FROM_5, [range(8, 9)], "a range from 8 by 1", "a range from 5 by 1 named 'n'"),
         (pd.Index([1, 9], name="k"), [[3]], "columns ['__index_level_0__']", "columns ['k']"),
-        # Twice the same labels, not one frame in pieces.
+        # The same labels twice, not consecutive pieces of one DataFrame.
         (range(3), [range(3, 6), range(3, 6)], "a range from 3 by 1", "a range from 0 by 1"),
         (range(3), [range(1, 3)], "a range from 1 by 1", "a range from 0 by 1"),
     ],

@@ -91,7 +91,7 @@ def test_frames_that_each_count_from_zero_are_counted_on():
 
 def test_filtered_frames_keep_their_labels_also_where_no_row_is_missing():
     frame = WHOLE.drop([1, 6])
-    # Without a gap, a part is a range to pandas, and so is one of regular gaps.
+    # Without gaps, pandas sees a part as a range; the same holds for regular gaps.
     parts = [frame[:3], frame[3:5], frame[5:5], frame[5:]]
     parts[1] = parts[1].set_axis(pd.RangeIndex(4, 6))
     check_frames(frame, *parts)
@@ -465,7 +465,7 @@ def test_ordered_categories_are_the_same_in_all_rows_of_any_source(given):
     (same, other) = ordered("abc", "cba")
     none = pa.chunked_array([pa.nulls(1, same.type)])
     assert len(streamed(given(same, same))) == 2
-    if given is not CBA["frames"]:  # pandas knows no categories where there is no value.
+    if given is not CBA["frames"]:  # pandas has no categories where there is no value.
         for first, second in ((same, none), (none, same)):
             assert len(streamed(given(first, second))) == 2
     with pytest.raises(SchemaError, match=r"column 'a': ordered categories \['c', 'b', 'a'\]"):

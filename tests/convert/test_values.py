@@ -103,7 +103,7 @@ def test_a_series_is_what_a_column_of_a_frame_is(values):
     field = stored.table.schema.field("a")
     found = fit_column(array, descriptor, field, stored.frame, "here")
     whole = pa.chunked_array([array]) if isinstance(array, pa.Array) else array
-    # As text, for a NaN is not equal to itself.
+    # Compared as text, because NaN is not equal to itself.
     assert (found.type, str(found)) == (whole.type, str(whole))
     assert (descriptor is None) == (field.metadata is None)
 
@@ -128,7 +128,7 @@ def test_what_is_no_column_is_told(values, message):
         values_of(values, "here")
 
 
-# Fitted to a column
+# Values coerced to a column
 
 
 FRAME = ingest(pd.DataFrame({"a": [1]})).frame

@@ -42,7 +42,7 @@ FIRST = rows([3, 1], ["c", None])
 SECOND = rows([None, 2], ["é", "b"])
 BOTH = pa.concat_tables([FIRST, SECOND])
 MORE = rows([5], ["e"])
-# So many that all row groups rise by a level together.
+# Enough row groups that one merge lifts all of them by a level.
 FOUR = rows([5, 6, 7, 8], ["e"] * 4)
 
 
@@ -172,7 +172,7 @@ def test_power_lost_on_a_change_that_was_not_flushed_is_told_and_the_version_bef
     tmp_path, name
 ):
     recording = recorded(tmp_path, commit(name, "process"))
-    # Nothing is flushed, so at the end all may be lost that may be before.
+    # Nothing is flushed, so at the end everything may be lost that may be lost before.
     stops = where_it_shows(recording.log)
     for state, _ in states(recording.log, stops, all_of_it=False):
         assert wrong_after_haste(state, tmp_path / "state", recording) is None, state.story
@@ -215,7 +215,7 @@ EXPECTED = {name: [one for files in FILES[name] for one in flushes(files)] for n
 def test_a_change_makes_these_flushes(tmp_path, name):
     log = recorded(tmp_path, commit(name)).log
     done = [described(one) for one in log.operations if one.kind in FLUSHES]
-    # Threads write the files of a column, which note them as they are done.
+    # Threads write the files of a column, and record each when it is done.
     phases = [one if "/col" not in one else "" for one in done]
     assert phases == [one if "/col" not in one else "" for one in EXPECTED[name]]
     assert sorted(done) == sorted(EXPECTED[name])

@@ -77,7 +77,7 @@ PROCESS_COMMITS = {
 def test_power_lost_anywhere_in_a_commit_leaves_the_old_table_or_the_new_one(tmp_path, name):
     recording = recorded(tmp_path, COMMITS[name])
     assert len(recording.log) > 8
-    # Whatever the engine never reads is told apart once, where there are few versions to look at.
+    # States that differ only in files the engine never reads are checked here, with few versions.
     all_of_it = name in ("creation", "replacement")
     assert not list(broken_promises(tmp_path, recording, all_of_it=all_of_it))
 
@@ -132,12 +132,12 @@ EXPECTED = {
         *MANIFEST,
         "sync_directory t.blz/meta/manifest",
     ],
-    # What is written first is gone by then.
+    # The first written files are removed by then.
     "sorted replacement": [text.replace("__1__", "__2__") for text in files(4)] + MANIFEST,
     "attributes": MANIFEST,
 }
 
-# The flushes that may be left out one at a time, and why none of them breaks the promise.
+# The flushes that may be left out one at a time, and why the promise holds without each.
 ROOT, LOCK = "sync_directory t.blz", "sync_file t.blz/meta/lock"
 NEEDLESS = {
     ("creation", LOCK, 0): "the file is empty, so it has no content to lose",
@@ -222,7 +222,7 @@ def test_many_files_are_safe_by_one_flush_of_the_file_system(tmp_path, is_flushe
     recording = recorded(tmp_path, commit, drop=drop)
     log = recording.log
     assert (flush in map(described, log.operations)) is is_flushed
-    # Before it nothing of the new version counts: look at the end, and where it is published.
+    # Before the publication the new version does not count: check the end and the publication.
     stops = len(log), [one.kind for one in log.operations].index("link") + 1
     broken = next(broken_promises(tmp_path, recording, stops), None)
     assert (broken is None) is is_flushed

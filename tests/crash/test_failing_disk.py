@@ -25,7 +25,7 @@ from blztable.storage.local import LocalStore
 
 OLD = pa.table({"n": [1, 2], "text": ["a", None]})
 NEW = pa.table({"x": np.arange(40_000), "y": np.arange(40_000) * 0.5, "b": [True] * 40_000})
-# What a creation makes first and leaves behind.
+# The directories and files that a creation makes first and leaves behind.
 PREPARED = {"data", "meta", "meta/flight", "meta/lock", "meta/manifest"}
 
 
@@ -55,7 +55,7 @@ class FailingDisk(Disk):
         self._met("close")
 
     def write(self, fd, buffers):
-        # Some of it gets through.
+        # Some of the bytes are written.
         super().write(fd, [b"".join(map(bytes, buffers))[:5]])
         self._met("write")
         os.truncate(fd, 0)
@@ -136,8 +136,8 @@ def test_a_disk_that_is_full_at_any_call_leaves_the_table_and_nothing_else(
     assert len(outcomes) > 20
 
 
-# What a table asks of the operating system: calls that look, and calls that may have done their
-# work when they say that they failed.
+# The calls of a table to the operating system: calls that only look, and calls that may have done
+# their work when they report failure.
 LOOKS = ["open", "fstat", "stat", "listdir", "pread", "preadv", "flock", "fcntl"]
 CHANGES = ["mkdir", "link", "rename", "unlink", "writev", "fsync"]
 
@@ -191,13 +191,13 @@ def with_old_versions(tmp_path_factory):
 def test_any_call_of_the_system_may_fail_and_the_outcome_is_told(
     with_old_versions, tmp_path, monkeypatch, name, is_done
 ):
-    # A new column needs a directory; a file of that size is not read at once.
+    # A new column needs a directory; a file of this size is not read in one call.
     noise = np.random.default_rng(0).integers(0, 1 << 62, 9_000)
     more = pa.table({"n": np.arange(9_000), "text": ["b"] * 9_000, "more": noise})
     both = pa.concat_tables([OLD, more], promote_options="default")
     module = fcntl if hasattr(fcntl, name) else os
     if name == "fcntl":
-        # Every file that is created gets a number that counts as one of a standard stream.
+        # Each created file gets a descriptor number that counts as a standard stream.
         above = max(map(int, os.listdir("/dev/fd"))) + 50
         monkeypatch.setattr(descriptors, "FIRST_NUMBER", above)
     for at in itertools.count():
@@ -205,7 +205,7 @@ def test_any_call_of_the_system_may_fail_and_the_outcome_is_told(
         shutil.copytree(with_old_versions, path)
         has_returned, error = False, None
         with warnings.catch_warnings(), monkeypatch.context() as patch:
-            warnings.simplefilter("ignore")  # Of what failed behind a commit.
+            warnings.simplefilter("ignore")  # Warnings of failures behind a commit.
             call = FailingCall(patch, module, name, at, is_done=is_done)
             try:
                 with blz.open(path, "a") as t:

@@ -45,7 +45,7 @@ class InterruptAt:
             return None
         if event == "line" and not self.where:
             self._left -= 1
-            # At the NOP of a `try:` no signal is ever looked for, and no handler is in force.
+            # At the NOP of a `try:` Python handles no signal, and no handler is in force.
             if self._left < 0 and frame.f_code.co_code[frame.f_lasti] != NOP:
                 self.where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
                 signal.raise_signal(signal.SIGINT)
@@ -86,12 +86,12 @@ def check_an_interrupt(tmp_path, line: int, is_there: bool, durability: str) -> 
         OLD.to_blz(path, durability="process")
     handler = signal.getsignal(signal.SIGINT)
     threads = set(threading.enumerate())
-    # What it raised is kept, as a console does: locks must not wait for its traceback to go.
+    # The exception is kept, as a console does: locks must not wait for its traceback to go.
     where, error = interrupted(line, lambda: NEW.to_blz(path, durability=durability))
     if not where:
         assert error is None
         return False
-    # None: it was over, or a destructor was at work, out of which Python raises nothing.
+    # None: the write was over, or a destructor was running, from which Python raises nothing.
     assert error is None or type(error) is KeyboardInterrupt, where
     assert signal.getsignal(signal.SIGINT) is handler, where
     assert blosc_settings() == ODD_SETTINGS, where

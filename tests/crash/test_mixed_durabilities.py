@@ -73,7 +73,7 @@ class Story:
     store: LocalStore
     disk: MortalDisk
     rows: int = 1
-    # Pairs of the number of operations and the rows that last from there on.
+    # Pairs: number of operations, and number of rows that last from then on.
     promised: list[tuple[int, int]] = field(default_factory=lambda: [(0, 1)])
 
     def append(self, durability, commit_id=None, *, is_new=True):
@@ -89,7 +89,7 @@ class Story:
         with pytest.raises(Killed):
             self.append(durability)
         self.disk.revive()
-        # It was published, and nobody was told.
+        # The version was published, but the caller got no answer.
         self.rows += 1
 
 

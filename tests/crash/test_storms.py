@@ -100,7 +100,7 @@ def test_a_writer_that_is_killed_leaves_what_it_was_told_and_at_most_one_commit_
                 perform(table, begun)
             expected = with_it
             assert contents(path) == expected, (kill, begun)
-        # Jobs that are run again, though they were done.
+        # Jobs that run again although they were done.
         with blz.open(path, mode="a") as table:
             for step in [step for step in acknowledged if step[0] in ("append", "several")][-3:]:
                 perform(table, step)
@@ -123,7 +123,7 @@ def check_race(path: Path, counts: list[int]) -> None:
         assert mine["number"].to_pylist() == [n for n in range(appends) for _ in range(2)]
         assert attrs.get(f"writer {writer}", 0) < appends
     assert len(rows) == 2 * sum(counts)
-    # All went well for everyone, so there is nothing that no version names.
+    # Every writer succeeded, so every file is named by a version.
     assert unnamed(path) == set()
     with blz.open(path, mode="a") as table:
         table.vacuum(keep=1)
@@ -142,7 +142,8 @@ def test_appends_of_racing_writers_all_land_once_and_in_order(tmp_path, writers,
     blz.to_blz(EMPTY, path)
     appends = dict.fromkeys(writers, 0)
     with ExitStack() as held:
-        # The second of the same name does all that the first does, as one who was taken for dead.
+        # The second writer of the same name repeats all work of the first, which was taken for
+        # dead.
         seeds = [
             writer + 10 * writers[:place].count(writer) for place, writer in enumerate(writers)
         ]
@@ -278,7 +279,7 @@ def test_a_change_on_a_disk_that_is_full_at_any_call_is_made_or_leaves_no_trace(
             assert raised.errno == errno.ENOSPC
             assert not is_made, room
         else:
-            # Of what comes after the commit it is told.
+            # Failures after the commit are reported.
             assert raised or "is committed" in str(caught[0].message), room
         assert found == dict(list({**before, **makes}.items())[: len(found)]), room
         assert unnamed(path) == set(), room
@@ -297,7 +298,7 @@ def test_a_file_larger_than_it_may_be_leaves_the_table_as_it_was(tmp_path):
 
 @pytest.mark.storm
 def test_a_full_file_system_leaves_the_table_as_it_was_and_room_lets_it_go_on(tmp_path):
-    # In a name space of its own, so that it takes no rights, and is gone with its process.
+    # In its own mount name space, which needs no rights and ends with the process.
     mount = 'mount -t tmpfs -o size=4m tmpfs "$1" && shift && exec "$@"'
     program = [sys.executable, stress.__file__, tmp_path]
     done = subprocess.run(

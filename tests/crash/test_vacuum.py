@@ -40,12 +40,12 @@ class Clearing:
 
     before: Callable[[Path], None]
     run: Callable[[LocalStore], None]
-    # What each version holds that may be there, and which of them must be at any time.
+    # The content of each version that may exist, and the versions that must exist at any time.
     holds: dict[int, int]
     kept: frozenset[int]
-    # And which once the call has returned.
+    # The versions that must exist once the call has returned.
     makes: frozenset[int] = frozenset()
-    # Which of the flushes of names is the one between manifests and files; in a vacuum the first
+    # The index of the flush of names between manifests and files. In a vacuum the first such flush
     # is for the version that stays.
     flush: int = 1
 
@@ -187,7 +187,7 @@ def test_power_lost_anywhere_while_things_go_leaves_what_is_kept(tmp_path, clear
 def test_leaving_out_the_flush_between_manifests_and_files_breaks_the_promise(tmp_path, name):
     clearing = CLEARINGS[name]
     log = recorded(tmp_path, clearing, drop=leaving_out(NAMES, clearing.flush))
-    # Backwards: it shows where most was removed.
+    # Backwards: the fault shows where most files were removed.
     stops = reversed(since_things_went(log))
     assert next(broken_promises(tmp_path, log, clearing, stops), None) is not None
 

@@ -32,10 +32,10 @@ DATA = pa.table(
         "yes": [True, False, None, True] * 10,
     }
 )
-# Mirrors are for people; the engine never reads them, nor what is in the files that it locks.
+# Mirrors are for people; the engine never reads them, nor the content of its lock files.
 UNREAD = {"meta/sizes", "meta/storage", "meta/attributes", "meta/lock", "meta/flight"}
 
-# Changes one file after the other as it is told, reads, puts it back, and says what came out.
+# Changes one file after the other on request, reads, restores the file, and reports the result.
 READER = textwrap.dedent(
     """
     import json, os, sys
@@ -122,7 +122,7 @@ def test_a_changed_byte_is_told_with_its_file_or_does_no_harm(path, intact, mask
     ]
     results = found_by_reader(path, intact, changes)
     assert [one for one in results if one[3] is not None and one[3].startswith("!")] == []
-    # What does no harm is behind a chunk: its checksum, of which the trailer has another copy.
+    # Only one place is harmless: the checksum behind a chunk, which the trailer repeats.
     spare = spare_checksums(path)
     assert [one for one in results if one[3] is None and (one[0], one[1]) not in spare] == []
     assert any(one[3] is None for one in results)

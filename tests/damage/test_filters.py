@@ -42,7 +42,7 @@ KEY, FEW, TEXT = range(3)
 
 @pytest.fixture
 def store(monkeypatch):
-    # So that pages of a small file are read one by one, as those of a large one are.
+    # So that pages of a small file are read one by one, like pages of a large file.
     monkeypatch.setattr(parts, "SMALL_FILE", 0)
     memory = MemoryStore("memory")
     blz.to_blz(FRAME, memory, **CUTS)
@@ -155,7 +155,7 @@ def test_damage_elsewhere_is_no_warning(store):
 def test_a_line_of_the_manifest_that_only_the_filter_needs_leaves_nothing_to_skip(store):
     with tamper.editing(store) as table:
         table.lines[FEW]["k"] = "?"
-    # Statistics say nothing of a sum.
+    # Statistics cannot decide a sum.
     given_ = pc.field("few") + 0 < 9
     with pytest.raises(CorruptError, match=r"the manifest's line of column \(1,\)"):
         blz.read_blz(store, columns=["t"], filters=given_, on_corrupt="skip")
@@ -201,7 +201,7 @@ def test_statistics_of_row_groups_that_cannot_be_are_damage(store, read, lie):
         lie(table)
     with pytest.raises(CorruptError, match="column 'key'"):
         read(store, [("key", "==", 7)])
-    # Of a column of which nothing is asked they are not looked at.
+    # Statistics of a column that the filter does not use are not read.
     assert blz.open(store).count(filters=[("few", "==", 7)]) == 3
 
 
@@ -234,7 +234,7 @@ def test_whatever_bytes_are_bounds_a_filter_is_evaluated_or_they_are_damage(type
     with tamper.editing(store) as table:
         for group in drawn.choice([(), (0,), (0, 1)]):
             for layer in table.part(0, group).layers:
-                # Counts and lengths of the bounds stay.
+                # Counts, and the lengths of the bounds, stay the same.
                 head = layer.stored[: 10 * (3, 2)[group]]
                 layer.stored = head + drawn.randbytes(len(layer.stored) - len(head))
         for name in drawn.choice([(), ("min",), ("max",), ("min", "max")]):

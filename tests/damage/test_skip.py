@@ -166,12 +166,12 @@ def test_exactly_the_row_groups_that_are_damaged_in_a_column_asked_for_are_missi
                     expected,
                     check_freq=False,
                     check_index_type="equiv",
-                    # They are in the parts, and lost with the last of them.
+                    # The labels are in the parts, and are lost with the last part.
                     check_categorical=len(expected) > 0,
                 )
                 rows = {"blz:missing_rows": missing_rows(reasons)} if reasons else {}
                 assert found.attrs == {"source": "till 7", **rows}
-            # Tables, whose columns are those of the index too.
+            # Tables, whose columns include those of the index.
             names = table.column_names if asked is None else asked
             reasons = blamed(table, keys, names)
             for read in (
@@ -238,7 +238,7 @@ def test_where_all_rows_are_lost_the_result_is_empty_and_of_the_right_type(intac
     assert found.attrs["blz:missing_rows"] == [[0, 12], [12, 24], [24, 36], [36, 40]]
     assert (len(found), list(found.columns)) == (0, list(FRAME))
     expected = FRAME.set_axis(INDICES[name])
-    # Categories are in the parts, and lost with them.
+    # Categories are in the parts, and are lost with them.
     assert list(map(str, found.dtypes)) == list(map(str, expected.dtypes))
     assert found.index.names == expected.index.names
     assert found.index.dtype == expected.index.dtype
@@ -285,7 +285,7 @@ def test_progress_ends_with_all_rows(path):
     assert told == sorted(told)
 
 
-# Where the warning points
+# The place that the warning names
 
 
 CALLERS = {
@@ -325,7 +325,7 @@ def test_a_warning_that_is_an_error_is_raised(path):
         blz.read_blz(path, on_corrupt="skip")
 
 
-# What is not skipped
+# Errors that are not skipped
 
 
 READS = {
@@ -370,7 +370,7 @@ def test_a_damaged_line_of_the_manifest_is_raised(path, read):
     manifest.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
     with pytest.raises(blz.CorruptError, match=layout.manifest(1)):
         read(path, on_corrupt="skip")
-    # A column whose line is intact is read all the same.
+    # A column with an intact line is still read.
     assert len(read(path, columns=["n"], on_corrupt="skip")) == ROWS
 
 
@@ -444,7 +444,7 @@ def test_a_table_closed_meanwhile_is_closed_not_damaged(path):
         def open(self, key):
             if key.endswith("__2__.bin"):
                 opened.close()
-                raise KeyNotFound(key)  # As if a commit had removed it now.
+                raise KeyNotFound(key)  # As if a commit had removed the file now.
             return super().open(key)
 
     opened = blz.open(ClosingStore(path))

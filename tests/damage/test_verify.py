@@ -257,7 +257,7 @@ def failing_at(store, key, times, error):
 def test_an_error_that_comes_and_goes_is_told():
     store = MemoryStore()
     write(store, DATA, **CUTS)
-    # It was opened once to be looked at; then it fails with the others and alone, not in halves.
+    # It opens once for a look. Then it fails with the other columns and alone, never in halves.
     store = failing_at(store, "data/col0/__2__.bin", (1, 2), blz.StorageError("no answer"))
     problem = only_problem(store)
     assert (rows_of(problem), problem.is_readable) == (SECOND, False)

@@ -112,7 +112,7 @@ def test_imports_stand_at_the_top():
     wrong = [
         f"{name}:{node.lineno}: an import inside {function.name}()"
         for name, tree in TREES.items()
-        # What an extra brings may not be there.
+        # An optional dependency may be missing.
         if room_of(name) != "integrations" and name != "blztable.table.progress"
         for function in ast.walk(tree)
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)

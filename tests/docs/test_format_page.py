@@ -80,7 +80,7 @@ STRUCTS = {
         header.FILE_HEADER,
         ["magic", *(field.name for field in fields(header.FileHeader)), "reserved"],
     ),
-    # These have no class of their own: the names are those the dump gives them.
+    # These have no class of their own; they have the names in the dump.
     "Trailer head": (trailer.TRAILER_HEAD, list(make_dump.TRAILER_HEAD_FIELDS)),
     "Metalayer head": (trailer.METALAYER_HEAD, list(make_dump.METALAYER_FIELDS)),
     "Trailer foot": (trailer.TRAILER_FOOT, list(make_dump.TRAILER_FOOT_FIELDS)),
@@ -512,7 +512,7 @@ def test_metadata_have_the_keys_of_the_page(store):
     blocks = blocks_of(store)
     assert list(blocks[2]) == keys("Block")
     assert [list(block) for block in blocks[:2]] == [keys("Block")[:-1]] * 2
-    # Of sizes a stream has one way to say them, or the other.
+    # The sizes of a stream are written in one of two ways.
     uneven = metadata.StreamInfo("values", "|u1", 1, (1, 2), (1, 2)).to_json()
     even = metadata.StreamInfo("values", "|u1", 1, (2, 1), (1, 2)).to_json()
     assert keys("Stream") == [*list(even)[:5], *list(uneven)[4:]]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
 PACKAGE = TESTS.parent / "blztable"
-# Folders that mirror no folder of the package. `face` has the files at the package's root.
+# Folders that mirror no folder of the package. `face` tests the files at the package's root.
 KINDS = {
     *("crash", "damage", "docs", "face", "golden", "hostile", "interop", "properties", "support"),
 }

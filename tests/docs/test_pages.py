@@ -29,7 +29,7 @@ MODULES = sorted(
 )
 
 
-# ibis calls what DuckDB is about to drop.
+# ibis calls a function that DuckDB is about to drop.
 @pytest.mark.filterwarnings("ignore:fetch_arrow_table")
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_code_in_the_documents_runs(document, tmp_path, monkeypatch):
@@ -39,7 +39,7 @@ def test_the_code_in_the_documents_runs(document, tmp_path, monkeypatch):
         if code.lstrip().startswith(">>>"):
             run_session(code, namespace, document, line)
         else:
-            # Empty lines before it, so that a traceback shows the document's own line numbers.
+            # Empty lines before the block give a traceback the document's own line numbers.
             exec(compile("\n" * line + code, document, "exec"), namespace)
 
 
@@ -58,7 +58,7 @@ def test_the_examples_run(example, monkeypatch, capsys):
 
 
 def test_the_types_that_are_said_to_prune_are_those_that_do():
-    # As Arrow names them, but floats, which have a width in Python.
+    # Arrow's names, except for floats, whose names in Python have a width.
     floats = {"halffloat": "float16", "float": "float32", "double": "float64"}
     names = {re.split(r"[\[(]", str(type_))[0] for type_ in PRUNED}
     text = (ROOT / "docs" / "how-to" / "query.md").read_text(encoding="utf-8")

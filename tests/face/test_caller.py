@@ -73,7 +73,7 @@ def warned():
 def test_a_warning_after_a_commit_names_the_line_that_committed(write):
     store = MemoryStore()
     blz.to_blz(ROW, store)
-    store.delete(["meta/sizes"])  # So that any commit puts it there again.
+    store.delete(["meta/sizes"])  # So that any commit creates it again.
     failing = once("put", raising(StorageError("disk full")))
     with warned() as told:
         write(Hooked(store, before=failing))

@@ -49,7 +49,7 @@ def path(tmp_path):
     return tmp_path / "t.blz"
 
 
-# The verbs
+# The functions
 
 
 def test_every_public_name_is_there_and_documented():
@@ -716,7 +716,7 @@ def test_what_was_taken_of_a_closed_table_is_closed_and_its_store_goes_on(path):
 
 
 def test_tables_that_were_closed_leave_no_descriptor_open(path):
-    gc.collect()  # What others left would be closed meanwhile.
+    gc.collect()  # Descriptors that other tests left would be closed meanwhile.
     before = len(os.listdir("/dev/fd"))
     tables = [blz.open(path, "a", durability="process") for _ in range(20)]
     for number, table in enumerate(tables):
@@ -891,7 +891,7 @@ def test_a_column_shown_twice_is_read_twice_into_arrow_and_pandas(columns, names
         assert frame.to_numpy().tolist() == [[column[0].as_py() for column in expected.columns]]
         pd.testing.assert_frame_equal(frame, table.to_pandas(names))
         if columns == ["a", "b"] and "a" in names:
-            # Shown twice, it is still one column to be asked for.
+            # A column that is shown twice is still requested as one column.
             assert narrowed["a"][:].to_pylist() == [0]
             assert narrowed.to_arrow(["a"]) == table.to_arrow(["a"])
             pd.testing.assert_frame_equal(narrowed.to_pandas(["a"]), table.to_pandas(["a"]))

@@ -98,7 +98,7 @@ def frame_of(table: pa.Table) -> pd.DataFrame:
     return table.to_pandas(types_mapper=pd.ArrowDtype)
 
 
-# Whatever is yielded
+# Any yielded item
 
 
 ARROW_ITEMS = {"table": lambda table: table, "reader": reader_of, "capsule": Capsule}
@@ -122,7 +122,7 @@ STREAMS = {
 @quick
 @given(own.tables(), CUTS, ROWS, st.data())
 def test_any_table_comes_back_however_it_was_cut(table, cuts, rows, data):
-    # Names cross Arrow's C interface up to their first zero.
+    # Names cross Arrow's C interface only up to their first zero byte.
     kinds = ["reader", "table"] if "\0" in "".join(table.column_names) else sorted(ARROW_ITEMS)
     items = [ARROW_ITEMS[data.draw(st.sampled_from(kinds))](piece) for piece in pieces(table, cuts)]
     whole = STREAMS[data.draw(st.sampled_from(sorted(STREAMS)))](items)
@@ -134,7 +134,7 @@ def test_any_table_comes_back_however_it_was_cut(table, cuts, rows, data):
 def test_items_of_any_kind_are_rows_of_one_table(cuts, rows, data):
     kinds = st.sampled_from(sorted(ITEMS))
     items = [ITEMS[data.draw(kinds)](piece) for piece in pieces(WHOLE, cuts)]
-    # The first says what the types are: polars would have views.
+    # The first item sets the types: polars would have views.
     store = put([WHOLE[:0], *items], row_group_rows=rows)
     assert same_table(blz.read_table(store), WHOLE)
 
@@ -142,7 +142,7 @@ def test_items_of_any_kind_are_rows_of_one_table(cuts, rows, data):
 @settings(quick, max_examples=60)
 @given(frames(rows_max=30), CUTS, ROWS)
 def test_any_frame_comes_back_however_it_was_cut(frame, cuts, rows):
-    # What objects are is seen by looking at all of them.
+    # The type of objects is found by looking at all of them.
     levels = range(frame.index.nlevels)
     kinds = [*frame.dtypes, *(frame.index.get_level_values(level).dtype for level in levels)]
     assume(not any(kind == np.dtype(object) for kind in kinds))
@@ -150,7 +150,7 @@ def test_any_frame_comes_back_however_it_was_cut(frame, cuts, rows):
     try:
         put(frame)
     except blz.SchemaError:
-        reject()  # Lists, of which the strategy has some.
+        reject()  # Lists; the strategy has some.
     found = blz.read_blz(put(pieces(frame, cuts), row_group_rows=rows))
     assert_same(found, frame)
 
@@ -250,7 +250,7 @@ def test_dictionaries_may_differ_by_item(rows):
 
 
 def test_empty_slices_that_were_imported_are_no_harm():
-    # Of them Arrow has no bytes, but the offset at which they would begin.
+    # Arrow has no bytes of them, but the offset at which they would begin.
     empty = pa.Array._import_from_c_capsule(*pa.array([1, 2])[1:1].__arrow_c_array__())
     assert empty.offset == 1
     column = pa.chunked_array([empty, [1], empty, [2], empty])
@@ -294,7 +294,7 @@ def test_usual_row_groups_keep_the_limits_however_the_items_were_cut(sizes, widt
     for rows in groups:
         within = rows * 8 * width <= 2000 and rows * 8 <= 500
         assert within or (rows <= 32 and rows * 8 * width <= 4000)
-    # And no smaller than they have to be, but for the last.
+    # And no smaller than necessary, except the last.
     fitting = min(62, 250 // width)
     fitting = fitting if fitting >= 32 else min(32, 500 // width)
     least = fitting // 16 * 16 or max(fitting // 8 * 8, 8)
@@ -314,7 +314,7 @@ def test_text_that_grows_is_cut_where_it_takes_too_much(monkeypatch):
     assert start == 40
 
 
-# Where it fails
+# Places of failure
 
 
 class OddError(ValueError):
@@ -362,7 +362,7 @@ def test_an_exception_of_the_iterator_passes_and_nothing_is_left(
     if is_there:
         blz.to_blz(old, path)
     else:
-        # A table nobody finished: what is left has no more in it than this.
+        # An unfinished table: the rest is not larger than this.
         with pytest.raises(blz.SchemaError):
             blz.to_blz([old, {}], path)
     before = tree_of(path)
@@ -426,7 +426,7 @@ def test_what_fails_before_the_first_item_is_told_before_anything_is_made(tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
-# Memory of the caller's
+# The caller's memory
 
 
 def test_memory_written_to_again_is_what_it_was_when_it_was_yielded():
@@ -488,7 +488,7 @@ def two_processors(monkeypatch):
 
 
 def test_only_the_callers_thread_walks_the_iterator(two_processors):
-    # A cursor refuses to be used by another thread than the one that made it.
+    # A cursor that refuses every thread but the one that made it.
     connection = sqlite3.connect(":memory:")
     connection.execute("CREATE TABLE t AS SELECT 1 AS n")
     walked = set()
@@ -566,13 +566,13 @@ def test_a_row_group_is_put_while_the_iterator_is_asked_for_more(monkeypatch, tw
     encoded = itertools.count()
 
     def meet(*args):
-        # The caller has one of the first group's columns and the helper the other.
+        # The caller has one column of the first group and the helper the other.
         if next(encoded) < 2:
             both.wait(SECONDS)
         return encode(*args)
 
     def hold(name, args):
-        # Not before the iterator is asked, in which the caller is then.
+        # Only once the caller is inside of the iterator.
         if name == "put_new" and threading.get_ident() != caller:
             assert asked.wait(SECONDS)
 
@@ -585,14 +585,14 @@ def test_a_row_group_is_put_while_the_iterator_is_asked_for_more(monkeypatch, tw
         yield item
         yield item
         asked.set()
-        # Both files of the first group appear, while this is not asked again.
+        # Both files of the first group appear before this is asked again.
         assert done.acquire(timeout=SECONDS)
         assert done.acquire(timeout=SECONDS)
         assert len([name for name in tree(store) if name.endswith(".bin")]) >= 2
         yield item
 
     monkeypatch.setattr(writer, "encode", meet)
-    # However little there is to write.
+    # However little data there is to write.
     monkeypatch.setattr(writer, "SMALL_BYTES", 0)
     store = MemoryStore("shelf")
     hooked = Hooked(store, before=hold, after=tell)
@@ -612,7 +612,7 @@ def test_no_more_is_fetched_while_most_of_a_row_group_waits(monkeypatch, request
     encoded, waiting, begun = [], [], []
 
     def slow(*args):
-        # When this is called, what was given of the column is let go.
+        # By the time of this call, the data of the column are released.
         encoded.append(1)
         if threading.get_ident() != caller:
             begun.append(1)
@@ -631,7 +631,7 @@ def test_no_more_is_fetched_while_most_of_a_row_group_waits(monkeypatch, request
     assert row_groups(store) == (10,) * 12
     # The last item fetched is not cut off as a group before the next one comes.
     assert max(waiting) <= columns + columns // 2
-    # It did go on before everything was encoded.
+    # It continued before everything was encoded.
     assert max(waiting[2:]) > columns
 
 
@@ -662,8 +662,9 @@ def test_a_stream_ten_times_larger_than_two_row_groups_takes_the_memory_of_two(t
     found = subprocess.run(command, env=environment, check=True, capture_output=True, timeout=100)
     rows, growth = map(int, found.stdout.split())
     assert rows == 20_000_000
-    # A group has 24 MB. Beside two, and half as much again for copies and chunks: the copies of one
-    # more while a helper waits for a processor, and what allocators keep of what they got back.
+    # A group has 24 MB. Two groups are held, and half as much again for copies and chunks. One more
+    # group's copies wait while a helper waits for a processor, and allocators keep some freed
+    # memory.
     assert growth <= 1.5 * 2 * 24_000_000 + 24_000_000 + 16_000_000
 
 
@@ -786,7 +787,7 @@ def test_a_table_of_ours_is_copied_with_its_errors_and_without_rows(tmp_path):
         assert blz.read_table(copy).schema == pa.schema({"a": pa.int8()})
     blz.to_blz({"a": range(100)}, path)
     with blz.open(path) as table:
-        blz.to_blz(table, path)  # Over itself.
+        blz.to_blz(table, path)  # The table is written over itself.
     assert blz.read_table(path)["a"].to_pylist() == list(range(100))
     for part in (path / "data").glob("col*/__1__.bin"):
         part.write_bytes(b"damaged")

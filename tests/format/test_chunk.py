@@ -41,7 +41,7 @@ RAW = np.arange(4000, dtype="<u4").view(np.uint8)
 TYPESIZE = 4
 GOOD = Compression().compress(RAW, TYPESIZE)
 HEADER = ChunkHeader.decode(GOOD)
-# Noise does not shrink, so Blosc stores it.
+# Noise does not compress, so Blosc stores it.
 NOISE = np.random.default_rng(1).integers(0, 256, 400, dtype=np.uint8)
 STORED = Compression().compress(NOISE, 1)
 CANARY = 0xA5
@@ -71,7 +71,7 @@ def lying(chunk=GOOD, **fields):
     return replace(ChunkHeader.decode(chunk), **fields).encode() + chunk[16:]
 
 
-# What we say before Blosc is asked; what it says itself is "does not decompress".
+# Our message, before Blosc is called; the message of Blosc is "does not decompress".
 OURS = "does not fit|stored chunk of|cannot hold|header alone|with codec"
 
 
@@ -226,7 +226,7 @@ def test_no_change_of_a_chunk_writes_outside_its_destination(compression, change
 )
 def test_a_chunk_other_than_asked_for_is_not_kept(monkeypatch, variable, value):
     monkeypatch.setenv(variable, value)
-    before = blosc.set_releasegil(False)  # With the lock released, Blosc takes no environment.
+    before = blosc.set_releasegil(False)  # When it releases the GIL, Blosc ignores the environment.
     try:
         with pytest.raises(BlzError, match="asked for"):
             Compression().compress(RAW, TYPESIZE)

@@ -30,7 +30,7 @@ def test_a_value_comes_back(value):
     assert b"\n" not in data
     found = jsontext.loads(data, "it")
     assert found == value
-    assert json.dumps(found) == json.dumps(value)  # 1, 1.0 and True are told apart
+    assert json.dumps(found) == json.dumps(value)  # 1, 1.0 and True stay different
 
 
 @given(st.binary())

@@ -44,7 +44,7 @@ def stored(nbytes: int, typesize: int = 8) -> bytes:
     return header.encode() + bytes(nbytes)
 
 
-# What a chunk says of itself: threats 13, 15.
+# A chunk's own header: threats 13, 15.
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_the_longest_match_that_fits_a_chunk_cannot_overflow_blosclz(tmp_path):
     assert_refused(path, blz.CorruptError, "does not decompress")
 
 
-# Where chunks lie: threats 12, 16, 17, 19.
+# Places of chunks: threats 12, 16, 17, 19.
 
 
 @pytest.fixture
@@ -230,7 +230,7 @@ def test_chunks_that_changed_places_are_told(chunked):
     assert_refused(chunked, blz.CorruptError, "chunk 0: crc32 is")
 
 
-# What header, metadata and trailer say of the file: threats 11, 18.
+# Facts of the file in header, metadata and trailer: threats 11, 18.
 
 
 @pytest.mark.parametrize(
@@ -309,7 +309,7 @@ def test_a_file_that_is_not_the_one_of_its_line_is_refused(tmp_path, name, value
     assert_refused(path, error, "", ways=("table", "frame"))
 
 
-# The memory that is asked for: threat 11.
+# Requested memory: threat 11.
 
 
 def claim(path, chunks) -> None:
@@ -380,7 +380,7 @@ def test_a_read_that_the_memory_cannot_hold_is_refused_and_a_part_of_it_is_not(
 ):
     table = pa.table({"x": NUMBERS, "y": NUMBERS})
     path = make(tmp_path / "t.blz", table, row_group_rows=256)
-    # Of a machine with one page of 9 KB.
+    # Imitates a machine with one page of 9 KB.
     monkeypatch.setattr("os.sysconf", {"SC_PHYS_PAGES": 1, "SC_PAGE_SIZE": 9000}.__getitem__)
     for read in (blz.read_table, blz.read_blz):
         with pytest.raises(blz.LimitError, match=r"takes 16384 bytes of memory.*to_batches"):
@@ -417,7 +417,7 @@ def claiming(path, rows, column):
     return path
 
 
-# Of null rows Arrow keeps a number: what looks at none of them takes no memory. The rows left.
+# Arrow stores null rows as a number, so these calls take no memory. The remaining rows.
 CHEAP_OF_NULLS = {
     "verify": (lambda t: t.verify(), lambda rows: rows),
     "delete of all": (lambda t: t.delete(pc.field("n").is_null()), lambda rows: 0),
@@ -464,7 +464,7 @@ def test_null_rows_that_memory_cannot_hold_are_refused_where_each_is_looked_at(
     tmp_path, monkeypatch, verb, rows
 ):
     path = claiming(tmp_path / "t.blz", rows, pa.nulls(8))
-    # Of a machine with 1 GB.
+    # Imitates a machine with 1 GB.
     monkeypatch.setattr("os.sysconf", {"SC_PHYS_PAGES": 1, "SC_PAGE_SIZE": 10**9}.__getitem__)
     with blz.open(path, "a") as opened:
         with pytest.raises(blz.LimitError, match="rows"):

@@ -16,7 +16,7 @@ from support.bloscpack_reference import bloscpack_bytes
 ROWS = 1000
 CUTS = {"row_group_rows": 400, "page_rows": 64}
 CHECKSUM_NAMES = [name for name in BY_NAME if name != "none"]
-# Of every width in bytes but 0, which has no file.
+# Every width in bytes but 0, which has no file.
 TYPES = {str(type_): type_ for type_ in FIXED if type_.bit_width} | {
     f"timestamp[{unit}, tz]": pa.timestamp(unit, "Europe/Berlin") for unit in UNITS
 }
@@ -30,7 +30,7 @@ def values():
         width = type_.bit_width // 8
         bytes_of = noise.integers(0, 4, (ROWS, width), dtype=np.uint8)
         if pa.types.is_decimal(type_):
-            # None with more digits than the type has, and all of one digit.
+            # None with more digits than the type allows, and all of one digit.
             bytes_of[:, 1:] = 0
         raw = bytes_of.tobytes()
         data[name] = raw
@@ -81,7 +81,7 @@ def test_what_bloscpack_cannot_read_is_not_called_version_3(tmp_path):
     for number in range(3):
         [file] = files_of(path, number)
         assert version_of(file) == 4
-        # Before the version it looks at the options, and knows no item ends.
+        # It checks the options before the version, and does not know item ends.
         with pytest.raises((RuntimeError, ValueError), match=r"format version|options"):
             bloscpack_bytes(file)
 

@@ -68,7 +68,7 @@ def moment(hours: int, zone=None) -> datetime.datetime:
 
 
 NOON = "TIMESTAMP '2026-01-03 12:00:00'"
-# Conditions in SQL, and in Arrow's words.
+# Conditions in SQL, and as Arrow expressions.
 CONDITIONS = {
     "n = 7": field("n") == 7,
     "n <> 7": field("n") != 7,
@@ -173,7 +173,7 @@ def test_engines_find_the_rows_that_arrow_finds(dataset, engine, condition):
     assert sorted(engine(dataset, condition)) == expected
 
 
-# Of each engine in its own words: times with a zone, NaN, which is more than all numbers to some.
+# Written for each engine: times with a zone, and NaN, which some engines order above all numbers.
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_all_columns_of_all_rows_pass_every_engine(path):
         assert context.sql("SELECT * FROM d").to_arrow_table().to_pylist() == rows
 
 
-# Less is read
+# Less data are read
 
 
 class Watched(MemoryStore):
@@ -327,7 +327,7 @@ def test_pages_without_rows_that_a_condition_keeps_are_not_read(watched):
         assert run() == data["v"][30_000:30_010].to_pylist(), name
         read = store.columns
         assert read.keys() == {"k", "v"}, name
-        # Fronts and trailers, and one row group, the chunk that the rows are in.
+        # Fronts and trailers, and in one row group the chunk that holds the rows.
         assert max(read.values()) < COLUMN_BYTES / 4, (name, read)
 
 
@@ -371,10 +371,10 @@ def test_a_limit_ends_the_scan(watched):
         assert run() == data["v"][:3].to_pylist(), name
 
 
-# What is built on them
+# Objects built on a dataset
 
 
-# It calls what DuckDB is about to drop.
+# It calls a function that DuckDB is about to drop.
 @pytest.mark.filterwarnings("ignore:fetch_arrow_table")
 def test_ibis_reads_what_it_needs(watched):
     store, d, data = watched
@@ -457,7 +457,7 @@ def test_duckdb_finds_the_same_rows_by_any_condition(dataset, own_copy, conditio
 @thorough
 @given(condition=CONDITION)
 def test_polars_finds_the_same_rows_by_any_condition(dataset, condition):
-    # Of a dataset of Arrow's own, for NaN is more than any number to Polars, and not to Arrow.
+    # On a dataset of Arrow's own, because Polars orders NaN above all numbers and Arrow does not.
     whole = table()
     view = whole.column_names.index("seen")
     whole = whole.set_column(view, "seen", whole["seen"].cast(pa.large_string()))

@@ -12,7 +12,7 @@ UTC = datetime.UTC
 TIMES = (datetime.datetime, datetime.time, datetime.timedelta)
 TIME = pa.timestamp
 TEXT = pa.dictionary(pa.int16(), pa.string_view())
-# What is stored, and what is asked for.
+# The stored type, and the requested type.
 REQUESTS = [
     (pa.string_view(), pa.string()),
     (pa.string_view(), pa.large_string()),

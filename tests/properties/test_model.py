@@ -60,7 +60,7 @@ class Model:
     rows: int = 0
     attrs: Mapping[str, int] = field(default_factory=dict)
     defaults: Mapping[str, Bits] = field(default_factory=dict)
-    # The column that rows are sorted by, and whether they rise.
+    # The column that rows are sorted by, and whether in ascending order.
     order: tuple[str, bool] | None = None
 
     def column(self, name: str) -> tuple[Bits, ...]:
@@ -110,10 +110,10 @@ class Change:
 
     call: Callable[[CTable], object]
     rebase: Callable[[Model], Model]
-    # Of "columns", "rows", "joined", "order".
+    # A subset of "columns", "rows", "joined", "order".
     relies: frozenset[str]
     keys: tuple[str, ...] = ()
-    # False where there is nothing to do; it relies on what it looked at all the same.
+    # False if the change does nothing; it still relies on the facts that it looked at.
     does: bool = True
 
 
@@ -165,7 +165,7 @@ def append(draw, model: Model) -> Change:
 
 def append_evolving(draw, model: Model) -> Change:
     """Draw rows with a new column, or with numbers that need a wider type."""
-    # A reader without any batch says nothing of columns.
+    # A reader without batches has no columns.
     rows = draw(st.integers(1, 9))
     given, wide, new = {}, [], []
     for name, type_ in zip(model.names, model.types, strict=True):
@@ -388,7 +388,7 @@ def compact(draw, model: Model) -> Change:
 
     def rebase(m: Model) -> Model:
         found = m.numbers(name)
-        # What others have appended meanwhile stays behind it.
+        # Rows that others have appended meanwhile stay behind it.
         there = [row for row in range(model.rows) if found[row] is not None]
         there.sort(key=lambda row: found[row], reverse=not is_rising)
         there += [row for row in range(model.rows) if found[row] is None]
@@ -557,12 +557,12 @@ class Machine(RuleBasedStateMachine):
         t.close()
         death.left = None
         there, before = versions.newest_number(self.store), self.newest
-        # The second one joins row groups after an append.
+        # The second commit merges row groups after an append.
         assert there - before in (0, 1, 2)
         for number in range(before + 1, there + 1):
             self.models[number] = one.rebase(self.models[before])
         if there > before:
-            # It may have been killed before it let old versions go.
+            # The process may have been killed before it removed old versions.
             self.expected = versions.numbers(self.store)
             assert pinned <= {*self.expected}
         self.handles[which] = self.opened()
@@ -600,7 +600,7 @@ class Machine(RuleBasedStateMachine):
             return False
         assert not (is_behind and lost)
         for one in changes:
-            # What changed nothing is not made again on the others' rows.
+            # A change without effect is not repeated on the rows of others.
             if one.does:
                 newest = one.rebase(newest)
         for number in range(self.newest + 1, t.version + 1):

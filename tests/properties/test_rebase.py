@@ -36,18 +36,18 @@ from support.operations import (
 )
 from support.stores import Hooked, once, tree
 
-# What each relies on, by the operations of others that change it (DESIGN 3.3).
+# The facts each operation relies on, by the operations that change them (DESIGN 3.3).
 COLUMNS = {"append evolving", "add_column", "drop", "rename", "reorder", "replace"}
 COUNT = {"append", "append counting on", "delete", "truncate", "resize", "restore"}
 ROW_GROUPS = COUNT | {"merge", "compact", "sort", "update"}
-# The row groups that are joined, all of those that were there: more behind them do no harm.
+# The row groups that are joined are all of the base; later ones behind them do no harm.
 JOINED = {"merge", "compact", "sort", "update", "delete", "truncate", "restore"}
 CONFLICTS = {
     "append": COLUMNS,
     "append counting on": COLUMNS | COUNT,
     "append evolving": COLUMNS | ROW_GROUPS,
     "merge": COLUMNS | JOINED,
-    # Where only some of its row groups were changed, the others are joined.
+    # If only some of its row groups were changed, the others are joined.
     "compact": COLUMNS | {"merge", "compact", "sort", "truncate", "restore"},
     "sort": COLUMNS | JOINED,
     "add_column": COLUMNS | ROW_GROUPS,
@@ -213,7 +213,7 @@ def several_mean(model):
     return replace(model, columns=columns, attrs=model.attrs | {"until": 2})
 
 
-# Where the writers' lock holds nothing, as on some network disks, the number decides
+# If the writers' lock excludes nobody, as on some network disks, the number decides
 
 
 def racing(store, act):
@@ -288,7 +288,7 @@ def test_a_writer_that_slept_while_others_committed_and_vacuumed_loses_and_doubl
     with opened(meanwhile(store, others)) as table:
         base = table.version
         table.append(more("mine"))
-        # All between the base, which it had pinned, and the newest are gone.
+        # All versions between the base, which it had pinned, and the newest are removed.
         assert len(set(versions.numbers(store)) - {base, table.version}) <= 1
     expected = BASE.with_rows(numbered(20, 40).to_dict("list"))
     expected = replace(expected.with_rows(more("mine").to_dict("list")), keep=1)
@@ -312,7 +312,7 @@ def test_a_sleeper_whose_rows_were_replaced_and_vacuumed_conflicts_and_is_gone(s
     with opened(meanwhile(store, others)) as table:
         with pytest.raises(ConflictError, match="relies on the columns"):
             table.append(more("mine"))
-        # The version it shows is held, and whole.
+        # The version it shows is pinned and complete.
         assert held(table) == replace(BASE, keep=1)
     with opened(store) as table:
         table.vacuum(keep=1)
@@ -329,5 +329,5 @@ def test_a_table_that_is_gone_and_made_anew_takes_no_change_of_the_old_one(store
     with opened(meanwhile(store, others)) as table, pytest.raises(ConflictError, match="is gone"):
         table.attrs["a"] = "mine"
     with blz.open(store) as table:
-        # `meta/sizes` tells of version 2: a number is not given out again.
+        # `meta/sizes` mentions version 2: its number is not used again.
         assert (held(table), table.version) == (Model(FIRST.to_dict("list")), 4)

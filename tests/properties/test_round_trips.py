@@ -79,11 +79,11 @@ def test_a_table_comes_back_with_names_metadata_and_nullability(table, cuts):
 @given(st.data(), small_cuts)
 def test_the_tables_arrow_tests_itself_with_come_back(data, cuts):
     with pytest.MonkeyPatch.context() as patch:
-        # Shipped, it skips the whole test for a naive timestamp.
+        # Installed only then, pyarrow fails the whole test for a naive timestamp.
         patch.setattr(arrow_strategies.pytest, "skip", lambda _: reject())
         flat = arrow_strategies.primitive_types | arrow_strategies.dictionary_types()
         table = data.draw(arrow_strategies.tables(flat))
-    # Its schemas promise what its columns do not keep.
+    # Its schemas promise non-null columns that have nulls.
     columns = zip(table.schema, table.columns, strict=True)
     fields = [field.with_nullable(column.null_count > 0) for field, column in columns]
     table = pa.Table.from_arrays(table.columns, schema=pa.schema(fields, table.schema.metadata))
@@ -197,14 +197,14 @@ def chunked(type_, *dictionaries):
 
 
 def test_dictionaries_of_half_floats_come_back():
-    # Arrow unites them to other values.
+    # Arrow unifies them to other values.
     column = chunked(pa.dictionary(pa.int8(), pa.float16()), [1.5], [2.5, 1.5])
     assert same(blz.read_table(stored(pa.table({"a": column})))["a"], column)
 
 
 @pytest.mark.parametrize("first", [[], [None]])
 def test_dictionaries_that_differ_in_the_sign_of_zero_come_back(first):
-    # With a null among the values Arrow does not unite them, and 0.0 equals -0.0.
+    # With a null among the values Arrow does not unify them, and 0.0 equals -0.0.
     type_ = pa.dictionary(pa.int8(), pa.float64())
     column = chunked(type_, [0.0, *first], [-0.0, *first])
     assert same(blz.read_table(stored(pa.table({"a": column})))["a"], column)
@@ -228,7 +228,7 @@ def test_dictionaries_that_differ_in_the_payload_of_nan_come_back():
     ids=str,
 )
 def test_a_slice_across_parts_with_other_dictionaries_is_one_array(value_type, dictionaries):
-    # Arrow does not unite dictionaries with nulls, and those of half floats it changes.
+    # Arrow does not unify dictionaries with nulls, and it changes those of half floats.
     column = chunked(pa.dictionary(pa.int8(), value_type), *dictionaries)
     with blz.open(stored(pa.table({"a": column}), row_group_rows=1)) as table:
         found = table["a"][:]
@@ -264,7 +264,7 @@ print(blz.read_table(store)["a"].to_pylist())
 
 
 def test_stray_codes_below_nulls_do_no_harm_where_dictionaries_differ():
-    # In a process of its own: Arrow, asked to unite the dictionaries, follows them anywhere.
+    # In another process: Arrow follows invalid offsets when it unifies the dictionaries.
     done = subprocess.run(
         [sys.executable, "-c", STRAY_CODES], capture_output=True, text=True, check=False
     )

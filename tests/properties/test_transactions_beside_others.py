@@ -31,14 +31,14 @@ from support.operations import (
 )
 from support.stores import tree
 
-# The verbs that a transaction has. A replacement and a restoration are commits of their own, and a
-# merge is one that follows another.
+# The operations of a transaction. Replacement and restoration are commits of their own, and a merge
+# follows another commit.
 MINE = {
     name: operation
     for name, operation in OPERATIONS.items()
     if name not in ("replace", "restore", "merge")
 }
-# One row fits into a row group with those before it: a compaction joins them.
+# One row fits into a row group with earlier rows, so a compaction joins them.
 MINE["append one row"] = Operation(
     lambda t, who: t.append(numbered(SEEDS[who], SEEDS[who] + 1)),
     lambda m, who: m.with_rows(numbered(SEEDS[who], SEEDS[who] + 1).to_dict("list")),
@@ -65,7 +65,7 @@ def means(model, verb, seen):
     """Return the table after my operation; `seen` is the number of rows that it sorted, if any."""
     if seen is None:
         return MINE[verb].means(model, "mine")
-    # Rows that were not there when it sorted stay behind those that were.
+    # Rows that did not exist when it sorted stay behind the others.
     first = sorted(range(seen), key=lambda row: -model.n[row])
     name = "n" if "n" in model.columns else "m"
     model = model.rows([*first, *range(seen, len(model))])
@@ -79,7 +79,7 @@ def alone(verbs):
     try:
         with opened(store) as table, table.transaction() as tx:
             for verb in verbs:
-                # A table that was sorted is sorted again when it is compacted.
+                # A sorted table is sorted again when it is compacted.
                 sorts = verb == "sort" or (verb == "compact" and tx.sort_by)
                 seen.append(tx.nrows if sorts else None)
                 MINE[verb].act(tx, "mine")
@@ -117,7 +117,7 @@ def meet(store, verbs, theirs):
             assert tree(store) == left
             return False
         if table.version == 2:
-            # Nothing was there to be done, so nothing was committed.
+            # There was nothing to do, so nothing was committed.
             assert not left
             assert found(store) == BASE
             return True

@@ -36,11 +36,11 @@ def check_read_only(path: Path) -> None:
 
 
 def test_a_directory_that_takes_no_writes_is_read_and_says_so_to_writers():
-    # Not below pytest's own folder, which nobody but its owner may enter.
+    # Not below pytest's own folder, which only its owner may enter.
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "t.blz"
         blz.to_blz(OLD, path)
-        blz.read_blz(path)  # An ordinary user could not import what is imported on first use.
+        blz.read_blz(path)  # An ordinary user cannot import the modules of a first use.
         directories = [Path(folder), path, *(found for found in path.rglob("*") if found.is_dir())]
         for directory in directories:
             directory.chmod(0o555)
@@ -54,7 +54,7 @@ def test_a_directory_that_takes_no_writes_is_read_and_says_so_to_writers():
         assert blz.read_table(path) == OLD
 
 
-# What is not ours
+# Foreign files
 
 
 def snapshot(path: Path) -> dict[str, tuple[int, int, int, bytes]]:

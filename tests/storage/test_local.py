@@ -344,7 +344,7 @@ def test_a_parent_that_may_not_be_read_is_no_obstacle_to_a_table_that_is_there(
 
 
 def test_a_read_only_directory_is_read_and_locked_but_not_written():
-    # Not below pytest's own folder, which nobody but its owner may enter.
+    # Not below pytest's own folder, which only its owner may enter.
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "t.blz"
         store = LocalStore(root)
@@ -816,7 +816,7 @@ def test_the_group_that_a_directory_hands_down_is_handed_down_on(root, umask):
     root.mkdir()
     root.chmod(0o2770)
     umask(0o077)
-    # Linux hands down the bit as well, macOS the group alone.
+    # Linux also inherits the set-group-ID bit, macOS only the group.
     (root / "data").mkdir()
     handed_down = (root / "data").stat().st_mode & stat.S_ISGID
     (root / "data").rmdir()
@@ -1000,7 +1000,7 @@ def test_threads_use_a_store_that_others_close_all_the_time(store):
 
 
 def test_threads_that_come_first_together_open_each_level_once(root, store):
-    gc.collect()  # What others left would be closed meanwhile.
+    gc.collect()  # Descriptors that other tests left would be closed meanwhile.
     for _ in range(20):
         fresh = LocalStore(root)
         before = open_fds()

@@ -34,7 +34,7 @@ VIEWS = [pa.string_view(), pa.binary_view()]
 TEXTS = [*STRINGS, *BINARIES, *VIEWS]
 PLAIN = [pa.null(), pa.bool_(), *FIXED, *TEXTS]
 
-# NaN quiet and signalling, of both signs, with payloads; infinities, zeros, the smallest.
+# Quiet and signalling NaN, of both signs, with payloads; infinities, zeros, the smallest.
 FLOAT_BITS = {
     2: (0x7E00, 0xFE01, 0x7C01, 0x7C00, 0xFC00, 0x8000, 0, 1, 0x3C00),
     4: (0x7FC00000, 0xFFC12345, 0x7F800001, 0x7F800000, 0xFF800000, 1 << 31, 0, 1, 0x3F800000),
@@ -50,7 +50,7 @@ FLOAT_BITS = {
         0x3FF0 << 48,
     ),
 }
-# Characters of one to four bytes, zero, the last before and the first after the surrogates.
+# Characters of one to four bytes, zero, and the neighbours of the surrogates.
 LETTERS = st.sampled_from("ab\0\x7f\x80é߿ࠀ中\ud7ff\ue000\uffff😀\U0010ffff")
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=5) | st.sampled_from(
     ["", "../x", "a/b", "/", "..", "🙂", "n\0ul", "con", "x" * 10_000]

@@ -23,7 +23,7 @@ def bloscpack_bytes(path: str | os.PathLike[str]) -> bytes:
 def import_bloscpack() -> ModuleType:
     """Import bloscpack; it needs a name that Python 3.10 removed from ``collections``."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # escapes of 2018; they show when it is first compiled
+        warnings.simplefilter("ignore")  # invalid escapes; they warn when compiled
         collections.MutableMapping = collections.abc.MutableMapping
         try:
             return importlib.import_module("bloscpack")

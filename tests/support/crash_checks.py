@@ -40,7 +40,7 @@ class Commit:
     before: Callable[[Path], None]
     run: Callable[[LocalStore], None]
     makes: Mapping[int, Held]
-    # Versions that may be gone, because the commit lets them go.
+    # Versions that may be missing, because the commit removes them.
     going: frozenset[int] = frozenset()
 
 
@@ -183,7 +183,7 @@ def broken_promise(
                 return f"version {number} has the attributes {held.attrs}"
         if found:
             return broken_beyond(path, max(found), found[max(found)].table)
-        # An unfinished creation: not a table, until the same script has run again.
+        # An unfinished creation is not a table until the same script has run again.
         try:
             blz.open(path)
         except blz.TableNotFoundError:

@@ -72,7 +72,7 @@ class State:
     """Everything under `parent`: path to content, None for a directory."""
 
     entries: dict[str, bytes | None]
-    # How it came about, for the message of a failing test.
+    # How the state came about, for the message of a failing test.
     story: str = field(compare=False)
 
 
@@ -85,7 +85,7 @@ class RecordingDisk(Disk):
         self.parent = os.path.realpath(parent)
         self.log = Log(read_state(self.parent))
         self._drop = drop
-        # Held over a call and its line in the log, so that both happen in one order.
+        # Held during a call and its log entry, so that both happen in one order.
         self._recording = threading.RLock()
 
     def mark(self, label: str) -> None:
@@ -116,7 +116,7 @@ class RecordingDisk(Disk):
         self._flush("sync_directory", fd, super().sync_directory)
 
     def sync_all(self, fd: int) -> bool:
-        # The real one would wait for the data of everybody else on this machine.
+        # The real call would wait for the data of all other processes on this machine.
         self._flush("sync_all", fd, lambda _: None)
         return True
 
@@ -186,7 +186,7 @@ def write_state(state: State, directory: str | os.PathLike[str]) -> Path:
     top = Path(directory)
     top.mkdir(exist_ok=True)
     assert not any(top.iterdir()), f"{top} is not empty"
-    # Sorted: a directory comes before what is in it.
+    # Sorted: a directory comes before its content.
     for path, data in sorted(state.entries.items()):
         if data is None:
             (top / path).mkdir()
@@ -243,7 +243,7 @@ class _Directory:
         self.changes.clear()
 
 
-# What became of each pending item, by its number: "lost" or "kept"; content also "torn", "zeroed".
+# The outcome of each pending item, by its index: "lost" or "kept"; content also "torn", "zeroed".
 _Choice = dict[int, str]
 
 

@@ -31,7 +31,7 @@ NUMPY += ["float16", "float32", "float64", "bool"]
 MASKED = ["Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64"]
 MASKED += ["Float32", "Float64", "boolean"]
 PERIODS = ["D", "M", "Q-DEC", "Y-DEC", "W-SUN", "h", "min", "s", "3h"]
-# Inside the years of every unit.
+# Years that every unit can represent.
 TICKS = {"s": 2**33, "ms": 2**43, "us": 2**53, "ns": 2**62}
 NAT = np.iinfo("i8").min
 
@@ -48,7 +48,7 @@ def rebuilt(table: pa.Table) -> pa.Table:
 @st.composite
 def frames(draw: st.DrawFn, rows_max: int = 12) -> pd.DataFrame:
     """Draw a DataFrame of any kept dtypes, index and labels, maybe without rows or columns."""
-    # Casts within pandas may overflow on the way; what comes out is a frame all the same.
+    # Casts within pandas may overflow; the result is still a DataFrame.
     with np.errstate(all="ignore"):
         rows = draw(st.integers(0, rows_max))
         values = draw(st.lists(columns(rows), max_size=5))

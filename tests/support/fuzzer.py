@@ -50,7 +50,7 @@ Random = random.Random
 FRAMES = ("frame", "labelled", "timed", "versions", "pieces", "stored", "no-rows", "no-columns")
 RENEWED_AFTER = 5000
 SMALL_ROWS = 1000
-# More rows of nothing than this take the memory that they have to take, as frames.
+# More null rows than this take a lot of memory as DataFrames, necessarily.
 MANY_ROWS = 1 << 24
 
 NUMBERS = [0, 1, 2, 3, 7, 8, 9, 16, 24, 40, 63, 64, 127, 128, 255, 256, 1 << 16, (1 << 20) - 1]
@@ -98,7 +98,7 @@ def copied(store: MemoryStore) -> MemoryStore:
     return result
 
 
-# Mutations: each edits a table and says what it did.
+# Mutations: each edits a table and returns a description.
 
 
 def mutated(random: Random, stores: dict[str, MemoryStore]) -> tuple[MemoryStore, list[str]]:
@@ -463,7 +463,7 @@ def json_value(random: Random, value: Any) -> tuple[Any, str]:
     for parent, key in spots:
         below = parent[key]
         if isinstance(below, dict | list):
-            # Of a long list its first and last.
+            # The first and last entries of a long list.
             keys = list(below) if isinstance(below, dict) else [*range(len(below))][:4]
             spots += [(below, k) for k in keys]
     parent, key = random.choice(spots)
@@ -533,7 +533,7 @@ def json_text(random: Random, value: Any) -> tuple[bytes, str]:
             text[at:at] = word
             said = f"{word[:20]!r} at {at}"
         case 2:
-            # In place of a value.
+            # Replacements of a value.
             colon = text.find(b":", at)
             word = random.choice(TEXTS)
             end = min(
@@ -584,12 +584,12 @@ def pandas(random: Random, store: MemoryStore) -> None:
             return
     frame = blz.read_blz(store, **backend)
     if len(frame) <= SMALL_ROWS:
-        # Arrow 26 dies of the nulls in a dictionary of type null, whoever made it.
+        # Arrow 26 crashes on nulls in a dictionary of type null, whoever made it.
         if not any("values=null" in str(dtype) for dtype in frame.dtypes):
             frame.isna()
         frame.copy(deep=True)
         assert frame.index.memory_usage() >= 0
-        # Of times outside of Python's years, and of zones that nobody knows.
+        # Warnings about times outside of Python's years, and about unknown zones.
         with contextlib.suppress(NotImplementedError, ValueError):
             frame.equals(frame)
             len(frame.index.unique())
@@ -663,7 +663,7 @@ def written(random: Random, store: MemoryStore) -> None:
     """Write to a table from an attacker."""
     store = copied(store)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # what came after the commit may fail
+        warnings.simplefilter("ignore", UserWarning)  # steps after the commit may fail
         with blz.open(store, "a") as table:
             table.attrs["written"] = True
         committed(lambda: blz.open(store).attrs["written"])
@@ -686,7 +686,7 @@ def sound(table: pa.Table) -> None:
         try:
             column.validate(full=True)
         except pa.ArrowInvalid as error:
-            # Any bits of a number are stored, in the writer too; none of them harm.
+            # The writer, too, stores any bits of a number; none of them do harm.
             if not any(
                 word in str(error) for word in ("precision", "range", "whole number of days")
             ):
@@ -720,7 +720,7 @@ def chunks_alone(random: Random) -> str:
         for _ in range(random.choice([1, 1, 2, 5])):
             bytes_in(random, damaged, may_resize=True)
         if random.random() < 0.9:
-            # Past the checks of the header, to the codecs; blocks of other sizes now and then.
+            # Past the checks of the header, to the codecs; sometimes with other block sizes.
             damaged = damaged.ljust(17, b"\0")
             block = chunk[8:12]
             if random.random() < 0.2:
@@ -762,7 +762,7 @@ def worker(seed: int) -> Callable[[int], tuple[str, str]]:
     blosc.set_nthreads(1)
 
     def answer(case: int) -> tuple[str, str]:
-        # Of pandas, for labels it will no longer take one day.
+        # Warnings of pandas about labels that a later version will refuse.
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.simplefilter("ignore", FutureWarning)
         try:
@@ -851,7 +851,7 @@ def main() -> int:
     if chosen.case is not None:
         print(result(chosen.seed, chosen.case, seeds()))
         return 0
-    # Arrow, in the workers, looks for writes past its buffers.
+    # Arrow, in the workers, checks for writes past its buffers.
     os.environ.setdefault("ARROW_DEBUG_MEMORY_POOL", "abort")
     counts = run(chosen.seed, chosen.first, chosen.minutes * 60, chosen.out)
     return int(counts["failed"] + counts["lost"] > 0)

@@ -22,7 +22,7 @@ class Model:
     columns: dict[str, list]
     attrs: dict = field(default_factory=dict)
     keep: int | None = None
-    # Columns that it was sorted by, with their ways.
+    # The columns that it was sorted by, with their directions.
     order: tuple = ()
 
     def rows(self, order) -> "Model":
@@ -63,7 +63,7 @@ def numbered(start, stop):
 
 
 FIRST = numbered(0, 8)
-# 16 rows: 3, 3 and 2, then eight of one, which are to be merged.
+# 16 rows: groups of 3, 3 and 2 rows, then eight of one row, which are to be merged.
 ROWS = 16
 BASE = Model(numbered(0, ROWS).to_dict("list"), {"a": 1})
 SEEDS = {"mine": 100, "theirs": 200}
@@ -118,7 +118,7 @@ def resized(model, rows):
     count = rows - len(model)
     if count < 0:
         return model.rows(range(rows))
-    # Columns of pandas' plain integers hold no nulls.
+    # Integer columns of pandas hold no nulls.
     return model.with_rows(dict.fromkeys(("n", "m", "new"), [0] * count))
 
 
@@ -137,7 +137,7 @@ class Dropped(Exception):
 @dataclass(frozen=True)
 class Operation:
     act: Callable
-    # What it makes of a table.
+    # The effect on a table.
     means: Callable[[Model, str], Model] = lambda model, who: model
 
 
@@ -155,7 +155,7 @@ OPERATIONS = {
     "compact": Operation(lambda t, who: t.compact()),
     "sort": Operation(
         lambda t, who: t.compact(sort_by=[("n", "descending")]),
-        # What was appended meanwhile lies behind.
+        # Rows that were appended meanwhile are behind.
         lambda m, who: replace(
             m.rows([*reversed(range(ROWS)), *range(ROWS, len(m))]), order=(("n", "descending"),)
         ),

@@ -13,7 +13,7 @@ def as_ordinary_user(check):
         check()
         return
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # Of forking beside threads.
+        warnings.simplefilter("ignore", DeprecationWarning)  # The warning about forks with threads.
         child = os.fork()
     if child == 0:
         status = 1
@@ -32,7 +32,7 @@ def as_ordinary_user(check):
 def script(text: str, *args, timeout: float = 120) -> str:
     """Return the output of a script that runs with this package in another process."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    # The interpreter warns of forks with threads, and that is what some are about.
+    # The interpreter warns of forks with threads, and some scripts are about them.
     command = [sys.executable, "-W", "ignore", "-c", text, *map(str, args)]
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=timeout, check=False

@@ -20,13 +20,13 @@ LITERALS = [
     *(pa.scalar(value) for value in (True, False, None, 0, 1, -3, 200, 0.0, -0.0, 0.5, b"a", "b")),
     *(NAN, pa.scalar(float("inf")), pa.scalar("", pa.large_string())),
 ]
-# A type may be cast to most of these or compared with them, or it is refused.
+# Most of these types can be cast or compared; the others are refused.
 TARGETS = [
     *(pa.int16(), pa.int64(), pa.uint64(), pa.float32(), pa.float64(), pa.decimal128(38, 2)),
     *(pa.date32(), pa.timestamp("s"), pa.timestamp("us"), pa.timestamp("ns", "UTC")),
     *(pa.time64("ns"), pa.duration("ns"), pa.large_string(), pa.binary()),
 ]
-# Differing behind what a bound keeps, and beside the last characters there are.
+# Texts that differ behind the length of a bound, and beside the last characters.
 STEMS = ["", "", "a" * 32, "ä" * 16, "a" * 29 + "\U0010ffff", "\U0010ffff" * 8]
 LETTERS = "ab\0\x7f\x80é߿ࠀ中\ud7ff\ue000\uffff😀\U0010ffff"
 
@@ -59,7 +59,7 @@ class Drawn:
             name: expressions.comparable(self.table[name]).combine_chunks()
             for name in self.table.column_names
         }
-        # Of the column that was last referred to; literals are drawn from it.
+        # The last referenced column; literals are drawn from it.
         self.name = "a"
         self.cuts = []
         start = 0
@@ -157,7 +157,7 @@ class Drawn:
                 return pc.if_else(pc.field(self.name).is_valid(), inside, pc.scalar(None))
             case "n":
                 one = self.operand()
-                # Of a null literal of some types Arrow 26 crashes.
+                # On a null literal of some types Arrow 26 crashes.
                 is_nan = pc.is_nan(self.field())
                 return self.pick(
                     one.is_null(), one.is_null(nan_is_null=True), one.is_valid(), is_nan

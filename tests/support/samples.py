@@ -131,7 +131,7 @@ def _versions(place: Any) -> None:
         table.attrs["checked"] = {"by": ["me", 1.5, None]}
 
 
-# Each writes its table to a directory or a store.
+# Each function writes its table to a directory or a store.
 SAMPLES: dict[str, Callable[[Any], None]] = {
     "integers": table([*types.INTEGERS, *types.FLOATS]),
     "decimals": table([*types.DECIMALS, pa.bool_()], compression="zstd", checksum="sha256"),

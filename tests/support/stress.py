@@ -29,7 +29,7 @@ import blztable as blz
 from support.crash_checks import unnamed
 
 CONTEXT = multiprocessing.get_context("forkserver")
-# Not this file: where it lies is told to the processes, but not to their server.
+# Not this file: the processes know its place, but not their fork server.
 CONTEXT.set_forkserver_preload(["blztable", "pyarrow.compute"])
 
 SCHEMA = pa.schema([("writer", pa.int64()), ("number", pa.int64()), ("balance", pa.int64())])
@@ -71,7 +71,7 @@ def balanced(writer: int, number: int, pairs: int) -> pa.Table:
 # --- one writer, which is killed
 
 
-# An operation: its name, its number, and one number more.
+# An operation: its name, its number, and one more number.
 Step = tuple[str, int, int]
 
 
@@ -265,7 +265,7 @@ def filling(directory: Path) -> None:
             assert "t.blz" in str(error), error
             check_noise(path, number)
             if refused % 5 == 0:
-                # What others use comes back bit by bit.
+                # Data of other processes come back bit for bit.
                 os.truncate(filler, filler.stat().st_size // 2)
         for change in (
             lambda: table.update({"n": 1}, where=pc.field("n") != 1),
@@ -302,6 +302,6 @@ def check_noise(path: Path, appends: int) -> None:
 
 if __name__ == "__main__":
     warnings.simplefilter("error")
-    # A mirror for which there is no room is a warning, and a merge.
+    # A mirror or a merge without room is a warning.
     warnings.filterwarnings("ignore", message=".* is committed, but")
     filling(Path(sys.argv[1]))

@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-# Of address space, above what a worker has when it is ready: past it comes MemoryError.
+# Address space above the size of a ready worker; more raises MemoryError.
 SPACE = 1 << 30
 
 
@@ -32,7 +32,7 @@ class Captive:
 
     def __init__(self, prepare: Callable[..., Callable], *arguments, seconds=10, growth=64 << 20):
         """Limit each request to `seconds`, and the growth of resident memory to `growth` bytes."""
-        # By its file: pytest calls a file of tests by a name that a new process cannot import.
+        # By its file: pytest's module name of a test file cannot be imported in a new process.
         self._made_of = (inspect.getfile(prepare), prepare.__name__, arguments)
         self._seconds = seconds
         self._growth = growth
@@ -48,7 +48,7 @@ class Captive:
         try:
             self._pipe.send(request)
             if not self._pipe.poll(self._seconds):
-                os.kill(self._process.pid, signal.SIGABRT)  # leaves a trace of its threads
+                os.kill(self._process.pid, signal.SIGABRT)  # prints the stacks of its threads
                 raise self._lost(f"no answer in {self._seconds} s")
             answer, growth = self._pipe.recv()
         except (EOFError, ConnectionError):
@@ -113,7 +113,7 @@ def _serve(pipe: Connection, trace: str, file: str, name: str, arguments: tuple)
 def _peak() -> int:
     """Return the peak resident memory of this process, in bytes."""
     with contextlib.suppress(FileNotFoundError):
-        # Not ru_maxrss, which begins with the peak of the process that started this one.
+        # Not ru_maxrss, which starts with the peak of the parent process.
         status = Path("/proc/self/status").read_text()
         return int(status.partition("VmHWM:")[2].split()[0]) << 10
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

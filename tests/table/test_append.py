@@ -499,13 +499,13 @@ def test_a_forked_child_that_ends_in_an_append_leaves_its_parents_files(two_colu
     def items():
         yield {"a": [5], "b": [6]}
         if os.fork() == 0:
-            # Unwinds through the transaction, as a worker does that ends by an exception.
+            # Unwinds through the transaction, like a worker that ends by an exception.
             raise SystemExit
         os.wait()
         yield {"a": [7], "b": [8]}
 
     try:
-        # A row group an item, so that the first is written when the child is made.
+        # One row group an item, so that the first is written before the fork.
         blz.to_blz(items(), two_columns, mode="a", row_group_rows=1, durability=durability)
     finally:
         if os.getpid() != parent:

@@ -68,7 +68,7 @@ def test_after_n_appends_there_are_few_row_groups_and_few_bytes_were_written():
         assert table.verify().is_intact
 
 
-# What a merge is
+# The properties of a merge
 
 
 def eighth_append(store, **options):
@@ -154,7 +154,7 @@ def test_a_merge_that_fails_is_a_warning_and_the_append_stays(call):
     with opened(store) as table:
         assert (table.version, table.to_arrow()) == (9, ALL)
         assert table.vacuum().files == 0
-        # The next append does what was left undone.
+        # The next append does the missed merge.
         table.append({"n": [8], "text": ["8"]})
         assert table._snapshot.version.head.row_groups == (9,)
 
@@ -195,7 +195,7 @@ def test_a_transaction_of_many_appends_is_merged_as_well():
         assert table._snapshot.version.head.row_groups == (8, 8, 8)
 
 
-# Types that do not join by themselves
+# Types that Arrow cannot join directly
 
 
 def categories(n, type_=None):
@@ -219,7 +219,7 @@ def test_categories_that_differ_in_every_append_do_not_keep_it_from_being_cheap(
         groups = table._snapshot.version.head.row_groups
         found = [value for chunk in table["c"].to_arrow().chunks for value in chunk.to_pylist()]
     assert found == [f"{n} {i}" for n in range(1, 65) for i in range(40)]
-    # Of codes of one byte no more than three appends go together.
+    # With codes of one byte, only three appends can be joined.
     assert len(groups) <= (8 * log2(64) + 8 if index == pa.int32() else 64)
 
 
@@ -259,7 +259,7 @@ def test_text_nulls_views_and_dictionaries_come_through_a_merge_as_they_are():
     with opened(store) as table:
         for part in parts:
             table.append(part)
-        # Merged as soon as there were 8 rows or more, and then the rest.
+        # Merged as soon as 8 rows or more were there, and then the rest.
         assert table._snapshot.version.head.row_groups == (9, 9, 3, 3)
         table.compact()
         assert table._snapshot.version.head.row_groups == (24,)

@@ -168,7 +168,7 @@ def test_the_batches_of_any_table_are_its_rows(data):
         assert len(set(watch.begun)) == len(watch.begun)
         narrowed = opened if chosen is None else opened[chosen]
         reader = pa.RecordBatchReader.from_stream(narrowed)
-        # Metadata without a key are lost on this way, of pyarrow's own tables too.
+        # Metadata without a key are lost on this way, also for pyarrow's own tables.
         passed = pa.RecordBatchReader.from_stream(whole).read_all()
         assert_pieces_of(passed, reader.schema, list(reader), None)
 
@@ -248,7 +248,7 @@ def test_damage_reaches_other_libraries_with_its_message(path):
 def test_the_next_window_is_decoded_while_the_caller_holds_a_batch(path, watch):
     with blz.open(path) as opened, opened.to_batches(batch_rows=4) as stream:
         first = [next(stream)]
-        # The caller may still hold what came before it.
+        # The caller may still hold the batch before.
         assert (watch.begun, ahead()) == ([0], [])
         first.append(next(stream))
         watch.wait_until(lambda: watch.done == [0, 16])
@@ -286,7 +286,7 @@ def test_two_windows_are_in_memory_and_no_more(tmp_path, monkeypatch, watch):
         for batch in opened.to_batches(batch_rows=window // 4):
             given_out = batch["n"][0].as_py() // window
             held.append(pa.total_allocated_bytes() - before)
-            # Until it is there: what comes next is the most there ever is.
+            # Until then: the next value is the maximum.
             watch.wait_until(lambda: len(watch.done) == len(watch.begun))
             held.append(pa.total_allocated_bytes() - before)
     assert len(watch.begun) == 6
@@ -526,7 +526,7 @@ def test_a_stream_outlives_a_table_that_nobody_holds_and_a_commit(path):
 
 
 def test_a_stream_may_be_closed_by_the_thread_that_reads_ahead(path, watch):
-    # As where that thread collects a generator that closes the stream at its end.
+    # As if that thread collected a generator that closes the stream at its end.
     closed = []
 
     def close(start):
@@ -685,7 +685,7 @@ def test_a_stream_is_not_copied(path, copied):
         assert numbers(stream) == NUMBERS
 
 
-# What goes wrong
+# Failures
 
 
 def damage(path, k: int) -> None:

@@ -194,7 +194,7 @@ class TestFrames:
         for name in frame.columns[1:]:
             t.add_column(name, frame[name])
         expected = frame.copy()
-        # Fields of a level come where they were.
+        # Fields of an index level stay in their places.
         pd.testing.assert_frame_equal(t.to_pandas()[list(frame)], expected, check_freq=False)
 
     def test_labels_that_are_no_text_stay(self):
@@ -278,7 +278,7 @@ def test_an_expression_is_computed_once_for_each_row_group(monkeypatch, as_frame
     assert t.to_arrow()["more"].to_pylist() == found
     frame = t.to_pandas()["more"]
     assert frame.isna().tolist() == [value is None for value in found]
-    # A column of a frame has missing values where its dtype has room for them.
+    # A column of a DataFrame has missing values if its dtype can hold them.
     if as_frame and type_ in ("int64", "bool"):
         assert frame.dtype == ({"int64": "Int64", "bool": "boolean"} if has_nulls else {}).get(
             type_, type_

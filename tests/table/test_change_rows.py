@@ -209,7 +209,7 @@ class TestUpdate:
         data = {"a": np.arange(1 << 18) // 3, "row": np.arange(1 << 18)}
         t = table(data, row_group_rows=None, page_rows=1 << 13)
         before = chunks(t)
-        # What is made anew is not compressed, so that it looks different.
+        # Chunks that are encoded again are not compressed, so that they differ.
         t = blz.CTable(t._snapshot, writable=True, overrides={"clevel": 0})
         t.update({"a": 0}, [("row", "==", 5)])
         after = chunks(t)

@@ -108,7 +108,7 @@ def test_an_interrupt_ends_a_filtered_read(
             interrupting(patch, module, name, times)
             with pytest.raises(KeyboardInterrupt):
                 READS[read](table)
-        # The pool stays; nothing else does, and the next read goes on as if nothing had been.
+        # The pool stays, everything else is released, and the next read works normally.
         assert all(t.name.startswith("blztable") for t in set(threading.enumerate()) - before)
         assert READS[read](table) == FOUND[read]
 
@@ -157,7 +157,7 @@ print(statuses)
 
 def test_a_child_forked_while_threads_read_through_filters_reads_for_itself(path):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    # The interpreter warns of forks with threads, and that is what this is about.
+    # The interpreter warns of forks with threads, and this test is about them.
     command = [sys.executable, "-W", "ignore", "-c", FORK, str(path)]
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=90, check=False

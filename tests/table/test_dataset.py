@@ -314,7 +314,7 @@ def test_damage_reaches_engines_with_its_message(d, path):
 
 @pytest.mark.parametrize("columns", [["n"], ["seen"], {"double": field("n") * 2}], ids=str)
 def test_batches_are_fetched_by_who_asks_for_them(d, monkeypatch, columns):
-    # A thread of Arrow's would wait for an interpreter that is gone, and the process for that one.
+    # A thread of Arrow would wait for the ended interpreter, and the process for the thread.
     fetched_by = set()
     fetch = Batches.__next__
 

@@ -19,7 +19,7 @@ import blztable as blz
 COLUMNS = [f"c{number}" for number in range(5)]
 # Too large to be read at once and closed.
 LARGE_FILES = {"row_group_rows": 20_000, "clevel": 0, "durability": "process"}
-# A filter that no statistics decide, so that the rows are looked at.
+# A filter that statistics do not decide, so that the rows are read.
 EVEN = pc.bit_wise_and(pc.field("c3"), 1) == 0
 
 
@@ -57,7 +57,7 @@ def open_files():
     """Return the number of regular files this process has open."""
     count = 0
     for fd in os.listdir("/dev/fd"):
-        with suppress(OSError):  # That of the listing is closed by now.
+        with suppress(OSError):  # The descriptor of the listing is closed by now.
             count += stat.S_ISREG(os.fstat(int(fd)).st_mode)
     return count
 
@@ -124,7 +124,7 @@ def test_failed_reads_leave_no_descriptors(table, read, damage):
             with pytest.raises((blz.CorruptError, pa.ArrowInvalid), match="col3") as failure:
                 READS[read](opened, table)
             kept.append(failure)
-            # The version is held by a lock on its manifest.
+            # A lock on its manifest pins the version.
             assert open_files() <= before + 1
         assert open_files() == before
 

@@ -106,7 +106,7 @@ def test_a_frame_is_filtered_as_its_table_is(given_, row_group_rows):
     try:
         whole = blz.read_blz(store, dtype_backend="pyarrow")
     except (pa.ArrowException, SchemaError):
-        assume(False)  # pandas has not all types.
+        assume(False)  # pandas does not have all types.
     frame = blz.read_blz(store, filters=expression, dtype_backend="pyarrow")
     assert frame.index.tolist() == np.flatnonzero(kept).tolist()
     wanted = rows_of(pa.Table.from_pandas(whole, preserve_index=False), kept)
@@ -254,7 +254,7 @@ TOO_LARGE = pc.field("a").cast("int16") > 0
 def test_a_filter_has_an_answer_where_arrow_leaves_out_a_part_that_fails(never):
     table = pa.table({"a": [1, 70_000] * 20, "text": ["a text wider than a number"] * 40})
     store = stored(table)
-    # Of `and` Arrow evaluates nothing where one side is null whatever the row.
+    # Arrow evaluates no `and` with one side that is always null.
     expression = pc.Expression._call("and", [never, TOO_LARGE])
     assert not mask_of(table, expression).any()
     with pytest.raises(SchemaError, match="70000 not in range"):
@@ -300,7 +300,7 @@ def test_rows_that_are_left_keep_their_labels(kind, rows):
         tm.assert_frame_equal(found, wanted, check_freq=False, check_index_type="equiv")
         assert found.attrs == frame.attrs
         if kind in ("days", "zoned"):
-            # Raises where what the index says of its frequency is not so.
+            # Raises if the frequency of the index is false.
             pd.DatetimeIndex(wanted.index, freq=found.index.freq)
             assert len(chosen) < 60 or found.index.freqstr == "D"
 

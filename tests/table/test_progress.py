@@ -79,7 +79,7 @@ def check_calls(told: Told, total: int | None) -> None:
     assert {other for _, other in told.calls[:-1]} <= {total}
     assert told.calls[-1] == (ROWS, ROWS)
     assert told.callers == {threading.get_ident()}
-    # No news is not told.
+    # A call without progress is not made.
     assert len(set(told.calls)) == len(told.calls)
 
 
@@ -110,7 +110,7 @@ def test_an_append_that_adds_columns_tells_what_it_has_done_up_to_all_rows(proce
         table.append(data, evolve=True, progress=told)
         assert table.nrows == 2 * ROWS
     check_calls(told, ROWS if data is WIDER else None)
-    # More than the end is told: a row group of the store has 100 rows.
+    # More than the final number is reported: a row group of the store has 100 rows.
     assert len(told.calls) > 2
 
 
@@ -131,7 +131,7 @@ def test_a_stream_is_told_of_before_it_ends():
 
     def watched():
         for number, item in enumerate(items()):
-            # At most what was yielded, and not only when all is over.
+            # At most the yielded rows, and not only at the end.
             assert max(told.calls, default=(0, None))[0] <= 100 * number
             yield item
         assert len(told.calls) > 1

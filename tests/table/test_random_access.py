@@ -203,7 +203,7 @@ def test_columns_of_rows(table):
 def test_dictionaries_that_differ_by_row_group():
     values = [[f"{group}-{row}" for row in range(5)] for group in range(40)]
     words = pa.array([word for group in values for word in group])
-    # Together 200 values, for which the codes have no room.
+    # Together 200 values, too many for the codes.
     parts = [pa.DictionaryArray.from_arrays(pa.array(range(5), pa.int8()), one) for one in values]
     with blz.open(stored(pa.table({"d": pa.chunked_array(parts)}), row_group_rows=5)) as table:
         for rows in ([199, 0, 77, 77, 5], list(range(199, -1, -1)), [3, 2]):
@@ -322,7 +322,7 @@ def test_a_transaction_takes_of_its_own_rows():
             assert tx.count() == tx.nrows
             with pytest.raises(IndexError):
                 tx.take([tx.nrows])
-            # What others see is as it was.
+            # The view of other readers did not change.
             assert table.count(filters=[("n", "<=", 2)]) == 3
             assert table.take([1])["n"].to_pylist() == [1]
         assert table.count(filters=[("n", "<=", 2)]) == 4
@@ -389,7 +389,7 @@ def test_a_table_that_is_closed_while_it_is_read_was_closed_and_is_not_damaged(r
     def gone(name, args):
         if name == "open":
             table.close()
-            raise KeyNotFound(args[0])  # As if a commit had removed it now.
+            raise KeyNotFound(args[0])  # As if a commit had removed the file now.
 
     store = MemoryStore("here")
     blz.to_blz({"a": range(32)}, store, page_rows=8)

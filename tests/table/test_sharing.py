@@ -158,7 +158,7 @@ def test_a_pickled_handle_is_a_path_and_a_version(tmp_path, protocol):
         assert narrow.to_arrow() == OLD.select(["text"])
         assert column.to_arrow() == OLD["n"]
         assert text.to_arrow() == OLD["text"]
-    # Each holds its version for itself.
+    # Each handle pins its version by itself.
     assert opened.to_arrow() == OLD
     opened.close()
     for number in range(11):

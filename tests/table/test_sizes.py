@@ -18,7 +18,7 @@ class CountingStore(LocalStore):
 
     def __init__(self, path):
         super().__init__(path)
-        # A list, for threads that add to a number at the same time lose some.
+        # A list, because threads that increment a number lose counts.
         self._keys = []
 
     @property
@@ -176,7 +176,7 @@ def test_a_table_without_rows_and_columns_is_a_table(tmp_path):
         assert blz.read_blz(tmp_path / "t.blz").shape == (0, 0)
 
 
-# One value above what most libraries count in
+# One value larger than 32-bit offsets can count
 
 
 HUGE = 3 << 30

@@ -375,7 +375,7 @@ def sort_by(store):
 def test_a_table_keeps_its_order_by_its_columns_whatever_they_are_called():
     keys = [("text", "descending"), ("n", "ascending")]
     store = put(TABLE, ())
-    # Its columns have other ids than places.
+    # The ids of its columns differ from their positions.
     blz.to_blz(TABLE, store, sort_by=keys, **SMALL)
     assert sort_by(store) == keys
     with opened(store) as table:

@@ -271,7 +271,7 @@ def test_it_takes_changes_inside_of_its_with_only():
         tx.attrs["x"] = 1
 
 
-# A change that finds nothing relies on what it looked at
+# A change without matches relies on the facts that it looked at
 
 
 def two_handles(rows):

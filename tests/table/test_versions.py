@@ -67,7 +67,7 @@ def all_that_changes(store):
         return table.vacuum(keep=1)
 
 
-# One version for a reader's life
+# One version for the life of a reader
 
 
 def test_a_reader_sees_its_version_whatever_others_do(store):
@@ -337,7 +337,7 @@ def test_damaged_older_versions_are_in_nobodys_way(store):
         assert table.to_arrow() == rows(0, 3)
 
 
-# Handles that write no more
+# Handles that can no longer write
 
 
 WRITING = {
@@ -474,7 +474,7 @@ def test_the_version_before_one_that_is_gone_is_restored_under_a_number_of_its_o
         assert t.append({"n": [4]}) == 4
     assert blz.read_table(lost)["n"].to_pylist() == [1, 4]
     with blz.open(lost, "a") as t:
-        # What only the lost version named goes now.
+        # Files that only the lost version named are removed now.
         assert t.vacuum(keep=1).files == 1
         assert t.verify()
 

@@ -33,7 +33,7 @@ def array(type_: pa.DataType, values) -> pa.Array:
 def test_the_bounds_of_a_precision_are_exact_for_every_width(bits, digits):
     type_, most = KINDS[bits](digits, 0), 10**digits - 1
     for few in ([], [0], [-1], [most], [-most], [0, -1], [most, -most, -1, 0]):
-        # As few as are compared aside, and more than lie side by side.
+        # Fewer values than are compared one by one, and more than are compared together.
         for values in (few or [1], few + [1] * 5000, [1] * 3000 + few):
             assert are_within(type_, encoded(bits, values))
             for wrong in (most + 1, -most - 1, (1 << bits - 1) - 1, -(1 << bits - 1)):
@@ -72,7 +72,7 @@ def test_an_array_with_more_digits_than_its_type_is_not_encoded(bits, value):
     message = r"a value with more digits than decimal.*\(5, 2\) has; cast to a wider type"
     with pytest.raises(SchemaError, match=message):
         types.encode(wrong)
-    # Where it is not among the rows it is not looked at, nor where the row is null.
+    # A value below a null, or outside of the slice, is not checked.
     types.encode(wrong[2:])
     values, null = wrong.buffers()[1], pa.py_buffer(b"\5")
     types.encode(pa.Array.from_buffers(type_, 3, [null, values]))

@@ -29,7 +29,7 @@ def words(start, stop):
 def test_values_of_two_dictionaries_are_there_once(type_):
     values = array(type_, 8)
     whole = pa.dictionary(pa.int8(), type_)
-    # The same at other places; of booleans and binaries of no width few are different.
+    # The same values at other indices; booleans and binaries without width have few values.
     parts = [coded([0, None, 7], values, whole), coded([1, 2, None], values.slice(2), whole)]
     column = pa.chunked_array(parts)
     joined = one_array(column)

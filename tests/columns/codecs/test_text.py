@@ -154,7 +154,7 @@ def test_a_character_is_not_split_over_parts():
 
 @pytest.mark.parametrize("row", [0, 699, 700, 701, 1399, 1400, 2099])
 def test_every_item_of_much_text_is_looked_at(row):
-    # Three checks of 4 MiB; the bad item lies in each, also at their seams.
+    # Three checks of 4 MiB; the bad item is in each of them, also at their borders.
     items = ["é".encode() * 3000] * 2100
     ends = np.cumsum([len(item) for item in items]).tolist()
     items[row] = items[row][:-2] + b"\xc3x"

@@ -50,7 +50,7 @@ def test_bitmaps_of_parts_are_merged_wherever_they_begin(parts):
         else:
             rows = max(8 * len(packed) - trim, 0)
             packed = packed[: -(-rows // 8)]
-            # What lies behind the last row is garbage.
+            # The bits behind the last row are garbage.
             wanted += bits_of(np.frombuffer(packed, np.uint8), 0, rows).tolist()
             pieces.append(Piece(rows, {VALID: len(packed)}))
     validity = Validity(pieces)

@@ -33,7 +33,7 @@ def of(array):
     pages, whole = statistics(array.type, encode(array, PAGE))
     groups = [rows[start : start + PAGE] for start in range(0, len(rows), PAGE)]
     if pa.types.is_null(array.type):
-        # A column of nulls has no file: its rows are one page.
+        # A column of nulls has no file; its rows are one page.
         groups = [rows] if rows else []
     for run, count in ((pages, len(groups)), (whole, 1)):
         assert [len(field) for field in (run.nulls, run.nans, run.lowest, run.highest)] == [
@@ -124,7 +124,7 @@ def check_items(pages, whole, groups, rows, is_text):
             continue
         assert low <= min(items)
         assert len(low) <= MAX_BOUND_BYTES
-        # Where nothing was cut, bounds are the items themselves.
+        # Where no text was truncated, bounds are the items themselves.
         if max(map(len, items)) <= PREFIX_BYTES:
             assert (low, high) == (min(items), max(items))
         if high is not None:

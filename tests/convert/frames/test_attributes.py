@@ -137,7 +137,7 @@ def test_an_array_that_was_read_may_be_written_to():
         np.array([b"x"]),
         np.array([1j]),
         np.array([1], "M8[3D]"),
-        # Without a unit: to give a value is deprecated, to fill with zeros is not.
+        # Without a unit: giving a value is deprecated, filling with zeros is not.
         np.zeros(1, "m8"),
         np.ma.array([1], mask=[True]),
         np.complex64(1),

@@ -104,7 +104,7 @@ def through_arrow(frame):
 
 @pytest.mark.parametrize("index", INDEXES, ids=repr)
 def test_pyarrow_restores_a_frame_of_ours(index):
-    # Neither objects that are text nor lists: pyarrow does not keep these.
+    # No objects that are text and no lists: pyarrow does not keep these.
     values = {key: value for key, value in VALUES.items() if key not in "olb"}
     frame = pd.DataFrame(values).set_axis(index)
     frame.attrs = {"k": [1]}

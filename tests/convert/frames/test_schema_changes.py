@@ -123,7 +123,7 @@ def test_a_new_field_has_not_the_label_of_one_that_was_dropped():
     again = pa.table({"0": [1.5], "1": ["new"]})
     found = to_frame(rebuilt(again), 1, dropped(stored.frame, ["1"]), {})
     assert found.columns.tolist() == [0, "1"]
-    # Of a table that forgot to say so.
+    # The DataFrame facts of a table that does not mention the rename.
     taken = renamed(stored.frame, {"0": "1"})
     assert to_frame(rebuilt(again.select(["1"])), 1, taken, {}).columns.tolist() == ["1"]
     later = pa.table({"1": ["new"]})

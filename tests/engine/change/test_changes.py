@@ -14,7 +14,7 @@ from blztable.format.chunk import CODEC_SHIFT, WRITABLE_CODECS, ChunkHeader
 from blztable.storage.memory import MemoryStore
 from support.stores import tree
 
-# Numbers that shrink, so that each chunk has a codec.
+# Numbers that compress, so that each chunk has a codec.
 ROWS = {"a": np.arange(4096), "b": np.arange(4096) % 7}
 BY_COLUMN = {
     "compression": {"a": "zstd"},
@@ -81,7 +81,7 @@ def test_what_was_chosen_for_a_column_goes_when_it_is_dropped(store):
             "shuffle": {},
             "page_rows": {},
         }
-        # One of its name is another.
+        # A new column of the same name is another column.
         table.add_column("a", ROWS["a"])
         table.append(ROWS)
     assert last_part(store, "a")[0] == WRITABLE_CODECS["lz4"]
@@ -106,7 +106,7 @@ def test_a_default_goes_with_its_column_by_whatever_name(store):
         assert table.to_arrow().slice(4097).to_pylist() == [{"a": 1, "b": 1, "c": 6, "d": None}]
 
 
-# Made again on another version
+# Rebase on another version
 
 
 def staged(store, number=None):

@@ -60,7 +60,7 @@ def test_compacting_leaves_what_fits_no_longer_together(sizes):
 
 
 def test_a_join_of_a_compaction_keeps_the_row_groups_that_it_joins_and_no_others():
-    # A list of all row groups for each run would take memory by the square of their number.
+    # A list of all row groups for each run would take memory quadratic in their number.
     store = MemoryStore()
     blz.to_blz(ALL, store, row_group_rows=1, durability="process")
     with blz.open(store) as table:

@@ -112,13 +112,13 @@ sizes = st.integers(1, 10) | st.integers(1, 10**6) | st.integers(0, 18).map(lamb
 @example(appends=[1, 1000] * 40, full=NEVER_FULL)
 @example(appends=[1] * 7 + [8, 64, 512] * 20, full=1000)
 def test_appends_of_any_size_leave_few_groups_and_no_row_is_written_often(appends, full):
-    # Not more groups than a test can look at.
+    # Few enough groups for a test.
     appends = [min(rows, 20 * full) for rows in appends]
     model = Model(full)
     for n, rows in enumerate(appends, 1):
         model.append(rows)
         total = sum(appends[:n])
-        # What an append left that was cut at once.
+        # The rest of an append that was cut at once.
         smallest = min(append % full or full for append in appends[:n])
         highest = min(level(total), level(full) + 1)
         assert model.most_written() <= 1 + highest - level(smallest)
@@ -129,7 +129,7 @@ def test_appends_of_any_size_leave_few_groups_and_no_row_is_written_often(append
         levels = list(map(level, trailing))
         assert levels == sorted(levels)
         assert all(levels.count(one) < FANOUT for one in levels)
-        # What is not small ends a run of small ones.
+        # A group that is not small ends a run of small ones.
         walls = len(is_small) - sum(is_small)
         assert len(model.rows) <= walls + (walls + 1) * 7 * (1 + level(full) - level(smallest))
 
@@ -145,7 +145,8 @@ def test_appends_of_any_size_leave_few_groups_and_no_row_is_written_often(append
         ([8] * 7 + [1] * 8, 15),
         ([1, 8], 2),
         ([8, 1], 0),
-        # Left by writers whose merges were lost: the second would be written without rising.
+        # Left by writers whose merges were lost; the second would be rewritten without a higher
+        # level.
         ([1, 8, 1], 0),
         ([50] * 8, 0),
         ([50, 49, 1], 0),
@@ -204,14 +205,14 @@ def test_tidying_leaves_no_two_neighbours_that_fit_one_group(rows):
     assert all(left + right > full for left, right in itertools.pairwise(after))
     assert len(after) <= 2 * math.ceil(sum(rows) / full) + 1
     assert small_runs(after, full) == []
-    # A large group is rewritten for a small one only, or for its like if both fit exactly.
+    # A large group is rewritten only for a small one, or for a similar one if both fit exactly.
     for start, stop in runs:
         large = [size for size in rows[start:stop] if 2 * size >= full]
         assert len(large) < stop - start or large == [50, 50]
 
 
 def test_tidying_rewrites_little_more_than_the_least_there_is():
-    # All tables of 5 groups of these sizes. Of a single one it may be three times the least.
+    # All tables of 5 groups of these sizes. A single table may take three times the minimum.
     full, rewritten, least = 10, 0, 0
     for rows in itertools.product([1, 3, 4, 5, 6, 9], repeat=5):
         rewritten += sum(sum(rows[start:stop]) for start, stop in small_runs(rows, full))

@@ -44,7 +44,7 @@ def test_a_selection_takes_a_bit_a_row_and_nothing_for_all_or_none():
 @pytest.mark.parametrize(
     "step",
     [
-        # Of a sum statistics tell nothing.
+        # Statistics cannot decide a sum.
         lambda opened: Condition(opened, pc.field("n") + 1 > 3).rows,
         lambda opened: lambda group: evaluated(opened, pc.field("n") + 1, group),
     ],

@@ -80,7 +80,7 @@ def test_parts_are_arranged_as_each_of_their_arrays_is(case):
     for name in FactArrays.__slots__:
         both = getattr(before.facts, name), getattr(after.facts, name)
         assert list(getattr(found.facts, name)) == chosen(*both)
-    # A stream that one side has not is of no bytes there.
+    # A stream that one side does not have counts as empty there.
     assert set(found.streams) == {*before.streams, *after.streams}
     for name, sizes in found.streams.items():
         mine = before.streams.get(name, [0] * len(before.k))

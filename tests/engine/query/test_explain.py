@@ -116,7 +116,7 @@ def test_the_cheapest_and_most_selective_step_comes_first_however_it_is_written(
     table = blz.open(stored)
     for filters in ((SMALL == 3) & (OTHER > 1), (OTHER > 1) & (SMALL == 3)):
         assert table.explain([], filters=filters).steps == ("(small == 3)", "(other > 1)")
-    # As wide, but fewer rows pass.
+    # The same width, but fewer rows pass.
     assert table.explain([], filters=(OTHER > 1) & (KEY == 5)).steps[0] == "(key == 5)"
 
 

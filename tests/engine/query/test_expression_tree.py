@@ -115,7 +115,7 @@ def test_rows_are_kept_where_all_conjuncts_are_true(seed):
         try:
             masks.append(expressions.mask(each, columns, len(kept)))
         except SchemaError:
-            # Arrow has left it out of the whole, beside one that is never true.
+            # Arrow has removed it from the expression, beside a part that is never true.
             assert not kept.any()
     assert functools.reduce(operator.and_, masks).tolist() == kept.tolist()
 

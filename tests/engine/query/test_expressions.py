@@ -55,7 +55,7 @@ def columns(draw, name, rows):
 def as_form(values, type_, form):
     if not pa.types.is_dictionary(form):
         return pa.array(values, type_).cast(form)
-    # Its own dictionary, one of its values a null and one not used.
+    # A dictionary with a null among its values, and with an unused value.
     known = [*dict.fromkeys(value for value in values if value is not None and value == value)]
     known += [float("nan")] if any(value != value for value in values) else []
     codes = [
@@ -116,7 +116,7 @@ def predicates(draw, depth=3):
         return field(name).is_null(), lambda row: row[name] is None
     if kind == "in":
         values = [v for v in draw(st.lists(PLAIN[name][1], min_size=1, max_size=3)) if v == v]
-        # Arrow's sets tell zero from minus zero.
+        # Arrow's sets distinguish zero and minus zero.
         values += [-0.0, 0.0] if 0.0 in values and name == "f" else []
         values = pa.array(values, PLAIN[name][0])
         return field(name).isin(values), lambda row: row[name] in values.to_pylist()
@@ -180,7 +180,7 @@ def test_the_columns_of_an_expression_are_found_whatever_their_names(data, there
         )
         for name in (there[position] for position in used)
     ]
-    # Text that looks like a name is none.
+    # Text that looks like a column name is still a value.
     predicates += [pc.scalar(name) == name for name in data.draw(st.lists(names, max_size=2))]
     expression = reduce(operator.and_, predicates, pc.scalar(True))
     assert expressions.check(expression, schema) == tuple(sorted(used))

@@ -21,7 +21,7 @@ quick = settings(
 )
 COLUMN = pc.field("a")
 TYPES = [*own.PLAIN, *(pa.dictionary(pa.uint8(), type_) for type_ in own.PLAIN)]
-# Arrow has no order for them, and no equality.
+# Arrow cannot order these types, or compare them for equality.
 UNORDERED = (pa.month_day_nano_interval(), pa.null())
 UNSIGNED = (*own.INTEGERS[4:], pa.bool_())
 

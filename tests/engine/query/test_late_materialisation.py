@@ -12,9 +12,9 @@ from support.recording_store import Recorded
 from support.stores import write
 
 ROWS, GROUP, PAGE = 128, 64, 8
-# A chunk is a page: of eight rows of eight bytes.
+# A chunk is one page: eight rows of eight bytes.
 CUTS = {"row_group_rows": GROUP, "page_rows": PAGE, "chunk_bytes": 64}
-# In order, scattered, wide and scattered, and not asked for.
+# Sorted, scattered, wide and scattered, and not requested.
 TABLE = pa.table(
     {
         "key": np.arange(ROWS),
@@ -69,7 +69,7 @@ READS = pytest.mark.parametrize("read", [read, streamed])
 def test_the_filters_column_is_read_where_its_statistics_leave_it_open(store, read):
     found = read(store, [("key", ">=", 13), ("key", "<=", 30)], ["rest"])
     assert found["rest"].to_pylist() == [row * 5 for row in range(13, 31)]
-    # Of the second page, 16 to 24, and the rest all rows are known to be left, or none.
+    # In the second page, 16 to 24, and in the others, statistics decide all rows.
     assert pages(store, "key") == [8, 24]
     assert pages(store, "rest") == [8, 16, 24]
     assert store.opened() == {("key", 0), ("rest", 0)}
@@ -90,7 +90,7 @@ def test_a_step_is_evaluated_where_those_before_it_left_a_row(store, read):
     few, other = TABLE["few"].to_numpy(), TABLE["other"].to_numpy()
     left = rows_where((few == 3) & (other > 20))
     assert left
-    # `other` is compared in a way that leaves more, so later, whichever is written first.
+    # The step of `other` leaves more rows, so it is later, whichever is written first.
     for given_ in (
         [("few", "==", 3), ("other", ">", 20)],
         [("other", ">", 20), ("few", "==", 3)],
@@ -144,7 +144,7 @@ def test_a_column_that_the_filter_reads_and_that_is_returned_is_read_once(store,
     found = read(store, [("few", "<", 9), ("other", ">", 20)], ["other", "few", "rest"])
     assert found["other"].to_pylist() == other[left].tolist()
     assert found["few"].to_pylist() == few[left].tolist()
-    # Of every page read once, which `pages` looks at.
+    # Each page was read once, which `pages` checks.
     assert pages(store, "few") == pages_of(rows_where(TABLE["key"].to_numpy() >= 0))
     assert pages(store, "rest") == pages_of(left)
 

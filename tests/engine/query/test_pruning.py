@@ -69,7 +69,7 @@ def ascending(type_):
 
 def check_runs_are_passed_over(values):
     runs = [values[:3], values[3:6], values[6:]]
-    # As it is compared, so that a literal of it goes with the column.
+    # The type in which it is compared, so that a literal from it fits the column.
     one = expressions.comparable(pa.chunked_array([values]))
     yes, no = True, False
     column = pc.field("a")
@@ -238,7 +238,7 @@ def test_casts_that_keep_the_order_are_seen_through():
     numbers = [pa.array([1, 2], pa.int8()), pa.array([30, 40], pa.int8())]
     assert judged(pc.field("a").cast(pa.int64()) < 5, a=numbers)[0] == [True, False]
     assert judged(pc.field("a").cast(pa.float32()) < 5.5, a=numbers)[0] == [True, False]
-    # Of text an order of another kind.
+    # Text has an order of another kind.
     text = pc.field("a").cast(pa.string())
     assert judged(text < "15", a=[pa.array([2, 10])])[0] == [True]
 
@@ -250,7 +250,7 @@ def test_casts_that_keep_the_order_are_seen_through():
         pc.coalesce(pc.field("a"), 1) < 0,
         pc.field(0) < 0,
         pc.field("a").cast(pa.int8(), safe=False) < 0,
-        # Rounded in several steps, which may not keep the order.
+        # Rounded in several steps, which may change the order.
         pc.field("a").cast(pa.decimal128(19, 0)) < 0.5,
     ],
     ids=str,
@@ -318,7 +318,7 @@ def test_a_literal_decides_without_statistics():
 def test_a_column_may_be_known_by_larger_runs_than_the_others():
     schema = pa.schema([("a", pa.int64()), ("b", pa.int64())])
     pruner = Pruner((pc.field("a") == 1) & (pc.field("b") == 2), schema)
-    # One run of 4 rows, 3 of them null, in which there are two of 2 rows.
+    # One run of 4 rows, 3 of them null, which contains two runs of 2 rows.
     large = bounds.runs(pa.int64(), [4], [3], [0], [b"\1" + bytes(7)], [b"\1" + bytes(7)])
     small = known_of(pa.array([2, 2, 3, 3]), [(0, 2), (2, 4)])
     verdict = pruner.judge(2, {0: large.take(np.array([0, 0])), 1: small})

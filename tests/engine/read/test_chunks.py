@@ -55,9 +55,9 @@ def test_runs_are_the_chunks_that_hold_wanted_bytes_each_once(data, chunks, run_
         assert one.begin == begin
         assert one.nbytes == end - begin
         assert list(one.goals) == [g for g in goals if g.low < end and begin < g.high]
-        # No chunk more than it takes to have so many bytes.
+        # No more chunks than needed for this number of bytes.
         assert begins[one.last - 1] - begin < run_bytes
-    # A run ends only where no chunk is wanted next, or where it has enough.
+    # A run ends only if the next chunk is not needed, or if the run has enough bytes.
     for one, other in pairwise(found):
         assert one.last < other.first or one.nbytes >= run_bytes
 
@@ -79,7 +79,7 @@ def test_bytes_come_to_their_places_and_are_looked_at_once(opened, wanted, run_b
     assert len(opened.streams[VALUES].info.chunks) == 10
     buffers = [np.zeros(high - low, np.uint8) for low, high in wanted]
     looked_at = [[] for _ in wanted]
-    # Of some it is only to be seen whether they are there.
+    # For some streams only their presence is checked.
     targeted = data.draw(st.lists(st.booleans(), min_size=len(wanted), max_size=len(wanted)))
     goals = [
         Goal(low, high, Target(buffer, lambda *r, seen=seen: seen.append(r)) if is_ else None)

@@ -217,7 +217,7 @@ def test_reads_of_more_files_than_the_process_may_open_go_on_together(tmp_path):
     for number in range(100):
         store.put_new(f"data/{number}", [b"%d" % number])
     soft, hard = open_files.resource.getrlimit(open_files.resource.RLIMIT_NOFILE)
-    # What is open now, and 40 more.
+    # The descriptors open now, and 40 more.
     open_files.resource.setrlimit(
         open_files.resource.RLIMIT_NOFILE, (highest_descriptor() + 40, hard)
     )

@@ -130,7 +130,7 @@ def test_rows_named_often_that_have_no_room_in_one_array_come_in_halves(monkeypa
 
 
 def test_rows_of_chunks_that_do_not_join_come_in_their_order():
-    # Together 200 values, for which 8 bits have no codes.
+    # Together 200 values, too many for codes of 8 bits.
     codes = pa.array(range(100), pa.int8())
     chunks = [
         pa.DictionaryArray.from_arrays(codes, [f"{name}{row}" for row in range(100)])

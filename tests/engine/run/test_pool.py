@@ -102,7 +102,7 @@ def test_the_first_exception_is_raised_and_what_waits_is_given_up(error):
         run(tasks())
     assert caught.value is error
     assert len(done) < 100_000
-    # The pool is as good as before.
+    # The pool works as before.
     test_every_task_runs_once()
 
 
@@ -190,7 +190,7 @@ def test_runs_of_several_threads_do_not_hang_nor_mix():
                     run([lambda: 1 / 0] * 50)
 
     assert in_threads(8, work) == []
-    # A task of its own thread alone would count exactly; those of two may meet.
+    # A task that uses only its own thread would count exactly; tasks of two threads may meet.
     assert [done[i] > 0 for i in range(8)] == [bool(i % 2) for i in range(8)]
 
 
@@ -210,7 +210,7 @@ def test_scratch_memory_is_of_one_thread_alone():
     assert len(scratch(10)) == 10
 
 
-# Blosc's settings belong to the process
+# The settings of Blosc belong to the process
 
 
 def settings():
@@ -327,7 +327,7 @@ held.attrs["a"] = 1
 
 def test_after_a_fork_the_child_reads_and_an_old_handle_refuses_to_write(tmp_path):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    # The interpreter warns of forks with threads, and that is what this is about.
+    # The interpreter warns of forks with threads, and this test is about them.
     command = [sys.executable, "-W", "ignore", "-c", FORK, tmp_path / "t.blz"]
     subprocess.run(command, env=environment, check=True, timeout=50)
     assert blz.read_table(tmp_path / "t.blz2").num_rows == 100_000
@@ -348,7 +348,7 @@ def interrupt():
     raise KeyboardInterrupt
 
 
-# Groups, fetched while those before are worked at
+# Groups are fetched while earlier groups are processed
 
 
 @pytest.fixture(params=[1, 2, 4])
@@ -431,7 +431,7 @@ def test_an_exception_of_the_fetch_ends_the_tasks(processors, error):
 
     def groups():
         yield (task for _ in range(3))
-        # So that not all is done when the fetch fails.
+        # So that some work is left when the fetch fails.
         yield itertools.chain([task] * 2, (task for _ in range(10**9)))
         raise error
 
@@ -466,7 +466,7 @@ def test_an_interrupt_in_the_fetch_is_raised_there_and_one_in_a_task_between_two
 
     with pytest.raises(KeyboardInterrupt):
         run([task] * 3 + [lambda: task()])
-    # It is not raised inside of a task.
+    # The exception is not raised inside of a task.
     assert where in (["task"], [])
     test_every_task_runs_once()
 
@@ -501,7 +501,7 @@ def test_a_handler_that_raises_nothing_lets_a_run_and_a_read_end(tmp_path, proce
         signal.signal(signal.SIGINT, before)
 
 
-# The next result, made while the caller works with the last
+# The next result is made while the caller works with the last one
 
 
 def made_ahead():
@@ -526,7 +526,7 @@ def test_results_come_in_their_order_whether_begun_or_not():
     assert found == list(range(20))
     assert list(ahead) == []
     assert started
-    # At the end it needs no close.
+    # At its end it needs no close.
     check_ended(started)
     ahead.close()
 

@@ -68,7 +68,7 @@ def files_there(store):
     return {key for key in tree(store) if key.startswith("data/") and key.endswith(".bin")}
 
 
-# Who else commits
+# Other writers
 
 
 def test_a_replacement_lands_on_top_of_one_that_was_faster(store):
@@ -207,7 +207,7 @@ def test_attributes_land_on_top_of_a_replacement_that_left_the_key_alone(store):
     assert attributes(store) == {"a": 1}
 
 
-# What fails
+# Failures
 
 
 def calls_of(store, action):
@@ -261,14 +261,14 @@ def test_a_replacement_that_fails_before_its_publication_leaves_nothing(store, t
     write(store, OLD)
     trial = fresh(store, tmp_path, "trial")
     write(trial, OLD)
-    # Threads may change places among themselves, but not with what comes after.
+    # Threads may swap their calls, but not with later calls.
     until = calls_of(trial, replaced).index("publish")
     before = tree(store)
     assert until > 10
     for number in range(until + 1):
         with pytest.raises(type(error)) as caught:
             replaced(Hooked(store, before=at_call(number, error)))
-        # Reading a manifest may say which one it was.
+        # An error of reading a manifest may name the manifest.
         assert caught.value is error or str(caught.value).endswith(f": {error}")
         assert tree(store) == before
         assert table(store) == OLD
@@ -298,7 +298,7 @@ def test_a_failure_right_after_any_call_leaves_the_old_table_or_the_new_one(stor
         place = fresh(store, tmp_path, number)
         write(place, OLD)
         if calls[number] == "lock":
-            continue  # Only the collector would let go of it.
+            continue  # Only the garbage collector would release it.
         with pytest.raises(KeyboardInterrupt):
             replaced(Hooked(place, after=at_call(number, KeyboardInterrupt())))
         found = loaded(place).head.version

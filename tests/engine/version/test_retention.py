@@ -90,7 +90,7 @@ def test_versions_older_than_the_table_keeps_them_go(store):
     for number in range(1, 4):
         commit(store, number)
     set_properties(store, keep_seconds=0)
-    # The version that a commit was made on is pinned by it, so it outlives that commit.
+    # A commit pins its base version, so the base outlives the commit.
     assert versions.numbers(store) == [3, 4]
     set_properties(store, keep_seconds=0)
     assert versions.numbers(store) == [4, 5]
@@ -258,7 +258,7 @@ def test_files_that_the_next_version_does_not_name_stay_for_one_that_does_again(
     update_text(store, 4)
     for number in range(5, 13):
         touch(store, turn=number)
-    # Version 3 is the last to name the first version's file, version 2 alone named its own.
+    # Version 3 is the last to name the first version's file; version 2 alone named its own file.
     assert versions.numbers(store)[0] == 3
     assert {"data/col1/__1__.bin", "data/col1/__3__.bin"} <= tree(store)
     assert "data/col1/__2__.bin" not in tree(store)
@@ -368,7 +368,7 @@ def test_a_version_pinned_while_others_are_looked_at_stays_with_its_files(store,
     pinned.close()
     head = replace(newest.head, properties={"keep_versions": 1})
     pins = []
-    # By then all three were seen to be free.
+    # By then all three were found to be unpinned.
     come = once("get", lambda: pins.append(versions.pin(store, late)), layout.manifest(1))
     hooked = Hooked(store, before=come)
     retention.retire(replace(newest, head=head, store=hooked), is_durable=True)
@@ -395,7 +395,7 @@ def test_the_last_version_that_was_flushed_stays_where_its_time_comes_during_a_c
     commit(store, 3)
     late = once("publish", lambda: monkeypatch.setattr(retention, "datetime", Later))
     commit(Hooked(store, before=late), 4)
-    # The commit before is pinned by the one that was built on it.
+    # The later commit pins the earlier one, its base.
     assert versions.numbers(store) == [2, 3, 4]
     assert not versions.load(store, 4).head.durable
     commit(store, 5)

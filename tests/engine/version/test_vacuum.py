@@ -28,7 +28,7 @@ from support.stores import (
     write,
 )
 
-# Besides those on versions that go: no writer is at work, and no other comes.
+# Besides the pins on removed versions: no writer is working, and no other one comes.
 LOCKS_OF_A_VACUUM = [layout.MANIFESTS, layout.FLIGHT, layout.LOCK]
 
 
@@ -124,7 +124,7 @@ def test_keeping_one_version_leaves_the_newest(store):
 def test_the_table_says_how_many_versions_are_kept_where_the_caller_does_not(store):
     commit(store, 1, 2, 3)
     held, pinned = versions.pin(store, 1)
-    # Pinned, they stay when it is committed.
+    # They are pinned, so they stay after the commit.
     with pinned, versions.pin(store, 2)[1]:
         set_properties(store, keep_versions=2)
         assert versions.numbers(store) == [1, 2, 3, 4]

@@ -181,7 +181,7 @@ def test_a_pin_is_a_lock_on_the_manifest(store):
     store.lock(layout.manifest(1), shared=False, timeout=0).close()
 
 
-# What is there before a table is
+# States before a table exists
 
 
 def test_nothing_there_is_no_table(store):

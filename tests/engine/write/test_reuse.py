@@ -28,14 +28,14 @@ from support.bit_equality import same
 from support.bloscpack_reference import bloscpack_bytes
 from support.stores import read, write
 
-# zlib says in its first bytes how hard it tried: a chunk that was made anew differs from the old.
+# The first bytes of zlib state its level, so that a chunk compressed anew differs from the old.
 BEFORE = {"compression": "zlib", "clevel": 1, "page_rows": 64, "chunk_bytes": 512}
 AFTER = BEFORE | {"clevel": 9}
 ROWS = 640
-# Text of one length, so that pages hold the same bytes.
+# Text of one length, so that pages hold the same number of bytes.
 WORDS = [f"word {row % 7}" for row in range(ROWS)]
 EDITED = 100
-# The one file of a table of one column and row group.
+# The only file of a table with one column and one row group.
 FILE = "data/col0/__1__.bin"
 
 
@@ -129,7 +129,8 @@ def made_anew(store, array, row, value, **options):
 
 NUMBERS = pa.array([row % 11 for row in range(ROWS)], pa.int64())
 WITH_NULLS = pa.array([None if row % 5 == 0 else row % 11 for row in range(ROWS)], pa.int64())
-# Of 64 rows a page, 512 bytes a chunk: row 100 is in chunk 1 of int64 and in chunk 0 of one byte.
+# With 64 rows a page and 512 bytes a chunk, row 100 is in chunk 1 of int64 and in chunk 0 of a type
+# of one byte.
 CASES = {
     "numbers": (NUMBERS, 7, {("values", 1)}),
     "a value for a null": (WITH_NULLS, 7, {("valid", 0), ("values", 1)}),
@@ -220,7 +221,7 @@ def test_what_did_not_shrink_is_copied_whatever_the_codec():
     assert made_anew(MemoryStore(), noise, EDITED, 7, compression="zstd") == {("values", 1)}
 
 
-# What lies under a digest that is right
+# Data under a correct digest
 
 
 def other(chunk):

@@ -60,7 +60,7 @@ def test_items_of_one_row_take_little_memory(tmp_path):
     command = [sys.executable, "-c", textwrap.dedent(code), tmp_path / "t.blz"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
-    # Kept as they came they took more than 100 MB.
+    # Kept one by one, they took more than 100 MB.
     assert int(done.stdout) < 48 << 20
 
 
