@@ -79,7 +79,7 @@ def test_a_table_comes_back_with_names_metadata_and_nullability(table, cuts):
 @given(st.data(), small_cuts)
 def test_the_tables_arrow_tests_itself_with_come_back(data, cuts):
     with pytest.MonkeyPatch.context() as patch:
-        # Installed only then, pyarrow fails the whole test for a naive timestamp.
+        # As shipped, pyarrow's strategy skips the whole test for a naive timestamp.
         patch.setattr(arrow_strategies.pytest, "skip", lambda _: reject())
         flat = arrow_strategies.primitive_types | arrow_strategies.dictionary_types()
         table = data.draw(arrow_strategies.tables(flat))
@@ -264,7 +264,7 @@ print(blz.read_table(store)["a"].to_pylist())
 
 
 def test_stray_codes_below_nulls_do_no_harm_where_dictionaries_differ():
-    # In another process: Arrow follows invalid offsets when it unifies the dictionaries.
+    # In another process: Arrow follows stray codes out of bounds when it unifies dictionaries.
     done = subprocess.run(
         [sys.executable, "-c", STRAY_CODES], capture_output=True, text=True, check=False
     )
