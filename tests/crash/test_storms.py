@@ -21,8 +21,8 @@ import pytest
 import blztable as blz
 from blztable.storage.disk import Disk
 from blztable.storage.local import LocalStore
-from crash.test_changes import CHANGES, two_row_groups
 from support import stress
+from support.crash_changes import CHANGES, two_row_groups
 from support.crash_checks import changing, debris_of, held_versions, unnamed
 from support.stress import (
     SCHEMA,

@@ -1,6 +1,8 @@
 """The layout of tests/: a folder is a room of the package or a kind of test, and stays small."""
 
+import ast
 import collections
+import re
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
@@ -37,6 +39,16 @@ def test_tools_are_in_support_and_support_has_no_tests():
         and path.name.startswith("test_") == (path.parts[0] == "support")
     ]
     assert not wrong, wrong
+
+
+def test_no_test_file_imports_another_one():
+    wrong = [
+        f"{name}:{node.lineno}: {node.module}"
+        for name, path in FILES.items()
+        for node in ast.walk(ast.parse(path.read_bytes()))
+        if isinstance(node, ast.ImportFrom) and re.search(r"(^|\.)test_", node.module or "")
+    ]
+    assert not wrong, "\n" + "\n".join(wrong)
 
 
 def test_no_folder_holds_more_files_than_can_be_read_at_a_glance():

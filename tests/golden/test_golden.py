@@ -4,7 +4,6 @@ The tables in `v1/` are never written again; `make_v1.py` says how they were mad
 where they are, for reading; what changes a table changes a copy.
 """
 
-import json
 import shutil
 from pathlib import Path
 
@@ -16,9 +15,9 @@ import blztable as blz
 from golden import edge_values
 from golden.frames import FRAMES
 from golden.make_v1 import CASES, SUMS, sums, without_pandas
+from golden.tables import ROOT, expected, facts
 from support.bit_equality import bits, same_table
 
-ROOT = Path(__file__).parent / "v1"
 FRAME = "frame-"
 # Two columns of one name cannot be told apart by an append; a table without columns has no rows.
 NOT_APPENDED = {"schemas", "no-columns", "frame-no-columns", "frame-empty"}
@@ -29,18 +28,6 @@ def listed() -> dict[str, str]:
     """The sha256 of each file, as it was when the files were written."""
     lines = (ROOT / SUMS).read_text(encoding="utf-8").splitlines()
     return {path: digest for digest, _, path in (line.partition("  ") for line in lines)}
-
-
-def facts(case: str) -> dict[int, dict]:
-    """What is known of each version, oldest first."""
-    known = json.loads((ROOT / f"{case}.expected" / "versions.json").read_bytes())
-    return {number: known[str(number)] for number in sorted(map(int, known))}
-
-
-def expected(case: str, version: int) -> pa.Table:
-    """The table that a version holds."""
-    with pa.ipc.open_stream(ROOT / f"{case}.expected" / f"{version}.arrows") as stream:
-        return stream.read_all()
 
 
 def test_every_file_is_there_as_it_was_written_and_no_other():

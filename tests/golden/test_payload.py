@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from golden.test_golden import ROOT
+from golden.tables import ROOT
 
 HEADER = struct.Struct("<BBBBIII")
 LZ4, ZLIB, ZSTD = 1, 3, 4

@@ -22,7 +22,7 @@ from blztable.format import layout
 from blztable.format.chunk import Compression
 from golden import reader
 from golden.make_v1 import CASES, FACTS
-from golden.test_golden import ROOT, expected, facts
+from golden.tables import ROOT, expected, facts
 from support import tamper
 from support.bit_equality import bits
 

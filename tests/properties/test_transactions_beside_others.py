@@ -15,9 +15,9 @@ from blztable.engine.version import versions
 from blztable.errors import ColumnNotFoundError, ConflictError, SchemaError
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore
-from properties.test_rebase import CONFLICTS
 from support.operations import (
     BASE,
+    CONFLICTS,
     OPERATIONS,
     SEEDS,
     Operation,

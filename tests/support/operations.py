@@ -247,3 +247,33 @@ def files_there(store):
 def meanwhile(store, act, **options):
     """Return a store that lets others act once, when the first writer is about to publish."""
     return Hooked(store, before=once("lock", act, layout.LOCK), **options)
+
+
+# The facts each operation relies on, by the operations that change them (DESIGN 3.3).
+COLUMNS = {"append evolving", "add_column", "drop", "rename", "reorder", "replace"}
+COUNT = {"append", "append counting on", "delete", "truncate", "resize", "restore"}
+ROW_GROUPS = COUNT | {"merge", "compact", "sort", "update"}
+# The row groups that are joined are all of the base; later ones behind them do no harm.
+JOINED = {"merge", "compact", "sort", "update", "delete", "truncate", "restore"}
+CONFLICTS = {
+    "append": COLUMNS,
+    "append counting on": COLUMNS | COUNT,
+    "append evolving": COLUMNS | ROW_GROUPS,
+    "merge": COLUMNS | JOINED,
+    # If only some of its row groups were changed, the others are joined.
+    "compact": COLUMNS | {"merge", "compact", "sort", "truncate", "restore"},
+    "sort": COLUMNS | JOINED,
+    "add_column": COLUMNS | ROW_GROUPS,
+    "drop": COLUMNS,
+    "rename": COLUMNS,
+    "reorder": COLUMNS,
+    "update": COLUMNS | ROW_GROUPS,
+    "delete": COLUMNS | ROW_GROUPS,
+    "truncate": COLUMNS | ROW_GROUPS,
+    "resize": COLUMNS | ROW_GROUPS,
+    "replace": set(),
+    "restore": set(),
+    "attrs a": {"attrs a", "replace"},
+    "attrs b": {"attrs b"},
+    "set_retention": {"set_retention"},
+}

@@ -1,0 +1,93 @@
+"""Every change of a table that the crash tests stop, and the versions that each makes."""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import blztable as blz
+from support.crash_checks import Held
+
+INT = pa.int32()
+
+
+def rows(n, text):
+    return pa.table({"n": pa.array(n, INT), "text": text})
+
+
+FIRST = rows([3, 1], ["c", None])
+SECOND = rows([None, 2], ["é", "b"])
+BOTH = pa.concat_tables([FIRST, SECOND])
+MORE = rows([5], ["e"])
+# Enough row groups that one merge lifts all of them by a level.
+FOUR = rows([5, 6, 7, 8], ["e"] * 4)
+
+
+def two_row_groups(path):
+    """Make a table: version 1 has one row group, version 2 has two."""
+    blz.to_blz(FIRST, path)
+    with blz.open(path, mode="a") as table:
+        table.append(SECOND)
+
+
+def feed(table):
+    with table.appender() as columns:
+        columns["text"].append(["e"])
+        columns["n"].append(pa.array([5], INT))
+
+
+def several(table):
+    with table.transaction() as tx:
+        tx.append(MORE)
+        tx.update({"n": 6}, where=pc.field("n") == 5)
+        tx.delete(pc.field("n") == 1)
+        tx.rename_columns({"n": "number"})
+        tx.attrs["until"] = 5
+
+
+def made(change, *tables, attrs=None):
+    """Return a change and the versions it makes, one for each table, from version 3 on."""
+    makes = {number: Held(table, attrs or {}) for number, table in enumerate(tables, 3)}
+    return change, makes
+
+
+X = pa.array([7, 8, 9, 10])
+CHANGES = {
+    "append": made(lambda t: t.append(MORE), pa.concat_tables([BOTH, MORE])),
+    "append and merge": made(lambda t: t.append(FOUR), *[pa.concat_tables([BOTH, FOUR])] * 2),
+    "append that evolves": made(
+        lambda t: t.append({"n": [1 << 40], "text": ["e"], "x": [7]}, evolve=True),
+        pa.table(
+            {
+                "n": [3, 1, None, 2, 1 << 40],
+                "text": ["c", None, "é", "b", "e"],
+                "x": [None, None, None, None, 7],
+            }
+        ),
+    ),
+    "appender": made(feed, pa.concat_tables([BOTH, MORE])),
+    "update": made(
+        lambda t: t.update({"n": 30}, where=pc.field("n") > 2),
+        rows([30, 1, None, 2], ["c", None, "é", "b"]),
+    ),
+    "delete": made(lambda t: t.delete(pc.field("n") == 2), BOTH.slice(0, 3)),
+    "truncate": made(lambda t: t.truncate(1), BOTH.slice(0, 1)),
+    "resize": made(
+        lambda t: t.resize(5),
+        rows([3, 1, None, 2, None], ["c", None, "é", "b", None]),
+    ),
+    "add_column": made(lambda t: t.add_column("x", X), BOTH.append_column("x", X)),
+    "drop_columns": made(lambda t: t.drop_columns(["n"]), BOTH.drop_columns(["n"])),
+    "rename_columns": made(
+        lambda t: t.rename_columns({"n": "m"}), BOTH.rename_columns(["m", "text"])
+    ),
+    "reorder_columns": made(lambda t: t.reorder_columns(["text"]), BOTH.select(["text", "n"])),
+    "compact": made(lambda t: t.compact(), BOTH),
+    "sort": made(lambda t: t.compact(sort_by="n"), BOTH.take([1, 3, 0, 2])),
+    "restore": made(lambda t: t.restore(1), FIRST),
+    "transaction": made(
+        several,
+        pa.concat_tables([BOTH.take([0, 2, 3]), rows([6], ["e"])]).rename_columns(
+            ["number", "text"]
+        ),
+        attrs={"until": 5},
+    ),
+}
