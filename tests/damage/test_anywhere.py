@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import blztable as blz
 from support.samples import SAMPLES
-from support.worker_process import Captive, Lost
+from support.worker_process import WorkerLost, WorkerProcess
 
 CASES = int(os.environ.get("BLZTABLE_CASES", "500"))
 
@@ -132,7 +132,7 @@ def root(intact, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def worker(intact, root):
-    with Captive(reader, intact, root) as worker:
+    with WorkerProcess(reader, intact, root) as worker:
         yield worker
 
 
@@ -156,7 +156,7 @@ def test_damage_anywhere_is_told_with_its_file_or_does_no_harm(root, worker, dat
         for key, content in changes.items():
             (path / key).write_bytes(content)
         assert worker.ask((path.name, list(changes))) == []
-    except Lost as lost:
+    except WorkerLost as lost:
         pytest.fail(str(lost))
     finally:
         for key in changes:

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from support.worker_process import Captive, Lost
+from support.worker_process import WorkerLost, WorkerProcess
 
 
 def obedient():
@@ -33,15 +33,15 @@ def obedient():
     [("die", "died, exit -11"), ("hang", "no answer in 1 s")],
 )
 def test_a_worker_that_is_lost_is_told_and_replaced(request_, told):
-    with Captive(obedient, seconds=1) as worker:
-        with pytest.raises(Lost, match=told) as caught:
+    with WorkerProcess(obedient, seconds=1) as worker:
+        with pytest.raises(WorkerLost, match=told) as caught:
             worker.ask(request_)
         assert "in answer" in str(caught.value)  # the trace of its last moment
         assert worker.ask("well") == "well"
 
 
 def test_memory_beyond_the_bound_is_told():
-    with Captive(obedient, growth=32 << 20) as worker:
-        with pytest.raises(Lost, match="MiB of memory"):
+    with WorkerProcess(obedient, growth=32 << 20) as worker:
+        with pytest.raises(WorkerLost, match="MiB of memory"):
             worker.ask("grow")
         assert worker.ask("ask for more") == "ask for more"

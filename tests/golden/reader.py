@@ -1,13 +1,13 @@
 """A reader of tables of format version 1, written from docs/format.md and nothing else.
 
-It imports nothing of blztable: what it can read, any program can. It needs numpy, python-blosc for
-the chunks, and pyarrow for the message that holds the schema. A column comes back as a list with an
-entry a row: the bytes of the value, or None for a null; a row of a dictionary column is the value
-that its code stands for. What a reader must check is checked here, in the order of the page, before
-anything is decompressed; what breaks a rule raises `Refused`.
+It imports nothing of blztable, so any program can do the same. It needs numpy, python-blosc for the
+chunks, and pyarrow for the schema message. A column comes back as a list with one entry a row: the
+bytes of the value, or None for a null; a row of a dictionary column is the value of its code. Every
+check that the page demands of a reader is made here, in the order of the page, before anything is
+decompressed. A broken rule raises `Refused`.
 
-It reads whole columns, one after the other, and every file at once. It is written to be read, not
-to be fast.
+The reader reads whole columns, one after the other, and each file in one call. It is written to be
+read, not to be fast.
 """
 
 import base64
@@ -70,7 +70,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Statistics:
-    """What is stated of the rows of a row group, or of one of its pages."""
+    """The stated facts of the rows of a row group, or of one of its pages."""
 
     nulls: int
     nans: int
@@ -89,7 +89,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Column:
-    """The rows of a column; its line, and the metalayers of each part, for who passes over rows."""
+    """The rows of a column, its line, and the metalayers of each part to skip rows by."""
 
     rows: list[Row]
     line: dict[str, Any]
@@ -106,13 +106,13 @@ class Version:
 
 
 def versions(root: Path) -> list[int]:
-    """The versions of a table, ascending."""
+    """Return the versions of a table, ascending."""
     names = [path.name for path in (root / "meta" / "manifest").iterdir()]
     return sorted(int(name) for name in names if re.fullmatch(r"[0-9]{20}", name) and int(name))
 
 
 def read(root: Path, number: int | None = None) -> Version:
-    """A version of the table in this directory, the newest by default."""
+    """Return a version (default: the newest) of the table in this directory."""
     number = max(versions(root)) if number is None else number
     data = contents(root, "meta", "manifest", f"{number:020d}")
     first, sha, rest = (*data.split(b"\n", 2), b"", b"")[:3]
@@ -122,7 +122,7 @@ def read(root: Path, number: int | None = None) -> Version:
     index = head["columns"]
     paths = array(index, "path", len(schema))
     need(len(set(paths)) == len(paths), "no column twice")
-    # In this version of the format, no other column than one of a single id can be read.
+    # This version of the format has no columns but those with a single id.
     need(max(paths, default=0) <= MAX_ID, "ids of 18 digits")
     for key in ("next_k", "nbytes", "cbytes"):
         array(index, key, len(paths))
@@ -143,7 +143,7 @@ def read(root: Path, number: int | None = None) -> Version:
 
 
 def checked_head(head: Any, number: int) -> dict[str, Any]:
-    """The head, with all that it must have."""
+    """Return the head, with all required fields."""
     need(isinstance(head, dict) and head.get("format") == "blztable", "a manifest of blztable")
     for key, kind in HEAD_KEYS.items():
         need(key in head and isinstance(head[key], kind), f"a key {key!r} of the head")
@@ -170,7 +170,7 @@ def checked_head(head: Any, number: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Stream:
-    """A stream of a type; `bits` a row, None where they vary."""
+    """A stream of a type; `bits` for each row, None if they vary."""
 
     name: str
     dtype: str
@@ -178,7 +178,7 @@ class Stream:
     bits: int | None
 
     def nbytes(self, rows: int) -> int:
-        """The bytes that so many rows take."""
+        """Return the bytes of `rows` rows."""
         assert self.bits is not None
         return -(-rows * self.bits // 8)
 
@@ -206,7 +206,7 @@ TEXT = (pa.string(), pa.large_string(), pa.string_view())
 
 
 def streams_of(type_: pa.DataType) -> list[Stream]:
-    """The streams of a type but `valid`, those of a dictionary's values last."""
+    """Return the streams of a type except `valid`; those of a dictionary's values are last."""
     if pa.types.is_dictionary(type_):
         need(not pa.types.is_dictionary(type_.value_type), "a dictionary of plain values")
         (codes,) = streams_of(type_.index_type)
@@ -237,7 +237,7 @@ def streams_of(type_: pa.DataType) -> list[Stream]:
 
 
 def column(root: Path, arrow: pa.Field, path: int, line: Any, row_groups: list[int]) -> Column:
-    """All rows of a column."""
+    """Return all rows of a column."""
     need(b"ARROW:extension:name" not in (arrow.metadata or {}), "no extension type")
     streams_of(arrow.type)
     need(isinstance(line, dict) and whole(line.get("path")) == path, "the line of this column")
@@ -264,7 +264,7 @@ def column(root: Path, arrow: pa.Field, path: int, line: Any, row_groups: list[i
 
 
 def statistics_of_row_groups(column: Column) -> list[Statistics]:
-    """What the line of a column states of each row group."""
+    """Return the facts of each row group in the line of a column."""
     line, count = column.line, len(column.layers)
     counts = [array(line, key, count) for key in ("nulls", "nans")]
     bounds = []
@@ -280,7 +280,7 @@ def statistics_of_row_groups(column: Column) -> list[Statistics]:
 
 @dataclass(frozen=True)
 class Stored:
-    """A stream as a file has it: its layout, and the sizes of its chunks and of its pages."""
+    """A stream in a file: its layout, and the sizes of its chunks and of its pages."""
 
     layout: Stream
     chunks: list[int]
@@ -298,14 +298,14 @@ class Block:
 
     @property
     def all_streams(self) -> list[Stored]:
-        """The streams in the order of their chunks."""
+        """Return the streams in the order of their chunks."""
         return self.streams + (self.dictionary.streams if self.dictionary else [])
 
 
 def part(
     data: bytes, facts: dict[str, int], stated: dict[str, int], type_: pa.DataType
 ) -> tuple[list[Row], dict[str, Layer]]:
-    """The rows of a column in one row group, and the metalayers of its file."""
+    """Return the rows of a column in one row group, and the metalayers of its file."""
     layouts = layouts_of(type_)
     if not facts["k"]:
         needed = [name for name in layouts if not name.endswith("valid")]
@@ -328,7 +328,7 @@ def part(
         need(room <= nbytes + 16 and nbytes <= room * MAX_RATIO, "a chunk of a size it can have")
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     need(sum(nbytes for _, nbytes in chunks) <= memory, "less than the memory of this machine")
-    # Now memory is allocated, a chunk's at a time.
+    # From here on memory is allocated, for one chunk at a time.
     plain = []
     for number, (typesize, nbytes) in enumerate(chunks):
         chunk = data[offsets[number] : offsets[number + 1] - size]
@@ -342,13 +342,13 @@ def part(
 
 
 def layouts_of(type_: pa.DataType) -> dict[str, Stream]:
-    """All streams that a part of this type may have, in their order."""
+    """Return all streams that a part of this type may have, in order."""
     valid = [] if pa.types.is_null(type_) else [VALID]
     return {one.name: one for one in valid + streams_of(type_)}
 
 
 def read_header(front: bytes) -> tuple[tuple[Any, ...], Any]:
-    """The fields of the header, and the function that makes digests."""
+    """Return the fields of the header, and the function that computes digests."""
     need(len(front) >= FILE_HEADER.size, "a header")
     header = FILE_HEADER.unpack_from(front)
     magic, version, _, checksum, _, _, _, nchunks, meta_size, _ = header
@@ -363,7 +363,7 @@ def read_header(front: bytes) -> tuple[tuple[Any, ...], Any]:
 def read_trailer(
     front: bytes, trailer: bytes, crc: int, nchunks: int, size: int
 ) -> tuple[dict[str, Layer], bytes]:
-    """The metalayers, and the digests of all chunks."""
+    """Return the metalayers, and the digests of all chunks."""
     least = TRAILER_HEAD.size + nchunks * size + TRAILER_FOOT.size
     need(len(trailer) >= least, "a whole trailer")
     found, length, foot = TRAILER_FOOT.unpack(trailer[-TRAILER_FOOT.size :])
@@ -391,7 +391,7 @@ def read_trailer(
 
 
 def inflated(layer: Layer) -> bytes:
-    """The bytes of a metalayer, and never more than one too many."""
+    """Return the bytes of a metalayer, inflated to one byte more than expected at most."""
     result = layer.stored
     if layer.codec:
         inflater = zlib.decompressobj()
@@ -405,7 +405,7 @@ def inflated(layer: Layer) -> bytes:
 
 
 def statistics_of_pages(column: Column, group: int) -> list[Statistics]:
-    """What the layer `pages` states of each page of a row group; nothing without the layer."""
+    """Return the facts of each page in the layer `pages`; nothing without the layer."""
     if "pages" not in column.layers[group]:
         return []
     blob = inflated(column.layers[group]["pages"])
@@ -431,7 +431,7 @@ def statistics_of_pages(column: Column, group: int) -> list[Statistics]:
 def read_block(
     front: bytes, header: tuple[Any, ...], facts: dict[str, int], layouts: dict[str, Stream]
 ) -> Block:
-    """The block of a superchunk, compared with the header and the line."""
+    """Return the block of a superchunk, compared with the header and the line."""
     _, version, _, checksum, typesize, chunk_size, last_chunk, nchunks, meta_size, _ = header
     if version == 4:
         metadata = parsed(front[FILE_HEADER.size : FILE_HEADER.size + meta_size])
@@ -449,7 +449,7 @@ def read_block(
 
 
 def header_of(block: Block, version: int, checksum: int, meta_size: int) -> tuple[Any, ...]:
-    """The header that a superchunk with this block has."""
+    """Return the header of a superchunk with this block."""
     streams = block.all_streams
     has_ends = any(one.layout.name.removeprefix("dictionary.") == "ends" for one in streams)
     options = 1 if version == 3 else 7 if has_ends else 3
@@ -462,12 +462,12 @@ def header_of(block: Block, version: int, checksum: int, meta_size: int) -> tupl
 
 
 def is_even(chunks: list[int]) -> bool:
-    """Whether all chunks have one size but for a smaller last one."""
+    """True if all chunks have one size, except a smaller last one."""
     return bool(chunks) and chunks[-1] <= chunks[0] and set(chunks[:-1]) <= {chunks[0]}
 
 
 def of_metadata(entry: Any, layouts: dict[str, Stream], nchunks: int, prefix: str = "") -> Block:
-    """The block that metadata describe."""
+    """Return the block that the metadata describe."""
     need(isinstance(entry, dict) and entry.get("packing") == "packed", "a packed block")
     rows, page_rows = whole(entry.get("rows")), whole(entry.get("page_rows"))
     power_of_two(page_rows)
@@ -502,7 +502,7 @@ def of_metadata(entry: Any, layouts: dict[str, Stream], nchunks: int, prefix: st
 
 
 def check_streams(block: Block, layouts: dict[str, Stream], stated: dict[str, int]) -> None:
-    """Refuse streams that are not those of the type, or not of its sizes."""
+    """Refuse streams that do not belong to the type, or have wrong sizes."""
     found = [one.layout.name for one in block.all_streams]
     need([name for name in layouts if name in found] == found, "the streams of its type, in order")
     needed = {name for name in layouts if not name.endswith("valid")}
@@ -525,7 +525,7 @@ def check_streams(block: Block, layouts: dict[str, Stream], stated: dict[str, in
 
 
 def decompressed(chunk: bytes, typesize: int, nbytes: int) -> bytes:
-    """The bytes of a chunk, its header checked before C-Blosc sees it."""
+    """Return the bytes of a chunk; check its header before C-Blosc sees it."""
     version, version_lz, flags, width, claimed, blocksize, ctbytes = CHUNK_HEADER.unpack_from(chunk)
     need((version, version_lz) == (2, 1), "a chunk of version 2")
     need(not flags & 0x08 and flags & 0x05 != 0x05, "flags that are known")
@@ -539,7 +539,7 @@ def decompressed(chunk: bytes, typesize: int, nbytes: int) -> bytes:
     try:
         result: bytes = blosc.decompress(chunk)
     except Exception:
-        # C-Blosc says no more than that it failed.
+        # C-Blosc only reports that it failed.
         refuse("a chunk that can be decompressed")
     need(len(result) == nbytes, "a chunk of its size")
     return result
@@ -548,12 +548,12 @@ def decompressed(chunk: bytes, typesize: int, nbytes: int) -> bytes:
 def rows_of(
     type_: pa.DataType, block: Block, streams: dict[str, bytes], prefix: str = ""
 ) -> list[Row]:
-    """The value of each row, None for a null."""
+    """Return the value of each row, None for a null."""
     if pa.types.is_dictionary(type_):
         assert block.dictionary is not None
         values = rows_of(type_.value_type, block.dictionary, streams, "dictionary.")
         codes = np.frombuffer(streams["codes"], streams_of(type_.index_type)[0].dtype)
-        # Where the dictionary is empty every row is null, and has code 0.
+        # If the dictionary is empty, every row is null and has code 0.
         most = max(len(values), 1)
         need(codes.min(initial=0) >= 0 and codes.max(initial=0) < most, "codes of the dictionary")
         rows = [values[code] for code in codes.tolist()] if values else [b""] * block.rows
@@ -581,7 +581,7 @@ def rows_of(
 
 
 def items_of(type_: pa.DataType, block: Block, streams: dict[str, bytes], prefix: str) -> list[Row]:
-    """Text or bytes, cut at their ends."""
+    """Return text or bytes, cut at their ends."""
     data = streams[f"{prefix}values"]
     dtype = "<i4" if type_ in NARROW else "<i8"
     ends = [0, *np.frombuffer(streams[f"{prefix}ends"], dtype).tolist()]
@@ -600,7 +600,7 @@ def items_of(type_: pa.DataType, block: Block, streams: dict[str, bytes], prefix
 
 
 def contents(root: Path, *names: str, size: int | None = None) -> bytes:
-    """The bytes of a regular file below the root, to which no symbolic link leads."""
+    """Return the bytes of a regular file below the root; refuse symbolic links on the way."""
     place = root
     for name in names:
         place = place / name
@@ -611,7 +611,7 @@ def contents(root: Path, *names: str, size: int | None = None) -> bytes:
 
 
 def parsed(data: bytes) -> Any:
-    """JSON as the format allows it."""
+    """Parse JSON as the format allows it."""
     need(len(data) <= MAX_JSON_BYTES, "64 MiB of JSON at most")
     need(data.count(b"[") + data.count(b"{") <= MAX_BRACKETS, "fewer brackets")
     try:
@@ -623,7 +623,7 @@ def parsed(data: bytes) -> Any:
             parse_float=_finite,
             parse_constant=refuse,
         )
-        # Only a lone surrogate cannot be written again.
+        # Only a lone surrogate cannot be encoded again.
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError):
         refuse("JSON")
@@ -654,25 +654,25 @@ def _depth(value: Any) -> int:
 
 
 def whole(value: Any) -> int:
-    """A whole number of the format."""
+    """Return an integer of the format."""
     need(type(value) is int and 0 <= value <= MAX_NUMBER, "a whole number")
     return int(value)
 
 
 def array(entry: Any, key: str, count: int | None = None) -> list[int]:
-    """The array of whole numbers under a key."""
+    """Return the array of integers under a key."""
     need(isinstance(entry, dict) and isinstance(entry.get(key), list), f"an array {key!r}")
     need(count is None or len(entry[key]) == count, f"{count} numbers in {key!r}")
     return [whole(value) for value in entry[key]]
 
 
 def power_of_two(rows: int) -> None:
-    """Refuse what no page has."""
+    """Refuse a page size that the format does not allow."""
     need(8 <= rows <= 1 << 30 and rows & (rows - 1) == 0, "rows of a page")
 
 
 def unbase64(text: Any) -> bytes:
-    """The bytes of base64."""
+    """Decode base64."""
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, TypeError, ValueError):
@@ -680,7 +680,7 @@ def unbase64(text: Any) -> bytes:
 
 
 def decoded(data: bytes) -> str:
-    """The text of UTF-8."""
+    """Decode UTF-8."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
@@ -688,11 +688,11 @@ def decoded(data: bytes) -> str:
 
 
 def need(condition: bool, expected: str) -> None:
-    """Refuse what breaks a rule."""
+    """Raise `Refused` unless the rule holds."""
     if not condition:
         refuse(expected)
 
 
 def refuse(expected: str) -> NoReturn:
-    """Raise `Refused` for what is not as it must be."""
+    """Raise `Refused` with the broken rule."""
     raise Refused(f"expected {expected}")

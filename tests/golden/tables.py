@@ -9,12 +9,12 @@ ROOT = Path(__file__).parent / "v1"
 
 
 def facts(case: str) -> dict[int, dict]:
-    """What is known of each version, oldest first."""
+    """Return the facts of each version, oldest first."""
     known = json.loads((ROOT / f"{case}.expected" / "versions.json").read_bytes())
     return {number: known[str(number)] for number in sorted(map(int, known))}
 
 
 def expected(case: str, version: int) -> pa.Table:
-    """The table that a version holds."""
+    """Return the rows of a version."""
     with pa.ipc.open_stream(ROOT / f"{case}.expected" / f"{version}.arrows") as stream:
         return stream.read_all()

@@ -1,7 +1,7 @@
-"""What earlier versions of blztable wrote is read bit for bit.
+"""Tables of earlier versions of blztable are read bit for bit.
 
-The tables in `v1/` are never written again; `make_v1.py` says how they were made. They are opened
-where they are, for reading; what changes a table changes a copy.
+The tables in `v1/` are never written again; `make_v1.py` describes how they were made. Reads open
+them in place; changes use a copy.
 """
 
 import shutil
@@ -19,13 +19,13 @@ from golden.tables import ROOT, expected, facts
 from support.bit_equality import bits, same_table
 
 FRAME = "frame-"
-# Two columns of one name cannot be told apart by an append; a table without columns has no rows.
+# An append cannot tell two columns of one name apart; a table without columns has no rows.
 NOT_APPENDED = {"schemas", "no-columns", "frame-no-columns", "frame-empty"}
 NOT_APPENDED |= {f"frame-labels-{name}" for name in ("numbers", "categories", "twice")}
 
 
 def listed() -> dict[str, str]:
-    """The sha256 of each file, as it was when the files were written."""
+    """Return the sha256 of each file at the time of writing."""
     lines = (ROOT / SUMS).read_text(encoding="utf-8").splitlines()
     return {path: digest for digest, _, path in (line.partition("  ") for line in lines)}
 
@@ -89,7 +89,7 @@ def test_a_frame_comes_back_equal(name):
     found, wanted = blz.read_blz(ROOT / f"{FRAME}{name}.blz"), FRAMES[name]()
     pd.testing.assert_frame_equal(found, wanted, check_exact=True, check_freq=True)
     assert found.flags == wanted.flags
-    # The text tells types apart that are equal: -0.0 and 0.0, int8 and int64.
+    # The text distinguishes equal values of different types: -0.0 and 0.0, int8 and int64.
     assert repr(found.attrs) == repr(wanted.attrs)
 
 
@@ -104,12 +104,12 @@ def test_a_frame_that_grew_comes_back_equal():
 def test_a_frame_that_pyarrow_converted_comes_back_equal():
     wanted = FRAMES["index-days"]().assign(m=pd.array([None, 1, 2] * 4, "Int8"))
     found = blz.read_blz(ROOT / "arrow-of-frame.blz")
-    # pyarrow's metadata says nothing of a frequency.
+    # pyarrow's metadata does not have the frequency.
     pd.testing.assert_frame_equal(found, wanted, check_freq=False)
 
 
 def copied(case: str, tmp_path: Path) -> Path:
-    """A copy of the table that may be changed."""
+    """Return a copy of the table that may be changed."""
     return Path(shutil.copytree(ROOT / f"{case}.blz", tmp_path / f"{case}.blz"))
 
 
@@ -134,7 +134,7 @@ def test_a_table_takes_more_rows(case, tmp_path):
 )
 def test_a_table_without_rows_takes_rows(case, more, wanted, tmp_path):
     place = copied(case, tmp_path)
-    # git and many stores of objects keep no directory without a file.
+    # git and many object stores keep no empty directories.
     assert list((place / "data").glob("*")) == []
     with blz.open(place, "a") as table:
         table.append(more())
@@ -142,7 +142,7 @@ def test_a_table_without_rows_takes_rows(case, more, wanted, tmp_path):
 
 
 def rows_again(case: str, table: pa.Table) -> pa.Table | pd.DataFrame:
-    """All rows of a table, as a frame where it is one whose index can go on."""
+    """Return all rows of a table, as a DataFrame if its index can be continued."""
     if not case.startswith(FRAME):
         return table
     frame = FRAMES[case.removeprefix(FRAME)]()

@@ -1,7 +1,7 @@
-"""What docs/format.md says of the inside of a chunk is enough to read one without C-Blosc.
+"""The chunk payload of docs/format.md suffices to read a chunk without C-Blosc.
 
-The decoder below is written from "Chunk payload" of that page. The codecs are those of Python and
-of pyarrow.
+The decoder below is written from "Chunk payload" of that page. It uses the codecs of Python and of
+pyarrow.
 """
 
 import struct
@@ -28,7 +28,7 @@ CODECS: dict[int, Callable[[bytes, int], bytes]] = {
 
 
 def payload(chunk: bytes) -> bytes:
-    """The bytes of a chunk."""
+    """Return the bytes of a chunk."""
     _, _, flags, typesize, nbytes, blocksize, _ = HEADER.unpack_from(chunk)
     if flags & 0x02:
         return chunk[HEADER.size : HEADER.size + nbytes]
@@ -50,7 +50,7 @@ def payload(chunk: bytes) -> bytes:
 
 
 def unshuffled(block: bytes, flags: int, typesize: int) -> bytes:
-    """The bytes of a Blosc block in their order."""
+    """Return the bytes of a Blosc block in their order."""
     n = len(block) // typesize
     shuffled = np.frombuffer(block, np.uint8)[: n * typesize]
     rest = block[n * typesize :]
@@ -63,7 +63,7 @@ def unshuffled(block: bytes, flags: int, typesize: int) -> bytes:
 
 
 def chunks(case: str) -> Iterator[bytes]:
-    """Every chunk of a table."""
+    """Yield every chunk of a table."""
     for file in sorted((ROOT / f"{case}.blz" / "data").rglob("*.bin")):
         data = file.read_bytes()
         nchunks, meta_size = struct.unpack_from("<qI", data, 16)
@@ -73,7 +73,7 @@ def chunks(case: str) -> Iterator[bytes]:
 
 
 def kind(chunk: bytes) -> str:
-    """What a decoder must do about a chunk."""
+    """Return the steps of decoding a chunk."""
     flags, typesize = chunk[2], chunk[3]
     if flags & 0x02:
         return "stored"
@@ -99,7 +99,7 @@ def test_a_chunk_is_read_by_the_page_alone(case, wanted):
     for chunk in chunks(case):
         assert payload(chunk) == blosc.decompress(chunk)
         found[kind(chunk)] += 1
-    # The table still has chunks of the kinds that it was chosen for.
+    # The table still has the kinds of chunks that it was chosen for.
     for words in wanted:
         assert any(words in one for one in found), (words, found)
 

@@ -1,6 +1,6 @@
-"""The reader written from docs/format.md reads what blztable wrote, and refuses what it refuses.
+"""The reader written from docs/format.md accepts and refuses the same tables as blztable.
 
-`reader.py` is that reader. Where it and blztable differ, the page says which of the two is wrong.
+`reader.py` is that reader. Where the two differ, the page decides which one is wrong.
 """
 
 import ast
@@ -26,7 +26,7 @@ from golden.tables import ROOT, expected, facts
 from support import tamper
 from support.bit_equality import bits
 
-# What the page says it takes besides the standard library.
+# The libraries that the page requires besides the standard library.
 MAY_IMPORT = {"numpy", "blosc", "pyarrow"}
 
 
@@ -140,7 +140,7 @@ def test_every_flipped_byte_is_refused_but_for_the_digests_behind_chunks(tmp_pat
 
 
 def digests_behind_chunks(file: Path) -> set[int]:
-    """Where a superchunk has the second copies of its digests, all of four bytes."""
+    """Return the places of the second copies of a superchunk's digests, all of four bytes."""
     data = file.read_bytes()
     nchunks, meta_size = struct.unpack_from("<qI", data, 16)
     offsets = struct.unpack_from(f"<{nchunks}q", data, 32 + meta_size)
@@ -175,7 +175,7 @@ def test_a_symbolic_link_to_the_root_is_followed(tmp_path):
     assert blz.read_table(tmp_path / "link.blz").num_rows == 5
 
 
-# Lies: the checksums are right, and what is written is not.
+# Lies: the checksums are right, and the content is wrong.
 
 DATA = pa.table(
     {
@@ -206,7 +206,7 @@ def index(**keys) -> Edit:
 
 
 def schema(*first: pa.Field) -> Edit:
-    """Other fields in place of the first one."""
+    """Replace the first field by other fields."""
     data = pa.schema([*first, *list(DATA.schema)[1:]]).serialize().to_pybytes()
     return head(schema=base64.b64encode(data).decode())
 
@@ -257,7 +257,7 @@ def of_layer(*layers: tamper.RawLayer) -> Edit:
 
 
 def empty_dictionary(table: tamper.Table) -> None:
-    """Leave no value in the dictionary, and codes of 0."""
+    """Leave no value in the dictionary, and only codes 0."""
     part = table.part(D)
     for one in part.metadata["dictionary"]["streams"]:
         one.update(nbytes=0, chunks=[])
@@ -369,7 +369,7 @@ def test_a_lie_behind_right_checksums_is_refused_by_both(tmp_path, lie):
 
 
 def in_version_4(chunk_bytes: int) -> Edit:
-    """A column that could have version 3, in chunks of so many bytes."""
+    """Write a column that could have version 3 in version 4, in chunks of `chunk_bytes` bytes."""
 
     def edit(table: tamper.Table) -> None:
         part = table.part(PLAIN)
@@ -385,7 +385,7 @@ def in_version_4(chunk_bytes: int) -> Edit:
 
 
 def with_valid(table: tamper.Table) -> None:
-    """Say of a column without nulls that every row has a value."""
+    """Claim that every row has a value, in a column without nulls."""
     in_version_4(72)(table)
     part = table.part(PLAIN)
     part.chunks.insert(0, Compression().compress(np.array([0xFF, 0x01], "u1"), 1))

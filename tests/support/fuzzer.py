@@ -43,7 +43,7 @@ from blztable.table.batches import Batches
 from support import arrow_strategies as types
 from support import samples, tamper
 from support.bit_equality import same_table
-from support.worker_process import Captive, Lost
+from support.worker_process import WorkerLost, WorkerProcess
 
 Random = random.Random
 
@@ -789,11 +789,11 @@ def run(seed: int, first: int, seconds: float, out: Path) -> collections.Counter
     begin = told = time.monotonic()
     case = first
     while time.monotonic() < begin + seconds:
-        with Captive(worker, seed, growth=600 << 20) as captive:
+        with WorkerProcess(worker, seed, growth=600 << 20) as process:
             for _ in range(RENEWED_AFTER):
                 try:
-                    result, reason = captive.ask(case)
-                except Lost as lost:
+                    result, reason = process.ask(case)
+                except WorkerLost as lost:
                     result, reason = "lost", str(lost)
                 counts[result] += 1
                 if reason:

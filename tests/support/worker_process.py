@@ -1,7 +1,7 @@
 """Work in another process, which may die, hang or take too much memory.
 
-A `Captive` answers one request after the other. When its process is lost, the next request starts a
-new one. Knows nothing of blztable.
+A `WorkerProcess` answers one request after the other. When its process is lost, the next request
+starts a new one. Knows nothing of blztable.
 """
 
 import contextlib
@@ -23,11 +23,11 @@ from typing import Any
 SPACE = 1 << 30
 
 
-class Lost(Exception):
+class WorkerLost(Exception):
     """The worker died, hung or took too much memory; the message says which."""
 
 
-class Captive:
+class WorkerProcess:
     """A worker process; `prepare(*arguments)` returns its function that answers requests."""
 
     def __init__(self, prepare: Callable[..., Callable], *arguments, seconds=10, growth=64 << 20):
@@ -42,7 +42,7 @@ class Captive:
         self._trace = Path(path)
 
     def ask(self, request: Any) -> Any:
-        """Return the answer; raise Lost if the worker fails or takes too much memory."""
+        """Return the answer; raise WorkerLost if the worker fails or takes too much memory."""
         if self._process is None:
             self._start()
         try:
@@ -66,7 +66,7 @@ class Captive:
             self._process = None
         self._trace.unlink(missing_ok=True)
 
-    def __enter__(self) -> "Captive":
+    def __enter__(self) -> "WorkerProcess":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -85,7 +85,7 @@ class Captive:
             return
         raise self._lost("died before the first request")
 
-    def _lost(self, how: str) -> Lost:
+    def _lost(self, how: str) -> WorkerLost:
         """End the worker; return the exception with its trace."""
         self._process.join(2)
         self._process.kill()
@@ -93,7 +93,7 @@ class Captive:
         code = self._process.exitcode
         trace = self._trace.read_text(errors="replace")
         self.close()
-        return Lost(f"{how}, exit {code}\n{trace}".rstrip())
+        return WorkerLost(f"{how}, exit {code}\n{trace}".rstrip())
 
 
 def _serve(pipe: Connection, trace: str, file: str, name: str, arguments: tuple) -> None:

@@ -23,7 +23,7 @@ from blztable.format import layout
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore
 from support.stores import Hooked, tree
-from support.worker_process import Captive
+from support.worker_process import WorkerProcess
 
 SCHEMA = pa.schema({"n": pa.int64(), "text": pa.string()})
 
@@ -427,8 +427,8 @@ def forking(place):
 def test_after_a_fork_a_handle_reads_and_refuses_to_write(tmp_path):
     place = tmp_path / "t.blz"
     write(place, rows(0, 3))
-    with Captive(forking, str(place)) as captive:
-        told, count, version = captive.ask(None)
+    with WorkerProcess(forking, str(place)) as process:
+        told, count, version = process.ask(None)
     assert told == ["read 3", *WRITING, "transaction refused", "transaction refused"]
     assert (count, version) == (4, 2)
     assert blz.read_table(place)["n"].to_pylist() == [0, 1, 2, 7]
