@@ -1,0 +1,381 @@
+"""Filters: the rows a plain reading of the expression keeps, and exactly the columns it needs."""
+
+import operator
+from datetime import date, datetime
+from decimal import Decimal
+from functools import reduce
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from blztable.engine.query import expressions
+from blztable.errors import ColumnNotFoundError, SchemaError
+
+field = pc.field
+quick = settings(max_examples=200, deadline=None)
+
+PLAIN = {
+    "i": (pa.int32(), st.integers(-4, 4)),
+    "f": (pa.float64(), st.sampled_from([-1.5, -0.0, 0.0, 1.0, 2.0, float("nan"), float("inf")])),
+    "s": (pa.string(), st.sampled_from(["", "a", "ab", "é", "b" * 20])),
+    "y": (pa.binary(), st.sampled_from([b"", b"a", b"\xff" * 20])),
+    "b": (pa.bool_(), st.booleans()),
+}
+VIEW_OF = {"s": pa.string_view(), "y": pa.binary_view()}
+COMPARISONS = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+ARITHMETIC = [operator.add, operator.sub, operator.mul]
+
+
+@st.composite
+def columns(draw, name, rows):
+    """A column in any form that holds these values: plain, a view, dictionaries; in any chunks."""
+    type_, values = PLAIN[name]
+    plain = draw(st.lists(st.none() | values, min_size=rows, max_size=rows))
+    form = draw(st.sampled_from([type_, VIEW_OF.get(name, type_)]))
+    if draw(st.booleans()):
+        form = pa.dictionary(pa.int8(), form)
+    cuts = sorted({0, rows, *draw(st.lists(st.integers(0, rows), max_size=2))})
+    chunks = [as_form(plain[start:stop], type_, form) for start, stop in pairwise(cuts)]
+    return plain, pa.chunked_array(chunks, form)
+
+
+def as_form(values, type_, form):
+    if not pa.types.is_dictionary(form):
+        return pa.array(values, type_).cast(form)
+    # Its own dictionary, one of its values a null and one not used.
+    known = [*dict.fromkeys(value for value in values if value is not None and value == value)]
+    known += [float("nan")] if any(value != value for value in values) else []
+    codes = [
+        None if value is None else len(known) - 1 if value != value else known.index(value)
+        for value in values
+    ]
+    codes = [len(known) if code is None and at % 2 else code for at, code in enumerate(codes)]
+    dictionary = pa.array([*known, None], type_).cast(form.value_type)
+    return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int8()), dictionary)
+
+
+def without_null(function, *operands):
+    """A function of a row that is null where one of its operands is."""
+
+    def of_row(row):
+        values = [operand(row) for operand in operands]
+        return None if None in values else function(*values)
+
+    return of_row
+
+
+@st.composite
+def numbers(draw, name, depth=2):
+    """An expression of numbers, and what it is of a row, by Python."""
+    if depth and draw(st.booleans()):
+        left, right = draw(numbers(name, depth - 1)), draw(numbers(name, depth - 1))
+        apply = draw(st.sampled_from(ARITHMETIC))
+        return apply(left[0], right[0]), without_null(apply, left[1], right[1])
+    if draw(st.booleans()):
+        value = draw(PLAIN[name][1])
+        return pc.scalar(value), lambda row: value
+    return field(name), lambda row: row[name]
+
+
+@st.composite
+def predicates(draw, depth=3):
+    """A boolean expression, and what it is of a row: true, false, or None."""
+    kind = draw(st.sampled_from(["and", "or", "not", "leaf"] if depth else ["leaf"]))
+    if kind == "not":
+        inner, of_row = draw(predicates(depth - 1))
+        return ~inner, without_null(operator.not_, of_row)
+    if kind in ("and", "or"):
+        left, right = draw(predicates(depth - 1)), draw(predicates(depth - 1))
+        decides = kind == "or"
+
+        def kleene(row):
+            values = [left[1](row), right[1](row)]
+            if decides in values:
+                return decides
+            return None if None in values else not decides
+
+        return (left[0] | right[0] if decides else left[0] & right[0]), kleene
+    name = draw(st.sampled_from(sorted(PLAIN)))
+    kind = draw(st.sampled_from(["null", "in", "compare", "column"]))
+    if kind == "column":
+        return field("b"), lambda row: row["b"]
+    if kind == "null":
+        return field(name).is_null(), lambda row: row[name] is None
+    if kind == "in":
+        values = [v for v in draw(st.lists(PLAIN[name][1], min_size=1, max_size=3)) if v == v]
+        # Arrow's sets tell zero from minus zero.
+        values += [-0.0, 0.0] if 0.0 in values and name == "f" else []
+        values = pa.array(values, PLAIN[name][0])
+        return field(name).isin(values), lambda row: row[name] in values.to_pylist()
+    compare = draw(st.sampled_from(sorted(COMPARISONS)))
+    of_values = COMPARISONS[compare]
+    if name in ("i", "f"):
+        left, right = draw(numbers(name)), draw(numbers(name))
+    else:
+        value = draw(PLAIN[name][1])
+        left = field(name), lambda row: row[name]
+        right = pc.scalar(value), lambda row: value
+    return of_values(left[0], right[0]), without_null(of_values, left[1], right[1])
+
+
+@quick
+@given(data=st.data())
+def test_a_filter_keeps_the_rows_that_python_would_keep(data):
+    rows = data.draw(st.integers(0, 12))
+    drawn = {name: data.draw(columns(name, rows)) for name in PLAIN}
+    table = {name: column for name, (_, column) in drawn.items()}
+    expression, of_row = data.draw(predicates())
+    shown = [{name: plain[row] for name, (plain, _) in drawn.items()} for row in range(rows)]
+    expected = [of_row(row) for row in shown]
+
+    schema = pa.schema({name: column.type for name, column in table.items()})
+    needed = {
+        schema.names[at]: table[schema.names[at]] for at in expressions.check(expression, schema)
+    }
+    assert expressions.evaluate(expression, needed, rows).to_pylist() == expected
+    chosen = expressions.mask(expression, needed, rows)
+    assert chosen.dtype == np.bool_
+    assert chosen.tolist() == [value is True for value in expected]
+
+    plain = pa.table({name: pa.array(drawn[name][0], PLAIN[name][0]) for name in PLAIN})
+    assert plain.filter(expression).num_rows == chosen.sum()
+
+
+STRANGE = [
+    *("", " ", "a", "b", "ab", "a.b", "a b", '"', '"a"', "'a'", "(a == 1)", "true", "null", "1"),
+    *("is_null", "is_in", "nan_is_null=false", "and", "equal", "FieldRef.Name(a)", "é", "\n", "?"),
+    *("FieldPath(0)", "FieldPath(99)", "a\0b", "a) in b", "x" * 1000, "??"),
+]
+names = st.sampled_from(STRANGE) | st.text(st.characters(exclude_categories=["Cs"]), max_size=3)
+
+
+@quick
+@given(data=st.data(), there=st.lists(names, min_size=1, max_size=12, unique=True))
+def test_the_columns_of_an_expression_are_found_whatever_their_names(data, there):
+    schema = pa.schema([(name, pa.int64()) for name in there])
+    used = data.draw(st.sets(st.integers(0, len(there) - 1)))
+    predicates = [
+        data.draw(
+            st.sampled_from(
+                [
+                    field(name) == 1,
+                    field(name).is_null(),
+                    field(name).isin([1]),
+                    field(name) + 1 > 2,
+                ]
+            )
+        )
+        for name in (there[position] for position in used)
+    ]
+    # Text that looks like a name is none.
+    predicates += [pc.scalar(name) == name for name in data.draw(st.lists(names, max_size=2))]
+    expression = reduce(operator.and_, predicates, pc.scalar(True))
+    assert expressions.check(expression, schema) == tuple(sorted(used))
+
+
+@quick
+@given(there=st.lists(names, min_size=1, max_size=8, unique=True), missing=names)
+def test_a_column_that_is_not_there_is_named(there, missing):
+    there = [name for name in there if name != missing]
+    schema = pa.schema([(name, pa.int64()) for name in there])
+    with pytest.raises(ColumnNotFoundError) as caught:
+        expressions.check(field(missing) == 1, schema)
+    assert str(caught.value) == f"no column {missing!r}; there are {there!r:.500}"
+
+
+def test_a_long_text_that_arrow_cannot_show_can_be_looked_for():
+    long = "a" + "é" * 100
+    expression = field("é").isin([long])
+    with pytest.raises(UnicodeDecodeError):
+        str(expression)
+    schema = pa.schema([("e", pa.string()), ("é", pa.string())])
+    assert expressions.check(expression, schema) == (1,)
+    assert expressions.mask(expression, {"é": pa.chunked_array([[long, "é"]])}, 2).tolist() == [
+        1,
+        0,
+    ]
+    with pytest.raises(ColumnNotFoundError, match="no column 'é'"):
+        expressions.check(expression, schema.remove(1))
+    with pytest.raises(SchemaError, match="is_in"):
+        expressions.check(expression, pa.schema([("é", pa.int8())]))
+
+
+def test_an_expression_that_counts_columns_has_those_before_in_place():
+    table = pa.table({name: [at, at + 1] for at, name in enumerate("abcd")})
+    expression = (field(1) == 2) & (field("d") == 4)
+    needed = expressions.check(expression, table.schema)
+    assert needed == (0, 1, 3)
+    columns = {table.schema.names[at]: table.column(at) for at in needed}
+    assert expressions.mask(expression, columns, 2).tolist() == [False, True]
+    with pytest.raises(ColumnNotFoundError):
+        expressions.check(field(4) == 1, table.schema)
+
+
+def test_an_expression_without_columns_has_as_many_values_as_there_are_rows():
+    assert expressions.check(pc.scalar(1) < 2, pa.schema([("a", pa.int8())])) == ()
+    assert expressions.mask(pc.scalar(1) < 2, {}, 40_000).tolist() == [True] * 40_000
+    assert expressions.evaluate(pc.scalar(7), {}, 3).to_pylist() == [7, 7, 7]
+    assert expressions.mask(pc.scalar(True), {}, 0).tolist() == []
+
+
+def test_rows_stay_in_order():
+    column = pa.chunked_array([range(start, start + 70_000) for start in (0, 70_000, 140_000)])
+    assert expressions.evaluate(field("a") + 1, {"a": column}, 210_000).equals(pc.add(column, 1))
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        (field("i") == "x", "does not go with the types"),
+        (field("i") + 1, "a filter is true or false; .* is int64"),
+        (field("s"), "is large_string"),
+        (pc.sum(field("i")) > 1, "non-scalar"),
+        (field("twice") == 1, "column 'twice' is there twice"),
+        (field(6) == 1, "column 't' is there twice"),
+    ],
+    ids=str,
+)
+def test_an_expression_that_is_no_filter_of_this_table_is_refused(expression, message):
+    names = ["i", "s", "t", "t", "twice", "twice", "j"]
+    schema = pa.schema([(name, pa.string_view() if name == "s" else pa.int64()) for name in names])
+    with pytest.raises(SchemaError, match=message):
+        expressions.check(expression, schema)
+    assert expressions.check(field("i") == 1, schema) == (0,)
+
+
+def test_the_type_of_a_value_is_told_before_it_is_there():
+    schema = pa.schema([("i", pa.int8()), ("d", pa.dictionary(pa.int8(), pa.string_view()))])
+    assert expressions.type_of(field("i") + field("i"), schema) == pa.int8()
+    assert expressions.type_of(field("d"), schema) == pa.large_string()
+    assert expressions.columns_of(field("i") + 1, schema) == (0,)
+    with pytest.raises(ColumnNotFoundError):
+        expressions.type_of(field("x"), schema)
+
+
+def test_a_value_that_does_not_allow_it_is_a_value_error():
+    column = pa.chunked_array([[1, 0]])
+    with pytest.raises(SchemaError, match="cannot be evaluated: divide by zero"):
+        expressions.evaluate(pc.scalar(1) / field("a"), {"a": column}, 2)
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        (field("a") == 1, field("a") == 1),
+        ([("a", "==", 1)], field("a") == 1),
+        ([["a", "=", 1]], field("a") == 1),
+        ([("a", ">", 1), ("b", "in", {2})], (field("a") > 1) & field("b").isin([2])),
+        ([[("a", "!=", 1)], [("b", "<=", 2)]], (field("a") != 1) | (field("b") <= 2)),
+        ([[("a", "not in", (1, 2))]], ~field("a").isin([1, 2])),
+    ],
+    ids=str,
+)
+def test_a_filter_is_an_expression_or_the_lists_that_pandas_takes(where, expected):
+    assert expressions.as_expression(where).equals(expected)
+
+
+@pytest.mark.parametrize("where", [None, "a == 1", ("a", "==", 1), {"a": 1}, 5, True], ids=repr)
+def test_anything_else_is_no_filter(where):
+    with pytest.raises(TypeError, match="a filter is a pyarrow Expression or a list of tuples"):
+        expressions.as_expression(where)
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ([], "without any tuple"),
+        ([[]], "is neither"),
+        ([5], "is neither"),
+        ([[("a", "==", 1)], ("a", "==", 1)], "is neither"),
+        ([("a", "==", 1), [("a", "==", 1)]], r"is \(column, operator, value\), not"),
+        ([("a", 1)], r"is \(column, operator, value\), not"),
+        ([[("a", "==", 1), ("a", 1)]], r"is \(column, operator, value\), not"),
+        ([(0, "==", 1)], "names its column as text, not 0"),
+        ([("a", "~", 1)], "operator is one of .* not '~'"),
+        ([("a", "in", "xyz")], "takes a list of values, not 'xyz'"),
+        ([("a", "in", 5)], "is not understood"),
+        ([("a", "==", object)], "is not understood"),
+    ],
+    ids=repr,
+)
+def test_tuples_that_are_no_filter_are_explained(where, message):
+    with pytest.raises(ValueError, match=message):
+        expressions.as_expression(where)
+
+
+AT = pa.timestamp("ns", "Europe/Oslo")
+TYPED = {
+    "n": pa.array([1, 2, None], pa.int64()),
+    "u": pa.array([0, 1 << 63, None], pa.uint64()),
+    "s": pa.array(["Oslo", "Bern", None]),
+    "c": pa.array(["a", "b", None]).dictionary_encode(),
+    "d": pa.array([Decimal("1.50"), Decimal("2.00"), None], pa.decimal128(9, 2)),
+    "f": pa.array([0.1, float("nan"), None], pa.float32()),
+    "t": pa.array([500, 900, None], pa.timestamp("ns")),
+    "at": pa.array([0, 3_600_000_000_000, None], AT),
+    "day": pa.array([date(2025, 3, 1), date(2025, 3, 2), None]),
+}
+ONE = pd.Timestamp("1970-01-01 01:00", tz="UTC")
+
+
+@pytest.mark.parametrize(
+    ("predicate", "rows"),
+    [
+        (("n", ">", 1.0), [1]),
+        (("n", ">", 1.5), [1]),
+        (("n", "in", [1, pd.NA]), [0, 2]),
+        (("n", "==", pd.NA), []),
+        (("u", ">", 5), [1]),
+        (("u", ">=", 1 << 63), [1]),
+        (("s", "in", []), []),
+        (("s", "not in", []), [0, 1, 2]),
+        (("s", "in", ["Oslo", np.nan]), [0, 2]),
+        (("c", "in", []), []),
+        (("c", "in", pd.Categorical(["b"])), [1]),
+        (("d", ">", 1), [0, 1]),
+        (("d", "in", [1, 2]), [1]),
+        (("f", "==", 0.1), [0]),
+        (("f", "in", [0.1, float("nan")]), [0, 1]),
+        (("t", ">", pd.Timestamp(500)), [1]),
+        (("t", "in", pd.Series(pd.to_datetime([900]))), [1]),
+        (("at", ">=", ONE), [1]),
+        (("at", "in", {ONE.tz_convert("Asia/Tokyo")}), [1]),
+        (("day", ">", pd.Timestamp("2025-03-01 12:00")), [1]),
+    ],
+    ids=str,
+)
+def test_a_value_of_a_tuple_is_compared_as_the_type_of_its_column(predicate, rows):
+    table = pa.table(TYPED)
+    expression = expressions.as_expression([predicate], table.schema)
+    expressions.check(expression, table.schema)
+    columns = {predicate[0]: table[predicate[0]]}
+    assert np.flatnonzero(expressions.mask(expression, columns, 3)).tolist() == rows
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    [("n", "==", "x"), ("at", ">", datetime(2025, 1, 1)), ("t", ">", ONE), ("s", ">", 1)],
+    ids=str,
+)
+def test_a_value_that_does_not_go_with_its_column_is_left_to_arrow_to_refuse(predicate):
+    schema = pa.table(TYPED).schema
+    with pytest.raises(SchemaError, match="does not go with"):
+        expressions.check(expressions.as_expression([predicate], schema), schema)
+
+
+def test_a_number_that_no_type_holds_is_told():
+    with pytest.raises(ValueError, match="is not understood"):
+        expressions.as_expression([("n", "<", 1 << 70)], pa.table(TYPED).schema)
