@@ -94,27 +94,24 @@ class Morsel:
         blocks, passing = self._blocks, self._passing
         is_open = blocks.open[number]
         if passing is not None:
-            is_open = is_open & np.logical_or.reduceat(
-                passing, np.cumsum(blocks.rows) - blocks.rows
-            )
+            starts = np.cumsum(blocks.rows) - blocks.rows
+            is_open = is_open & np.logical_or.reduceat(passing, starts)
         if not is_open.any():
             return
-        if passing is None:
-            check_rows(int(blocks.rows.sum()), "the rows of a filter")
-            passing = np.ones(blocks.rows.sum(), np.bool_)
+        check_rows(int(blocks.rows.sum()), "the rows of a filter")
         places = rows = np.repeat(is_open, blocks.rows)
         selection: Sequence[RowSelection] = blocks[is_open].spans()
-        if np.count_nonzero(passing) * SPARSE <= len(passing):
+        if passing is not None and np.count_nonzero(passing) * SPARSE <= len(passing):
             rows &= passing
             places = np.flatnonzero(rows)
             selection = blocks.picked(places)
         values = self._values(step.columns, rows, selection)
         true = step.mask(values, int(np.count_nonzero(rows)))
-        if len(true) == len(passing):
-            passing &= true
+        if len(true) == len(rows):
+            self._passing = true if passing is None else passing & true
         else:
-            passing[places] &= true
-        self._passing = passing
+            self._passing = np.ones_like(rows) if passing is None else passing
+            self._passing[places] &= true
 
     def result(self, columns: Iterable[int]) -> FilteredRows:
         """Return the rows that pass all steps, and these columns of them."""
@@ -152,5 +149,5 @@ def unread(columns: Iterable[int], wanted: np.ndarray, read: Mapping[int, np.nda
     return [
         index
         for index in dict.fromkeys(columns)
-        if index not in read or bool((wanted & ~read[index]).any())
+        if index not in read or bool((wanted > read[index]).any())
     ]
