@@ -139,5 +139,5 @@ def _read_together(by_group: Sequence[Sequence[Part]], spans: Sequence[RowSpan])
 
 
 def _order(problem: Problem) -> tuple[int, int, int]:
-    position = -1 if problem.position is None else problem.position
-    return position, problem.start, problem.stop
+    index = -1 if problem.position is None else problem.position
+    return index, problem.start, problem.stop

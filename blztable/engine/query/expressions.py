@@ -35,7 +35,7 @@ _OPERATORS = ("=", "==", "!=", "<", ">", "<=", ">=", "in", "not in")
 _OF_MANY = ("in", "not in")
 
 
-def as_expression(where: object, schema: pa.Schema | None = None) -> pc.Expression:
+def as_expression(filters: object, schema: pa.Schema | None = None) -> pc.Expression:
     """Return a filter as an expression: an expression, a list of tuples, or a list of such lists.
 
     Tuples of one list are joined by and, lists by or. A value is cast to the type as which its
@@ -48,31 +48,31 @@ def as_expression(where: object, schema: pa.Schema | None = None) -> pc.Expressi
     ValueError
         The list is not a valid filter.
     """
-    if isinstance(where, pc.Expression):
-        return with_safe_literals(where)
-    if not isinstance(where, list):
+    if isinstance(filters, pc.Expression):
+        return with_safe_literals(filters)
+    if not isinstance(filters, list):
         raise TypeError(
             "a filter must be a pyarrow Expression or a list of tuples (column, operator, value), "
-            f"not {type(where).__name__}"
+            f"not {type(filters).__name__}"
         )
-    for predicate in _predicates(where):
+    for predicate in _predicates(filters):
         _check_predicate(predicate)
     try:
         return with_safe_literals(
-            parquet.filters_to_expression(_typed(where, schema or pa.schema([])))
+            parquet.filters_to_expression(_typed(filters, schema or pa.schema([])))
         )
     except (*REFUSALS, TypeError, ValueError, OverflowError) as error:
         raise ValueError(
-            f"the filter {where!r:.500} is not valid: {error}; "
+            f"the filter {filters!r:.500} is not valid: {error}; "
             "give a value that Arrow can compare with the column"
         ) from None
 
 
-def _typed(where: list[Any], schema: pa.Schema) -> list[Any]:
+def _typed(filters: list[Any], schema: pa.Schema) -> list[Any]:
     """Return the tuples with their values cast to the types of their columns."""
     return [
         _typed_predicate(item, schema) if _is_predicate(item) else _typed(item, schema)
-        for item in where
+        for item in filters
     ]
 
 
@@ -192,14 +192,14 @@ def _mask(chunk: pa.BooleanArray) -> np.ndarray:
     return true.view(np.bool_)
 
 
-def _predicates(where: Sequence[object]) -> Iterator[object]:
+def _predicates(filters: Sequence[object]) -> Iterator[object]:
     """Yield the tuples of a list of tuples, or of a list of such lists."""
-    if not where:
+    if not filters:
         raise ValueError("a filter must have at least one tuple (column, operator, value)")
-    if _is_predicate(where[0]):
-        yield from where
+    if _is_predicate(filters[0]):
+        yield from filters
         return
-    for conjunction in where:
+    for conjunction in filters:
         if not isinstance(conjunction, list) or not conjunction:
             raise ValueError(
                 "a filter must be a list of tuples (column, operator, value) or a list of such "

@@ -41,7 +41,7 @@ class Step:
     columns: tuple[int, ...]
     names: tuple[str, ...]
     pruner: Pruner
-    # The terms of its own conjuncts; empty where the expression has no tree.
+    # The terms of its own conjuncts; empty if the expression has no tree.
     terms: tuple[Term, ...]
 
     def mask(self, columns: Mapping[int, pa.ChunkedArray], rows: int) -> np.ndarray:
@@ -153,10 +153,10 @@ class Morsel:
         return dict(zip(indices, arrays, strict=True))
 
 
-def unread(columns: Iterable[int], wanted: np.ndarray, read: Mapping[int, np.ndarray]) -> list[int]:
-    """Return the columns that were not read yet in all rows (or blocks) that are wanted."""
+def unread(columns: Iterable[int], rows: np.ndarray, read: Mapping[int, np.ndarray]) -> list[int]:
+    """Return the columns that were not read yet in all of these rows (or blocks)."""
     return [
         index
         for index in dict.fromkeys(columns)
-        if index not in read or (not read[index].all() and bool((wanted > read[index]).any()))
+        if index not in read or (not read[index].all() and bool((rows > read[index]).any()))
     ]

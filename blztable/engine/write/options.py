@@ -1,4 +1,4 @@
-"""Write options: those of a call, and those that a table stores in its properties.
+"""Write options: given with a call, or stored in the properties of a table.
 
 Knows nothing of data. An option that may differ by column is one value, or a mapping from column
 names to values; columns missing in the mapping take the default.
@@ -83,10 +83,10 @@ class WriteOptions:
 
     def check_names(self, names: Sequence[str]) -> None:
         """Raise ColumnNotFoundError if a mapping has a name that is not among these."""
-        known = set(names)
+        existing = set(names)
         for option in BY_COLUMN:
             value = getattr(self, option)
-            missing = [key for key in value if key not in known] if _is_mapping(value) else []
+            missing = [key for key in value if key not in existing] if _is_mapping(value) else []
             if missing:
                 raise ColumnNotFoundError(
                     f"{option} names the column {missing[0]!r}; the columns are {names!r:.1000}"

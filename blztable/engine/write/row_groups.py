@@ -36,20 +36,20 @@ MOST_SMALL = 256
 Portion = tuple[pa.Table, int]
 
 
-def row_groups(parts: Iterable[Portion], wanted: int | None) -> Iterator[Portion]:
-    """Divide tables of any size into row groups, of `wanted` rows each if given."""
+def row_groups(parts: Iterable[Portion], group_rows: int | None) -> Iterator[Portion]:
+    """Divide tables of any size into row groups, of `group_rows` rows each if given."""
     pending = _Pending()
     for table, rows in parts:
         if rows == 0:
             continue
         pending.add(table, rows)
         del table
-        if pending.rows > rows_per_group(pending.nbytes, pending.rows, wanted):
-            ready = pending.cut(wanted)
+        if pending.rows > rows_per_group(pending.nbytes, pending.rows, group_rows):
+            ready = pending.cut(group_rows)
             pending.add(*ready.pop())
             while ready:
                 yield ready.popleft()
-    ready = pending.cut(wanted)
+    ready = pending.cut(group_rows)
     while ready:
         yield ready.popleft()
 
@@ -81,14 +81,14 @@ class _Pending:
         if sum(more) >= SMALL_BYTES:
             self._tables.append(table)
 
-    def cut(self, wanted: int | None) -> "deque[Portion]":
+    def cut(self, group_rows: int | None) -> "deque[Portion]":
         """Remove all rows and return them as row groups; the last may be incomplete."""
         tables, rows = [*self._tables, *_joined(self._small)], self.rows
         self._clear()
         if not rows:
             return deque()
         table = pa.concat_tables(tables) if len(tables) > 1 else tables[0]
-        ranges = row_ranges(table, rows, wanted)
+        ranges = row_ranges(table, rows, group_rows)
         return deque((table.slice(start, stop - start), stop - start) for start, stop in ranges)
 
 
@@ -105,9 +105,9 @@ def _joined(tables: list[pa.Table]) -> list[pa.Table]:
     return [pa.Table.from_arrays(columns, schema=whole.schema)]
 
 
-def row_ranges(table: pa.Table, rows: int, wanted: int | None) -> Iterator[tuple[int, int]]:
+def row_ranges(table: pa.Table, rows: int, group_rows: int | None) -> Iterator[tuple[int, int]]:
     """Yield (start, stop) of each row group of a table."""
-    size = rows_per_group(list(map(bytes_taken, table.columns)), rows, wanted)
+    size = rows_per_group(list(map(bytes_taken, table.columns)), rows, group_rows)
     cuts = set(range(0, rows, size)) | {rows}
     for column in table.columns:
         if pa.types.is_dictionary(column.type):
@@ -117,10 +117,10 @@ def row_ranges(table: pa.Table, rows: int, wanted: int | None) -> Iterator[tuple
         yield from _within_limits(table, start, stop)
 
 
-def rows_per_group(nbytes: Sequence[int], rows: int, wanted: int | None) -> int:
+def rows_per_group(nbytes: Sequence[int], rows: int, group_rows: int | None) -> int:
     """Return the number of rows of a row group, given the bytes of each column for `rows` rows."""
-    if wanted:
-        return wanted
+    if group_rows:
+        return group_rows
     widths = [column / max(rows, 1) for column in nbytes]
     total, widest = sum(widths), max(widths, default=0)
     if total == 0:
