@@ -19,7 +19,7 @@ from typing import Generic, TypeVar
 
 from blztable.engine.run import blosc_settings
 from blztable.engine.run.tasks import Task
-from blztable.errors import BlzError
+from blztable.errors import ClosedError
 from blztable.interrupts import DeferInterrupt
 
 T = TypeVar("T")
@@ -117,7 +117,7 @@ class Ahead(Generic[T]):
         return self
 
     def __next__(self) -> T:
-        """The next result; BlzError after `close`, whatever the job raised if it did."""
+        """The next result; ClosedError after `close`, whatever the job raised if it did."""
         with self.turn():
             self.check_open()
             if self._job is None:
@@ -162,9 +162,9 @@ class Ahead(Generic[T]):
                 self._drop()
 
     def check_open(self) -> None:
-        """BlzError after `close`."""
+        """ClosedError after `close`."""
         if self._is_closed:
-            raise BlzError("reading from a stream that was closed")
+            raise ClosedError("reading from a stream that was closed; begin another one")
 
     def close(self) -> None:
         """Make no more; a result under way is waited for, then nothing of it is left."""
