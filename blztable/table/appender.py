@@ -95,24 +95,26 @@ class Appender:
             raise TransactionError("an appender takes rows only inside of its `with`")
         if self._change_set is None or self._feeding is None:
             return
-        staged, what = self._change_set.staged, f"column {name!r}"
+        staged, context = self._change_set.staged, f"column {name!r}"
         index = staged.position(name)
-        found, descriptor = values_of(kept(values), what)
-        fit = fit_column(found, descriptor, staged.schema.field(index), staged.frame, what)
-        self._feeding.add(index, self._ordered(index, fit, isinstance(found, pa.Scalar), what))
+        array, descriptor = values_of(kept(values), context)
+        column = fit_column(array, descriptor, staged.schema.field(index), staged.frame, context)
+        self._feeding.add(
+            index, self._ordered(index, column, isinstance(array, pa.Scalar), context)
+        )
 
     def _ordered(
-        self, index: int, column: pa.ChunkedArray, is_one: bool, what: str
+        self, index: int, column: pa.ChunkedArray, is_one: bool, context: str
     ) -> pa.ChunkedArray:
         """Return the column with the table's categories; SchemaError if their order differs."""
         if index not in self._orders:
             self._orders[index] = self._categories(index)
         order = self._orders[index]
         if is_one:
-            column = one_in_order(column, order, what)
+            column = one_in_order(column, order, context)
         else:
-            check_order(column, order, what)
-        first = orders_of(pa.table([column], names=[what])).get(0)
+            check_order(column, order, context)
+        first = orders_of(pa.table([column], names=[context])).get(0)
         if order is None and first is not None and len(first):
             self._orders[index] = first
         return column

@@ -180,17 +180,17 @@ class Snapshot:
         with self._held():
             if rows.step != 1:
                 return take_array(self.version, position, self.numbers(rows))
-            wanted = spans(self.version.head.row_groups, rows.start, rows.stop)
-            return read_array(self.version, position, wanted)
+            row_spans = spans(self.version.head.row_groups, rows.start, rows.stop)
+            return read_array(self.version, position, row_spans)
 
     def numbers(self, rows: range) -> np.ndarray:
         """Return the numbers of these rows as an array."""
         self.check_rows(len(rows), "rows by their numbers")
         return np.arange(rows.start, rows.stop, rows.step)
 
-    def check_rows(self, rows: int, what: str) -> None:
+    def check_rows(self, rows: int, context: str) -> None:
         """Raise LimitError if the machine cannot hold 8 bytes per row."""
-        check_rows(rows, f"{self.name}, {what}", row_bytes=8)
+        check_rows(rows, f"{self.name}, {context}", row_bytes=8)
 
     def arrow(
         self, positions: Sequence[int], start: int, stop: int, how: Reading | None = None
@@ -290,20 +290,20 @@ class Snapshot:
 
     def _read(self, positions: Sequence[int], start: int, stop: int, how: Reading) -> _Rows:
         version, scan = self.version, self.scan(how.filters)
-        wanted = spans(version.head.row_groups, start, stop)
+        row_spans = spans(version.head.row_groups, start, stop)
         progress, lost = None, list[Loss]()
         if how.progress is not None:
             progress = Progress(how.progress, stop - start, len(positions))
 
-        def read(some: Sequence[RowSpan], progress: Progress | None) -> Selected:
-            return read_selected(version, positions, some, scan, progress)
+        def read(row_spans: Sequence[RowSpan], progress: Progress | None) -> Selected:
+            return read_selected(version, positions, row_spans, scan, progress)
 
         with self._held():
             if how.on_corrupt == "raise":
-                selected = read(wanted, progress)
+                selected = read(row_spans, progress)
             else:
                 needed = [*positions, *(scan.positions if scan else ())]
-                selected, lost = read_intact(read, version, needed, wanted, progress)
+                selected, lost = read_intact(read, version, needed, row_spans, progress)
         if lost:
             self.check_open()
         if progress is not None:
