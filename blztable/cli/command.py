@@ -78,37 +78,20 @@ def _parser() -> argparse.ArgumentParser:
     )
     for one in (info, schema, head, verify):
         one.add_argument(
-            "--at",
-            "--version-number",
-            type=int,
-            metavar="N",
-            help="number of a version, default the newest",
+            "--at", "--version-number", type=int, metavar="N", help="version, default the newest"
         )
     command("versions", _versions, "list the versions that exist, damaged ones too")
-    restore = command(
-        "restore", _restore, "commit the contents of an older version as the newest one"
-    )
+    restore = command("restore", _restore, "commit the contents of an older version again")
     restore.add_argument("number", type=int, metavar="VERSION", help="number of the version")
     compact = command("compact", _compact, "merge small row groups")
     compact.add_argument("--sort-by", metavar="A,B", help="sort all rows by these columns")
-    vacuum = command(
-        "vacuum", _vacuum, "remove superseded versions, and files that killed writers left"
+    vacuum = command("vacuum", _vacuum, "remove old versions, and files that killed writers left")
+    vacuum.add_argument("--keep", type=_versions_kept, metavar="N", help="versions to keep at most")
+    vacuum.add_argument(
+        "--older-than", type=_seconds, metavar="SECONDS", help="remove only older versions"
     )
     vacuum.add_argument(
-        "--keep", type=_versions_kept, metavar="N", help="maximum number of versions to keep"
-    )
-    vacuum.add_argument(
-        "--older-than",
-        type=_seconds,
-        metavar="SECONDS",
-        help="remove only versions that were superseded longer ago",
-    )
-    vacuum.add_argument(
-        "--wait",
-        type=_seconds,
-        default=30.0,
-        metavar="SECONDS",
-        help="wait for writers, default 30",
+        "--wait", type=_seconds, default=30.0, metavar="SECONDS", help="for writers, default 30"
     )
     return parser
 
@@ -219,9 +202,7 @@ def _count(text: str) -> int:
 
 def _versions_kept(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(
-            f"expected a number of versions of at least 1, not {text!r}"
-        )
+        raise argparse.ArgumentTypeError(f"expected at least 1 version, not {text!r}")
     return int(text)
 
 

@@ -388,7 +388,7 @@ def test_verify_tells_what_is_wrong_by_its_exit_code_too(run, path):
         (["compact", "PATH", "--sort-by", "visits,nope"], "no column is named 'nope'"),
         (["compact", "PATH", "--sort-by", "city,city"], "sort_by has a column twice"),
         (["compact", "PATH", "--sort-by", "\udcff"], "no column is named '\\udcff'"),
-        (["vacuum", "PATH", "--keep", "0"], "expected a number of versions of at least 1, not '0'"),
+        (["vacuum", "PATH", "--keep", "0"], "expected at least 1 version, not '0'"),
         (["vacuum", "PATH", "--older-than", "nan"], "expected seconds of at least 0, not 'nan'"),
         (["vacuum", "PATH", "--wait", "-1"], "expected seconds of at least 0, not '-1'"),
         (["nope"], "invalid choice"),
