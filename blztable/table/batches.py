@@ -20,7 +20,7 @@ import pyarrow as pa
 from blztable.arrow_types import without_view
 from blztable.engine.query.scan import Scan
 from blztable.engine.read.parts import OpenParts
-from blztable.engine.run.pool import Ahead
+from blztable.engine.run.prefetch import Prefetcher
 from blztable.table.snapshot import Snapshot
 
 # Default maximum number of rows of a batch, as in other readers.
@@ -61,7 +61,7 @@ class Batches:
         self._schema = snapshot.schema(positions)
         # None once closed: a closed stream keeps no version.
         self._snapshot: Snapshot | None = snapshot
-        self._tables = Ahead(_jobs(snapshot, positions, scan))
+        self._tables = Prefetcher(_jobs(snapshot, positions, scan))
         # Batches of the current window: the next ones, and an iterator that cuts the others.
         self._ready: deque[pa.RecordBatch] = deque()
         self._uncut: Iterator[pa.RecordBatch] = iter(())
@@ -103,14 +103,14 @@ class Batches:
         ClosedError
             The stream, or its table, was closed.
         """
-        with self._tables.turn():
+        with self._tables.exclusive():
             self._tables.check_open()
             if self._snapshot is not None:
                 self._snapshot.check_open()
             ready = self._ready  # `close` replaces it.
             if ready:
                 # Only now: before, the caller may still hold the batches of the last window.
-                self._tables.begin()
+                self._tables.prefetch()
             while not ready:
                 table = next(self._tables)
                 # Rows of the null type are not cut by default: their number has no bound.
@@ -120,7 +120,7 @@ class Batches:
                 del table
                 self._cut(ready, 2)
                 if len(ready) == 1:
-                    self._tables.begin()
+                    self._tables.prefetch()
             batch = ready.popleft()
             if not ready:
                 self._cut(ready, 1)

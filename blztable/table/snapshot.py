@@ -210,7 +210,7 @@ class Snapshot:
 
     def windows(self, positions: Sequence[int], scan: Scan | None) -> Iterator[list[RowSpan]]:
         """Yield the row spans of each window of a stream of these columns."""
-        read = list({*positions, *(scan.positions if scan else ())})
+        read = list({*positions, *(scan.columns if scan else ())})
         return windows(self.version, read, self._everything, None, scan)
 
     @property
@@ -302,7 +302,7 @@ class Snapshot:
             if how.on_corrupt == "raise":
                 selected = read(row_spans, progress)
             else:
-                needed = [*positions, *(scan.positions if scan else ())]
+                needed = [*positions, *(scan.columns if scan else ())]
                 selected, lost = read_intact(read, version, needed, row_spans, progress)
         if lost:
             self.check_open()
