@@ -348,7 +348,7 @@ class TestAppender:
         t = table({"x": [0]})
         with t.appender() as a:
             column = a["x"]
-        with pytest.raises(blz.BlzError, match="inside of its `with`"):
+        with pytest.raises(blz.TransactionError, match="inside of its `with`"):
             column.append([1])
 
 
@@ -528,7 +528,7 @@ def test_a_warning_that_is_an_error_does_not_keep_a_handle_from_its_commit(two_c
 def test_an_append_that_meets_a_replacement_is_made_again_on_the_new_table(
     two_columns, monkeypatch
 ):
-    stream = blz.transaction.onto
+    stream = transaction.append_source
     seen = []
 
     def replaced_meanwhile(*args, **options):
@@ -537,7 +537,7 @@ def test_an_append_that_meets_a_replacement_is_made_again_on_the_new_table(
             blz.to_blz({"a": [0], "b": [0]}, two_columns)
         return stream(*args, **options)
 
-    monkeypatch.setattr(blz.transaction, "onto", replaced_meanwhile)
+    monkeypatch.setattr(transaction, "append_source", replaced_meanwhile)
     blz.to_blz({"a": [5], "b": [6]}, two_columns, mode="a")
     assert blz.read_table(two_columns).to_pydict() == {"a": [0, 5], "b": [0, 6]}
     seen.clear()

@@ -353,7 +353,7 @@ def test_mistakes_are_told_in_words_of_the_caller(two_columns):
             t.rename_columns({"a": 5})
         with pytest.raises(blz.SchemaError, match="divide by zero"):
             t.update({"a": pc.divide(pc.field("a"), 0)})
-        with pytest.raises(blz.ReadOnlyError, match="change the table itself"):
+        with pytest.raises(blz.ReadOnlyError, match="change the table that it was made from"):
             t[["a"]].append({"a": [1]})
 
 

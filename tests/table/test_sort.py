@@ -272,8 +272,8 @@ def test_what_a_stream_raises_leaves_nothing():
         ("m", ColumnNotFoundError, "no column is named 'm' in the data; there are"),
         (["n", "interval"], SchemaError, r"cannot be sorted by: 'n' \(int64\), 'interval' \(month"),
         ([("n", "up")], ValueError, r"'ascending' or 'descending', not \('n', 'up'\)"),
-        ([("n", "ascending", 1)], ValueError, "names with a direction"),
-        ([3], ValueError, "names with a direction, .* not 3"),
+        ([("n", "ascending", 1)], ValueError, "column names or"),
+        ([3], ValueError, "column names or, .* not 3"),
         (["n", ("n", "descending")], ValueError, "a column twice"),
     ],
 )

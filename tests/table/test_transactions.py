@@ -544,7 +544,7 @@ def test_an_iterator_may_append_to_the_transaction_that_draws_it(two_columns):
 def test_what_a_transaction_shows_is_not_pickled_as_what_is_below_it(two_columns):
     with blz.open(two_columns, "a") as t, t.transaction() as tx:
         tx.update({"a": 7})
-        with pytest.raises(blz.BlzError, match="what a transaction shows"):
+        with pytest.raises(TypeError, match="an open transaction cannot be pickled"):
             pickle.dumps(tx["a"])
 
 
@@ -556,7 +556,7 @@ def test_what_was_taken_from_a_transaction_is_closed_with_it(two_columns):
             column = tx["a"]
             tx.update({"a": 8})
             assert column[:].to_pylist() == [7, 7]
-        with pytest.raises(blz.BlzError, match="closed"):
+        with pytest.raises(blz.ClosedError, match="closed"):
             column[:]
 
 
@@ -584,10 +584,10 @@ def test_a_change_of_nothing_commits_nothing(numbers):
 def test_a_transaction_is_entered_once(numbers):
     with numbers.transaction() as transaction:
         transaction.append({"a": [4]})
-        with pytest.raises(blz.BlzError, match="entered once"):
+        with pytest.raises(blz.BlzError, match="entered before"):
             transaction.__enter__()
         transaction.append({"a": [5]})
-    with pytest.raises(blz.BlzError, match="entered once"):
+    with pytest.raises(blz.BlzError, match="entered before"):
         transaction.__enter__()
     assert (numbers.version, numbers.nrows) == (2, 5)
 
@@ -600,5 +600,5 @@ def test_a_transaction_sorts_by_names_as_a_table_does(numbers):
         assert transaction["size"][:].to_pylist() == [0, 1, 2, 3]
         transaction.compact([("size", "descending")])
         assert transaction["size"][:].to_pylist() == [3, 2, 1, 0]
-    with pytest.raises(ValueError, match="sort_by has names, or names with a direction"):
+    with pytest.raises(ValueError, match="sort_by must be column names or"):
         numbers.compact([("a", "up")])
