@@ -22,19 +22,20 @@ TREES = {name: ast.parse(path.read_bytes(), str(path)) for name, path in FILES.i
 
 # The rooms that each room may use, beside itself and the rooms in its folder. A room is a folder of
 # FOLDERS, or else the first folder or file below the package; "face" is blztable/__init__.py.
-GROUND = {"arrow_errors", "caller", "errors", "interrupts", "text", "version"}
+GROUND = {"arrow_errors", "block_terms", "caller", "errors", "interrupts", "text", "version"}
 ENGINE = {*GROUND, "format", "storage", "columns", "report"}
 MAY_IMPORT = {
     "arrow_errors": set(),
+    "block_terms": set(),
     "caller": set(),
     "errors": set(),
     "interrupts": set(),
     "text": set(),
     "version": set(),
     "report": {"text"},
-    "format": {"errors"},
+    "format": {"block_terms", "errors"},
     "storage": {"errors", "interrupts"},
-    "columns": {"errors"},
+    "columns": {"block_terms", "errors"},
     "convert": {"arrow_errors", "errors"},
     # The law between the rooms of the engine.
     "engine": set(),

@@ -18,7 +18,7 @@ import reseal
 
 import blztable as blz
 from blztable.columns.blocks import VALID, VALIDITY
-from blztable.columns.codecs.families import FAMILIES, STORED_AS
+from blztable.columns.stored import FAMILIES, STORED_AS
 from blztable.columns.types import is_storable, layouts
 from blztable.engine.change import columns
 from blztable.engine.read.chunks import RUN_BYTES

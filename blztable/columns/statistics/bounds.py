@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.columns.codecs.families import as_compared, stored_type
 from blztable.columns.codecs.fixed import NUMPY_TYPES
 from blztable.columns.codecs.text import TYPE_IDS as ITEM_IDS
+from blztable.columns.stored import as_compared, stored_type
 from blztable.errors import CorruptError
 
 Bounds = Sequence[bytes | None]

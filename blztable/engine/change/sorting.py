@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.columns.codecs.families import as_stored, stored_type
+from blztable.columns.stored import as_stored, stored_type
 from blztable.columns.types import one_array
 from blztable.engine.query.expressions import comparable
 from blztable.engine.read.columns import read_columns

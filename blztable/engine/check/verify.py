@@ -12,7 +12,7 @@ from itertools import accumulate, chain, repeat
 import pyarrow as pa
 
 from blztable.columns.types import one_array
-from blztable.engine.check.examine import Column, Part
+from blztable.engine.check.examine import ColumnCheck, PartCheck
 from blztable.engine.read.columns import read_columns
 from blztable.engine.read.open_files import OpenFiles
 from blztable.engine.read.selection import RowSpan
@@ -37,14 +37,14 @@ def verify(version: Version, indices: Sequence[int], *, full: bool) -> Report:
     # Without the lines that were read before: they are to be read again.
     version = replace(version, _lines={})
     problems = list(_manifest(version))
-    columns = [Column(version, index) for index in indices]
+    columns = [ColumnCheck(version, index) for index in indices]
     files = chunks = nbytes = first = 0
     with OpenFiles(version.store) as open_files:
         for groups in _windows(columns, head.row_groups):
             rows = [head.row_groups[group] for group in groups]
             firsts = accumulate(rows, initial=first)
             by_group = [
-                [Part(one, one.parts, group, first) for one in columns if one.parts]
+                [PartCheck(one, one.parts, group, first) for one in columns if one.parts]
                 for group, first in zip(groups, firsts, strict=False)
             ]
             parts = list(chain.from_iterable(by_group))
@@ -88,7 +88,7 @@ def _manifest(version: Version) -> Iterator[Problem]:
         yield problem(str(error), False)
 
 
-def _windows(columns: Sequence[Column], row_groups: Sequence[int]) -> Iterator[range]:
+def _windows(columns: Sequence[ColumnCheck], row_groups: Sequence[int]) -> Iterator[range]:
     """Row groups that are looked at together: one, or some small ones."""
     streams = [sizes for one in columns if one.parts for sizes in one.parts.streams.values()]
     # Read together, a part of nulls may come with the dictionary of the part beside it.
@@ -105,7 +105,7 @@ def _windows(columns: Sequence[Column], row_groups: Sequence[int]) -> Iterator[r
         yield range(start, len(row_groups))
 
 
-def _read(by_group: Sequence[Sequence[Part]], spans: Sequence[RowSpan]) -> None:
+def _read(by_group: Sequence[Sequence[PartCheck]], spans: Sequence[RowSpan]) -> None:
     """Decode the parts of some row groups together.
 
     Where that fails, the parts of each group together; where one is damaged, each by itself.
@@ -121,7 +121,7 @@ def _read(by_group: Sequence[Sequence[Part]], spans: Sequence[RowSpan]) -> None:
             part.read_alone()
 
 
-def _read_together(by_group: Sequence[Sequence[Part]], spans: Sequence[RowSpan]) -> bool:
+def _read_together(by_group: Sequence[Sequence[PartCheck]], spans: Sequence[RowSpan]) -> bool:
     """Decode the same columns of some row groups at once; False where that fails."""
     columns = [part.column.index for part in by_group[0]]
     try:

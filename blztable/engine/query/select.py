@@ -14,9 +14,8 @@ import pyarrow as pa
 from blztable.columns.types import one_array
 from blztable.engine.query.scan import Scan
 from blztable.engine.query.windows import row_windows
-from blztable.engine.read.columns import read_columns
+from blztable.engine.read.columns import read_columns, read_rows
 from blztable.engine.read.parts import OpenParts
-from blztable.engine.read.rows import read_rows
 from blztable.engine.read.selection import RowIndices, RowSelection, RowSpan, spans
 from blztable.engine.run.progress import Progress
 from blztable.engine.version.versions import Version
