@@ -16,9 +16,10 @@ import pyarrow as pa
 import pytest
 
 import blztable as blz
-from blztable.columns.blocks import VALID, VALIDITY
+from blztable.block_terms import VALID
+from blztable.columns.blocks import VALIDITY
 from blztable.columns.stored import FAMILIES, STORED_AS
-from blztable.columns.types import is_storable, layouts
+from blztable.columns.types import is_storable, stream_layouts
 from blztable.engine.change import columns
 from blztable.engine.read.chunks import RUN_BYTES
 from blztable.engine.version import versions
@@ -240,7 +241,7 @@ def test_a_type_has_the_streams_of_the_page(name):
             expected.append((*cells, int(bits[0]) if bits else None))
     found = [
         (stream.name, stream.dtype, stream.typesize, stream.bits)
-        for stream in layouts(type_).values()
+        for stream in stream_layouts(type_).values()
         if stream.name != VALID
     ]
     assert found == expected
@@ -250,7 +251,7 @@ def test_validity_is_the_stream_of_the_page_and_comes_first():
     text = section("Streams of each type")
     assert f"`{VALIDITY.name}` before its own: `{VALIDITY.dtype}`, typesize 1, 1 bit a row" in text
     assert (VALIDITY.typesize, VALIDITY.bits) == (1, 1)
-    assert next(iter(layouts(pa.string()))) == VALID
+    assert next(iter(stream_layouts(pa.string()))) == VALID
 
 
 def stream_row(name: str) -> dict[str, str]:
@@ -264,21 +265,21 @@ def test_fixed_size_binary_has_the_stream_of_the_page(width):
     narrow = width <= int(re.search(r"1 where w > (\d+)", row["typesize"])[1])
     bits = int(row["bits a row"].partition(" w;")[0]) * width
     dtype = words(row["dtype"])[0].replace("w", str(width))
-    (own,) = (stream for name, stream in layouts(pa.binary(width)).items() if name != VALID)
+    (own,) = (stream for name, stream in stream_layouts(pa.binary(width)).items() if name != VALID)
     found = (own.name, own.dtype, own.typesize, own.bits)
     assert found == (words(row["stream"])[0], dtype, width if narrow else 1, bits)
 
 
 def test_fixed_size_binary_of_width_0_has_no_stream():
     assert "no stream where w = 0" in stream_row("fixed_size_binary")["bits a row"]
-    assert list(layouts(pa.binary(0))) == [VALID]
+    assert list(stream_layouts(pa.binary(0))) == [VALID]
 
 
 def test_a_dictionary_has_the_streams_of_the_page():
     text = section("Streams of each type")
     (codes,) = words(stream_row("dictionary")["stream"])
     children = re.search(r"The manifest calls its streams (.*?)\.\.\.", text)[1]
-    found = layouts(pa.dictionary(pa.int16(), pa.string()))
+    found = stream_layouts(pa.dictionary(pa.int16(), pa.string()))
     assert list(found) == [VALID, codes, "dictionary.valid", *words(children)]
     assert (found[codes].dtype, found[codes].typesize, found[codes].bits) == ("<i2", 2, 16)
 

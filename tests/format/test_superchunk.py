@@ -32,7 +32,11 @@ CODED = BlockInfo(
     9,
     8,
     (StreamInfo("codes", "<i1", 1, (8, 1)),),
-    BlockInfo(2, 8, (StreamInfo("values", "<i8", 8, (16,)), StreamInfo("more", "<i8", 8, (8,)))),
+    {
+        "dictionary": BlockInfo(
+            2, 8, (StreamInfo("values", "<i8", 8, (16,)), StreamInfo("more", "<i8", 8, (8,)))
+        )
+    },
 )
 BLOCKS = {"plain": PLAIN, "text": TEXT, "coded": CODED}
 
@@ -66,8 +70,8 @@ def test_what_was_packed_is_found_where_it_lies(name, checksum, chunks, layers):
         size = checksum.size
         assert found.trailer.digests[number * size :][:size] == checksum.digest(chunk)
     assert found.info.rows == BLOCKS[name].rows
-    assert [s.chunks for s in found.info.all_streams] == [
-        s.chunks for s in BLOCKS[name].all_streams
+    assert [(n, s.chunks) for n, s in found.info.walk()] == [
+        (n, s.chunks) for n, s in BLOCKS[name].walk()
     ]
 
 
