@@ -5,16 +5,13 @@ Knows nothing of streams.
 
 import pyarrow as pa
 
-# Views are stored as large types and cast back last.
-STORED_AS = {
-    pa.lib.Type_STRING_VIEW: pa.large_string(),
-    pa.lib.Type_BINARY_VIEW: pa.large_binary(),
-}
+from blztable.arrow_types import value_type, without_view
 
 
 def stored_type(type_: pa.DataType) -> pa.DataType:
     """Return the type that `type_` is stored as."""
-    return STORED_AS.get(type_.id, type_)
+    # Views are stored as large types and cast back last.
+    return without_view(type_)
 
 
 def as_stored(array: pa.Array) -> pa.Array:
@@ -25,8 +22,7 @@ def as_stored(array: pa.Array) -> pa.Array:
 
 def compared_type(type_: pa.DataType) -> pa.DataType:
     """Return the type that values are compared as: wider than their own where Arrow needs it."""
-    if pa.types.is_dictionary(type_):
-        return compared_type(type_.value_type)
+    type_ = value_type(type_)
     if pa.types.is_float16(type_):
         return pa.float32()
     if pa.types.is_decimal32(type_) or pa.types.is_decimal64(type_):

@@ -249,8 +249,10 @@ def test_a_superchunk_without_checksums_is_refused():
 
 
 def test_metadata_of_fewer_chunks_than_the_file_has_are_refused():
+    inner = CODED.children["dictionary"]
     fewer = replace(
-        CODED, dictionary=replace(CODED.dictionary, streams=CODED.dictionary.streams[:1])
+        CODED,
+        children={"dictionary": replace(inner, streams=inner.streams[:1])},
     )
     front, trailer, facts, _ = packed(CODED)
     metadata = fewer.encode()

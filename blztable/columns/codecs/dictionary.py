@@ -219,7 +219,7 @@ def _united(dictionaries: Sequence[pa.Array]) -> tuple[pa.Array, list[np.ndarray
         values = pa.concat_arrays(valued) if valued else pa.nulls(0, type_)
     except pa.ArrowInvalid:
         raise SchemaError(
-            f"the values of {len(valued)} dictionaries have no room in one array of {type_}"
+            f"the values of {len(valued)} dictionaries do not fit into one array of {type_}"
         ) from None
     stored = _as_type(values, stored_type(type_))
     codes = pc.dictionary_encode(_told_apart(stored), null_encoding="encode").indices.to_numpy()
