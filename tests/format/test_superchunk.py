@@ -266,6 +266,8 @@ def test_metadata_of_fewer_chunks_than_the_file_has_are_refused():
 
 
 def test_a_file_may_hold_no_chunks():
-    empty = BlockInfo(0, 8, (StreamInfo("codes", "<i1", 1, ()),), BlockInfo(0, 8, ()))
+    empty = BlockInfo(
+        0, 8, (StreamInfo("codes", "<i1", 1, ()),), {"dictionary": BlockInfo(0, 8, ())}
+    )
     front, trailer, facts, _ = packed(empty, [])
     assert unpack(front, trailer, facts).offsets == [len(front)]
