@@ -22,7 +22,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import Self
 
 from blztable.caller import stack_level
@@ -158,12 +157,7 @@ class Commit:
             with self._damage_allowed(), suppress(KeyNotFound):
                 self._check_new(versions.load(store, newest_number))
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         """Remove what was written if nothing was published, and let go of everything."""
         with DeferInterrupt():
             is_gone = error is not None and not (self._attempt and self._attempt.may_be_published())
