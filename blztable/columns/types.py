@@ -144,4 +144,6 @@ class _Cast(Decoder):
         return self._decoder.checks()
 
     def finish(self) -> pa.ChunkedArray:
-        return self._decoder.finish().cast(self._type)
+        # Chunk by chunk: a cast of the whole column drops empty chunks.
+        chunks = [chunk.cast(self._type) for chunk in self._decoder.finish().chunks]
+        return pa.chunked_array(chunks, self._type)
