@@ -208,7 +208,7 @@ class Snapshot:
 
     def windows(self, positions: Sequence[int], scan: Scan | None) -> Iterator[list[RowSpan]]:
         """The rows to be read one after the other of a stream of these columns."""
-        read = list({*positions, *(scan.positions if scan else ())})
+        read = list({*positions, *(scan.columns if scan else ())})
         return windows(self.version, read, self._everything, None, scan)
 
     @property
@@ -300,7 +300,7 @@ class Snapshot:
             if how.on_corrupt == "raise":
                 selected = read(wanted, progress)
             else:
-                needed = [*positions, *(scan.positions if scan else ())]
+                needed = [*positions, *(scan.columns if scan else ())]
                 selected, lost = read_intact(read, version, needed, wanted, progress)
         if lost:
             self.check_open()
