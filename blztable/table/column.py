@@ -44,12 +44,12 @@ class Column:
     @property
     def nbytes(self) -> int:
         """Bytes of the column, uncompressed."""
-        return self._snapshot.version.head.columns.nbytes[self._index]
+        return self._snapshot.version.nbytes(self._index)
 
     @property
     def cbytes(self) -> int:
         """Bytes of the column's files."""
-        return self._snapshot.version.head.columns.cbytes[self._index]
+        return self._snapshot.version.cbytes(self._index)
 
     def __len__(self) -> int:
         """Number of rows."""

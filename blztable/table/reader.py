@@ -64,13 +64,13 @@ class TableReader:
     def nbytes(self) -> int:
         """Bytes of the columns, uncompressed."""
         snapshot, shown = self._reading()
-        return sum(snapshot.version.head.columns.nbytes[index] for index in shown)
+        return sum(snapshot.version.nbytes(index) for index in shown)
 
     @property
     def cbytes(self) -> int:
         """Bytes of the columns' files."""
         snapshot, shown = self._reading()
-        return sum(snapshot.version.head.columns.cbytes[index] for index in shown)
+        return sum(snapshot.version.cbytes(index) for index in shown)
 
     @property
     def sort_by(self) -> list[tuple[str, str]]:

@@ -105,5 +105,5 @@ def _plan(
             -(-rows // max(size, 1)) for rows, size in zip(facts.rows, facts.page_rows, strict=True)
         ),
         counted.nbytes,
-        version.head.columns.cbytes[position],
+        version.cbytes(position),
     )

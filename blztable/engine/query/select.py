@@ -76,7 +76,7 @@ def windows(
     has the size for a stream, and may be some pages of a row group.
     """
     kept = list(wanted) if scan is None else scan.within(wanted)
-    size = sum(version.head.columns.nbytes[index] for index in columns)
+    size = sum(version.nbytes(index) for index in columns)
 
     def may_be_cut(number: int) -> bool:
         if nbytes is not None:
