@@ -231,8 +231,8 @@ def open_column_part(
     """Open the part that a column of a version has in a row group."""
     field = version.schema.field(index)
     address = parts.address(group)
-    key = version.key if address is None else address.key
-    context = f"{version.store.name}/{key}, column {field.name!r}"
+    file = version.store.name if address is None else f"{version.store.name}/{address.key}"
+    context = f"{file}, column {field.name!r}"
     sizes = {name: nbytes[group] for name, nbytes in parts.streams.items()}
     reader = None if address is None else PartReader(files, address)
     return open_part(reader, parts.facts[group], field.type, sizes, context)
