@@ -42,7 +42,7 @@ class Recorded:
     def recording(self, monkeypatch) -> Iterator["Recorded"]:
         """Clear the record, and read small files in pieces like large ones."""
         with monkeypatch.context() as patch:
-            patch.setattr(parts, "SMALL_FILE", 0)
+            patch.setattr(parts, "SMALL_PART", 0)
             self.reads.clear()
             yield self
 

@@ -16,6 +16,7 @@ import blztable as blz
 from blztable.engine.version.commit import Commit, Draft
 from blztable.errors import ConflictError, SchemaError
 from blztable.storage.memory import MemoryStore
+from blztable.table import transaction
 from support import arrow_strategies as types
 from support import samples
 from support.bit_equality import bits, same

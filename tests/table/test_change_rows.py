@@ -1,5 +1,7 @@
 """Changes of rows: update, delete, truncate, resize and sort, for every type."""
 
+from itertools import pairwise
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -224,9 +226,7 @@ def chunks(t) -> list[bytes]:
     """Return the chunks of the first column's file."""
     version = t._snapshot.version
     part = OpenParts(version).open(0, 0)
-    data = part.reader()
-    stops = zip(part.offsets, part.offsets[1:], strict=False)
-    return [data.read(start, stop - start) for start, stop in stops]
+    return [part.read(start, stop) for start, stop in pairwise(part.offsets)]
 
 
 class TestDelete:

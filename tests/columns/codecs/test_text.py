@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blztable.columns.blocks import DICTIONARY, ENDS, VALUES, Block, Piece
+from blztable.block_terms import ENDS, VALUES
+from blztable.columns.blocks import Block, Piece
 from blztable.columns.codecs import text
 from blztable.columns.codecs.text import _segment
 from blztable.columns.types import decoder, encode
@@ -232,11 +233,7 @@ def test_views_are_cut_into_arrays_that_their_offsets_can_count():
 
 def streams_of(block: Block) -> dict[str, bytes]:
     """Return the bytes of each stream, by its name in the file."""
-    streams = {stream.layout.name: stream.data.tobytes() for stream in block.streams}
-    if block.dictionary is not None:
-        child = streams_of(block.dictionary)
-        streams |= {DICTIONARY + name: data for name, data in child.items()}
-    return streams
+    return {name: stream.data.tobytes() for name, stream in block.walk()}
 
 
 def decoded(
