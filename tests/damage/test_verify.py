@@ -525,12 +525,12 @@ def test_a_verification_keeps_few_files_open(tmp_path, monkeypatch):
         most = []
         gc.collect()
         before = len(os.listdir("/dev/fd"))
-        compare = examine.Part.compare
+        compare = examine.PartCheck.compare
 
         def counting(part):
             most.append(len(os.listdir("/dev/fd")) - before)
             compare(part)
 
-        monkeypatch.setattr(examine.Part, "compare", counting)
+        monkeypatch.setattr(examine.PartCheck, "compare", counting)
         assert table.verify()
     assert max(most) < 150

@@ -45,8 +45,13 @@ def test_the_code_in_the_documents_runs(document, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("module", MODULES)
 def test_the_examples_in_the_docstrings_run(module, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    failed, _attempted = doctest.testmod(importlib.import_module(module), optionflags=OPTIONS)
+    # Each docstring begins in an empty directory, like its reader.
+    failed = 0
+    for number, example in enumerate(doctest.DocTestFinder().find(importlib.import_module(module))):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        monkeypatch.chdir(directory)
+        failed += doctest.DocTestRunner(optionflags=OPTIONS).run(example).failed
     assert failed == 0, f"{failed} examples of {module} fail; see the captured output"
 
 

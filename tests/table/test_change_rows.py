@@ -303,7 +303,7 @@ class TestResize:
 def test_a_number_of_rows_is_a_number_from_0():
     t = table({"a": [1]})
     for verb in (t.truncate, t.resize):
-        with pytest.raises(ValueError, match="a number from 0"):
+        with pytest.raises(ValueError, match="at least 0"):
             verb(-1)
         with pytest.raises(TypeError):
             verb(True)

@@ -189,7 +189,7 @@ def test_what_cannot_be_sorted_by_says_so_and_nothing_is_committed():
             t.compact(sort_by="i")
         with pytest.raises(ColumnNotFoundError, match="no column is named 'j'"):
             t.compact(sort_by=["i", "j"])
-        with pytest.raises(ValueError, match="names with a direction"):
+        with pytest.raises(ValueError, match="must be column names or"):
             t.compact(sort_by=[("i", "up")])
     assert tree(store) == before
 
