@@ -7,7 +7,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from blztable.convert.categories import check_order, one_in_order, orders_of
-from blztable.convert.coerce import fit_column
+from blztable.convert.coerce_column import coerce_values
 from blztable.convert.source import kept
 from blztable.convert.values import values_of
 from blztable.engine.change.change_set import ChangeSet
@@ -73,7 +73,7 @@ class Appender:
         staged, what = self._change_set.staged, f"column {name!r}"
         index = staged.position(name)
         found, descriptor = values_of(kept(values), what)
-        fit = fit_column(found, descriptor, staged.schema.field(index), staged.frame, what)
+        fit = coerce_values(found, descriptor, staged.schema.field(index), staged.frame, what)
         self._feeding.add(index, self._ordered(index, fit, isinstance(found, pa.Scalar), what))
 
     def _ordered(

@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 
 from blztable.convert.append_source import TableSpec, append_source
 from blztable.convert.categories import check_order, one_in_order, order_of
-from blztable.convert.coerce import as_computed_for, default_of, fit_column, may_be_null
+from blztable.convert.coerce_column import TableFacts, coerce_values, default_of, may_be_null
+from blztable.convert.exact_cast import narrowed
 from blztable.convert.frames.attributes import checked_attrs
 from blztable.convert.frames.frame import described, dropped, renamed
 from blztable.convert.values import values_of
@@ -100,7 +101,7 @@ class Transaction(TableReader):
             given = append_source(data, target, index=index, evolve=evolve)
             rows.append(
                 change_set,
-                given.segments,
+                given.runs,
                 continues_index=lambda: given.continues_index,
                 rows=given.rows,
                 progress=progress,
@@ -119,10 +120,11 @@ class Transaction(TableReader):
 
             def fitted(index: int, array: Any, descriptor: Any = None) -> pa.ChunkedArray:
                 field = staged.schema.field(index)
-                return fit_column(array, descriptor, field, staged.frame, f"column {field.name!r}")
+                context = f"column {field.name!r}"
+                return coerce_values(array, descriptor, field, staged.frame, context)
 
             def computed(index: int, array: pa.ChunkedArray) -> pa.ChunkedArray:
-                return fitted(index, as_computed_for(array, staged.schema.field(index).type))
+                return fitted(index, narrowed(array, staged.schema.field(index).type))
 
             wanted: dict[int, update.Values] = {}
             for name, value in values.items():
@@ -157,8 +159,8 @@ class Transaction(TableReader):
             if change_set is None:
                 return
             frame = change_set.staged.frame
-            nullable = [may_be_null(field, frame) for field in change_set.staged.schema]
-            empty = evolving.fillings(change_set.staged, nullable)
+            nullable = map(TableFacts.of(frame).can_be_null, change_set.staged.schema)
+            empty = evolving.fillings(change_set.staged, list(nullable))
             fillings = [self._placed(place, value) for place, value in enumerate(empty)]
             rows.resize(change_set, _number(n, "n"), fillings)
 

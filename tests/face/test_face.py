@@ -175,7 +175,7 @@ def test_a_series_is_refused_with_what_makes_a_frame_of_it(give, values):
     store = MemoryStore()
     blz.to_blz(DATA, store)
     with pytest.raises(
-        blz.SchemaError, match=r"a pandas Series is one column.*to_frame\(\"name\"\)"
+        blz.SchemaError, match=r"expected a DataFrame, found a pandas Series.*to_frame\(\"name\"\)"
     ):
         give(pd.Series(values), store)
     assert blz.open(store).version == 1
@@ -266,7 +266,7 @@ def test_data_that_is_no_table_is_told(tmp_path, data):
         (pa.table({"deep": [[1], [2]]}), ["'deep'", "list"]),
         ({"a": [1, 2], "b": [1]}, ["different lengths", "'b': 1"]),
         ({"a": np.zeros((2, 2))}, ["'a'", "one dimension"]),
-        ({1: [1]}, ["names are text", "1"]),
+        ({1: [1]}, ["name must be str", "1"]),
         ({"a": "text"}, ["'a'", "expected an array", "str"]),
     ],
 )

@@ -183,7 +183,7 @@ class TestIndex:
         more = frame.set_axis(pd.RangeIndex(14, 18, 2, name="at"))
         t.append(more)
         pd.testing.assert_frame_equal(t.to_pandas(), pd.concat([frame, more]))
-        with pytest.raises(SchemaError, match=r"(?s)range from 14 by 2.*range from 10 by 2"):
+        with pytest.raises(SchemaError, match=r"(?s)\(14..18, step 2\).*\(10..18, step 2\)"):
             t.append(more)
 
     def test_an_index_of_columns_goes_by_their_names(self):
@@ -192,7 +192,7 @@ class TestIndex:
         t = table(frame)
         t.append(frame)
         pd.testing.assert_frame_equal(t.to_pandas(), pd.concat([frame, frame]))
-        with pytest.raises(SchemaError, match="range from 0 by 1"):
+        with pytest.raises(SchemaError, match=r"a RangeIndex \(0..1\), the table a stored index"):
             t.append(pd.DataFrame({"a": [1]}))
 
     def test_an_index_that_counts_on_relies_on_the_rows_before(self):
@@ -239,7 +239,7 @@ class TestOrder:
             a["c"].append(self.OTHER)
         with pytest.raises(SchemaError, match="ordered categories"):
             t.update({"c": self.OTHER}, pc.field("c") == "hi")
-        with pytest.raises(SchemaError, match="'zz' is none of its ordered categories"):
+        with pytest.raises(SchemaError, match="'zz' is not one of the ordered categories"):
             t.update({"c": "zz"})
         assert t.version == 1
 

@@ -22,12 +22,12 @@ SIZE_MAX = 1 << 16
 DEPTH_MAX = 16
 
 _DECODER = strict_decoder()
+_ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def to_bytes(descriptor: Descriptor) -> bytes:
     """The compact JSON text of a descriptor."""
-    text = json.dumps(descriptor, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return text.encode()
+    return _ENCODER.encode(descriptor).encode()
 
 
 def from_bytes(data: bytes) -> Descriptor:
@@ -37,7 +37,8 @@ def from_bytes(data: bytes) -> Descriptor:
     try:
         # From bytes, Python would read UTF-16 as well.
         value = _DECODER.decode(data.decode("utf-8"))
-        to_bytes(value)  # Fails for a lone surrogate.
+        if b"\\" in data:
+            to_bytes(value)  # Fails for a lone surrogate, which only an escape can spell.
     except (ValueError, RecursionError) as error:
         raise FormatError(f"pandas descriptor is not JSON: {error}") from None
     check_depth(value)

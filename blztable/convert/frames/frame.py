@@ -86,12 +86,14 @@ def to_frame(
 
 def from_frame(frame: pd.DataFrame, index: bool | None) -> tuple[pa.Table, Descriptor]:
     """The Arrow table of a DataFrame and its descriptor."""
-    names = [field_name(label) for label in frame.columns.tolist()]
+    labels = frame.columns.tolist()
+    names = list(map(field_name, labels))
     levels, kept = encode_rows(frame.index, names, index)
     fields, arrays = [], []
-    for number, name in enumerate(names):
-        values = frame.iloc[:, number].array
-        array, descriptor = dtypes.encode(values, f"column {frame.columns[number]!r}")
+    # Numbers as labels: `items` looks at each label, and that is slow for text.
+    numbered = frame.set_axis(range(len(names)), axis="columns")
+    for (_, series), name, label in zip(numbered.items(), names, labels, strict=True):
+        array, descriptor = dtypes.encode(series.array, f"column {label!r}")
         fields.append(described(pa.field(name, array.type), descriptor))
         arrays.append(array)
     for level in kept:
