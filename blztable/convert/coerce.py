@@ -102,7 +102,7 @@ def _match(
 def _check_nulls(table: pa.Table, target: TableFacts, context: str) -> None:
     """SchemaError for missing values in a column that cannot be null."""
     for index, field in enumerate(table.schema):
-        if not target.can_be_null(field):
+        if target.is_frame or not field.nullable:
             target.check_nulls(table.column(index), field, f"{context}, column {field.name!r}")
 
 

@@ -562,7 +562,7 @@ def test_attrs_of_a_frame_are_attributes_of_the_table(tmp_path):
     with blz.open(tmp_path / "t.blz") as table:
         assert table.attrs == expected
     frame.attrs = {"bad": object()}
-    with pytest.raises(blz.SchemaError, match=r"attrs\['bad'\].*is no JSON"):
+    with pytest.raises(blz.SchemaError, match=r"attrs\['bad'\].*is not JSON"):
         frame.to_blz(tmp_path / "t.blz")
 
 
