@@ -103,8 +103,9 @@ def from_frame(frame: pd.DataFrame, index: bool | None) -> tuple[pa.Table, Descr
     names = list(map(field_name, labels))
     levels, kept = encode_rows(frame.index, names, index)
     fields, arrays = [], []
-    # pandas copies all labels of the index, and looks at the column's, for each Series it makes.
-    numbered = frame.set_axis(range(len(names)), axis="columns").set_axis(range(len(frame)))
+    # For each Series, pandas copies all levels of the index and looks up the column's label.
+    numbered = frame.copy(deep=False)
+    numbered.columns, numbered.index = pd.RangeIndex(len(names)), pd.RangeIndex(len(frame))
     for (_, series), name, label in zip(numbered.items(), names, labels, strict=True):
         array, descriptor = dtypes.encode(series.array, f"column {label!r}")
         fields.append(described(pa.field(name, array.type), descriptor))
