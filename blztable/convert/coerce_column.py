@@ -122,11 +122,6 @@ def default_of(default: Any, field: pa.Field, frame: Any, order: Any) -> pa.Scal
     return None if column.null_count else one_in_order(column, order, context)[0]
 
 
-def may_be_null(field: pa.Field, frame: Descriptor | None) -> bool:
-    """True if a column of a table with this frame can hold missing values."""
-    return TableFacts.of(frame).can_be_null(field)
-
-
 def _one_row(value: pa.Scalar, type_: pa.DataType) -> pa.ChunkedArray:
     """Return a scalar as a column, in the narrowest type that holds it where that is `type_`."""
     if pa.types.is_dictionary(type_):
