@@ -12,7 +12,7 @@ from blztable.convert.coerce import fit_column
 from blztable.convert.source import kept
 from blztable.convert.values import values_of
 from blztable.engine.change.change_set import ChangeSet
-from blztable.engine.change.column_append import Feeding
+from blztable.engine.change.column_append import ColumnwiseAppend
 from blztable.errors import BlzError
 
 
@@ -32,7 +32,7 @@ class Appender:
     ) -> None:
         # Without work, for a commit that was made before, what is fed goes nowhere.
         self._change_set = change_set
-        self._feeding = Feeding(change_set) if change_set else None
+        self._feeding = ColumnwiseAppend(change_set) if change_set else None
         # Of the ordered columns, as the table or what was fed first has them.
         self._categories = categories
         self._orders: dict[int, pa.Array | None] = {}

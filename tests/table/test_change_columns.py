@@ -8,7 +8,7 @@ import pytest
 
 import blztable as blz
 from blztable.engine.change import update
-from blztable.engine.change.staged import StagedVersion
+from blztable.engine.version.staged import StagedVersion
 from blztable.errors import ColumnNotFoundError, ConflictError, SchemaError
 from blztable.format.layout import DATA
 from blztable.storage.memory import MemoryStore
@@ -330,10 +330,10 @@ REFUSED = {
     "one column in two places": (
         lambda t: t.reorder_columns(["b", "b"]),
         ValueError,
-        "'b' is to be in two places",
+        "'b' is named twice",
     ),
-    "text for a list of names": (lambda t: t.drop_columns("a"), TypeError, "a list of names"),
-    "text for an order": (lambda t: t.reorder_columns("a"), TypeError, "a list of names"),
+    "text for a list of names": (lambda t: t.drop_columns("a"), TypeError, "a list of column names"),
+    "text for an order": (lambda t: t.reorder_columns("a"), TypeError, "a list of column names"),
 }
 
 

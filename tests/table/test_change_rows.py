@@ -177,7 +177,7 @@ class TestUpdate:
         t = table({"a": range(40)})
         before = tree(t._snapshot.version.store)
         for values in ([1, 2], pa.chunked_array([[1], [2, 3, 4]]), pd.Series(range(40))):
-            with pytest.raises(SchemaError, match=r"'a': \d+ values for 3 rows to be updated"):
+            with pytest.raises(SchemaError, match=r"'a': \d+ values given, 3 rows selected"):
                 t.update({"a": values}, pc.field("a") < 3)
         assert tree(t._snapshot.version.store) == before
 

@@ -73,10 +73,6 @@ class Version:
             self._lines[index] = parts
         return parts
 
-    def cache_column(self, index: int, parts: ColumnParts) -> None:
-        """Take the parts of a column from whoever wrote its line, and read no more."""
-        self._lines[index] = parts
-
     def lines(self) -> list[bytes]:
         """The lines of all columns as they are, each with its sha256: for the next manifest."""
         columns = self.head.columns
@@ -141,21 +137,26 @@ def newest_number(store: Store) -> int | None:
 
 
 def newest_told(store: Store) -> int | None:
-    """As `newest_number`; CorruptError where a version was published whose manifest is gone.
+    """The newest version, None if nothing was ever committed; see `numbers_told`."""
+    return max(numbers_told(store), default=None)
 
-    `meta/sizes` is replaced after each publication and tells its version. It is read before the
-    versions are listed, so it is never ahead of them, unless a manifest was removed by others.
+
+def numbers_told(store: Store) -> list[int]:
+    """As `numbers`; CorruptError if the newest version was published and its manifest is missing.
+
+    `meta/sizes` is replaced after each publication and holds its version. It is read before the
+    versions are listed, so it is ahead of them only if something else removed a manifest.
     """
-    told = mirrored_number(store)
-    newest = newest_number(store)
-    if told <= (newest or 0):
-        return newest
+    mirrored = mirrored_number(store)
+    listed = numbers(store)
+    if mirrored <= max(listed, default=0):
+        return listed
     try:
         # A network file system may list an older state of the directory than it opens.
-        store.open(layout.manifest(told)).close()
+        store.open(layout.manifest(mirrored)).close()
     except KeyNotFound:
-        raise _gone(store, told) from None
-    return told
+        raise _gone(store, mirrored) from None
+    return [*listed, mirrored]
 
 
 def mirrored_number(store: Store) -> int:

@@ -69,9 +69,9 @@ class ColumnWriter:
         self.numbers = count(self.first_k)
 
     @property
-    def keys(self) -> list[str]:
-        """The files written."""
-        return [layout.part(self.path, part.k) for part in self.parts.values() if part.k]
+    def file_numbers(self) -> list[int]:
+        """Numbers of the files written so far."""
+        return [part.k for part in self.parts.values() if part.k]
 
     @property
     def next_k(self) -> int:
@@ -95,11 +95,6 @@ class ColumnWriter:
                 tuple(entry.highest[0] for entry in whole),
             ).to_json(),
         )
-
-
-def keys_of(columns: Sequence[ColumnWriter]) -> list[str]:
-    """The files that these have written so far."""
-    return [key for column in columns for key in column.keys]
 
 
 def write_groups(
