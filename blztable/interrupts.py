@@ -7,7 +7,7 @@ a file and the line that remembers it, or in the midst of cleaning up. `finally`
 import signal
 import threading
 from collections.abc import Callable
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Self
 
 Handler = Callable[[int, FrameType | None], object]
@@ -32,12 +32,7 @@ class DeferInterrupt:
             signal.signal(signal.SIGINT, self.note)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._before is not None:
             signal.signal(signal.SIGINT, self._before)
             self.deliver()

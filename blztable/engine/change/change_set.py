@@ -17,7 +17,6 @@ removed by the commit, after the publication.
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Self
 
 from blztable.engine.change.changes import Change
@@ -60,12 +59,7 @@ class ChangeSet:
         self._commit.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         self._commit.__exit__(kind, error, traceback)
 
     @property
