@@ -57,7 +57,7 @@ def lock_at(
         remaining = deadline - time.monotonic()
         if remaining <= 0:
             raise BusyError(f"{where}: still locked by another after {timeout:g} seconds")
-        interrupts.deliver()
+        interrupts.raise_pending()
         time.sleep(min(sleep, remaining))
         sleep = min(2 * sleep, SLEEP_LONGEST)
 
