@@ -111,5 +111,8 @@ def test_a_default_that_is_none_is_told_with_its_column(tmp_path, text, error):
     path = tmp_path / "t.blz"
     blz.to_blz(DATA, path)
     edit(path, "properties", {"defaults": {"0": text}})
-    with blz.open(path, "a") as t, pytest.raises(error, match=r"t\.blz: the default of column 'a'"):
+    with (
+        blz.open(path, "a") as t,
+        pytest.raises(error, match=r"t\.blz: the default value of column 'a'"),
+    ):
         t.append({"s": ["z"]})

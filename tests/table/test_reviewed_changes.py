@@ -9,6 +9,7 @@ import pytest
 
 import blztable as blz
 from blztable.storage.memory import MemoryStore
+from blztable.table import transaction
 
 
 @pytest.fixture
@@ -117,7 +118,7 @@ def test_an_attribute_that_became_true_was_changed_though_it_was_1():
 
 
 def test_an_append_that_meets_a_replacement_is_made_again_on_the_new_table(path, monkeypatch):
-    stream = blz.transaction.onto
+    stream = transaction.append_source
     seen = []
 
     def replaced_meanwhile(*args, **options):
@@ -126,7 +127,7 @@ def test_an_append_that_meets_a_replacement_is_made_again_on_the_new_table(path,
             blz.to_blz({"a": [0], "b": [0]}, path)
         return stream(*args, **options)
 
-    monkeypatch.setattr(blz.transaction, "onto", replaced_meanwhile)
+    monkeypatch.setattr(transaction, "append_source", replaced_meanwhile)
     blz.to_blz({"a": [5], "b": [6]}, path, mode="a")
     assert blz.read_table(path).to_pydict() == {"a": [0, 5], "b": [0, 6]}
     seen.clear()
