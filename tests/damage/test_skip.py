@@ -448,7 +448,7 @@ def test_a_table_closed_meanwhile_is_closed_not_damaged(path):
             return super().open(key)
 
     opened = blz.open(ClosingStore(path))
-    with pytest.raises(blz.BlzError, match=f"{path} was closed"):
+    with pytest.raises(blz.ClosedError, match=f"{path} was closed"):
         opened.to_arrow(on_corrupt="skip")
 
 

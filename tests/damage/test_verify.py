@@ -465,7 +465,7 @@ def test_a_narrowed_table_is_checked_in_its_columns_alone(path):
 def test_a_closed_table_is_not_verified(path):
     with blz.open(path) as table:
         pass
-    with pytest.raises(blz.BlzError, match="closed"):
+    with pytest.raises(blz.ClosedError, match="closed"):
         table.verify()
 
 

@@ -32,10 +32,10 @@ def test_a_change_of_nothing_commits_nothing(table):
 def test_a_transaction_is_entered_once(table):
     with table.transaction() as transaction:
         transaction.append({"a": [4]})
-        with pytest.raises(blz.BlzError, match="entered once"):
+        with pytest.raises(blz.BlzError, match="entered before"):
             transaction.__enter__()
         transaction.append({"a": [5]})
-    with pytest.raises(blz.BlzError, match="entered once"):
+    with pytest.raises(blz.BlzError, match="entered before"):
         transaction.__enter__()
     assert (table.version, table.nrows) == (2, 5)
 
