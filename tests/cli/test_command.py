@@ -386,7 +386,7 @@ def test_verify_tells_what_is_wrong_by_its_exit_code_too(run, path):
         (["restore", "PATH", "9"], "no version 9"),
         (["restore", "PATH", "-1"], "no version -1"),
         (["compact", "PATH", "--sort-by", "visits,nope"], "no column is named 'nope'"),
-        (["compact", "PATH", "--sort-by", "city,city"], "sort_by has a column twice"),
+        (["compact", "PATH", "--sort-by", "city,city"], "sort_by names a column twice"),
         (["compact", "PATH", "--sort-by", "\udcff"], "no column is named '\\udcff'"),
         (["vacuum", "PATH", "--keep", "0"], "expected at least 1 version, not '0'"),
         (["vacuum", "PATH", "--older-than", "nan"], "expected seconds of at least 0, not 'nan'"),

@@ -215,7 +215,7 @@ def test_bytes_behind_the_last_line_are_told(path):
     file = path / "meta/manifest/00000000000000000001"
     file.write_bytes(file.read_bytes() + b"x\n")
     problem = only_problem(path, full=False)
-    assert (problem.message, problem.is_readable) == ("2 bytes behind the last line", True)
+    assert (problem.message, problem.is_readable) == ("2 bytes after the last line", True)
 
 
 def test_what_the_storage_refuses_is_a_problem_of_its_file():
@@ -311,7 +311,7 @@ def test_pages_of_a_dictionary_are_compared_too(tmp_path):
         dictionary = table.part().metadata["dictionary"]
         dictionary["streams"][-1]["pages"] = [49, 53, 28]
     problem = only_problem(tmp_path / "t.blz")
-    assert problem.message == "stream 'values': pages of other sizes than their items"
+    assert problem.message == "stream 'dictionary.values': pages of other sizes than their items"
 
 
 def test_one_file_for_two_row_groups_is_told(path):

@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, given, reject, settings
 import blztable as blz
 import blztable.accessor
 from blztable.engine.read.open_files import OpenFiles
-from blztable.engine.read.parts import OpenedPart
+from blztable.engine.read.parts import open_column_part
 from blztable.engine.version import versions
 from blztable.format import layout
 from blztable.format.chunk import ChunkHeader
@@ -103,16 +103,16 @@ def test_mode_x_refuses_and_mode_w_replaces(path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"mode": "r"}, "mode is one of 'w', 'a', 'x', not 'r'"),
-        ({"compression": "blosclz"}, "compression is one of 'lz4', .*, not 'blosclz'"),
-        ({"compression": {"n": "gzip"}}, "compression is one of .*, not 'gzip'"),
-        ({"clevel": 10}, "clevel is a whole number from 0 to 9, not 10"),
-        ({"clevel": True}, "clevel is a whole number from 0 to 9, not True"),
-        ({"shuffle": "bits"}, "shuffle is one of .*, not 'bits'"),
-        ({"checksum": "none"}, "checksum is one of .*, not 'none'"),
-        ({"durability": "some"}, "durability is one of 'full', 'process', not 'some'"),
-        ({"page_rows": 1000}, "page_rows is a power of two from 8.*, not 1000"),
-        ({"row_group_rows": 0}, "row_group_rows is a whole number from 1 to 2..62, not 0"),
+        ({"mode": "r"}, "mode must be one of 'w', 'a', 'x', not 'r'"),
+        ({"compression": "blosclz"}, "compression must be one of 'lz4', .*, not 'blosclz'"),
+        ({"compression": {"n": "gzip"}}, "compression must be one of .*, not 'gzip'"),
+        ({"clevel": 10}, "clevel must be an integer from 0 to 9, not 10"),
+        ({"clevel": True}, "clevel must be an integer from 0 to 9, not True"),
+        ({"shuffle": "bits"}, "shuffle must be one of .*, not 'bits'"),
+        ({"checksum": "none"}, "checksum must be one of .*, not 'none'"),
+        ({"durability": "some"}, "durability must be one of 'full', 'process', not 'some'"),
+        ({"page_rows": 1000}, "page_rows must be a power of two from 8.*, not 1000"),
+        ({"row_group_rows": 0}, "row_group_rows must be an integer from 1 to 2..62, not 0"),
     ],
 )
 def test_an_option_that_makes_no_sense_is_told_before_anything_is_written(
@@ -141,15 +141,15 @@ def test_a_number_of_numpy_is_a_number_as_an_option(kind):
 
 @pytest.mark.parametrize("value", [np.bool_(True), np.float64(5), 5.0, "5", [5], np.arange(2)])
 @pytest.mark.parametrize("option", ["clevel", "row_group_rows", "page_rows"])
-def test_what_is_no_whole_number_is_refused_as_an_option(option, value):
-    with pytest.raises(ValueError, match=f"{option} is a "):
+def test_what_is_no_integer_is_refused_as_an_option(option, value):
+    with pytest.raises(ValueError, match=f"{option} must be a"):
         blz.to_blz(DATA, MemoryStore(), **{option: value})
 
 
 @pytest.mark.parametrize("commit_id", ["\udcff", "day \ud800 2"])
 def test_a_commit_id_that_is_not_utf_8_is_refused_before_anything_is_written(commit_id):
     store = MemoryStore()
-    message = "commit_id is text that UTF-8 can encode, not "
+    message = "commit_id must be text that UTF-8 can encode, not "
     with pytest.raises(ValueError, match=message) as caught:
         blz.to_blz(DATA, store, commit_id=commit_id)
     assert not isinstance(caught.value, UnicodeError)
@@ -182,7 +182,7 @@ def test_a_series_is_refused_with_what_makes_a_frame_of_it(give, values):
 
 
 def test_an_option_for_a_column_that_is_not_there_is_told(tmp_path):
-    with pytest.raises(blz.ColumnNotFoundError, match="compression for 'z'; the columns are"):
+    with pytest.raises(blz.ColumnNotFoundError, match="compression names the column 'z'; the"):
         blz.to_blz(DATA, tmp_path / "t.blz", compression={"z": "zstd"})
     assert list(tmp_path.iterdir()) == []
 
@@ -194,7 +194,7 @@ def codecs(path) -> dict[str, set[str]]:
     with pinned:
         for index, name in enumerate(version.schema.names):
             parts = version.column(index)
-            part = OpenedPart(version, index, parts, 0, OpenFiles(version.store))
+            part = open_column_part(version, index, parts, 0, OpenFiles(version.store))
             data = Path(path, layout.part(parts.path, parts.k[0])).read_bytes()
             headers = [ChunkHeader.decode(data[offset:]) for offset in part.offsets[:-1]]
             found[name] = {header.codec for header in headers}
@@ -240,9 +240,9 @@ def test_create_makes_an_empty_table_open_for_writing(tmp_path):
 
 
 def test_open_says_what_is_not_possible(path, tmp_path):
-    with pytest.raises(ValueError, match="mode is one of 'r', 'a', not 'w'"):
+    with pytest.raises(ValueError, match="mode must be one of 'r', 'a', not 'w'"):
         blz.open(path, "w")
-    with pytest.raises(ValueError, match="durability is one of 'full', 'process', not 'some'"):
+    with pytest.raises(ValueError, match="durability must be one of 'full', 'process', not 'some'"):
         blz.open(path, "a", durability="some")
     with pytest.raises(blz.TableNotFoundError, match=f"no version 2 of {path}") as caught:
         blz.open(path, version=2)

@@ -48,7 +48,7 @@ def test_a_transaction_sorts_by_names_as_a_table_does(table):
         assert transaction["size"][:].to_pylist() == [0, 1, 2, 3]
         transaction.compact([("size", "descending")])
         assert transaction["size"][:].to_pylist() == [3, 2, 1, 0]
-    with pytest.raises(ValueError, match="sort_by has names, or names with a direction"):
+    with pytest.raises(ValueError, match="sort_by must be column names or"):
         table.compact([("a", "up")])
 
 

@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.columns.blocks import CODES, ENDS, VALID, VALUES, Block
-from blztable.columns.codecs.families import as_compared, as_stored, stored_type
+from blztable.block_terms import CODES, ENDS, VALID, VALUES
+from blztable.columns.blocks import Block
 from blztable.columns.codecs.fixed import NUMPY_TYPES
 from blztable.columns.codecs.text import NARROW, TEXT
 from blztable.columns.codecs.validity import bits_of
@@ -28,6 +28,7 @@ from blztable.columns.statistics.prefixes import (
     round_down_prefix,
     round_up_prefix,
 )
+from blztable.columns.stored import as_compared, as_stored, stored_type
 from blztable.columns.types import encode
 
 # What bounds are compared by: a number, a tuple of words, the bytes of an item.
