@@ -35,6 +35,7 @@ MAY_IMPORT = {
     "format": {"errors"},
     "storage": {"errors", "interrupts"},
     "columns": {"errors"},
+    "columns/statistics": {"errors", "columns", "format"},
     "convert": {"arrow_errors", "errors"},
     # The law between the rooms of the engine.
     "engine": set(),

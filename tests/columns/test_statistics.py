@@ -12,7 +12,6 @@ from sameness import bits
 
 from blztable.columns.statistics.compute import statistics
 from blztable.columns.statistics.prefixes import PREFIX_BYTES
-from blztable.columns.types import encode
 from blztable.format.statistics import MAX_BOUND_BYTES
 
 PAGE = 8
@@ -30,7 +29,7 @@ HIGHEST = chr(0x10FFFF)
 def of(array):
     """Statistics by page and of all, and the bytes of the rows of each page."""
     rows = bits(array)
-    pages, whole = statistics(array.type, encode(array, PAGE))
+    pages, whole = statistics(array, PAGE)
     groups = [rows[start : start + PAGE] for start in range(0, len(rows), PAGE)]
     if pa.types.is_null(array.type):
         # A column of nulls has no file: its rows are one page.
@@ -250,7 +249,7 @@ def test_a_dictionary_column_is_bounded_by_the_values_its_rows_stand_for(type_, 
     codes = st.none() | st.integers(0, len(values) - 1) if values else st.none()
     rows = data.draw(st.lists(codes, min_size=1, max_size=30))
     array = pa.DictionaryArray.from_arrays(pa.array(rows, pa.int8()), pa.array(values, type_))
-    pages, whole = statistics(array.type, encode(array, 8), array.dictionary)
+    pages, whole = statistics(array, 8)
     groups = [rows[start : start + 8] for start in range(0, len(rows), 8)]
     runs = [*zip(groups, pages.nulls, pages.nans, pages.lowest, pages.highest, strict=True)]
     runs.append((rows, whole.nulls[0], whole.nans[0], whole.lowest[0], whole.highest[0]))
@@ -280,7 +279,7 @@ def test_nans_of_a_dictionary_are_counted_and_bound_nothing(type_):
     values = pa.array([2.0, math.nan, 1.0]).cast(type_)
     codes = pa.array([1, 0, 1, None], pa.int8())
     rows = pa.DictionaryArray.from_arrays(codes, values)
-    pages, _ = statistics(rows.type, encode(rows, PAGE), values)
+    pages, _ = statistics(rows, PAGE)
     assert (pages.nulls, pages.nans) == ((1,), (2,))
     two = values[:1].to_numpy().tobytes()
     assert (pages.lowest, pages.highest) == ((two,), (two,))

@@ -33,7 +33,6 @@ from blztable.engine.run.tasks import batches
 from blztable.engine.version.versions import Version
 from blztable.errors import CorruptError, SchemaError
 from blztable.format.line import NO_FILE
-from blztable.format.statistics import Statistics
 
 # The share of rows that a comparison leaves, where nothing else is known.
 _LEAVES = {"equal": 0.02, "is_in": 0.05, "starts_with": 0.05, "is_null": 0.1}
@@ -169,7 +168,7 @@ class Scan:
                     continue
                 type_ = self.version.schema.field(position).type
                 with part.error_context():
-                    found = _runs(type_, of_pages, part.rows_of_pages)
+                    found = bounds.runs(type_, part.rows_of_pages, of_pages)
                 runs.append(found.take(starts // part.page_rows))
         return {position: Runs.joined(runs) for position, runs in known.items()}
 
@@ -223,14 +222,10 @@ def _of_groups(version: Version, position: int) -> Runs:
     """What the manifest says of a column's row groups."""
     parts, type_ = version.column(position), version.schema.field(position).type
     try:
-        return _runs(type_, parts.statistics, parts.facts.rows)
+        return bounds.runs(type_, parts.facts.rows, parts.statistics)
     except CorruptError as error:
         name = version.schema.field(position).name
         raise CorruptError(f"{version.store.name}, column {name!r}: {error}") from None
-
-
-def _runs(type_: pa.DataType, known: Statistics, rows: Sequence[int]) -> Runs:
-    return bounds.runs(type_, rows, known.nulls, known.nans, known.lowest, known.highest)
 
 
 def _open(parts: OpenParts, position: int, group: int) -> None:
