@@ -18,10 +18,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blztable.arrow_types import is_binary, is_text
 from blztable.columns.codecs.families import as_stored
 from blztable.columns.codecs.fixed import NUMPY_TYPES
-from blztable.columns.codecs.text import TEXT
-from blztable.columns.codecs.text import TYPE_IDS as ITEM_IDS
 from blztable.columns.memory import bytes_of
 from blztable.columns.statistics.prefixes import PREFIX_BYTES, round_down_prefix, round_up_prefix
 from blztable.format.statistics import Statistics
@@ -75,10 +74,10 @@ def _of_page(page: pa.Array) -> Page:
         return nulls, nans, bounds
     if pa.types.is_boolean(type_):
         return nulls, 0, (int(page.true_count == values), int(page.true_count > 0))
-    if type_.id in ITEM_IDS:
+    if is_text(type_) or is_binary(type_):
         low, high = (_first_bytes(extreme) for extreme in pc.min_max(page).values())
-        is_text = type_.id in TEXT
-        return nulls, 0, (round_down_prefix(low, is_text), round_up_prefix(high, is_text))
+        lower = round_down_prefix(low, is_text(type_))
+        return nulls, 0, (lower, round_up_prefix(high, is_text(type_)))
     if pa.types.is_decimal(type_):
         lowest, highest = (_unscaled(extreme) for extreme in pc.min_max(page).values())
         return nulls, 0, (lowest, highest)
