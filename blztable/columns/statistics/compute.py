@@ -95,10 +95,13 @@ def _of_dictionary(page: pa.DictionaryArray, values: pa.Array) -> Page:
         used, counts = np.unique(codes, return_counts=True)
     referred = values.take(pa.array(used))
     nulls, nans, bounds = _of_page(referred)
-    if nulls:
-        nulls = int(counts[referred.is_null().to_numpy(zero_copy_only=False)].sum())
+    if nulls or nans:  # Of values: now of rows.
+        is_null = referred.is_null().to_numpy(zero_copy_only=False)
+        nulls = int(counts[is_null].sum())
     if nans:
-        nans = int(counts[np.isnan(referred.to_numpy(zero_copy_only=False))].sum())
+        # numpy has NaN for nulls too.
+        is_nan = np.isnan(referred.to_numpy(zero_copy_only=False))
+        nans = int(counts[is_nan & ~is_null].sum())
     return page.null_count + nulls, nans, bounds
 
 
@@ -135,6 +138,8 @@ def _of_numbers(values: np.ndarray, page_rows: int) -> list[Page]:
 
 def _reduced(function: np.ufunc, values: np.ndarray, page_rows: int) -> list[Any]:
     """Reduce the values of each page to a Python number."""
+    if 0 < len(values) <= page_rows:  # The columns of a wide table have one page.
+        return [function.reduce(values).item()]
     full = len(values) // page_rows * page_rows
     pages = function.reduce(values[:full].reshape(-1, page_rows), axis=1)
     if full < len(values):
