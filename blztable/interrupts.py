@@ -1,26 +1,29 @@
-"""Ctrl-C put off while something must not be left half done.
+"""Ctrl-C deferred while something must not be left half done.
+
+Knows nothing of tables.
 
 Python raises KeyboardInterrupt between any two steps of the main thread: between the call that made
-a file and the line that remembers it, or in the midst of cleaning up. `finally` alone is no remedy.
+a file and the line that remembers the file, or in the middle of cleaning up. So `finally` alone
+does not protect the clean-up.
 """
 
 import signal
 import threading
 from collections.abc import Callable
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Self
 
 Handler = Callable[[int, FrameType | None], object]
 
 
 class DeferInterrupt:
-    """A context in which Ctrl-C is noted and not raised before its end; nothing in other threads.
+    """A context that defers Ctrl-C to its end; it does nothing in other threads than the main one.
 
-    No generator: the lines of contextlib would be steps, too, in which an interrupt can come.
+    Not a generator: an interrupt could come between the lines of contextlib.
     """
 
     def __init__(self, stop: Callable[[], None] | None = None) -> None:
-        """Call `stop` when Ctrl-C comes, if it will be raised at the end: to be there soon."""
+        """Call `stop` when a Ctrl-C comes that the end will raise, to reach the end sooner."""
         self._stop = stop
         self._before: Handler | None = None
         self._received: tuple[int, FrameType | None] | None = None
@@ -29,41 +32,36 @@ class DeferInterrupt:
         before = signal.getsignal(signal.SIGINT)
         if callable(before) and threading.current_thread() is threading.main_thread():
             self._before = before
-            signal.signal(signal.SIGINT, self.note)
+            signal.signal(signal.SIGINT, self.record)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._before is not None:
             signal.signal(signal.SIGINT, self._before)
-            self.deliver()
+            self.raise_pending()
 
-    def note(self, number: int, frame: FrameType | None) -> None:
-        """The handler of the signal meanwhile."""
+    def record(self, number: int, frame: FrameType | None) -> None:
+        """The signal handler inside of the context."""
         self._received = number, frame
-        # A handler of the user's may not raise at all, and then the work is to be done.
+        # A handler of the user may raise nothing; then the work must be done to its end.
         if self._stop is not None and self._before is signal.default_int_handler:
             self._stop()
 
-    def deliver(self) -> None:
-        """Hand what was noted to the handler there was before, which may raise."""
+    def raise_pending(self) -> None:
+        """Pass a recorded signal to the handler from before the context, which may raise."""
         received, self._received = self._received, None
         if received is not None and self._before is not None:
             self._before(*received)
-            _deliver(self._before)
+            _raise_pending(self._before)
 
 
-def deliver() -> None:
-    """Let an interrupt that was put off be raised here after all: for a loop that waits."""
+def raise_pending() -> None:
+    """Let a deferred interrupt be raised here after all: for a loop that waits."""
     if threading.current_thread() is threading.main_thread():
-        _deliver(signal.getsignal(signal.SIGINT))
+        _raise_pending(signal.getsignal(signal.SIGINT))
 
 
-def _deliver(handler: object) -> None:
+def _raise_pending(handler: object) -> None:
     owner = getattr(handler, "__self__", None)
     if isinstance(owner, DeferInterrupt):
-        owner.deliver()
+        owner.raise_pending()

@@ -16,7 +16,6 @@ import os
 import sys
 import time
 from contextlib import suppress
-from types import TracebackType
 from typing import Self
 from weakref import WeakSet
 
@@ -58,7 +57,7 @@ def lock_at(
         remaining = deadline - time.monotonic()
         if remaining <= 0:
             raise BusyError(f"{where}: still locked by another after {timeout:g} seconds")
-        interrupts.deliver()
+        interrupts.raise_pending()
         time.sleep(min(sleep, remaining))
         sleep = min(2 * sleep, SLEEP_LONGEST)
 
@@ -112,12 +111,7 @@ class LocalLock:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __del__(self) -> None:

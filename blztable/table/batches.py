@@ -11,7 +11,7 @@ import pyarrow as pa
 from blztable.arrow_types import without_view
 from blztable.engine.query.scan import Scan
 from blztable.engine.read.parts import OpenParts
-from blztable.engine.run.pool import Ahead
+from blztable.engine.run.prefetch import Prefetcher
 from blztable.table.snapshot import Snapshot
 
 # The most rows of a batch by default, as other readers have it.
@@ -38,7 +38,7 @@ class Batches:
         self._schema = snapshot.schema(positions)
         # Until it is closed: a stream closed keeps no version.
         self._snapshot: Snapshot | None = snapshot
-        self._tables = Ahead(_jobs(snapshot, positions, scan))
+        self._tables = Prefetcher(_jobs(snapshot, positions, scan))
         # Batches of a window: the next ones, and those that are made when they are asked for.
         self._ready: deque[pa.RecordBatch] = deque()
         self._uncut: Iterator[pa.RecordBatch] = iter(())
@@ -61,14 +61,14 @@ class Batches:
         BlzError
             This iterator, or its table, was closed.
         """
-        with self._tables.turn():
+        with self._tables.exclusive():
             self._tables.check_open()
             if self._snapshot is not None:
                 self._snapshot.check_open()
             ready = self._ready  # Another one takes its place when someone closes.
             if ready:
                 # Only now, for at the first of them the caller may still hold those before.
-                self._tables.begin()
+                self._tables.prefetch()
             while not ready:
                 table = next(self._tables)
                 # Rows of nothing are not cut by default: there may be any number of them.
@@ -78,7 +78,7 @@ class Batches:
                 del table
                 self._cut(ready, 2)
                 if len(ready) == 1:
-                    self._tables.begin()
+                    self._tables.prefetch()
             batch = ready.popleft()
             if not ready:
                 self._cut(ready, 1)

@@ -299,7 +299,7 @@ class _Made:
     @classmethod
     def of(cls, name: str, expression: pc.Expression, schema: pa.Schema) -> Self:
         """What an expression over columns of this schema makes."""
-        needs = tuple(schema.names[index] for index in expressions.positions(expression, schema))
+        needs = tuple(schema.names[index] for index in expressions.columns_of(expression, schema))
         if len(needs) == 1 and expression.equals(pc.field(needs[0])):
             return cls(schema.field(needs[0]).with_name(name), needs)
         return cls(pa.field(name, expressions.type_of(expression, schema)), needs, expression)

@@ -78,7 +78,7 @@ class Snapshot:
     """One version and the lock that keeps it, until it is closed."""
 
     def __init__(
-        self, version: Version, pinned: Lock, is_open: Callable[[], bool] = lambda: True
+        self, version: Version, pinned: Lock | None, is_open: Callable[[], bool] = lambda: True
     ) -> None:
         self.version = version
         self._pinned = pinned
@@ -117,7 +117,8 @@ class Snapshot:
     def close(self) -> None:
         """Let go of the version."""
         self._is_closed = True
-        self._pinned.close()
+        if self._pinned is not None:
+            self._pinned.close()
         self.version.store.close()
 
     def check_open(self) -> None:
@@ -207,7 +208,7 @@ class Snapshot:
 
     def windows(self, positions: Sequence[int], scan: Scan | None) -> Iterator[list[RowSpan]]:
         """The rows to be read one after the other of a stream of these columns."""
-        read = list({*positions, *(scan.positions if scan else ())})
+        read = list({*positions, *(scan.columns if scan else ())})
         return windows(self.version, read, self._everything, None, scan)
 
     @property
@@ -299,7 +300,7 @@ class Snapshot:
             if how.on_corrupt == "raise":
                 selected = read(wanted, progress)
             else:
-                needed = [*positions, *(scan.positions if scan else ())]
+                needed = [*positions, *(scan.columns if scan else ())]
                 selected, lost = read_intact(read, version, needed, wanted, progress)
         if lost:
             self.check_open()

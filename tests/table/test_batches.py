@@ -29,7 +29,7 @@ import blztable as blz
 from blztable.engine.query import windows
 from blztable.engine.read import parts
 from blztable.engine.read.parts import OpenedPart
-from blztable.engine.run.pool import Ahead
+from blztable.engine.run.prefetch import Prefetcher
 from blztable.engine.version import versions
 from blztable.format import layout
 from blztable.storage.local import LocalStore
@@ -109,7 +109,7 @@ def watch(monkeypatch):
 
 def ahead() -> list[threading.Thread]:
     """The threads that read ahead."""
-    return [one for one in threading.enumerate() if one.name.startswith("blztable-ahead")]
+    return [one for one in threading.enumerate() if one.name.startswith("blztable-prefetch")]
 
 
 def assert_over() -> None:
@@ -454,13 +454,13 @@ def test_a_stream_closed_while_another_thread_waits_for_a_batch_tells_that_threa
     reader = threading.Thread(target=read)
     reader.start()
     watch.wait_until(lambda: watch.begun[-1:] == [held])
-    let_go = Ahead._let_go
+    wait = Prefetcher._wait
 
-    def held_until_now(ahead, **options):
+    def held_until_now(prefetcher):
         watch.let_go()
-        let_go(ahead, **options)
+        wait(prefetcher)
 
-    monkeypatch.setattr(Ahead, "_let_go", held_until_now)
+    monkeypatch.setattr(Prefetcher, "_wait", held_until_now)
     closer = threading.Thread(target=stream.close)
     closer.start()
     for thread in (reader, closer):

@@ -227,11 +227,11 @@ class Condition:
         """The rows of a group for which it is true; the groups before it are done with."""
         rows = self._opened.version.head.row_groups[group]
         self._opened.forget_before(group)
-        found = self._scan.find([RowSpan(group, 0, rows)], self._opened)
-        if found.rows in (0, rows):
-            return Selection(rows, found.rows)
+        matching = self._scan.filter([RowSpan(group, 0, rows)], self._opened)
+        if matching.count in (0, rows):
+            return Selection(rows, matching.count)
         check_rows(rows, "the rows of a row group")
         true = np.zeros(rows, np.bool_)
-        for left in found.left:
-            true[left.rows if isinstance(left, RowIndices) else slice(left.start, left.stop)] = True
+        for one in matching.selection:
+            true[one.rows if isinstance(one, RowIndices) else slice(one.start, one.stop)] = True
         return Selection.of(true)

@@ -108,7 +108,7 @@ def evaluated(
     """
     staged = opened.version
     opened.forget_before(group)
-    indices = expressions.positions(expression, staged.schema)
+    indices = expressions.columns_of(expression, staged.schema)
     rows = staged.head.row_groups[group]
     columns = read_columns(staged, indices, [RowSpan(group, 0, rows)], parts=opened)
     names = [staged.schema.field(index).name for index in indices]

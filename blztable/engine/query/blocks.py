@@ -1,6 +1,6 @@
-"""Blocks: rows of which a filter may leave some, pages or row groups; many of them, in arrays.
+"""Blocks: the pages and row groups in which rows may match a filter, as arrays.
 
-Knows how rows are cut, and neither what a filter is nor where rows lie in a file.
+Knows how rows are divided; neither what a filter is nor where rows are in a file.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,37 +12,37 @@ import numpy as np
 from blztable.engine.read.selection import RowIndices, RowSpan
 from blztable.engine.run.limits import PAGE_BYTES, check_rows
 
-# Rows that one thread looks at at a time, where row groups are smaller.
+# Rows of a morsel; more if one row group has more.
 MORSEL_ROWS = 1 << 19
 
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Rows one after another, each block within one row group, in the order of the table."""
+    """Ranges of rows in table order; a block lies within one row group."""
 
     groups: np.ndarray
     starts: np.ndarray
     stops: np.ndarray
-    # By step of a filter and block: whether it is open there, to be told by a look at the rows.
+    # Shape (steps, blocks): True if a step of the filter has to be evaluated on the rows.
     open: np.ndarray
 
     def __len__(self) -> int:
-        """The number of blocks."""
+        """Return the number of blocks."""
         return len(self.groups)
 
     def __getitem__(self, chosen: np.ndarray | slice) -> "Blocks":
-        """Some of them."""
+        """Return the blocks that a mask or slice selects."""
         return Blocks(
             self.groups[chosen], self.starts[chosen], self.stops[chosen], self.open[:, chosen]
         )
 
     @property
     def rows(self) -> np.ndarray:
-        """The rows of each."""
+        """Number of rows of each block."""
         return self.stops - self.starts
 
     def spans(self) -> list[RowSpan]:
-        """Their rows, those of neighbours together."""
+        """Return the rows as spans; adjacent blocks are joined."""
         if not len(self):
             return []
         cuts = np.flatnonzero(
@@ -53,25 +53,26 @@ class Blocks:
         return [RowSpan(*one) for one in zip(*(array.tolist() for array in ranges), strict=True)]
 
     def picked(self, places: np.ndarray) -> list[RowIndices]:
-        """The rows at these places among those of all blocks."""
+        """Return the rows at these ascending places, counted through all blocks."""
         ends = np.cumsum(self.rows)
         block = np.searchsorted(ends, places, "right")
         rows = places + (self.stops - ends)[block]
         groups = self.groups[block]
         cuts = np.flatnonzero(np.diff(groups)) + 1
         return [
-            RowIndices(int(groups[first]), some)
-            for first, some in zip([0, *cuts.tolist()], np.split(rows, cuts), strict=True)
-            if len(some)
+            RowIndices(int(groups[first]), indices)
+            for first, indices in zip([0, *cuts.tolist()], np.split(rows, cuts), strict=True)
+            if len(indices)
         ]
 
 
 def cut(
     spans: Sequence[RowSpan], page_rows: Sequence[int | None], is_open: np.ndarray
 ) -> tuple[Blocks, np.ndarray]:
-    """The pages of each span, or the span where there is no need of them; and which are pages.
+    """Divide spans into pages, or keep a span as one block if its `page_rows` is None.
 
-    Steps are open in them as they are in their row group.
+    Returns the blocks, and for each block whether it is a page. `is_open` has shape (steps, row
+    groups); a block takes the flags of its row group.
     """
     counts = np.array(
         [
@@ -97,10 +98,7 @@ def cut(
 
 
 def morsels(blocks: Blocks) -> Iterator[Blocks]:
-    """The blocks, so many at a time as one thread looks at.
-
-    Of a row group all: a chunk may have several pages, and is to be decoded once.
-    """
+    """Yield the blocks of each morsel: whole row groups, so that no chunk is decoded twice."""
     if not len(blocks):
         return
     is_first = np.diff(blocks.groups, prepend=-1) != 0

@@ -1,7 +1,7 @@
-"""Explain: what a read of some columns, through a filter, would read and pass over.
+"""Explain: what a filtered read of some columns would read, and what it would skip.
 
-Told from the manifest, fronts and trailers alone, by the very steps of a scan up to where it would
-look at rows: what only a look at rows would spare is not counted as spared.
+Knows the manifest, fronts and trailers only, and takes the same path as a scan until rows have to
+be read. Savings that depend on the rows themselves are not counted.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ from blztable.report import ColumnPlan, Explanation
 
 @dataclass(slots=True)
 class _Counted:
-    """What would be read of one column."""
+    """The pages and bytes of one column that would be read."""
 
     pages: int = 0
     nbytes: int = 0
@@ -34,15 +34,15 @@ class _Counted:
 def explain(
     version: Version, positions: Sequence[int], wanted: Sequence[RowSpan], scan: Scan | None
 ) -> Explanation:
-    """What reading the columns at these positions takes."""
+    """Return the plan of a read of these columns."""
     steps = [text_of(step.expression) for step in scan.steps] if scan else []
-    filtered = scan.positions if scan else []
+    filtered = scan.columns if scan else []
     if scan is not None and scan.is_decided:
         wanted, scan = scan.within(wanted), None
     counted = {position: _Counted() for position in dict.fromkeys([*filtered, *positions])}
     rows = 0
     groups: set[int] = set()
-    read = scan.positions if scan else positions
+    read = scan.columns if scan else positions
     for window in windows(version, read, wanted, READ_BYTES, scan):
         with OpenParts(version) as parts:
             for position, spans in _reads(window, positions, scan, parts):
@@ -74,7 +74,7 @@ def explain(
 def _reads(
     window: Sequence[RowSpan], positions: Sequence[int], scan: Scan | None, parts: OpenParts
 ) -> Iterator[tuple[int, list[RowSpan]]]:
-    """Which rows of which columns are read, if each step of the filter leaves some of each page."""
+    """Yield (column, rows) to read, assuming that some rows of each page pass each step."""
     if scan is None:
         yield from ((position, list(window)) for position in dict.fromkeys(positions))
         return
@@ -82,7 +82,7 @@ def _reads(
         read: dict[int, np.ndarray] = {}
         for number, step in enumerate(scan.steps):
             chosen = morsel.open[number]
-            for position in unread(step, chosen, read):
+            for position in unread(step.columns, chosen, read):
                 read[position] = chosen
                 yield position, morsel[chosen].spans()
         for position in dict.fromkeys(positions):

@@ -105,7 +105,7 @@ def check(expression: pc.Expression, schema: pa.Schema) -> tuple[int, ...]:
         Types that do not go together, a name that is there twice, a result that is not boolean.
     """
     check_type(expression, schema)
-    return positions(expression, schema)
+    return columns_of(expression, schema)
 
 
 def check_type(expression: pc.Expression, schema: pa.Schema) -> None:
@@ -121,7 +121,7 @@ def type_of(expression: pc.Expression, schema: pa.Schema) -> pa.DataType:
     return _type_among(expression, schema, _rows_of_nulls(schema, among), among)
 
 
-def positions(expression: pc.Expression, schema: pa.Schema) -> tuple[int, ...]:
+def columns_of(expression: pc.Expression, schema: pa.Schema) -> tuple[int, ...]:
     """The columns an expression refers to, by position; raises what `type_of` does.
 
     One that refers to columns by position needs all before them, so that they keep theirs.
@@ -150,7 +150,7 @@ def positions(expression: pc.Expression, schema: pa.Schema) -> tuple[int, ...]:
 def evaluate(
     expression: pc.Expression, columns: Mapping[str, pa.ChunkedArray], rows: int
 ) -> pa.ChunkedArray:
-    """The expression's value for each of `rows` rows, from the columns that `positions` says.
+    """The expression's value for each of `rows` rows, from the columns that `columns_of` returns.
 
     SchemaError where a value does not allow it: a number divided by zero, a cast that does not fit.
     """

@@ -1,7 +1,7 @@
-"""What conditions may be for the rows of runs - true, false, null - and Arrow's connectives.
+"""Three-valued logic over runs of rows: which of true, false and null a condition may take.
 
-Each flag is set unless it is known that no row of the run is so: more flags are always sound. Knows
-nothing of expressions and statistics.
+Knows nothing of expressions and statistics. A flag is set unless no row of the run can have that
+value, so setting more flags is always sound.
 """
 
 from collections.abc import Sequence
@@ -12,64 +12,64 @@ import numpy as np
 
 
 @dataclass(frozen=True, slots=True)
-class Truth:
-    """Of each run: whether a row may be true, may be false, may be null."""
+class Kleene:
+    """For each run: True if some row may be true, may be false, may be null."""
 
     true: np.ndarray
     false: np.ndarray
     null: np.ndarray
 
 
-def anything(runs: int) -> Truth:
-    """Of what nothing is known."""
+def anything(runs: int) -> Kleene:
+    """Return the value of a condition about which nothing is known."""
     everywhere = np.ones(runs, np.bool_)
-    return Truth(everywhere, everywhere, everywhere)
+    return Kleene(everywhere, everywhere, everywhere)
 
 
-def always(value: bool | None, runs: int) -> Truth:
-    """Of one value for all rows."""
-    return Truth(*(np.full(runs, value is each) for each in (True, False, None)))
+def always(value: bool | None, runs: int) -> Kleene:
+    """Return the value of a condition that is the same for all rows."""
+    return Kleene(*(np.full(runs, value is each) for each in (True, False, None)))
 
 
-def invert(a: Truth) -> Truth:
-    """Null stays null."""
-    return Truth(a.false, a.true, a.null)
+def invert(a: Kleene) -> Kleene:
+    """Swap true and false; null stays null."""
+    return Kleene(a.false, a.true, a.null)
 
 
-def and_kleene(operands: Sequence[Truth]) -> Truth:
-    """False where any is, else null where any is."""
+def and_kleene(operands: Sequence[Kleene]) -> Kleene:
+    """Combine: false if any operand is false, otherwise null if any is null."""
     return reduce(_and_kleene, operands)
 
 
-def or_kleene(operands: Sequence[Truth]) -> Truth:
-    """True where any is, else null where any is."""
+def or_kleene(operands: Sequence[Kleene]) -> Kleene:
+    """Combine: true if any operand is true, otherwise null if any is null."""
     return invert(and_kleene([invert(each) for each in operands]))
 
 
-def and_(operands: Sequence[Truth]) -> Truth:
-    """Null where any is."""
+def and_(operands: Sequence[Kleene]) -> Kleene:
+    """Combine: null if any operand is null, otherwise false if any is false."""
     return reduce(_and, operands)
 
 
-def or_(operands: Sequence[Truth]) -> Truth:
-    """Null where any is."""
+def or_(operands: Sequence[Kleene]) -> Kleene:
+    """Combine: null if any operand is null, otherwise true if any is true."""
     return invert(and_([invert(each) for each in operands]))
 
 
-def if_else(condition: Truth, left: Truth, right: Truth) -> Truth:
-    """One or the other; null where the condition is."""
-    return Truth(
+def if_else(condition: Kleene, left: Kleene, right: Kleene) -> Kleene:
+    """Choose `left` where the condition is true, `right` where it is false; null where null."""
+    return Kleene(
         condition.true & left.true | condition.false & right.true,
         condition.true & left.false | condition.false & right.false,
         condition.true & left.null | condition.false & right.null | condition.null,
     )
 
 
-def _and_kleene(a: Truth, b: Truth) -> Truth:
+def _and_kleene(a: Kleene, b: Kleene) -> Kleene:
     null = a.null & (b.true | b.null) | b.null & (a.true | a.null)
-    return Truth(a.true & b.true, a.false | b.false, null)
+    return Kleene(a.true & b.true, a.false | b.false, null)
 
 
-def _and(a: Truth, b: Truth) -> Truth:
+def _and(a: Kleene, b: Kleene) -> Kleene:
     false = a.false & (b.true | b.false) | b.false & (a.true | a.false)
-    return Truth(a.true & b.true, false, a.null | b.null)
+    return Kleene(a.true & b.true, false, a.null | b.null)

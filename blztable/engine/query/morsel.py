@@ -1,8 +1,15 @@
-"""Morsel: some blocks that one thread looks at, and the rows in them that are left, step by step.
+"""Morsel: about 500,000 rows to which one thread applies the steps of a filter, one after another.
 
-While many rows are left the columns of a step are decoded whole and evaluated for all rows; once
-few are, only these rows are picked out of the chunks. What was read for one step is not read again
-for the next, nor where it is returned.
+Knows nothing of statistics, nor of other morsels.
+
+Theory of operation. `scan` cuts the table into morsels of whole row groups and runs each as one
+task of the pool. A morsel has one flag for each of its rows: the row passed all steps so far. A
+step looks only at blocks in which statistics left it open. While many rows pass, the columns of a
+step are decoded whole in the blocks that still have such a row; once at most 1 in `SPARSE` rows
+passes, only these rows are read. Columns stay in the morsel: a later step, or the result, reads
+again only what they do not cover. Reads inside a morsel use the pool too, so a single morsel
+still uses all threads. Memory is bounded by the columns of the filter and of the result in the
+morsels of one window (`select`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,182 +26,131 @@ from blztable.engine.query.pruning import Pruner
 from blztable.engine.read.columns import read_columns
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.rows import read_rows
-from blztable.engine.read.selection import RowSelection, RowSpan, cut_spans, take_places, take_rows
-from blztable.engine.version.versions import Version
+from blztable.engine.read.selection import RowSelection, RowSpan, take_places
+from blztable.engine.run.limits import check_rows
 
-# Rows are picked where not more than one of so many is left.
+# Single rows are read once at most one row in this many is left.
 SPARSE = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One part of a conjunction, and the columns that it is evaluated from."""
+    """One conjunct of a filter, and the columns (index, name) that it refers to."""
 
     expression: pc.Expression
-    positions: tuple[int, ...]
+    columns: tuple[int, ...]
     names: tuple[str, ...]
     pruner: Pruner
-    # Its parts, where they can be told.
+    # The terms of its own conjuncts; empty where the expression has no tree.
     terms: tuple[Term, ...]
 
     def mask(self, columns: Mapping[int, pa.ChunkedArray], rows: int) -> np.ndarray:
-        """Whether it is true of each row."""
-        arrays = (columns[position] for position in self.positions)
+        """Return for each row whether the conjunct is true."""
+        arrays = [columns[index] for index in self.columns]
         return expressions.mask(self.expression, dict(zip(self.names, arrays, strict=True)), rows)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """The rows left, in their order, and columns of these, by position."""
+class FilteredRows:
+    """The rows that pass a filter, in table order, and columns of these rows by index."""
 
-    left: list[RowSelection]
+    selection: Sequence[RowSelection]
     columns: Mapping[int, pa.ChunkedArray]
 
     @property
-    def rows(self) -> int:
-        """How many rows are left."""
-        return sum(left.count for left in self.left)
+    def count(self) -> int:
+        """Number of rows."""
+        return sum(one.count for one in self.selection)
 
 
 @dataclass(frozen=True, slots=True)
-class _Whole:
-    """A column of all rows of some blocks."""
+class _Column:
+    """The values of a column in some rows of a morsel, which has a flag for each of its rows."""
 
-    chosen: np.ndarray
-    spans: list[RowSpan]
-    column: pa.ChunkedArray
+    rows: np.ndarray
+    values: pa.ChunkedArray
 
-
-@dataclass(frozen=True, slots=True)
-class _Picked:
-    """A column of single rows, by their places among those of all blocks."""
-
-    places: np.ndarray
-    column: pa.ChunkedArray
+    def of(self, rows: np.ndarray) -> pa.ChunkedArray:
+        """Return the values of these rows, all of which the column covers."""
+        if np.count_nonzero(rows) == len(self.values):
+            return self.values
+        within = rows if len(rows) == len(self.values) else rows[self.rows]
+        return take_places(self.values, np.flatnonzero(within))
 
 
 class Morsel:
-    """Blocks under the steps of a filter."""
+    """Blocks of rows, and the rows among them that pass the steps applied so far."""
 
     def __init__(self, blocks: Blocks, parts: OpenParts) -> None:
-        """All rows are left."""
+        """All rows pass until a step is applied."""
         self._blocks = blocks
         self._parts = parts
-        self._ends = np.cumsum(blocks.rows)
-        # A flag for each row, until few are set; then their places. Neither while all are left.
-        self._alive: np.ndarray | None = None
-        self._places: np.ndarray | None = None
-        self._whole: dict[int, _Whole] = {}
-        self._picked: dict[int, _Picked] = {}
+        # A flag for each row; None until a step looks at rows, for there may be too many to count.
+        self._passing: np.ndarray | None = None
+        self._columns: dict[int, _Column] = {}
 
     def apply(self, number: int, step: Step) -> None:
-        """Leave the rows for which the step of this number is true, where it is open."""
-        if self._places is None:
-            self._apply_to_blocks(self._blocks.open[number], step)
-        else:
-            self._apply_to_rows(self._blocks.open[number], step, self._places)
-
-    def found(self, returned: Iterable[int]) -> Found:
-        """The rows left, and these columns of them."""
-        left = self._left()
-        version = self._parts.version
-        places = self._places
-        had = [
-            each
-            for each in returned
-            if places is not None and len(places) and self._has(each, places)
-        ]
-        lacking = [each for each in dict.fromkeys(returned) if each not in had]
-        columns = dict(zip(lacking, read_left(version, lacking, left, self._parts), strict=True))
-        if places is not None:
-            columns |= {each: self._of_rows(each, places) for each in had}
-        return Found(left, columns)
-
-    def _left(self) -> list[RowSelection]:
-        if self._places is None:
-            if self._alive is None:
-                return list(self._blocks.spans())
-            self._places, self._alive = np.flatnonzero(self._alive), None
-        return list(self._blocks.picked(self._places))
-
-    def _apply_to_blocks(self, is_open: np.ndarray, step: Step) -> None:
-        blocks, alive = self._blocks, self._alive
-        if alive is not None:
-            is_open = is_open & np.logical_or.reduceat(alive, self._ends - blocks.rows)
+        """Keep the rows for which the step with this number is true, in the blocks it is open."""
+        blocks, passing = self._blocks, self._passing
+        is_open = blocks.open[number]
+        if passing is not None:
+            is_open = is_open & np.logical_or.reduceat(
+                passing, np.cumsum(blocks.rows) - blocks.rows
+            )
         if not is_open.any():
             return
-        columns = self._of_blocks(step, is_open)
-        true = step.mask(columns, int(blocks.rows[is_open].sum()))
-        if is_open.all():
-            alive = true if alive is None else alive & true
+        if passing is None:
+            check_rows(int(blocks.rows.sum()), "the rows of a filter")
+            passing = np.ones(blocks.rows.sum(), np.bool_)
+        places = rows = np.repeat(is_open, blocks.rows)
+        selection: Sequence[RowSelection] = blocks[is_open].spans()
+        if np.count_nonzero(passing) * SPARSE <= len(passing):
+            rows &= passing
+            places = np.flatnonzero(rows)
+            selection = blocks.picked(places)
+        values = self._values(step.columns, rows, selection)
+        true = step.mask(values, int(np.count_nonzero(rows)))
+        if len(true) == len(passing):
+            passing &= true
         else:
-            alive = np.ones(self._ends[-1], np.bool_) if alive is None else alive
-            alive[np.repeat(is_open, blocks.rows)] &= true
-        self._alive = alive
-        if np.count_nonzero(alive) * SPARSE <= len(alive):
-            self._places, self._alive = np.flatnonzero(alive), None
+            passing[places] &= true
+        self._passing = passing
 
-    def _apply_to_rows(self, is_open: np.ndarray, step: Step, places: np.ndarray) -> None:
-        asked = is_open[np.searchsorted(self._ends, places, "right")]
-        some = places[asked]
-        if not len(some):
-            return
-        lacking = [each for each in step.positions if not self._has(each, some)]
-        wanted = self._blocks.picked(some)
-        columns = read_rows(self._parts.version, lacking, wanted, parts=self._parts)
-        self._picked |= {
-            each: _Picked(some, column) for each, column in zip(lacking, columns, strict=True)
-        }
-        values = {each: self._of_rows(each, some) for each in step.positions}
-        asked[asked] = ~step.mask(values, len(some))
-        self._places = places[~asked]
+    def result(self, columns: Iterable[int]) -> FilteredRows:
+        """Return the rows that pass all steps, and these columns of them."""
+        if self._passing is None:
+            spans = self._blocks.spans()
+            return FilteredRows(spans, self._read(columns, spans))
+        selection = self._blocks.picked(np.flatnonzero(self._passing))
+        return FilteredRows(selection, self._values(columns, self._passing, selection))
 
-    def _of_blocks(self, step: Step, chosen: np.ndarray) -> dict[int, pa.ChunkedArray]:
-        """The columns of a step in the blocks chosen."""
-        spans = self._blocks[chosen].spans()
-        read = {position: whole.chosen for position, whole in self._whole.items()}
-        lacking = unread(step, chosen, read)
-        columns = read_columns(self._parts.version, lacking, spans, parts=self._parts)
-        for position, column in zip(lacking, columns, strict=True):
-            self._whole[position] = _Whole(chosen, spans, column)
-        of_step = {position: self._whole[position] for position in step.positions}
-        return {each: cut_spans(one.column, one.spans, spans) for each, one in of_step.items()}
+    def _values(
+        self, columns: Iterable[int], rows: np.ndarray, selection: Sequence[RowSelection]
+    ) -> dict[int, pa.ChunkedArray]:
+        """Return columns of these rows; only those that do not cover the rows yet are read."""
+        missing = unread(columns, rows, {index: one.rows for index, one in self._columns.items()})
+        for index, values in self._read(missing, selection).items():
+            self._columns[index] = _Column(rows, values)
+        return {index: self._columns[index].of(rows) for index in columns}
 
-    def _has(self, position: int, places: np.ndarray) -> bool:
-        """Whether the column was read at all of these places."""
-        if self._is_whole_at(position, places):
-            return True
-        picked = self._picked.get(position)
-        return picked is not None and bool(np.isin(places, picked.places, assume_unique=True).all())
-
-    def _is_whole_at(self, position: int, places: np.ndarray) -> bool:
-        whole = self._whole.get(position)
-        block = np.searchsorted(self._ends, places, "right")
-        return whole is not None and bool(whole.chosen[block].all())
-
-    def _of_rows(self, position: int, places: np.ndarray) -> pa.ChunkedArray:
-        """A column at these places, where it was read."""
-        if self._is_whole_at(position, places):
-            whole = self._whole[position]
-            return take_rows(whole.column, whole.spans, self._blocks.picked(places))
-        picked = self._picked[position]
-        return take_places(picked.column, np.searchsorted(picked.places, places))
+    def _read(
+        self, columns: Iterable[int], selection: Sequence[RowSelection]
+    ) -> dict[int, pa.ChunkedArray]:
+        """Decode columns: whole pages for spans, single rows for indices."""
+        indices = list(dict.fromkeys(columns))
+        spans = [one for one in selection if isinstance(one, RowSpan)]
+        if len(spans) == len(selection):
+            arrays = read_columns(self._parts.version, indices, spans, parts=self._parts)
+        else:
+            picked = [one.picked() for one in selection]
+            arrays = read_rows(self._parts.version, indices, picked, parts=self._parts)
+        return dict(zip(indices, arrays, strict=True))
 
 
-def read_left(
-    version: Version, positions: Sequence[int], left: Sequence[RowSelection], parts: OpenParts
-) -> list[pa.ChunkedArray]:
-    """The columns at these positions, of the rows left."""
-    whole = [one for one in left if isinstance(one, RowSpan)]
-    if len(whole) == len(left):
-        return read_columns(version, positions, whole, parts=parts)
-    return read_rows(version, positions, [one.picked() for one in left], parts=parts)
-
-
-def unread(step: Step, chosen: np.ndarray, read: Mapping[int, np.ndarray]) -> list[int]:
-    """The columns of a step that were not read before in all blocks chosen."""
+def unread(columns: Iterable[int], wanted: np.ndarray, read: Mapping[int, np.ndarray]) -> list[int]:
+    """Return the columns that were not read yet in all rows (or blocks) that are wanted."""
     return [
-        position
-        for position in step.positions
-        if chosen.any() and (position not in read or (chosen & ~read[position]).any())
+        index
+        for index in dict.fromkeys(columns)
+        if index not in read or bool((wanted & ~read[index]).any())
     ]

@@ -1,7 +1,7 @@
-"""What is compared: a column, a literal, or a cast of one that keeps the order of its values.
+"""Operands of a comparison: a column, a literal, or an order-preserving cast of one of them.
 
-Knows which types have an order in common, and what the rows of a run may be: null, NaN, a value
-between two bounds. Knows nothing of what is done with an operand.
+Knows which types share an order and which kinds of values a run of rows may hold: nulls, NaNs,
+values between two bounds. Does not know what is computed from an operand.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,25 +30,22 @@ _TYPES_TOGETHER = {
         *(pa.types.is_binary, pa.types.is_large_binary),
     ],
 }
-# Casts that keep the order, and types that Arrow compares by such a cast. Not of decimals to
-# floats: they are rounded in several steps.
-_KEEPS_ORDER = {("integer", "float"), ("integer", "decimal"), ("date", "timestamp")}
+# Casts that preserve the order of values; Arrow compares these pairs of types by such a cast. A
+# cast of decimals to floats is missing because Arrow rounds it in several steps.
+_ORDER_PRESERVING = {("integer", "float"), ("integer", "decimal"), ("date", "timestamp")}
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """So many runs, and what is known of their rows in some columns, by position.
+class RunStatistics:
+    """Statistics of `runs` runs of rows, by column index; a column may be missing."""
 
-    A column may be known by larger runs, in which these are.
-    """
-
-    count: int
+    runs: int
     columns: Mapping[int, Runs]
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """Of each run: whether a row may be null, may be NaN, may have any other value."""
+class ValueKinds:
+    """For each run: True if some row may be null, may be NaN, may have any other value."""
 
     null: np.ndarray
     nan: np.ndarray
@@ -57,45 +54,44 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A column or a literal, as a type."""
+    """A column (its index) or a literal, and the type as which it is compared."""
 
     type: pa.DataType
     source: int | pa.Scalar
-    """The column's position, or the literal."""
     casts: tuple[pa.DataType, ...] = ()
 
     @property
     def kind(self) -> str | None:
-        """What its order is of; None for a type that has none here."""
+        """Name of the family of types that share this operand's order; None without an order."""
         return _kind(self.type)
 
-    def goes_with(self, type_: pa.DataType) -> bool:
-        """Whether Arrow compares it with this type by the order of both."""
+    def is_comparable_with(self, type_: pa.DataType) -> bool:
+        """True if Arrow compares the operand with this type by their common order."""
         pair = self.kind, _kind(type_)
         return None not in pair and (
-            pair[0] == pair[1] or pair in _KEEPS_ORDER or pair[::-1] in _KEEPS_ORDER
+            pair[0] == pair[1] or pair in _ORDER_PRESERVING or pair[::-1] in _ORDER_PRESERVING
         )
 
-    def rows(self, known: Known) -> Rows:
-        """What its rows may be."""
+    def value_kinds(self, statistics: RunStatistics) -> ValueKinds:
+        """Return the kinds of values that each run may hold."""
         if not isinstance(self.source, int):
             nan = self.kind == "float" and bool(pc.is_nan(self.source).as_py())
             flags = not self.source.is_valid, nan, self.source.is_valid and not nan
-            return Rows(*(np.full(known.count, flag) for flag in flags))
-        runs = known.columns.get(self.source)
+            return ValueKinds(*(np.full(statistics.runs, flag) for flag in flags))
+        runs = statistics.columns.get(self.source)
         if runs is None:
-            everywhere = np.ones(known.count, np.bool_)
-            return Rows(everywhere, everywhere, everywhere)
-        return Rows(runs.nulls > 0, runs.nans > 0, runs.nulls + runs.nans < runs.rows)
+            everywhere = np.ones(statistics.runs, np.bool_)
+            return ValueKinds(everywhere, everywhere, everywhere)
+        return ValueKinds(runs.nulls > 0, runs.nans > 0, runs.nulls + runs.nans < runs.rows)
 
     @property
     def lowest(self) -> pc.Expression:
-        """The lower bound, over the columns that `of_bounds` gives."""
+        """The lower bound, as an expression over the columns that `project_bounds` supplies."""
         return self._bound("lowest")
 
     @property
     def highest(self) -> pc.Expression:
-        """The upper bound."""
+        """The upper bound, as an expression over the columns that `project_bounds` supplies."""
         return self._bound("highest")
 
     def _bound(self, side: str) -> pc.Expression:
@@ -108,45 +104,44 @@ class Operand:
 
 
 def operand(term: Term, schema: pa.Schema) -> Operand | None:
-    """What this is; None where it is no operand."""
+    """Return a term as an operand; None if it is anything else, such as arithmetic."""
     match term:
         case Literal(value):
             return Operand(value.type, value)
         case Field(name):
-            positions = schema.get_all_field_indices(name)
-            if len(positions) != 1:
+            indices = schema.get_all_field_indices(name)
+            if len(indices) != 1:
                 return None
-            return Operand(compared_type(schema.types[positions[0]]), positions[0])
+            return Operand(compared_type(schema.types[indices[0]]), indices[0])
         case Call("cast", (argument,), options) if options and _is_safe(options):
             inner = operand(argument, schema)
             return inner and _cast(inner, options["to_type"].type)
     return None
 
 
-def of_bounds(
-    expressions: Sequence[pc.Expression], operands: Sequence[Operand], known: Known
+def project_bounds(
+    expressions: Sequence[pc.Expression], operands: Sequence[Operand], statistics: RunStatistics
 ) -> list[pa.Array] | None:
-    """Expressions of the operands' bounds, a value a run; null where a bound is not known.
+    """Evaluate expressions over the operands' bounds: one value a run, null for an unknown bound.
 
-    None where nothing is known of a column, and where Arrow refuses.
+    None if a column has no statistics, or if Arrow refuses the expression.
     """
     columns = {each.source for each in operands if isinstance(each.source, int)}
-    if not columns or not columns <= known.columns.keys():
+    if not columns or not columns <= statistics.columns.keys():
         return None
     arrays = {}
-    for position in columns:
-        arrays[f"lowest {position}"] = known.columns[position].lowest
-        arrays[f"highest {position}"] = known.columns[position].highest
+    for index in columns:
+        arrays[f"lowest {index}"] = statistics.columns[index].lowest
+        arrays[f"highest {index}"] = statistics.columns[index].highest
     try:
-        found = project(expressions, pa.table(arrays))
+        return [column.combine_chunks() for column in project(expressions, pa.table(arrays))]
     except REFUSALS:
         return None
-    return [column.combine_chunks() for column in found]
 
 
 def _kind(type_: pa.DataType) -> str | None:
     if pa.types.is_timestamp(type_):
-        # Instants have no order in common with what a clock shows somewhere.
+        # An instant and a wall-clock time have no common order.
         return "timestamp" if type_.tz is None else "instant"
     for kind, tests in _TYPES_TOGETHER.items():
         if any(test(type_) for test in tests):
@@ -156,7 +151,7 @@ def _kind(type_: pa.DataType) -> str | None:
 
 def _cast(inner: Operand, type_: pa.DataType) -> Operand | None:
     pair = inner.kind, _kind(type_)
-    if None in pair or not (pair[0] == pair[1] or pair in _KEEPS_ORDER):
+    if None in pair or not (pair[0] == pair[1] or pair in _ORDER_PRESERVING):
         return None
     if isinstance(inner.source, int):
         return Operand(type_, inner.source, (*inner.casts, type_))
@@ -167,5 +162,5 @@ def _cast(inner: Operand, type_: pa.DataType) -> Operand | None:
 
 
 def _is_safe(options: Mapping[str, pa.Scalar]) -> bool:
-    """Whether the cast refuses values that it cannot hold."""
+    """True if the cast refuses values that the target type cannot hold."""
     return not any(value.as_py() for name, value in options.items() if name.startswith("allow_"))

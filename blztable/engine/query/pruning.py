@@ -1,11 +1,15 @@
-"""Which runs of rows a filter may pass over, and which it takes whole, from statistics alone.
+"""Pruning: which runs of rows a filter skips, and which it keeps whole, from statistics alone.
 
 A run is a row group or a page. Knows nothing of files, nor where the statistics come from.
 
-What a condition may be for the rows of a run - true, false, null - are three flags, all set of what
-is not understood. Connectives combine them (`truth`). Comparisons are made by Arrow, of bounds in
-the place of columns, all runs at once: the same types and literals, hence the same casts. They
-keep the order of values (`operands`), so what holds for the bounds holds for what is between.
+Theory of operation. `Pruner` compiles the term of a filter once, into a tree of rules; a rule maps
+the statistics of all runs to three flags a run (`kleene`): a row may be true, false, null. A
+function that is not understood sets all three, which prunes nothing and is never wrong.
+Connectives combine flags. Arrow itself evaluates a comparison, with columns of bounds in the place
+of the columns, all runs in one call: the types and literals are the same as for rows, so Arrow
+inserts the same casts. These casts preserve the order of values (`operands`), so what holds for
+both bounds holds for each value between them. The caller's thread does all of it; time and memory
+are bounded by the number of runs, not of rows.
 """
 
 import enum
@@ -22,14 +26,15 @@ from blztable.columns.statistics.bounds import Runs
 from blztable.columns.statistics.prefixes import above_prefix
 from blztable.engine.query import kleene
 from blztable.engine.query.expression_tree import Call, Field, Literal, Term, tree
-from blztable.engine.query.kleene import Truth
-from blztable.engine.query.operands import Known, Operand, of_bounds, operand
+from blztable.engine.query.kleene import Kleene
+from blztable.engine.query.operands import Operand, RunStatistics, operand, project_bounds
 
-Rule = Callable[[Known], Truth]
-# Of two operands' bounds: what all hold where a row may be true, and where one may be false any.
+Rule = Callable[[RunStatistics], Kleene]
+# Two lists of conditions on the bounds of two operands: if a row may be true, all conditions of the
+# first list hold; if a row may be false, at least one of the second.
 Tests = tuple[list[pc.Expression], list[pc.Expression]]
 
-_CONNECTIVES: dict[str, Callable[[Sequence[Truth]], Truth]] = {
+_CONNECTIVES: dict[str, Callable[[Sequence[Kleene]], Kleene]] = {
     "and_kleene": kleene.and_kleene,
     "or_kleene": kleene.or_kleene,
     "and": kleene.and_,
@@ -50,7 +55,7 @@ _COMPARISONS: dict[str, Callable[[Operand, Operand], Tests]] = {
 
 
 class _Nulls(enum.Enum):
-    """What `is_in` makes of a null, as Arrow numbers it."""
+    """How `is_in` treats a null: the numbers of Arrow's SetLookupOptions."""
 
     MATCH = 0
     SKIP = 1
@@ -60,7 +65,7 @@ class _Nulls(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Set:
-    """The values that are looked for: those that have an order, and whether there are others."""
+    """The value set of `is_in`: the members that have an order, and flags for null and NaN."""
 
     members: pa.Array
     has_null: bool
@@ -69,36 +74,33 @@ class _Set:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """Of each run: whether the filter may be true for a row, and whether it is true for all."""
+class Match:
+    """For each run: True if a row may match the filter, True if all rows must match it."""
 
-    some: np.ndarray
-    every: np.ndarray
+    may: np.ndarray
+    must: np.ndarray
 
 
 class Pruner:
-    """A filter, ready to judge runs of rows of tables of one schema.
-
-    `columns` are the positions of the columns whose statistics help.
-    """
+    """A filter, compiled for one schema; `columns` are the indices of the columns it compares."""
 
     def __init__(
         self, expression: pc.Expression, schema: pa.Schema, term: Term | None = None
     ) -> None:
-        """Understand the filter, whose tree may be known already."""
+        """Compile the filter; `term` spares parsing the expression again."""
         used: set[int] = set()
         term = term or tree(expression)
         self._rule = _anything if term is None else _rule(term, schema, used)
         self.columns = tuple(sorted(used))
 
-    def judge(self, count: int, known: Mapping[int, Runs]) -> Verdict:
-        """The verdict on so many runs, none empty, by what is known of columns, by position."""
-        found = self._rule(Known(count, known))
-        return Verdict(found.true, ~(found.false | found.null))
+    def evaluate(self, runs: int, columns: Mapping[int, Runs]) -> Match:
+        """Match each of `runs` runs, none empty, given the statistics by column index."""
+        flags = self._rule(RunStatistics(runs, columns))
+        return Match(flags.true, ~(flags.false | flags.null))
 
 
 def _rule(term: Term, schema: pa.Schema, used: set[int]) -> Rule:
-    """How to judge what a term may be; columns whose statistics help are added to those used."""
+    """Return the rule of a term, and add the columns that it compares to `used`."""
     match term:
         case Literal(value) if not value.is_valid or pa.types.is_boolean(value.type):
             return partial(_always, value.as_py())
@@ -112,7 +114,7 @@ def _rule(term: Term, schema: pa.Schema, used: set[int]) -> Rule:
         case Call("is_valid", arguments):
             return _rule(Call("invert", (Call("is_null", arguments),)), schema, used)
         case Call("is_null", (argument,)) if operand(argument, schema) is None:
-            # Of a condition: NaN it is not.
+            # The argument is a condition, which is never NaN.
             return partial(_is_null_condition, _rule(argument, schema, used))
         case Call():
             return _leaf(term, schema, used)
@@ -120,15 +122,14 @@ def _rule(term: Term, schema: pa.Schema, used: set[int]) -> Rule:
 
 
 def _leaf(call: Call, schema: pa.Schema, used: set[int]) -> Rule:
-    """How to judge what a function of operands may be."""
-    found = [operand(argument, schema) for argument in call.arguments]
-    operands = [each for each in found if each is not None]
-    if len(operands) < len(found):
+    """Return the rule of a function whose arguments are operands."""
+    operands = [one for each in call.arguments if (one := operand(each, schema)) is not None]
+    if len(operands) < len(call.arguments):
         return _anything
     try:
         rule = _function(call, operands)
     except (*REFUSALS, KeyError, ValueError):
-        # Options of another name, a set of values that the column's type does not hold.
+        # An option with another name, or a value set that does not fit the type of the column.
         rule = None
     if rule is None:
         return _anything
@@ -137,7 +138,7 @@ def _leaf(call: Call, schema: pa.Schema, used: set[int]) -> Rule:
 
 
 def _function(call: Call, operands: list[Operand]) -> Rule | None:
-    """The rule of a function that is understood."""
+    """Return the rule of a function; None if the function or its types are not supported."""
     options = call.options or {}
     match call.function, operands:
         case "is_null", (one,):
@@ -145,19 +146,19 @@ def _function(call: Call, operands: list[Operand]) -> Rule | None:
         case "is_nan", (one,) if one.kind in ("float", "integer"):
             return partial(_is_nan, one)
         case "is_in", (one,) if one.kind:
-            return _of_set(one, options)
+            return _membership(one, options)
         case "starts_with", (one,) if one.kind == "item" and not options["ignore_case"].as_py():
             return partial(_compared, [one], _starts(one, options["pattern"]))
         case name, (one, other) if name in _COMPARISONS:
             if any(_is_null_literal(each) for each in operands):
                 return partial(_always, None)
-            if one.goes_with(other.type):
+            if one.is_comparable_with(other.type):
                 return partial(_compared, [one, other], _COMPARISONS[name](one, other))
     return None
 
 
 def _starts(one: Operand, pattern: pa.Scalar) -> Tests:
-    """Items that start alike are those from the start itself to the next that does not have it."""
+    """The items with a prefix are an interval, from the prefix to its successor."""
     start = pattern.as_buffer().to_pybytes()
     lowest, highest = one.lowest.cast(pa.large_binary()), one.highest.cast(pa.large_binary())
     above = above_prefix(start, is_text=False)
@@ -166,11 +167,11 @@ def _starts(one: Operand, pattern: pa.Scalar) -> Tests:
     return [highest >= start, lowest < above], [lowest < start, highest >= above]
 
 
-def _of_set(one: Operand, options: Mapping[str, pa.Scalar]) -> Rule | None:
+def _membership(one: Operand, options: Mapping[str, pa.Scalar]) -> Rule | None:
     values = options["value_set"].values
-    if not pa.types.is_null(values.type) and not one.goes_with(values.type):
+    if not pa.types.is_null(values.type) and not one.is_comparable_with(values.type):
         return None
-    # As Arrow does.
+    # Arrow casts the value set in the same way.
     values = values.cast(one.type)
     members = values.drop_null()
     if one.kind == "float":
@@ -181,83 +182,87 @@ def _of_set(one: Operand, options: Mapping[str, pa.Scalar]) -> Rule | None:
     return partial(_is_in, one, _Set(members, has_null, has_nan, matching))
 
 
-def _anything(known: Known) -> Truth:
-    return kleene.anything(known.count)
+def _anything(statistics: RunStatistics) -> Kleene:
+    return kleene.anything(statistics.runs)
 
 
-def _always(value: bool | None, known: Known) -> Truth:
-    return kleene.always(value, known.count)
+def _always(value: bool | None, statistics: RunStatistics) -> Kleene:
+    return kleene.always(value, statistics.runs)
 
 
 def _connected(
-    connective: Callable[[Sequence[Truth]], Truth], rules: Sequence[Rule], known: Known
-) -> Truth:
-    return connective([rule(known) for rule in rules])
+    connective: Callable[[Sequence[Kleene]], Kleene],
+    rules: Sequence[Rule],
+    statistics: RunStatistics,
+) -> Kleene:
+    return connective([rule(statistics) for rule in rules])
 
 
-def _is_null_condition(rule: Rule, known: Known) -> Truth:
-    found = rule(known)
-    return Truth(found.null, found.true | found.false, np.zeros_like(found.null))
+def _is_null_condition(rule: Rule, statistics: RunStatistics) -> Kleene:
+    flags = rule(statistics)
+    return Kleene(flags.null, flags.true | flags.false, np.zeros_like(flags.null))
 
 
 def _is_null_literal(one: Operand) -> bool:
     return not isinstance(one.source, int) and not one.source.is_valid
 
 
-def _is_null(one: Operand, with_nan: bool, known: Known) -> Truth:
-    rows = one.rows(known)
-    never = np.zeros_like(rows.null)
+def _is_null(one: Operand, with_nan: bool, statistics: RunStatistics) -> Kleene:
+    kinds = one.value_kinds(statistics)
+    never = np.zeros_like(kinds.null)
     if with_nan:
-        return Truth(rows.null | rows.nan, rows.value, never)
-    return Truth(rows.null, rows.nan | rows.value, never)
+        return Kleene(kinds.null | kinds.nan, kinds.value, never)
+    return Kleene(kinds.null, kinds.nan | kinds.value, never)
 
 
-def _is_nan(one: Operand, known: Known) -> Truth:
-    rows = one.rows(known)
-    return Truth(rows.nan, rows.value, rows.null)
+def _is_nan(one: Operand, statistics: RunStatistics) -> Kleene:
+    kinds = one.value_kinds(statistics)
+    return Kleene(kinds.nan, kinds.value, kinds.null)
 
 
-def _is_in(one: Operand, values: _Set, known: Known) -> Truth:
-    rows = one.rows(known)
-    bounds = of_bounds([one.lowest, one.highest], [one], known)
+def _is_in(one: Operand, values: _Set, statistics: RunStatistics) -> Kleene:
+    kinds = one.value_kinds(statistics)
+    bounds = project_bounds([one.lowest, one.highest], [one], statistics)
     some, only = (True, False) if bounds is None else _among(values.members, *bounds)
     is_matched = values.nulls is _Nulls.MATCH and values.has_null
     is_null = values.nulls in (_Nulls.EMIT_NULL, _Nulls.INCONCLUSIVE)
-    true = rows.value & some | rows.nan & values.has_nan | rows.null & is_matched
-    false = rows.value & ~np.bool_(only) | rows.nan | rows.null & (not is_matched and not is_null)
-    null = rows.null & is_null
+    true = kinds.value & some | kinds.nan & values.has_nan | kinds.null & is_matched
+    false = (
+        kinds.value & ~np.bool_(only) | kinds.nan | kinds.null & (not is_matched and not is_null)
+    )
+    null = kinds.null & is_null
     if values.nulls is _Nulls.INCONCLUSIVE and values.has_null:
-        # Who is not among the others might be the null.
-        return Truth(true, np.zeros_like(false), null | false)
-    return Truth(true, false, null)
+        # A value that is not among the members might equal the null.
+        return Kleene(true, np.zeros_like(false), null | false)
+    return Kleene(true, false, null)
 
 
 def _among(members: pa.Array, lowest: pa.Array, highest: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Of each run: whether a member lies between the bounds, and whether all is one member."""
+    """For each run: True if a member lies within the bounds, True if all values are one member."""
     ranks = pc.rank(pa.concat_arrays([members, lowest, highest]), tiebreaker="dense").to_numpy()
     of_members, low, high = np.split(ranks, np.cumsum([len(members), len(lowest)]))
-    # Ranks count from 1, and a bound that is not known ranks last, which is right for an upper one.
+    # Ranks count from 1. An unknown bound ranks last, which is correct for an upper bound only.
     low = np.where(np.asarray(lowest.is_valid()), low, 0)
     of_members = np.append(np.sort(of_members), len(ranks) + 1)
     some = of_members[np.searchsorted(of_members, low)] <= high
     only = some & (low == high)
     if pa.types.is_floating(lowest.type):
-        # A bound of zero is of either sign, a set is of one.
+        # A bound of zero stands for both signs, a member for one.
         only &= np.asarray(pc.fill_null(pc.not_equal(lowest, 0), False))
     return some, only
 
 
-def _compared(operands: Sequence[Operand], tests: Tests, known: Known) -> Truth:
-    """A comparison, which is false of a NaN."""
-    rows = [each.rows(known) for each in operands]
-    value = np.logical_and.reduce([each.value for each in rows])
-    nan = np.logical_or.reduce([each.nan for each in rows])
-    null = np.logical_or.reduce([each.null for each in rows])
+def _compared(operands: Sequence[Operand], tests: Tests, statistics: RunStatistics) -> Kleene:
+    """Evaluate a comparison; it is false for a NaN."""
+    kinds = [each.value_kinds(statistics) for each in operands]
+    value = np.logical_and.reduce([each.value for each in kinds])
+    nan = np.logical_or.reduce([each.nan for each in kinds])
+    null = np.logical_or.reduce([each.null for each in kinds])
     if_true, if_false = tests
-    found = of_bounds([*if_true, *if_false], operands, known)
-    if found is None:
-        return Truth(value, value | nan, null)
-    held = [np.asarray(pc.fill_null(test, True)) for test in found]
-    true = np.logical_and.reduce(held[: len(if_true)])
-    false = np.logical_or.reduce(held[len(if_true) :])
-    return Truth(value & true, value & false | nan, null)
+    results = project_bounds([*if_true, *if_false], operands, statistics)
+    if results is None:
+        return Kleene(value, value | nan, null)
+    holds = [np.asarray(pc.fill_null(test, True)) for test in results]
+    true = np.logical_and.reduce(holds[: len(if_true)])
+    false = np.logical_or.reduce(holds[len(if_true) :])
+    return Kleene(value & true, value & false | nan, null)

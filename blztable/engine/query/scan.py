@@ -1,12 +1,15 @@
-"""Scan: which rows a filter leaves, by reading as little as that takes.
+"""Scan: a filter over one version, evaluated by reading as little as possible.
 
-On levels: the manifest's lines say of which row groups nothing can be left, and of which all of
-it; the zone maps in the trailers say the same of pages. What they leave open is read: the steps of
-a conjunction one after the other, the cheapest and most selective first, and each only in the
-pages where those before it left a row.
+Knows neither what an expression means (`expressions`, `pruning`) nor how a part is decoded.
 
-What an expression means is for `filters` and `pruning` to say; columns that are only returned are
-read elsewhere, when it is known which rows are left.
+Theory of operation. A filter is split into steps: its conjuncts, those over the same columns
+together, cheap and selective steps first. Statistics answer each step on two levels: the lines of
+the manifest for row groups, when the `Scan` is made; the zone maps in the trailers for pages,
+when a window of rows is filtered. Where all rows must match, the step is closed; where none may
+match, the rows are dropped; elsewhere the step is open, and rows have to be read. `blocks` are
+the rows that remain, `morsels` of them are run as tasks of the pool, and each applies the steps
+in order. The calling thread makes the plan and joins the results. Zone maps and rows in memory
+are bounded by the window, which the caller chooses (`select`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +27,7 @@ from blztable.engine.query import blocks as cutting
 from blztable.engine.query import expressions
 from blztable.engine.query.blocks import Blocks
 from blztable.engine.query.expression_tree import Call, Term, names, parts
-from blztable.engine.query.morsel import Found, Morsel, Step
+from blztable.engine.query.morsel import FilteredRows, Morsel, Step
 from blztable.engine.query.pruning import Pruner
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.selection import RowSpan
@@ -34,174 +37,180 @@ from blztable.engine.version.versions import Version
 from blztable.errors import CorruptError, SchemaError
 from blztable.format.line import NO_FILE
 
-# The share of rows that a comparison leaves, where nothing else is known.
-_LEAVES = {"equal": 0.02, "is_in": 0.05, "starts_with": 0.05, "is_null": 0.1}
-_LEAVES_ELSE = 0.4
+# Assumed share of rows for which a function is true.
+_SELECTIVITY = {"equal": 0.02, "is_in": 0.05, "starts_with": 0.05, "is_null": 0.1}
+_SELECTIVITY_ELSE = 0.4
 
 
 class Scan:
     """A filter over one version."""
 
     def __init__(self, version: Version, where: object) -> None:
-        """Find out which columns it needs; raises what `filters.check` does."""
+        """Split the filter into steps and prune row groups; raises as `expressions.check` does."""
         expression = expressions.as_expression(where, version.schema)
         expressions.check_type(expression, version.schema)
         self.version = version
         steps = list(_steps(expression, version.schema))
         self.steps = sorted(steps, key=partial(_rank, version)) if len(steps) > 1 else steps
         self._expression = expression
-        self._known = {
-            position: _of_groups(version, position)
+        self._group_statistics = {
+            index: _statistics_of_groups(version, index)
             for step in self.steps
-            for position in step.pruner.columns
+            for index in step.pruner.columns
         }
-        # Of each row group, and by step: what the manifest tells.
-        self.some, self.open = self._judge(len(version.head.row_groups), self._known)
-        # Of each row group, the rows of the pages that may tell more; 0 where they do not.
-        self._pages = {position: self._paged(position) for position in self._known}
+        # Per row group: True if a row may match. Per step and row group: True if statistics do not
+        # prove that all rows match.
+        self.may_match, self.open = self._evaluate(
+            len(version.head.row_groups), self._group_statistics
+        )
+        # Per column and row group: the page size if zone maps may prune more, otherwise 0.
+        self._page_sizes = {index: self._page_sizes_of(index) for index in self._group_statistics}
 
     @property
-    def positions(self) -> list[int]:
-        """The columns that the filter is evaluated from."""
-        return sorted({position for step in self.steps for position in step.positions})
+    def columns(self) -> list[int]:
+        """Indices of the columns that the filter refers to."""
+        return sorted({index for step in self.steps for index in step.columns})
 
     @property
     def is_decided(self) -> bool:
-        """Whether the manifest tells it of all row groups."""
-        return not self.open[:, self.some].any()
+        """True if the manifest alone answers the filter, for all row groups."""
+        return not self.open[:, self.may_match].any()
 
-    def within(self, wanted: Sequence[RowSpan]) -> list[RowSpan]:
-        """The rows of those row groups in which some may be left."""
-        return [span for span in wanted if self.some[span.group]]
+    def within(self, spans: Sequence[RowSpan]) -> list[RowSpan]:
+        """Return the spans of row groups in which a row may match."""
+        return [span for span in spans if self.may_match[span.group]]
 
-    def find(
-        self, wanted: Sequence[RowSpan], parts: OpenParts, returned: Sequence[int] = ()
-    ) -> Found:
-        """The rows left of these, and these columns of them."""
-        morsels = list(cutting.morsels(self.blocks(wanted, parts)))
-        found: list[Found] = [Found([], {})] * len(morsels)
+    def filter(
+        self, spans: Sequence[RowSpan], parts: OpenParts, columns: Sequence[int] = ()
+    ) -> FilteredRows:
+        """Return the rows of these spans that match, and these columns of them."""
+        morsels = list(cutting.morsels(self.blocks(spans, parts)))
+        results: list[FilteredRows] = [FilteredRows([], {})] * len(morsels)
 
-        def look(number: int) -> None:
-            found[number] = self._left(morsels[number], parts).found(returned)
+        def filter_morsel(number: int) -> None:
+            results[number] = self._apply(morsels[number], parts).result(columns)
 
-        run(partial(look, number) for number in range(len(morsels)))
+        run(partial(filter_morsel, number) for number in range(len(morsels)))
         types = self.version.schema.types
-        columns = {
-            position: pa.chunked_array(
-                [chunk for one in found for chunk in one.columns[position].chunks], types[position]
+        joined = {
+            index: pa.chunked_array(
+                [chunk for one in results for chunk in one.columns[index].chunks], types[index]
             )
-            for position in returned
+            for index in columns
         }
-        return Found([left for one in found for left in one.left], columns)
+        return FilteredRows([rows for one in results for rows in one.selection], joined)
 
-    def _left(self, blocks: Blocks, parts: OpenParts) -> Morsel:
-        """The blocks after all steps; after the whole filter where a step cannot be evaluated."""
+    def _apply(self, blocks: Blocks, parts: OpenParts) -> Morsel:
+        """Apply all steps; if a step cannot be evaluated, apply the filter as one step."""
         try:
             return _applied(self.steps, blocks, parts)
         except SchemaError as error:
-            failed = error
-        # Arrow leaves out what cannot change the result, as y in `false and y`: the whole filter
-        # may have a value where a part of it fails on its own.
-        whole = _step(self._expression, self.positions, self.version.schema)
+            failure = error
+        # Arrow does not evaluate y in `false and y`, so the whole filter may have a value where
+        # one of its conjuncts fails on its own.
+        whole = _step(self._expression, self.columns, self.version.schema)
         is_open = np.logical_or.reduce(blocks.open, axis=0, keepdims=True)
         try:
             return _applied([whole], replace(blocks, open=is_open), parts)
         except SchemaError:
-            # The part that failed says more than the whole.
-            raise failed from None
+            # The conjunct that failed is more helpful than the whole filter.
+            raise failure from None
 
-    def blocks(self, wanted: Sequence[RowSpan], parts: OpenParts) -> Blocks:
-        """The rows that fronts and trailers, too, leave of these."""
-        given = self.within(wanted)
-        page_rows = [self._page_rows(span.group) for span in given]
-        blocks, are_pages = cutting.cut(given, page_rows, self.open)
+    def blocks(self, spans: Sequence[RowSpan], parts: OpenParts) -> Blocks:
+        """Return the rows of these spans in which a row may match, by the zone maps too."""
+        spans = self.within(spans)
+        page_rows = [self._page_rows(span.group) for span in spans]
+        blocks, are_pages = cutting.cut(spans, page_rows, self.open)
         if not are_pages.any():
             return blocks
-        known = self._known_of_pages(blocks[are_pages], parts)
-        some, is_open = self._judge(int(are_pages.sum()), known)
+        statistics = self._statistics_of_pages(blocks[are_pages], parts)
+        may_match, is_open = self._evaluate(int(are_pages.sum()), statistics)
         blocks.open[:, are_pages] = is_open
         kept = ~are_pages
-        kept[are_pages] = some
+        kept[are_pages] = may_match
         return blocks[kept]
 
-    def _judge(self, count: int, known: Mapping[int, Runs]) -> tuple[np.ndarray, np.ndarray]:
-        """Of so many runs: whether a row may be left; and by step, whether it is open."""
-        some = np.ones(count, np.bool_)
-        is_open = np.ones((len(self.steps), count), np.bool_)
+    def _evaluate(self, runs: int, columns: Mapping[int, Runs]) -> tuple[np.ndarray, np.ndarray]:
+        """For each run: True if a row may match; for each step and run: True if it is open."""
+        may_match = np.ones(runs, np.bool_)
+        is_open = np.ones((len(self.steps), runs), np.bool_)
         for number, step in enumerate(self.steps):
-            verdict = step.pruner.judge(count, known)
-            some &= verdict.some
-            is_open[number] = ~verdict.every
-        return some, is_open
+            match = step.pruner.evaluate(runs, columns)
+            may_match &= match.may
+            is_open[number] = ~match.must
+        return may_match, is_open
 
-    def _paged(self, position: int) -> np.ndarray:
-        parts = self.version.column(position)
+    def _page_sizes_of(self, index: int) -> np.ndarray:
+        parts = self.version.column(index)
         page_rows = np.array(parts.facts.page_rows, np.int64)
         rows = np.array(parts.facts.rows, np.int64)
-        # Without a file there is no zone map.
+        # A part without a file has no zone map.
         page_rows *= np.array(parts.k, np.int64) != NO_FILE
-        steps = [position in step.pruner.columns for step in self.steps]
+        steps = [index in step.pruner.columns for step in self.steps]
         return page_rows * (page_rows < rows) * self.open[steps].any(axis=0)
 
-    def _helpful(self, group: int) -> list[int]:
-        """The columns of which pages of a row group may tell more than the manifest does."""
-        return [position for position, pages in self._pages.items() if pages[group]]
+    def _columns_with_pages(self, group: int) -> list[int]:
+        """Return the columns whose zone maps may prune more of a row group."""
+        return [index for index, sizes in self._page_sizes.items() if sizes[group]]
 
     def _page_rows(self, group: int) -> int | None:
-        """The rows of the smallest pages that may tell more; None where none do."""
-        sizes = [int(self._pages[position][group]) for position in self._helpful(group)]
+        """Return the smallest page size whose zone maps may prune more; None without any."""
+        sizes = [int(self._page_sizes[index][group]) for index in self._columns_with_pages(group)]
         return min(sizes, default=None)
 
-    def _known_of_pages(self, blocks: Blocks, parts: OpenParts) -> dict[int, Runs]:
-        """What zone maps say of the pages in which these blocks are."""
+    def _statistics_of_pages(self, blocks: Blocks, parts: OpenParts) -> dict[int, Runs]:
+        """Return for each block the statistics of its page; of its row group without a zone map."""
         groups, firsts = np.unique(blocks.groups, return_index=True)
-        helpful = {group: self._helpful(group) for group in groups.tolist()}
-        wanted = [(position, group) for group, those in helpful.items() for position in those]
-        run(batches(partial(_open, parts, *one) for one in wanted))
-        known: dict[int, list[Runs]] = {position: [] for position in self._known}
-        for group, starts in zip(helpful, np.split(blocks.starts, firsts[1:]), strict=True):
-            for position, runs in known.items():
-                part = parts.open(position, group) if position in helpful[group] else None
-                of_pages = part.zone_map() if part else None
-                if part is None or of_pages is None:
-                    runs.append(self._known[position].take(np.full(len(starts), group)))
+        with_pages = {group: self._columns_with_pages(group) for group in groups.tolist()}
+        run(
+            batches(
+                partial(_open, parts, i, group) for group in with_pages for i in with_pages[group]
+            )
+        )
+        statistics: dict[int, list[Runs]] = {index: [] for index in self._group_statistics}
+        for group, starts in zip(with_pages, np.split(blocks.starts, firsts[1:]), strict=True):
+            for index, runs in statistics.items():
+                part = parts.open(index, group) if index in with_pages[group] else None
+                zone_map = part.zone_map() if part else None
+                if part is None or zone_map is None:
+                    runs.append(self._group_statistics[index].take(np.full(len(starts), group)))
                     continue
-                type_ = self.version.schema.field(position).type
+                type_ = self.version.schema.field(index).type
                 with part.error_context():
-                    found = bounds.runs(type_, part.rows_of_pages, of_pages)
-                runs.append(found.take(starts // part.page_rows))
-        return {position: Runs.joined(runs) for position, runs in known.items()}
+                    pages = bounds.runs(type_, part.rows_of_pages, zone_map)
+                runs.append(pages.take(starts // part.page_rows))
+        return {index: Runs.joined(runs) for index, runs in statistics.items()}
 
 
 def _steps(expression: pc.Expression, schema: pa.Schema) -> Iterator[Step]:
-    """The parts of a conjunction, those of the same columns together."""
+    """Yield the conjuncts of a filter, those over the same columns as one step."""
     by_columns: dict[tuple[int, ...], list[tuple[pc.Expression, Term | None]]] = {}
     for part, term in parts(expression):
         if term is None:
-            positions = expressions.positions(part, schema)
+            columns = expressions.columns_of(part, schema)
         else:
-            positions = tuple(sorted({schema.get_field_index(name) for name in names(term)}))
-        by_columns.setdefault(positions, []).append((part, term))
-    for positions, of_them in by_columns.items():
-        terms = tuple(term for _, term in of_them if term is not None)
-        whole = reduce(and_, (part for part, _ in of_them))
-        known = Call("and_kleene", terms) if len(terms) == len(of_them) else None
-        yield _step(whole, positions, schema, known, terms)
+            columns = tuple(sorted({schema.get_field_index(name) for name in names(term)}))
+        by_columns.setdefault(columns, []).append((part, term))
+    for columns, conjuncts in by_columns.items():
+        terms = tuple(term for _, term in conjuncts if term is not None)
+        whole = reduce(and_, (part for part, _ in conjuncts))
+        term = Call("and_kleene", terms) if len(terms) == len(conjuncts) else None
+        yield _step(whole, columns, schema, term, terms)
 
 
 def _step(
     expression: pc.Expression,
-    positions: Sequence[int],
+    columns: Sequence[int],
     schema: pa.Schema,
-    known: Term | None = None,
+    term: Term | None = None,
     terms: tuple[Term, ...] = (),
 ) -> Step:
-    fields = tuple(schema.field(position).name for position in positions)
-    return Step(expression, tuple(positions), fields, Pruner(expression, schema, known), terms)
+    fields = tuple(schema.field(index).name for index in columns)
+    return Step(expression, tuple(columns), fields, Pruner(expression, schema, term), terms)
 
 
 def _applied(steps: Sequence[Step], blocks: Blocks, parts: OpenParts) -> Morsel:
-    """The blocks after these steps, one after the other."""
+    """Return the blocks as a morsel to which these steps were applied in order."""
     morsel = Morsel(blocks, parts)
     for number, step in enumerate(steps):
         morsel.apply(number, step)
@@ -209,22 +218,23 @@ def _applied(steps: Sequence[Step], blocks: Blocks, parts: OpenParts) -> Morsel:
 
 
 def _rank(version: Version, step: Step) -> float:
-    """What a step costs for each row that it spares those after it."""
+    """Return the cost of a step: bytes of its columns per row that it removes."""
     head = version.head
-    row_bytes = sum(head.columns.nbytes[position] for position in step.positions) / (head.rows or 1)
-    leaves = 1.0
+    row_bytes = sum(head.columns.nbytes[index] for index in step.columns) / (head.rows or 1)
+    share = 1.0
     for term in step.terms or (None,):
-        leaves *= _LEAVES.get(term.function if isinstance(term, Call) else "", _LEAVES_ELSE)
-    return row_bytes / (1 - leaves)
+        function = term.function if isinstance(term, Call) else ""
+        share *= _SELECTIVITY.get(function, _SELECTIVITY_ELSE)
+    return row_bytes / (1 - share)
 
 
-def _of_groups(version: Version, position: int) -> Runs:
-    """What the manifest says of a column's row groups."""
-    parts, type_ = version.column(position), version.schema.field(position).type
+def _statistics_of_groups(version: Version, index: int) -> Runs:
+    """Return the statistics of a column's row groups."""
+    parts, type_ = version.column(index), version.schema.field(index).type
     try:
         return bounds.runs(type_, parts.facts.rows, parts.statistics)
     except CorruptError as error:
-        name = version.schema.field(position).name
+        name = version.schema.field(index).name
         raise CorruptError(f"{version.store.name}, column {name!r}: {error}") from None
 
 

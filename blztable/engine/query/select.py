@@ -1,7 +1,12 @@
-"""Select: columns of some of the rows: of those a filter leaves, or of those that are named.
+"""Select: read columns of the rows that pass a filter, or of rows given by index.
 
-What is decoded at a time is bounded by windows of the table, whatever is left of it. Which rows a
-filter leaves is for `scan` to say.
+Does not know how a filter is evaluated (`scan`).
+
+Theory of operation. A filtered read goes through the table window by window, in the calling
+thread; `windows` cuts them so that the columns of the filter take at most `READ_BYTES` each, and
+leaves out row groups that the manifest prunes. The `Scan` filters one window with all threads of
+the pool, then the next window begins: memory is one window of the filter's columns and the result.
+A read without a filter, or with one that the manifest decides, decodes straight into the result.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,13 +26,13 @@ from blztable.engine.read.selection import RowIndices, RowSelection, RowSpan, sp
 from blztable.engine.run.progress import Progress
 from blztable.engine.version.versions import Version
 
-# What a filter is evaluated from at a time, where all that it leaves is to be there at once.
+# Bytes of a window of a filter's columns, for a read whose result is one table.
 READ_BYTES = 256_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """Columns of some rows, and the numbers of these rows in the table."""
+    """Columns of some rows, and the indices of these rows in the table."""
 
     arrays: list[pa.ChunkedArray]
     numbers: range | np.ndarray
@@ -35,49 +40,49 @@ class Selected:
 
 def read_selected(
     version: Version,
-    positions: Sequence[int],
+    columns: Sequence[int],
     wanted: Sequence[RowSpan],
     scan: Scan | None,
     progress: Progress | None = None,
 ) -> Selected:
-    """The columns at these positions, of the rows wanted, or of those a filter leaves of them."""
-    # Straight into memory for all of it, where nothing is to be looked at first.
+    """Return columns of these rows, or of the rows among them that pass the filter."""
     if scan is None or scan.is_decided:
         rows = wanted if scan is None else scan.within(wanted)
-        return Selected(read_columns(version, positions, rows, progress), numbers(version, rows))
-    found = []
+        return Selected(read_columns(version, columns, rows, progress), numbers(version, rows))
+    results = []
     with OpenParts(version) as parts:
-        for window in windows(version, scan.positions, wanted, READ_BYTES, scan):
-            found.append(select(version, positions, window, parts, scan))
+        for window in windows(version, scan.columns, wanted, READ_BYTES, scan):
+            results.append(select(version, columns, window, parts, scan))
             if progress is not None:
-                progress.add(sum(span.count for span in window) * len(positions))
+                progress.add(sum(span.count for span in window) * len(columns))
                 progress.tell()
-    types = [version.schema.field(position).type for position in positions]
+    types = [version.schema.field(index).type for index in columns]
     arrays = [
-        pa.chunked_array([chunk for one in found for chunk in one.arrays[number].chunks], type_)
-        for number, type_ in enumerate(types)
+        pa.chunked_array([chunk for one in results for chunk in one.arrays[place].chunks], type_)
+        for place, type_ in enumerate(types)
     ]
-    return Selected(arrays, _joined([one.numbers for one in found]))
+    return Selected(arrays, _joined([one.numbers for one in results]))
 
 
 def windows(
     version: Version,
-    positions: Sequence[int],
+    columns: Sequence[int],
     wanted: Sequence[RowSpan],
     nbytes: int | None,
     scan: Scan | None,
 ) -> Iterator[list[RowSpan]]:
-    """The rows wanted of which something may be left, in parts with so many bytes in these columns.
+    """Yield the rows to read together, without row groups in which no row may match.
 
-    Row groups are whole then; where it is not said, as a stream takes them.
+    A window has about `nbytes` bytes in these columns, and whole row groups. Without `nbytes` it
+    has the size for a stream, and may be some pages of a row group.
     """
     kept = list(wanted) if scan is None else scan.within(wanted)
-    size = sum(version.head.columns.nbytes[position] for position in positions)
+    size = sum(version.head.columns.nbytes[index] for index in columns)
 
     def may_be_cut(number: int) -> bool:
         if nbytes is not None:
             return False
-        return any(version.column(position).k[kept[number].group] for position in positions)
+        return any(version.column(index).k[kept[number].group] for index in columns)
 
     rows = [span.count for span in kept]
     for start, stop in row_windows(rows, size / max(version.head.rows, 1), may_be_cut, nbytes):
@@ -90,69 +95,70 @@ def windows(
 
 def select(
     version: Version,
-    positions: Sequence[int],
+    columns: Sequence[int],
     window: Sequence[RowSpan],
     parts: OpenParts,
     scan: Scan | None,
 ) -> Selected:
-    """The columns at these positions, of the rows of a window that are left."""
+    """Return columns of the rows of a window that pass the filter."""
     parts.forget_before(window[0].group)
     if scan is None:
-        arrays = read_columns(version, positions, window, parts=parts)
+        arrays = read_columns(version, columns, window, parts=parts)
         return Selected(arrays, numbers(version, window))
-    found = scan.find(window, parts, positions)
-    return Selected([found.columns[each] for each in positions], numbers(version, found.left))
+    rows = scan.filter(window, parts, columns)
+    return Selected([rows.columns[index] for index in columns], numbers(version, rows.selection))
 
 
-def take(version: Version, positions: Sequence[int], rows: np.ndarray) -> list[pa.ChunkedArray]:
-    """The columns at these positions, of these rows of the table, in any order."""
+def take(version: Version, columns: Sequence[int], rows: np.ndarray) -> list[pa.ChunkedArray]:
+    """Return columns of the rows with these indices, in any order, also repeated."""
     distinct, order = np.unique(rows, return_inverse=True)
     first = np.cumsum([0, *version.head.row_groups])
-    groups = np.searchsorted(first, distinct, "right") - 1
-    there, begins = np.unique(groups, return_index=True)
-    wanted = [
-        RowIndices(group, some - first[group])
-        for group, some in zip(there.tolist(), np.split(distinct, begins[1:]), strict=False)
+    groups, begins = np.unique(np.searchsorted(first, distinct, "right") - 1, return_index=True)
+    selection = [
+        RowIndices(group, indices - first[group])
+        for group, indices in zip(groups.tolist(), np.split(distinct, begins[1:]), strict=False)
     ]
     in_order = len(distinct) == len(rows) and bool((np.diff(order) > 0).all())
-    return read_rows(version, positions, wanted, None if in_order else order)
+    return read_rows(version, columns, selection, None if in_order else order)
 
 
-def take_array(version: Version, position: int, rows: np.ndarray) -> pa.Array:
-    """These rows of one column, as one array; SchemaError where they have no room in one."""
-    return one_array(take(version, [position], rows)[0])
+def take_array(version: Version, column: int, rows: np.ndarray) -> pa.Array:
+    """Return rows of one column as one array; SchemaError if they exceed one Arrow array."""
+    return one_array(take(version, [column], rows)[0])
 
 
 def count(scan: Scan) -> int:
-    """How many rows are left; no column is read that the filter does not need."""
+    """Return the number of rows that pass a filter; reads only the columns of the filter."""
     version = scan.version
     groups = np.array(version.head.row_groups, np.int64)
     is_open: np.ndarray = np.logical_or.reduce(scan.open)
-    rows = int(groups[scan.some & ~is_open].sum())
-    left = np.flatnonzero(scan.some & is_open).tolist()
-    undecided = [RowSpan(group, 0, version.head.row_groups[group]) for group in left]
+    rows = int(groups[scan.may_match & ~is_open].sum())
+    undecided = [
+        RowSpan(group, 0, version.head.row_groups[group])
+        for group in np.flatnonzero(scan.may_match & is_open).tolist()
+    ]
     with OpenParts(version) as parts:
-        for window in windows(version, scan.positions, undecided, READ_BYTES, scan):
+        for window in windows(version, scan.columns, undecided, READ_BYTES, scan):
             parts.forget_before(window[0].group)
-            rows += scan.find(window, parts).rows
+            rows += scan.filter(window, parts).count
     return rows
 
 
-def numbers(version: Version, left: Sequence[RowSelection]) -> range | np.ndarray:
-    """The numbers of rows in the table."""
+def numbers(version: Version, selection: Sequence[RowSelection]) -> range | np.ndarray:
+    """Return the indices in the table of the rows of a selection."""
     first = np.cumsum([0, *version.head.row_groups]).tolist()
     return _joined(
         [
             range(first[one.group] + one.start, first[one.group] + one.stop)
             if isinstance(one, RowSpan)
             else one.rows + first[one.group]
-            for one in left
+            for one in selection
         ]
     )
 
 
 def _joined(parts: Sequence[range | np.ndarray]) -> range | np.ndarray:
-    """Numbers one after the other; as a range where they are one."""
+    """Concatenate indices, as one range if they are consecutive."""
     if not parts:
         return range(0)
     ranges = [part for part in parts if isinstance(part, range)]

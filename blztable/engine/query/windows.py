@@ -1,10 +1,13 @@
-"""Windows: how many rows a reader of a stream takes at a time."""
+"""Windows: how many rows a read decodes before it hands them on.
+
+Knows nothing of filters, nor of what the rows hold.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 
 from blztable.columns.paging import USUAL_PAGE_ROWS
 
-# What a reader of a stream takes at a time.
+# Bytes of a window of a stream.
 WINDOW_BYTES = 64_000_000
 
 
@@ -14,9 +17,10 @@ def row_windows(
     may_be_cut: Callable[[int], bool],
     nbytes: int | None = None,
 ) -> Iterator[tuple[int, int]]:
-    """Rows to be read at a time, from one to another: some pages of a row group, or some groups.
+    """Yield (start, stop) of each window: some pages of one row group, or some row groups.
 
-    A row group without a file is one window: it takes no memory, and may claim any number of rows.
+    `may_be_cut` is False for a row group without files: it takes no memory, and may claim any
+    number of rows.
     """
     size = (
         max(int((nbytes or WINDOW_BYTES) / max(row_bytes, 1)) // USUAL_PAGE_ROWS, 1)
@@ -29,7 +33,7 @@ def row_windows(
             start = stop
         stop += rows
         if stop - start > size and may_be_cut(group):
-            # Whole pages, as far as they are usual.
+            # Whole pages, if the pages have the usual size.
             for first in range(start, stop, size):
                 yield first, min(first + size, stop)
             start = stop

@@ -1,25 +1,43 @@
-"""The one home of threads: a pool made on first use.
+"""The pool: it runs the tasks of a read or a write in the threads of the process.
 
-A run is a stream of tasks, of which every worker, the caller among them, takes the next. A task may
-return more tasks; they go before what the stream still has, so that what was begun gets finished
-and memory stays bounded. Since the caller works too, a run never waits for a busy pool.
+Knows nothing of columns, files or tables. No other file of the engine makes a thread.
 
-Two more ways to overlap: `run_groups` works at one group of tasks while the caller fetches the
-next, and `Ahead` makes the next result while the caller works with the last.
+Theory of operation. A read or a write is a chain of iterators. Each link draws from the link before
+it, so no link runs before the pool asks for another task:
+
+    link                                              thread
+    user's iterator, convert/stream.py, row_groups    caller's thread, no lock held
+    tasks of one row group (write), of a read         any thread, under the lock of the run
+    a task: encode, compress, decode, file access     any thread, no lock held
+    after_task: the user's progress callback          caller's thread, no lock held
+
+The threads of a run are the caller and its helpers, which are threads of one pool for the process,
+one for each processor but one. The caller works too, so a run inside of a task, or beside a busy
+pool, always comes to its end. Each thread takes the next task. A task may return more tasks. These
+go before the tasks not yet drawn, so what was begun is finished first.
+
+Memory: a thread holds one task. `run_groups` fetches another group only when its budget has room.
+Exception: the first one ends the run. No task is begun any more, the tasks that wait are dropped,
+the caller waits for those that run, and raises the exception. An exception of an iterator, also of
+one that is closed in the middle, does the same.
+Ctrl-C: raised at once while the caller draws from the user's iterator. Elsewhere it ends the run
+between two tasks, and is raised when all threads are done: inside of a task it could leave a lock
+held for ever, or threads that write behind the caller's back.
+Fork: the threads are missing in the child, which makes a pool of its own.
 """
 
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import chain, islice
 from typing import Generic, TypeVar
 
 from blztable.engine.run import blosc_settings
+from blztable.engine.run.budget import MemoryBudget
 from blztable.engine.run.tasks import Task
-from blztable.errors import BlzError
 from blztable.interrupts import DeferInterrupt
 
 T = TypeVar("T")
@@ -28,258 +46,145 @@ _lock = threading.Lock()
 _pool: ThreadPoolExecutor | None = None
 
 
-def run(tasks: Iterable[Task], between: Callable[[], None] | None = None) -> None:
-    """Run all tasks and those they return; the first exception ends the run and is raised.
+def run(tasks: Iterable[Task], after_task: Callable[[], None] | None = None) -> None:
+    """Run all tasks and the tasks they return; the first exception ends the run and is raised.
 
-    Ctrl-C ends it between two tasks and is raised when all threads are done: in the middle it could
-    leave a lock held for ever, or threads that write behind the caller's back.
-
-    `between` is called by the caller's thread after each task that it ran itself.
+    The caller's thread calls `after_task` after each task that it ran itself.
     """
     tasks = iter(tasks)
-    first = list(islice(tasks, 2))
-    if len(first) == 1:
-        # One alone is done before a helper has woken up.
-        first = _alone(first[0], between)
+    first = list(islice(tasks, 1))
     if not first:
+        # Many runs of a read have no task.
         return
-    interrupt = _Interrupt()
-    with DeferInterrupt(interrupt.come), _working(interrupt) as change_set:
-        change_set.call_helpers()
-        change_set.add(chain(first, tasks))
-        change_set.end()
-        change_set.join(between)
-    change_set.check()
-
-
-def _alone(task: Task, between: Callable[[], None] | None) -> list[Task]:
-    """Run a task; those that it returns are handed back."""
-    with DeferInterrupt():
-        blosc_settings.begin()
+    work = _Run(None, after_task)
+    with DeferInterrupt(work.stop):
         try:
-            more = list(task() or ())
-            if between is not None:
-                between()
+            work.add(chain(first, tasks))
+            work.join(lambda: False)
         finally:
-            blosc_settings.end()
-    return more
+            work.close()
+    work.check()
 
 
 def run_groups(
     groups: Iterable[Iterable[Task]],
-    may_fetch: Callable[[], bool],
-    between: Callable[[], None] | None = None,
-    is_small: Callable[[], bool] = lambda: False,
+    budget: MemoryBudget,
+    after_task: Callable[[], None] | None = None,
 ) -> None:
-    """Run the tasks of group after group, while the caller's thread fetches the next group.
+    """Run the tasks of each group; fetch the next group when the budget has room for it.
 
-    While `is_small` says so he works alone: he is done before others have woken up.
-
-    Only the caller walks through `groups`, outside of any lock, and there Ctrl-C is raised at once.
-    The caller works too, until `may_fetch` says that enough is done to hold another group.
+    Only the caller's thread draws from `groups`.
     """
-    interrupt = _Interrupt()
-    with _working(interrupt) as change_set:
+    work = _Run(budget, after_task)
+    try:
         for tasks in groups:
-            with DeferInterrupt(interrupt.come):
-                if not is_small():
-                    change_set.call_helpers()
-                change_set.add(tasks)
+            with DeferInterrupt(work.stop):
+                work.add(tasks)
                 del tasks
-                change_set.join(between, may_fetch)
-            if change_set.is_over:
+                work.join(budget.has_room)
+            if work.is_over:
                 break
-        with DeferInterrupt(interrupt.come):
-            change_set.end()
-            change_set.join(between)
-            # Not only below, where Ctrl-C could come between two lines.
-            change_set.close()
-    change_set.check()
+        with DeferInterrupt(work.stop):
+            work.join(lambda: False)
+            # Also here: Ctrl-C could come just before the `with` below.
+            work.close()
+    finally:
+        with DeferInterrupt():
+            work.close()
+    work.check()
 
 
-class Ahead(Generic[T]):
-    """The results of jobs in their order; `begin` makes the next while the caller works on.
+class Background(Generic[T]):
+    """A call in a thread of its own. RuntimeError while the interpreter shuts down."""
 
-    No more than that one is made before it is asked for. Usable from several threads, and from a
-    forked child, which makes the result that was under way again.
-    """
+    def __init__(self, call: Callable[[], T]) -> None:
+        self._thread = ThreadPoolExecutor(1, "blztable-prefetch")
+        self._future: Future[T] = self._thread.submit(call)
+        # The thread ends with the call.
+        self._thread.shutdown(wait=False)
 
-    def __init__(self, jobs: Iterable[Callable[[], T]]) -> None:
-        self._thread: ThreadPoolExecutor | None = None
-        self._result: Future[T] | None = None
-        self._forget_parent()
-        self._jobs = iter(jobs)
-        # The next one; its result is there if it was begun.
-        self._job: Callable[[], T] | None = None
-        self._is_closed = False
+    def result(self) -> T:
+        """Wait for the result of the call, and for the end of the thread."""
+        wait([self._future])
+        self.wait()
+        return self._future.result()
 
-    def __iter__(self) -> "Ahead[T]":
-        return self
-
-    def __next__(self) -> T:
-        """The next result; BlzError after `close`, whatever the job raised if it did."""
-        with self.turn():
-            self.check_open()
-            if self._job is None:
-                self._job = next(self._jobs)
-            try:
-                result = self._job() if self._result is None else self._result.result()
-            except KeyboardInterrupt:
-                raise  # The next call goes on with the same job.
-            except BaseException:
-                self.check_open()
-                self._let_go()
-                self._drop()
-                raise
-            self._job = self._result = None
-            return result
-
-    def begin(self) -> None:
-        """Begin with the next result, if there is one and nobody did."""
-        with self.turn(), self._starting:
-            if self._job is not None or self._is_closed:
-                return
-            self._job = next(self._jobs, None)
-            if self._job is None:
-                self._let_go()
-                return
-            if self._thread is None:
-                self._thread = ThreadPoolExecutor(1, "blztable-ahead")
-            # Refused when the interpreter shuts down: then the caller makes it himself.
-            with suppress(RuntimeError):
-                self._result = self._thread.submit(self._job)
-
-    @contextmanager
-    def turn(self) -> Iterator[None]:
-        """Let one thread at a time go on; the last one lets go of what was closed meanwhile."""
-        if self._pid != os.getpid():
-            self._forget_parent()
-        try:
-            with self._turn:
-                yield
-        finally:
-            if self._is_closed:
-                self._drop()
-
-    def check_open(self) -> None:
-        """BlzError after `close`."""
-        if self._is_closed:
-            raise BlzError("reading from a stream that was closed")
-
-    def close(self) -> None:
-        """Make no more; a result under way is waited for, then nothing of it is left."""
-        if self._pid != os.getpid():
-            self._forget_parent()
-        with self._starting:
-            self._is_closed = True
-        self._let_go()
-        self._drop()
-
-    def __del__(self) -> None:
-        # Not waited for: this may be the very thread that would be waited for.
-        self._let_go(wait=False)
-
-    def _let_go(self, *, wait: bool = True) -> None:
-        thread, self._thread = self._thread, None
-        if thread is not None and self._pid == os.getpid():
-            # Closed by the very thread, which cannot wait for itself: a generator collected there.
-            with suppress(RuntimeError):
-                thread.shutdown(wait=wait, cancel_futures=True)
-
-    def _drop(self) -> None:
-        """Forget the jobs and what they hold; who has the turn does it when he is done."""
-        if self._turn.acquire(blocking=False):
-            jobs, self._jobs, self._job, self._result = self._jobs, iter(()), None, None
-            self._turn.release()
-            if isinstance(jobs, Generator):
-                with suppress(ValueError):  # Running at this moment.
-                    jobs.close()
-
-    def _forget_parent(self) -> None:
-        """In a forked child the thread is gone, and its locks may be held for ever."""
-        self._pid = os.getpid()
-        # Entered again by a handler of a signal, which may close what it interrupts.
-        self._turn, self._starting = threading.RLock(), threading.RLock()
-        self._thread = self._result = None
-
-
-class _Interrupt:
-    """Whether Ctrl-C came while it was put off: then a run ends between two tasks."""
-
-    def __init__(self) -> None:
-        self.received = False
-
-    def come(self) -> None:
-        """It came."""
-        self.received = True
+    def wait(self) -> None:
+        """Wait for the end of the thread, unless this is the thread itself."""
+        # RuntimeError: a generator that the thread itself collects may close what runs it.
+        with suppress(RuntimeError):
+            self._thread.shutdown()
 
 
 class _Run:
-    """Groups of tasks, tasks waiting, tasks running, and the exception that ended it all."""
+    """The tasks that wait, the number of tasks that run, and the exception that ended the run."""
 
-    def __init__(self, interrupt: _Interrupt) -> None:
-        self._interrupt = interrupt
+    def __init__(self, budget: MemoryBudget | None, after_task: Callable[[], None] | None) -> None:
+        self._budget = budget
+        self._after_task = after_task
         self._groups: deque[Iterator[Task]] = deque()
-        # What tasks returned: taken before the groups.
-        self._waiting: deque[Task] = deque()
+        # Tasks that tasks returned: taken before those of the groups.
+        self._returned: deque[Task] = deque()
         self._running = 0
-        self._is_open = False
-        self._is_ended = False
-        self._is_stopped = False
+        # Set once: by an exception, Ctrl-C or `close`. No task is begun any more.
+        self.is_over = False
+        self._error: BaseException | None = None
         self._changed = threading.Condition()
-        # None until they are called.
-        self.helpers: list[Future[None]] | None = None
-        self.error: BaseException | None = None
-
-    def call_helpers(self) -> None:
-        """Let the pool help, if it does not yet."""
-        if self.helpers is None:
-            self.helpers = []
-            _start_helpers(self, self.helpers)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether everyone ends with the task he is at."""
-        return self._is_stopped or self._interrupt.received or self.error is not None
+        # None until helpers are called.
+        self._helpers: list[Future[None]] | None = None
+        self._uses_blosc = False
 
     def add(self, tasks: Iterable[Task]) -> None:
-        """One more group; its tasks are taken one by one, as those before have been begun."""
+        """Add a group. Its tasks are drawn one by one, after those of the groups before it."""
+        if not self._uses_blosc:
+            blosc_settings.begin()
+            self._uses_blosc = True
         with self._changed:
             self._groups.append(iter(tasks))
             self._changed.notify_all()
 
-    def end(self) -> None:
-        """No more groups will come."""
-        with self._changed:
-            self._is_ended = True
-            self._changed.notify_all()
+    def join(self, may_leave: Callable[[], bool] | None = None) -> None:
+        """Run tasks in this thread until the run is over.
 
-    def join(
-        self,
-        between: Callable[[], None] | None = None,
-        is_enough: Callable[[], bool] | None = None,
-    ) -> None:
-        """Work until it is enough, or all is done."""
+        The caller's thread gives `may_leave`: it also returns when that is true, or no task is
+        left. A helper waits for the next group instead.
+        """
         more: Iterable[Task] | None = None
-        first = True
-        while True:
-            task = self._next(more, first, is_enough)
-            if task is None:
-                return
-            # What was handed back is not held here while another task runs.
-            first, more = False, None
+        task = self._next(0, None, may_leave)
+        while task is not None:
+            if may_leave is not None and self._helpers is None and self._needs_help():
+                self._helpers = []
+                _call_helpers(self.join, self._helpers)
             try:
                 more = task()
                 del task
-                if between is not None:
-                    between()
+                if may_leave is not None and self._after_task is not None:
+                    self._after_task()
             except BaseException as error:
                 self._fail(error)
                 return
+            task = self._next(1, more, may_leave)
+            # Not held while the next task runs.
+            more = None
+
+    def stop(self) -> None:
+        """Begin no more tasks. Takes no lock: a signal handler calls it."""
+        self.is_over = True
+
+    def close(self) -> None:
+        """Begin no more tasks and wait for those that run; closing twice is harmless."""
+        with self._changed:
+            self._drop()
+        if self._helpers:
+            # One that never began is not waited for: the pool may be busy with this thread.
+            wait([helper for helper in self._helpers if not helper.cancel()])
+        if self._uses_blosc:
+            self._uses_blosc = False
+            blosc_settings.end()
 
     def check(self) -> None:
-        """Raise the exception that ended it; out of a context, a StopIteration would be lost."""
-        error, self.error = self.error, None
+        """Raise the exception that ended the run."""
+        error, self._error = self._error, None
         try:
             if error is not None:
                 raise error
@@ -287,57 +192,46 @@ class _Run:
             # Else its traceback, this frame and all that was read would hold each other.
             del error
 
-    def open(self) -> None:
-        """Have Blosc work as threads of ours need it."""
-        blosc_settings.begin()
-        self._is_open = True
-
-    def close(self) -> None:
-        """Let workers end with the task they are at, and wait for them; twice is harmless."""
-        with self._changed:
-            self._is_stopped = True
-            self._drop()
-        # One that never began is not waited for: the pool may be busy with this thread.
-        wait([helper for helper in self.helpers or () if not helper.cancel()])
-        if self._is_open:
-            self._is_open = False
-            blosc_settings.end()
-
     def _next(
-        self,
-        more: Iterable[Task] | None,
-        first: bool,
-        is_enough: Callable[[], bool] | None,
+        self, done: int, more: Iterable[Task] | None, may_leave: Callable[[], bool] | None
     ) -> Task | None:
-        """Take back what a task returned and hand out the next; wait while others may add some."""
+        """Take `more` tasks from the task just done, and give out the next one."""
         with self._changed:
-            if not first:
-                self._running -= 1
-                # Someone may wait for just this one to be done.
-                self._changed.notify_all()
+            self._running -= done
             if more:
-                self._waiting.extend(more)
+                self._returned.extend(more)
+            if done:
+                # Another thread may wait for just this task to be done.
+                self._changed.notify_all()
             while not self.is_over:
-                if is_enough is not None and is_enough():
+                if may_leave is not None and may_leave():
                     return None
-                task = self._waiting.popleft() if self._waiting else self._pull()
+                task = self._returned.popleft() if self._returned else self._draw()
                 if task is not None:
                     self._running += 1
-                    if self._waiting:
-                        self._changed.notify()
                     return task
-                if self._running == 0 and (self._is_ended or is_enough is not None):
-                    break
-                self._changed.wait()
-            self._changed.notify_all()
+                if self._running == 0 and may_leave is not None:
+                    return None
+                if not self.is_over:
+                    self._changed.wait()
             return None
 
-    def _pull(self) -> Task | None:
-        while self._groups and self.error is None:
+    def _needs_help(self) -> bool:
+        """True if more tasks wait: one alone is done before a helper has woken up."""
+        if self._budget is not None and self._budget.is_small():
+            return False
+        with self._changed:
+            if not self._returned and (task := self._draw()) is not None:
+                self._groups.appendleft(iter((task,)))
+            return bool(self._returned or self._groups)
+
+    def _draw(self) -> Task | None:
+        """The next task of the groups; None if none is left or drawing it failed."""
+        while self._groups:
             try:
                 task = next(self._groups[0], None)
             except BaseException as error:
-                self.error = error
+                self._error = self._error or error
                 self._drop()
                 return None
             if task is not None:
@@ -348,12 +242,13 @@ class _Run:
     def _fail(self, error: BaseException) -> None:
         with self._changed:
             self._running -= 1
-            self.error = self.error or error
+            self._error = self._error or error
             self._drop()
 
     def _drop(self) -> None:
+        self.is_over = True
         self._groups.clear()
-        self._waiting.clear()
+        self._returned.clear()
         self._changed.notify_all()
 
 
@@ -362,20 +257,8 @@ def _processors() -> int:
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
 
-@contextmanager
-def _working(interrupt: _Interrupt) -> Iterator[_Run]:
-    """A run that the pool may help with; when it is left, nobody works any more."""
-    change_set = _Run(interrupt)
-    try:
-        with DeferInterrupt():
-            change_set.open()
-        yield change_set
-    finally:
-        with DeferInterrupt():
-            change_set.close()
-
-
-def _start_helpers(change_set: _Run, helpers: list[Future[None]]) -> None:
+def _call_helpers(join: Callable[[], None], helpers: list[Future[None]]) -> None:
+    """Have each thread of the pool call `join`; their futures are appended to `helpers`."""
     global _pool
     count = _processors() - 1
     if count < 1:
@@ -383,13 +266,13 @@ def _start_helpers(change_set: _Run, helpers: list[Future[None]]) -> None:
     with _lock:
         if _pool is None:
             _pool = ThreadPoolExecutor(count, "blztable")
-        # When the interpreter shuts down the caller works alone.
+        # Refused while the interpreter shuts down: the caller works alone.
         with suppress(RuntimeError):
-            helpers.extend(_pool.submit(change_set.join) for _ in range(count))
+            helpers.extend(_pool.submit(join) for _ in range(count))
 
 
 def _forget_pool() -> None:
-    """In a forked child the pool's threads are gone and its locks may be held for ever."""
+    """In a forked child the pool's threads are gone and its lock may be held for ever."""
     global _pool, _lock
     _pool = None
     _lock = threading.Lock()

@@ -44,7 +44,7 @@ def alone(store: Store, wait: float) -> ExitStack:
         except BusyError:
             if time.monotonic() + OPEN_SECONDS >= deadline:
                 raise
-        interrupts.deliver()
+        interrupts.raise_pending()
         time.sleep(OPEN_SECONDS)
 
 

@@ -20,6 +20,7 @@ from blztable.columns.codecs.families import as_stored
 from blztable.columns.statistics.compute import statistics
 from blztable.columns.types import encode, layouts, one_array
 from blztable.engine.read.parts import OpenedPart, named
+from blztable.engine.run.budget import MemoryBudget
 from blztable.engine.run.limits import check_pages
 from blztable.engine.run.pool import run_groups
 from blztable.engine.run.progress import Progress
@@ -111,7 +112,7 @@ def write_groups(
     that hold what they held in the part that `old` gives are copied from there.
     """
     rows: list[int] = []
-    shared = _Shared(store, options, progress, _Held(), old)
+    shared = _Shared(store, options, progress, MemoryBudget(SMALL_BYTES), old)
 
     def tasks() -> Iterator[Iterator[Task]]:
         for table, nrows in groups:
@@ -121,44 +122,11 @@ def write_groups(
             arrays = deque(sorted(entries, key=_nbytes, reverse=True))
             del entries
             rows.append(nrows)
-            shared.held.begin(sum(map(_nbytes, arrays)))
+            shared.budget.acquire(sum(map(_nbytes, arrays)))
             yield _writing(shared, arrays, len(rows) - 1)
 
-    run_groups(tasks(), shared.held.is_half_gone, progress.tell, shared.held.is_small)
+    run_groups(tasks(), shared.budget, progress.tell)
     return rows
-
-
-class _Held:
-    """The bytes of row groups that are not encoded yet: while they are many, no more are fetched.
-
-    So about two row groups are in memory at a time, with the copies and chunks made of them.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._nbytes = 0
-        self._enough = 0
-        self._total = 0
-
-    def begin(self, nbytes: int) -> None:
-        """A row group of so many bytes is to be written."""
-        with self._lock:
-            self._nbytes += nbytes
-            self._enough = nbytes // 2
-            self._total += nbytes
-
-    def let_go(self, nbytes: int) -> None:
-        """An array of so many bytes is encoded."""
-        with self._lock:
-            self._nbytes -= nbytes
-
-    def is_small(self) -> bool:
-        """Whether all of them together are soon written."""
-        return self._total <= SMALL_BYTES
-
-    def is_half_gone(self) -> bool:
-        """Whether at most half of a row group is left."""
-        return self._nbytes <= self._enough
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +136,7 @@ class _Shared:
     store: Store
     options: WriteOptions
     progress: Progress
-    held: _Held
+    budget: MemoryBudget
     old: Old | None
 
 
@@ -221,7 +189,7 @@ class _PartWriter:
             array = as_stored(one_array(self._array))
             # What the caller gave is let go as soon as there is a copy of it.
             del self._array
-            self._shared.held.let_go(nbytes)
+            self._shared.budget.release(nbytes)
             block = encode(array, self._options.page_rows_of(self._column.name))
             check_pages(self._column.type, block.rows, block.page_rows)
         except SchemaError as error:

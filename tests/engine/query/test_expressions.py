@@ -260,7 +260,7 @@ def test_the_type_of_a_value_is_told_before_it_is_there():
     schema = pa.schema([("i", pa.int8()), ("d", pa.dictionary(pa.int8(), pa.string_view()))])
     assert expressions.type_of(field("i") + field("i"), schema) == pa.int8()
     assert expressions.type_of(field("d"), schema) == pa.large_string()
-    assert expressions.positions(field("i") + 1, schema) == (0,)
+    assert expressions.columns_of(field("i") + 1, schema) == (0,)
     with pytest.raises(ColumnNotFoundError):
         expressions.type_of(field("x"), schema)
 

@@ -36,22 +36,22 @@ def test_no_row_is_passed_over_and_none_taken_that_is_not_of_the_filter(seed):
         for at in pruner.columns
         if drawn.random.random() < 0.9
     }
-    verdict = pruner.judge(len(cuts), known)
-    for (start, stop), some, every in zip(cuts, verdict.some, verdict.every, strict=True):
-        assert some or not kept[start:stop].any(), (expression, table[start:stop].to_pydict())
-        assert not every or kept[start:stop].all(), (expression, table[start:stop].to_pydict())
+    match = pruner.evaluate(len(cuts), known)
+    for (start, stop), may, must in zip(cuts, match.may, match.must, strict=True):
+        assert may or not kept[start:stop].any(), (expression, table[start:stop].to_pydict())
+        assert not must or kept[start:stop].all(), (expression, table[start:stop].to_pydict())
 
 
 def judged(expression, **columns):
-    """A verdict on runs of a table, each column given as its runs."""
+    """The match of each run of a table, each column given as its runs."""
     arrays = {name: pa.concat_arrays(parts) for name, parts in columns.items()}
     table = pa.table(arrays)
     ends = np.cumsum([0, *map(len, next(iter(columns.values())))]).tolist()
     cuts = list(itertools.pairwise(ends))
     pruner = Pruner(expression, table.schema)
     known = {at: known_of(table.column(at).combine_chunks(), cuts) for at in pruner.columns}
-    verdict = pruner.judge(len(cuts), known)
-    return verdict.some.tolist(), verdict.every.tolist()
+    match = pruner.evaluate(len(cuts), known)
+    return match.may.tolist(), match.must.tolist()
 
 
 def ascending(type_):
@@ -283,9 +283,9 @@ def test_of_a_column_without_statistics_nothing_is_said():
         pa.schema([("a", pa.int8()), ("b", pa.int8())]),
     )
     known = known_of(pa.array([0, 5, None], pa.int8()), [(0, 1), (1, 2), (2, 3)])
-    verdict = pruner.judge(3, {0: known})
-    assert verdict.some.tolist() == [False, True, False]
-    assert not verdict.every.any()
+    match = pruner.evaluate(3, {0: known})
+    assert match.may.tolist() == [False, True, False]
+    assert not match.must.any()
 
 
 def test_a_bound_that_is_not_known_passes_over_nothing():
@@ -298,8 +298,8 @@ def test_a_bound_that_is_not_known_passes_over_nothing():
         (pc.field("a").isin(["c", "d"]), [False, False], [False, False]),
         (pc.field("a").isin(["a", "z"]), [True, True], [False, False]),
     ):
-        verdict = Pruner(expression, schema).judge(2, {0: known})
-        assert (verdict.some.tolist(), verdict.every.tolist()) == (some, every)
+        match = Pruner(expression, schema).evaluate(2, {0: known})
+        assert (match.may.tolist(), match.must.tolist()) == (some, every)
 
 
 def test_a_filter_that_arrow_refuses_on_the_bounds_passes_over_nothing():
@@ -323,8 +323,8 @@ def test_a_column_may_be_known_by_larger_runs_than_the_others():
     one = b"\1" + bytes(7)
     large = bounds.runs(pa.int64(), [4], Statistics((3,), (0,), (one,), (one,)))
     small = known_of(pa.array([2, 2, 3, 3]), [(0, 2), (2, 4)])
-    verdict = pruner.judge(2, {0: large.take(np.array([0, 0])), 1: small})
-    assert (verdict.some.tolist(), verdict.every.tolist()) == ([True, False], [False, False])
+    match = pruner.evaluate(2, {0: large.take(np.array([0, 0])), 1: small})
+    assert (match.may.tolist(), match.must.tolist()) == ([True, False], [False, False])
 
 
 def with_nulls_matched(expression, matching):

@@ -9,6 +9,7 @@ import sys
 import threading
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import blosc
 import pyarrow as pa
@@ -16,7 +17,8 @@ import pytest
 
 import blztable as blz
 from blztable.engine.run import pool
-from blztable.engine.run.pool import Ahead, run, run_groups
+from blztable.engine.run.pool import run, run_groups
+from blztable.engine.run.prefetch import Prefetcher
 from blztable.engine.run.scratch import scratch
 
 SECONDS = 10
@@ -350,6 +352,10 @@ def interrupt():
 # Groups, fetched while those before are worked at
 
 
+def budget(has_room):
+    return SimpleNamespace(has_room=has_room, is_small=lambda: False)
+
+
 @pytest.fixture(params=[1, 2, 4])
 def processors(request, monkeypatch):
     monkeypatch.setattr(pool, "_processors", lambda: request.param)
@@ -380,12 +386,12 @@ def test_every_task_of_every_group_runs_once(processors, may_fetch, size):
             fetching.add(threading.get_ident())
             yield [partial(begin, group, i) for i in range(size)]
 
-    run_groups(groups(), may_fetch)
+    run_groups(groups(), budget(may_fetch))
     expected = [(group, i) for group in range(30) for i in range(size)]
     expected += [(group, i, "more") for group in range(30) for i in range(1, size, 2)]
     assert sorted(done) == sorted(expected)
     assert fetching == {caller}
-    run_groups([], may_fetch)
+    run_groups([], budget(may_fetch))
 
 
 def test_no_group_is_fetched_while_there_is_enough_to_do(processors):
@@ -397,7 +403,7 @@ def test_no_group_is_fetched_while_there_is_enough_to_do(processors):
             fetched.append(group)
             yield [lambda: done.append(1)] * 2
 
-    run_groups(groups(), lambda: 2 * len(fetched) - len(done) <= 1)
+    run_groups(groups(), budget(lambda: 2 * len(fetched) - len(done) <= 1))
     assert len(done) == 20
 
 
@@ -413,7 +419,7 @@ def test_an_exception_of_a_task_ends_the_fetching(processors):
             yield [fail if group == 3 else lambda: None]
 
     with pytest.raises(ValueError, match="x") as caught:
-        run_groups(groups(), lambda: False)
+        run_groups(groups(), budget(lambda: False))
     assert caught.value is error
     assert fetched == [0, 1, 2, 3]
     test_every_task_runs_once()
@@ -435,7 +441,7 @@ def test_an_exception_of_the_fetch_ends_the_tasks(processors, error):
         raise error
 
     with pytest.raises(type(error)) as caught:
-        run_groups(groups(), lambda: True)
+        run_groups(groups(), budget(lambda: True))
     assert caught.value is error
     assert running == []
     count = len(done)
@@ -454,7 +460,7 @@ def test_an_interrupt_in_the_fetch_is_raised_there_and_one_in_a_task_between_two
                 where.append("after")
 
     with pytest.raises(KeyboardInterrupt):
-        run_groups(groups(True, lambda: None), lambda: True)
+        run_groups(groups(True, lambda: None), budget(lambda: True))
     assert where == []
     main = threading.main_thread()
 
@@ -483,7 +489,7 @@ def test_a_handler_that_raises_nothing_lets_a_run_and_a_read_end(tmp_path, proce
         run([interrupted] * 50)
         assert len(done) == 50
         assert calls in ([50], [])
-        run_groups([[interrupted] * 10] * 5, lambda: False)
+        run_groups([[interrupted] * 10] * 5, budget(lambda: False))
         assert len(done) == 100
         table = pa.table({name: range(5000) for name in "abcd"})
         blz.to_blz(table, tmp_path / "t.blz", row_group_rows=100, page_rows=8)
@@ -504,7 +510,9 @@ def test_a_handler_that_raises_nothing_lets_a_run_and_a_read_end(tmp_path, proce
 
 
 def made_ahead():
-    return {thread for thread in threading.enumerate() if thread.name.startswith("blztable-ahead")}
+    return {
+        thread for thread in threading.enumerate() if thread.name.startswith("blztable-prefetch")
+    }
 
 
 def check_ended(started):
@@ -514,19 +522,25 @@ def check_ended(started):
 
 
 def test_results_come_in_their_order_whether_begun_or_not():
-    ahead = Ahead(partial(int, i) for i in range(20))
-    found, started = [], set()
+    main, makers = threading.current_thread(), set()
+
+    def job(i):
+        makers.add(threading.current_thread())
+        return i
+
+    ahead = Prefetcher(partial(job, i) for i in range(20))
+    results = []
     for number in ahead:
-        found.append(number)
-        started |= made_ahead()
+        results.append(number)
         if number % 3:
-            ahead.begin()
-            ahead.begin()
-    assert found == list(range(20))
+            ahead.prefetch()
+            ahead.prefetch()
+    assert results == list(range(20))
     assert list(ahead) == []
-    assert started
+    assert main in makers
+    assert len(makers) > 1
     # At the end it needs no close.
-    check_ended(started)
+    check_ended(makers - {main})
     ahead.close()
 
 
@@ -538,10 +552,10 @@ def test_no_more_than_one_is_made_ahead():
         one.set()
         return i
 
-    ahead = Ahead(partial(job, i) for i in range(9))
-    ahead.begin()
+    ahead = Prefetcher(partial(job, i) for i in range(9))
+    ahead.prefetch()
     assert one.wait(SECONDS)
-    ahead.begin()
+    ahead.prefetch()
     assert made == [0]
     assert next(ahead) == 0
     assert made == [0]
@@ -555,10 +569,10 @@ def test_an_error_comes_in_its_turn_and_ends_the_results(is_begun):
     def fail():
         raise error
 
-    ahead = Ahead(iter([lambda: 1, fail, lambda: 3]))
+    ahead = Prefetcher(iter([lambda: 1, fail, lambda: 3]))
     assert next(ahead) == 1
     if is_begun:
-        ahead.begin()
+        ahead.prefetch()
     with pytest.raises(ZeroDivisionError) as caught:
         next(ahead)
     assert caught.value is error
@@ -574,8 +588,8 @@ def test_closing_ends_a_wait_in_another_thread():
         assert gate.wait(SECONDS)
         return "made"
 
-    ahead = Ahead(iter([slow, slow]))
-    ahead.begin()
+    ahead = Prefetcher(iter([slow, slow]))
+    ahead.prefetch()
     assert begun.wait(SECONDS)
 
     def work(i):
@@ -601,8 +615,8 @@ def test_an_interrupt_while_waiting_loses_no_result():
         assert gate.wait(SECONDS)
         return 1
 
-    ahead = Ahead(iter([slow, lambda: 2]))
-    ahead.begin()
+    ahead = Prefetcher(iter([slow, lambda: 2]))
+    ahead.prefetch()
     assert begun.wait(SECONDS)
     main = threading.main_thread().ident
     timer = threading.Timer(0.05, signal.pthread_kill, [main, signal.SIGINT])
@@ -617,10 +631,10 @@ def test_an_interrupt_while_waiting_loses_no_result():
 
 def test_dropped_without_a_close_it_leaves_no_thread():
     before = made_ahead()
-    ahead = Ahead(partial(int, i) for i in range(9))
-    ahead.begin()
+    ahead = Prefetcher(partial(int, i) for i in range(9))
+    ahead.prefetch()
     assert next(ahead) == 0
-    ahead.begin()
+    ahead.prefetch()
     started = made_ahead() - before
     assert len(started) == 1
     del ahead
@@ -630,10 +644,10 @@ def test_dropped_without_a_close_it_leaves_no_thread():
 
 FORK_AHEAD = """
 import os, signal, threading
-from blztable.engine.run.pool import Ahead
+from blztable.engine.run.prefetch import Prefetcher
 gate = threading.Event()
-ahead = Ahead(iter([lambda: gate.wait(9) and 1, lambda: 2]))
-ahead.begin()
+ahead = Prefetcher(iter([lambda: gate.wait(9) and 1, lambda: 2]))
+ahead.prefetch()
 child = os.fork()
 gate.set()
 if child == 0:

@@ -1,6 +1,6 @@
-"""View: the columns of one version, and how they are read. Changes nothing.
+"""TableReader: the columns of one version, and every way to read them. Changes nothing.
 
-A table is one, and so is a transaction, which shows what it has made of the table so far.
+Base of CTable and of Transaction, which shows the table as its changes have made it so far.
 """
 
 import operator
@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from pandas.api.extensions import no_default
 
 from blztable.engine.check.verify import verify
+from blztable.engine.write.sort_keys import kept
 from blztable.errors import ColumnNotFoundError
 from blztable.report import Explanation, Report
 from blztable.table.batches import Batches
@@ -20,14 +21,80 @@ from blztable.table.column import Column
 from blztable.table.dataset import BlzDataset
 from blztable.table.indices import row_numbers
 from blztable.table.progress import ProgressOption, reporting
-from blztable.table.shown import Shown
-from blztable.table.snapshot import Reading
+from blztable.table.snapshot import Reading, Snapshot
+from blztable.text import short_text, size_text
+
+# Columns that a repr lists; it counts the rest.
+SHOWN = 40
 
 Filters: TypeAlias = pc.Expression | list[Any] | None
 
 
-class View(Shown):
-    """Some or all columns of a version, to be read."""
+class TableReader:
+    """Some or all columns of one version of a table, to be read."""
+
+    def __init__(self, snapshot: Snapshot, columns: Sequence[int] | None = None) -> None:
+        self._snapshot = snapshot
+        # Positions of the columns shown, None for all of them.
+        self._columns = columns
+
+    @property
+    def nrows(self) -> int:
+        """Number of rows."""
+        return self._snapshot.rows
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return self.nrows
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema: exactly the one that was written, for data that came from Arrow."""
+        snapshot, shown = self._reading()
+        return snapshot.schema(shown)
+
+    @property
+    def column_names(self) -> list[str]:
+        """Names of the columns in their order; a stored index is among them."""
+        snapshot, shown = self._reading()
+        names = snapshot.version.schema.names
+        return [names[index] for index in shown]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the columns, uncompressed."""
+        snapshot, shown = self._reading()
+        return sum(snapshot.version.head.columns.nbytes[index] for index in shown)
+
+    @property
+    def cbytes(self) -> int:
+        """Bytes of the columns' files."""
+        snapshot, shown = self._reading()
+        return sum(snapshot.version.head.columns.cbytes[index] for index in shown)
+
+    @property
+    def sort_by(self) -> list[tuple[str, str]]:
+        """The columns that `to_blz` or `compact` sorted the rows by, each with its direction.
+
+        What was appended or changed since is where it is, until `compact` sorts again.
+        """
+        version = self._snapshot.version
+        keys = kept(version.head.properties, version.head.columns.paths)
+        return [(version.schema.names[index], way) for index, way in keys]
+
+    @property
+    def version(self) -> int:
+        """Number of the version shown; it grows by one with every commit."""
+        return self._snapshot.version.head.version
+
+    @property
+    def path(self) -> str:
+        """Where the table is."""
+        return self._snapshot.name
+
+    def __arrow_c_schema__(self) -> object:
+        """The schema as an Arrow PyCapsule, without opening a stream."""
+        return self.schema.__arrow_c_schema__()
 
     def to_arrow(
         self,
@@ -254,7 +321,7 @@ class View(Shown):
         """
         self._snapshot.check_open()
         # A view of its own: the table may show another version after a commit.
-        return BlzDataset(View(*self._reading()))
+        return BlzDataset(TableReader(*self._reading()))
 
     def verify(self, *, full: bool = True) -> Report:
         """Check the version, or the columns shown of it, and say what is wrong and what intact.
@@ -281,15 +348,15 @@ class View(Shown):
         return verify(snapshot.version, shown, full=full)
 
     @overload
-    def __getitem__(self, key: str) -> "Column": ...
+    def __getitem__(self, key: str) -> Column: ...
 
     @overload
-    def __getitem__(self, key: list[str]) -> "View": ...
+    def __getitem__(self, key: list[str]) -> "TableReader": ...
 
     @overload
     def __getitem__(self, key: slice) -> pa.Table: ...
 
-    def __getitem__(self, key: str | list[str] | slice) -> "Column | View | pa.Table":
+    def __getitem__(self, key: str | list[str] | slice) -> "Column | TableReader | pa.Table":
         """One column by its name; the table narrowed to a list of columns; or a slice of rows."""
         if isinstance(key, str):
             snapshot, positions = self._reading([key])
@@ -297,7 +364,7 @@ class View(Shown):
                 raise ColumnNotFoundError(f"{len(positions)} columns are named {key!r}")
             return Column(snapshot, positions[0])
         if isinstance(key, list):
-            return View(*self._reading(key))
+            return TableReader(*self._reading(key))
         if isinstance(key, slice):
             snapshot, shown = self._reading()
             start, stop, step = key.indices(snapshot.rows)
@@ -311,6 +378,32 @@ class View(Shown):
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """The table as an Arrow PyCapsule stream: a few row groups in memory, as `to_batches`."""
         return Batches(*self._reading()).__arrow_c_stream__(requested_schema)
+
+    def __repr__(self) -> str:
+        names = self.column_names
+        width = max(map(len, map(short_text, names[:SHOWN])), default=0)
+        lines = [
+            f"<{type(self).__name__} {self.path}, version {self.version}: {self.nrows:,} rows x "
+            f"{len(names):,} columns, {size_text(self.nbytes)} in {size_text(self.cbytes)}>"
+        ]
+        types = self.schema.types
+        lines += [
+            f"  {short_text(name):<{width}}  {type_}"
+            for name, type_ in zip(names[:SHOWN], types, strict=False)
+        ]
+        if len(names) > SHOWN:
+            lines.append(f"  ... and {len(names) - SHOWN:,} more columns")
+        return "\n".join(lines)
+
+    def _reading(self, columns: Sequence[str] | None = None) -> tuple[Snapshot, Sequence[int]]:
+        """What to read from, and the positions there of these columns, all shown by default.
+
+        Asked once for each read: a commit in another thread puts a newer snapshot in its place.
+        """
+        snapshot = self._snapshot
+        everything = range(len(snapshot.version.schema))
+        shown = everything if self._columns is None else self._columns
+        return snapshot, snapshot.positions(columns, shown)
 
 
 def _names_asked_for(names: Sequence[str], positions: Sequence[int]) -> list[str]:

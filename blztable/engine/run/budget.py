@@ -1,0 +1,40 @@
+"""The memory budget of a write: how many bytes of row groups are held that are not encoded yet.
+
+Knows nothing of threads but that several use it.
+"""
+
+import threading
+
+
+class MemoryBudget:
+    """Room for another row group while at most half of the last one is held.
+
+    So about two row groups are in memory at a time, with the copies and chunks made of them.
+    """
+
+    def __init__(self, small_bytes: int) -> None:
+        self._small_bytes = small_bytes
+        self._lock = threading.Lock()
+        self._nbytes = 0
+        self._room_below = 0
+        self._total = 0
+
+    def acquire(self, nbytes: int) -> None:
+        """Hold a row group of `nbytes` bytes."""
+        with self._lock:
+            self._nbytes += nbytes
+            self._room_below = nbytes // 2
+            self._total += nbytes
+
+    def release(self, nbytes: int) -> None:
+        """Release an array of `nbytes` bytes."""
+        with self._lock:
+            self._nbytes -= nbytes
+
+    def has_room(self) -> bool:
+        """True if another row group may be fetched."""
+        return self._nbytes <= self._room_below
+
+    def is_small(self) -> bool:
+        """True if all row groups so far are written before a helper has woken up."""
+        return self._total <= self._small_bytes

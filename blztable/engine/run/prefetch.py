@@ -1,0 +1,114 @@
+"""The prefetcher: it makes the next result while the caller works with the last one.
+
+Knows nothing of tables.
+
+Theory of operation. The thread that asks for a result draws the jobs, one at a time, under the lock
+`_turn`. `prefetch` draws one job and starts it in a thread of its own; inside of it the pool runs
+the tasks. `__next__` waits for that result, or makes it itself. So at most one result is in memory
+that nobody asked for.
+Exception: raised in its turn, and it ends the results. Ctrl-C while waiting: the job goes on, and
+the next call returns its result.
+`close` waits for the job that runs, never for a lock that a reader holds: the reader drops the jobs
+when it is done. The thread that runs the job may itself be the one that closes.
+Fork: the thread is missing in the child, which makes its result again.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Generic, TypeVar
+
+from blztable.engine.run.pool import Background
+from blztable.errors import BlzError
+
+T = TypeVar("T")
+
+
+class Prefetcher(Generic[T]):
+    """An iterator over the results of jobs, in their order; several threads may share it."""
+
+    def __init__(self, jobs: Iterable[Callable[[], T]]) -> None:
+        self._jobs = iter(jobs)
+        # The job drawn last, until its result is returned.
+        self._job: Callable[[], T] | None = None
+        self._is_closed = False
+        self._started: Background[T] | None = None
+        self._forget_parent()
+
+    def __iter__(self) -> "Prefetcher[T]":
+        return self
+
+    def __next__(self) -> T:
+        """The next result; BlzError after `close`, or the exception of the job."""
+        with self.exclusive():
+            self.check_open()
+            if self._job is None:
+                self._job = next(self._jobs)
+            try:
+                result = self._job() if self._started is None else self._started.result()
+            except KeyboardInterrupt:
+                raise  # The next call goes on with the same job.
+            except BaseException:
+                self.check_open()
+                self._drop()
+                raise
+            self._job = self._started = None
+            return result
+
+    def prefetch(self) -> None:
+        """Start the next job in a thread of its own, unless a job is drawn already."""
+        with self.exclusive(), self._starting:
+            if self._job is None and not self._is_closed:
+                self._job = next(self._jobs, None)
+                if self._job is not None:
+                    # While the interpreter shuts down it is refused; the caller runs the job.
+                    with suppress(RuntimeError):
+                        self._started = Background(self._job)
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Let in one thread at a time; the last to leave drops the jobs if `close` was called."""
+        if self._pid != os.getpid():
+            self._forget_parent()
+        try:
+            with self._turn:
+                yield
+        finally:
+            if self._is_closed:
+                self._drop()
+
+    def check_open(self) -> None:
+        """Raise BlzError after `close`."""
+        if self._is_closed:
+            raise BlzError("reading from a stream that was closed")
+
+    def close(self) -> None:
+        """Start no more jobs, wait for the one that runs, and drop all results."""
+        if self._pid != os.getpid():
+            self._forget_parent()
+        with self._starting:
+            self._is_closed = True
+        self._wait()
+        self._drop()
+
+    def _wait(self) -> None:
+        started = self._started
+        if started is not None:
+            started.wait()
+
+    def _drop(self) -> None:
+        """Drop the jobs and what they hold, unless another thread has the turn: it does so then."""
+        if self._turn.acquire(blocking=False):
+            jobs, self._jobs, self._job, self._started = self._jobs, iter(()), None, None
+            self._turn.release()
+            if isinstance(jobs, Generator):
+                with suppress(ValueError):  # It is running at this moment.
+                    jobs.close()
+
+    def _forget_parent(self) -> None:
+        """In a forked child the thread is gone, and the locks may be held for ever."""
+        self._pid = os.getpid()
+        # Reentrant: a signal handler may close the prefetcher that it interrupts.
+        self._turn, self._starting = threading.RLock(), threading.RLock()
+        self._started = None
