@@ -311,7 +311,7 @@ def test_pages_of_a_dictionary_are_compared_too(tmp_path):
         dictionary = table.part().metadata["dictionary"]
         dictionary["streams"][-1]["pages"] = [49, 53, 28]
     problem = only_problem(tmp_path / "t.blz")
-    assert problem.message == "stream 'values': pages of other sizes than their items"
+    assert problem.message == "stream 'dictionary.values': pages of other sizes than their items"
 
 
 def test_one_file_for_two_row_groups_is_told(path):

@@ -1,5 +1,7 @@
 """Update, delete, truncate, resize, sort: the right rows of every type, and no file more."""
 
+from itertools import pairwise
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -224,9 +226,7 @@ def chunks(t) -> list[bytes]:
     """The chunks of the first column's file."""
     version = t._snapshot.version
     part = OpenParts(version).open(0, 0)
-    data = part.reader()
-    stops = zip(part.offsets, part.offsets[1:], strict=False)
-    return [data.read(start, stop - start) for start, stop in stops]
+    return [part.read(start, stop) for start, stop in pairwise(part.offsets)]
 
 
 class TestDelete:

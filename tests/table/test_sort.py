@@ -301,7 +301,7 @@ def test_categories_that_have_no_room_together_leave_nothing():
     ]
     store = MemoryStore("shelf")
     for data in items, pa.concat_tables(items):
-        with pytest.raises(SchemaError, match="column 'c': 200 rows have no room in one array"):
+        with pytest.raises(SchemaError, match="column 'c': 200 rows do not fit into one array"):
             blz.to_blz(data, store, sort_by="n", durability="process")
         assert not files_there(store)
 

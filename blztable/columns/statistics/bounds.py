@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blztable.arrow_types import value_type
-from blztable.columns.codecs.families import as_compared, stored_type
 from blztable.columns.codecs.fixed import NUMPY_TYPES
 from blztable.columns.codecs.text import TYPE_IDS as ITEM_IDS
+from blztable.columns.stored import as_compared, stored_type
 from blztable.errors import CorruptError
 from blztable.format.statistics import Statistics
 

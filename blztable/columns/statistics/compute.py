@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blztable.arrow_types import is_binary, is_text
-from blztable.columns.codecs.families import as_stored
 from blztable.columns.codecs.fixed import NUMPY_TYPES
 from blztable.columns.memory import bytes_of
 from blztable.columns.statistics.prefixes import PREFIX_BYTES, round_down_prefix, round_up_prefix
+from blztable.columns.stored import as_stored
 from blztable.format.statistics import Statistics
 
 Key = int | float | bytes

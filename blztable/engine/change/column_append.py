@@ -10,11 +10,11 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from blztable.columns.types import layouts, one_array
+from blztable.columns.types import one_array, stream_layouts
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Append, Seen
 from blztable.engine.change.staged import StagedVersion, Written
-from blztable.engine.write.columns import Part
+from blztable.engine.write.columns import WrittenPart
 from blztable.engine.write.row_groups import (
     COLUMN_BYTES,
     GROUP_BYTES,
@@ -108,7 +108,7 @@ class _Column:
         self._waiting: list[pa.Array] = []
         self._waiting_rows = 0
         self._waiting_bytes = 0
-        self._parts: list[Part] = []
+        self._parts: list[WrittenPart] = []
 
     @property
     def width(self) -> float:
@@ -184,5 +184,5 @@ def _width(staged: StagedVersion, index: int) -> float:
     rows = staged.head.rows
     if rows:
         return staged.columns[index].nbytes / rows
-    bits = [stream.bits for stream in layouts(staged.schema.field(index).type).values()]
+    bits = [stream.bits for stream in stream_layouts(staged.schema.field(index).type).values()]
     return sum(ITEM_BYTES if width is None else width / 8 for width in bits)

@@ -12,14 +12,14 @@ from typing import Protocol, Self
 import numpy as np
 import pyarrow as pa
 
-from blztable.columns.codecs.families import as_stored, stored_type
+from blztable.columns.stored import as_stored, stored_type
 from blztable.columns.types import one_array
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Append, NoRows, Rows, Seen
 from blztable.engine.change.columns import widen
 from blztable.engine.query.scan import Scan
 from blztable.engine.read.columns import read_columns
-from blztable.engine.read.parts import OpenedPart, OpenParts
+from blztable.engine.read.parts import OpenParts, Part
 from blztable.engine.read.selection import RowIndices, RowSpan
 from blztable.engine.run.limits import check_rows, check_values
 from blztable.engine.run.progress import Callback, Progress
@@ -149,7 +149,7 @@ def _leave(change_set: ChangeSet, operation: str, kept: Callable[[int], "Selecti
                 opened.forget_before(group)
                 yield read_group(opened, range(len(columns)), group, left), left.count
 
-        def old(column: int, number: int) -> OpenedPart:
+        def old(column: int, number: int) -> Part:
             return opened.open(column, touched[number][0])
 
         rows_left, written = change_set.write(columns, portions(), old=old)

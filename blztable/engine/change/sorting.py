@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blztable.arrow_types import large_type
-from blztable.columns.codecs.families import as_stored, stored_type
+from blztable.columns.stored import as_stored, stored_type
 from blztable.columns.types import one_array
 from blztable.engine.query.expressions import comparable
 from blztable.engine.read.columns import read_columns

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.columns.codecs.families import as_stored
+from blztable.columns.stored import as_stored
 from blztable.columns.types import one_array
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import NoRows, Seen, Update
@@ -19,7 +19,7 @@ from blztable.engine.change.rows import Condition, Selection, read_group, repeat
 from blztable.engine.change.staged import StagedVersion
 from blztable.engine.query import expressions
 from blztable.engine.read.columns import read_columns
-from blztable.engine.read.parts import OpenedPart, OpenParts
+from blztable.engine.read.parts import OpenParts, Part
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.write.row_groups import Portion
 from blztable.errors import SchemaError
@@ -79,7 +79,7 @@ def _update(
                 arrays.append(_mixed(opened, index, group, mask, new))
             yield pa.Table.from_arrays(arrays, names=list(map(str, places))), selected.rows
 
-    def old(column: int, number: int) -> OpenedPart:
+    def old(column: int, number: int) -> Part:
         return opened.open(places[column], groups[number])
 
     columns = [change_set.column_writer(index) for index in places]

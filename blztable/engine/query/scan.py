@@ -220,7 +220,7 @@ def _applied(steps: Sequence[Step], blocks: Blocks, parts: OpenParts) -> Morsel:
 def _rank(version: Version, step: Step) -> float:
     """Return the cost of a step: bytes of its columns per row that it removes."""
     head = version.head
-    row_bytes = sum(head.columns.nbytes[index] for index in step.columns) / (head.rows or 1)
+    row_bytes = sum(version.nbytes(index) for index in step.columns) / (head.rows or 1)
     share = 1.0
     for term in step.terms or (None,):
         function = term.function if isinstance(term, Call) else ""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from blztable.engine.version import schema
+from blztable.engine.version.column_tree import ColumnTree
 from blztable.errors import (
     BlzError,
     CorruptError,
@@ -59,12 +60,40 @@ class Version:
     store: Store
     head: manifest.Head
     schema: pa.Schema
+    tree: ColumnTree = field(init=False, repr=False)
     _lines: dict[int, ColumnParts] = field(default_factory=dict, repr=False)
     # Lines that were read with the line before them, and not yet asked for.
     _read_ahead: dict[int, bytes] = field(default_factory=dict, repr=False)
 
+    def __post_init__(self) -> None:
+        """Match the fields with the lines; raise CorruptError if a field has not its nodes."""
+        tree = ColumnTree.of(self.schema, self.head.columns.paths)
+        object.__setattr__(self, "tree", tree)
+
     def column(self, index: int) -> ColumnParts:
-        """The parts of the column at this position."""
+        """Return the parts of a column; those of its root, if its type is nested."""
+        return self._node(self.tree.nodes(index)[0])
+
+    def nodes(self, index: int) -> list[ColumnParts]:
+        """Return the parts of each node of a column, in pre-order."""
+        return [self._node(line) for line in self.tree.nodes(index)]
+
+    def nbytes(self, index: int) -> int:
+        """Return the uncompressed bytes of a column, all of its nodes."""
+        nodes = self.tree.nodes(index)
+        return sum(self.head.columns.nbytes[nodes.start : nodes.stop])
+
+    def cbytes(self, index: int) -> int:
+        """Return the bytes that a column has on disk, all of its nodes."""
+        nodes = self.tree.nodes(index)
+        return sum(self.head.columns.cbytes[nodes.start : nodes.stop])
+
+    def cache_column(self, index: int, parts: ColumnParts) -> None:
+        """Remember the parts of a flat column, so that its line is not read again."""
+        self._lines[self.tree.nodes(index)[0]] = parts
+
+    def _node(self, index: int) -> ColumnParts:
+        """Return the parts in a line of the manifest; the line is read once."""
         parts = self._lines.get(index)
         if parts is None:
             line = self._line(index)
@@ -72,14 +101,11 @@ class Version:
                 parts = manifest.decode_column(line, self.head, index)
             except DAMAGED as error:
                 raise type(error)(f"{self._where}: {error}") from None
-            if parts.facts.rows != self.head.row_groups:
+            # The rows of a child are its own.
+            if len(parts.path) == 1 and parts.facts.rows != self.head.row_groups:
                 raise CorruptError(f"{self._where}: column {index} has other rows than the table")
             self._lines[index] = parts
         return parts
-
-    def cache_column(self, index: int, parts: ColumnParts) -> None:
-        """Take the parts of a column from whoever wrote its line, and read no more."""
-        self._lines[index] = parts
 
     def lines(self) -> list[bytes]:
         """The lines of all columns as they are, each with its sha256: for the next manifest."""
@@ -227,8 +253,6 @@ def read(store: Store, number: int) -> Version:
     if head.version != number:
         raise CorruptError(f"it is the manifest of version {head.version}")
     fields = schema.decode(head.schema)
-    if len(fields) != len(head.columns.paths):
-        raise CorruptError(f"{len(fields)} fields, {len(head.columns.paths)} columns")
     return Version(store, head, fields)
 
 

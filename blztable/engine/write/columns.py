@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from blztable.columns import paging
 from blztable.columns.blocks import Block, Stream
-from blztable.columns.codecs.families import as_stored
 from blztable.columns.statistics.compute import statistics
-from blztable.columns.types import encode, layouts, one_array
-from blztable.engine.read.parts import OpenedPart, named
+from blztable.columns.stored import as_stored
+from blztable.columns.types import encode, one_array, stream_layouts
+from blztable.engine.read.parts import Part
 from blztable.engine.run.budget import MemoryBudget
 from blztable.engine.run.limits import check_pages
 from blztable.engine.run.pool import run_groups
@@ -44,8 +44,8 @@ SMALL_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """One part as it was written."""
+class WrittenPart:
+    """What the manifest keeps of a part that was written."""
 
     k: int
     facts: PartFacts
@@ -63,7 +63,7 @@ class ColumnWriter:
     nullable: bool = True
     # Of a column that is there, the number its files go on with.
     first_k: int = 1
-    parts: dict[int, Part] = field(default_factory=dict)
+    parts: dict[int, WrittenPart] = field(default_factory=dict)
     numbers: Iterator[int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -83,7 +83,9 @@ class ColumnWriter:
     def finish(self) -> ColumnParts:
         """The parts as the manifest lists them."""
         parts = [self.parts[group] for group in sorted(self.parts)]
-        names = [name for name in layouts(self.type) if any(name in part.sizes for part in parts)]
+        names = [
+            name for name in stream_layouts(self.type) if any(name in part.sizes for part in parts)
+        ]
         return ColumnParts(
             self.path,
             tuple(part.k for part in parts),
@@ -176,7 +178,7 @@ class _PartWriter:
         self._array = array
         self._checksum = shared.options.checksum_of_chunks
         # The part whose place this one takes.
-        self._before: OpenedPart | None = None
+        self._before: Part | None = None
         self._lock = threading.Lock()
         self._left = 0
 
@@ -197,10 +199,9 @@ class _PartWriter:
         self._pages, self._whole = statistics(array, block.page_rows)
         target = self._options.chunk_bytes
         self._info = _block_info(block, target)
-        streams = [*block.streams, *(block.dictionary.streams if block.dictionary else ())]
         pieces = [
             (piece, stream.layout.typesize)
-            for stream, info in zip(streams, self._info.all_streams, strict=True)
+            for (_, stream), (_, info) in zip(block.walk(), self._info.walk(), strict=True)
             for piece in _pieces(stream.data, info.chunks)
         ]
         self._chunks: list[bytes] = [b""] * len(pieces)
@@ -252,15 +253,15 @@ class _PartWriter:
         self._finish(self._k, facts)
 
     def _finish(self, k: int, facts: PartFacts) -> None:
-        sizes = {name: stream.nbytes for name, stream in named(self._info)}
-        self._column.parts[self._group] = Part(k, facts, sizes, self._whole)
+        sizes = {name: stream.nbytes for name, stream in self._info.walk()}
+        self._column.parts[self._group] = WrittenPart(k, facts, sizes, self._whole)
         self._shared.progress.add(facts.rows)
 
 
 def _block_info(block: Block, target: int) -> BlockInfo:
     streams = tuple(_stream_info(stream, block.page_rows, target) for stream in block.streams)
-    dictionary = _block_info(block.dictionary, target) if block.dictionary else None
-    return BlockInfo(block.rows, block.page_rows, streams, dictionary)
+    children = {name: _block_info(child, target) for name, child in block.children.items()}
+    return BlockInfo(block.rows, block.page_rows, streams, children, block.encoding)
 
 
 def _stream_info(stream: Stream, page_rows: int, target: int) -> StreamInfo:

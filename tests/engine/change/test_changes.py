@@ -45,7 +45,7 @@ def last_part(store, name):
     version = versions.read(store, versions.newest_number(store))
     index = version.schema.get_field_index(name)
     part = OpenParts(version).open(index, len(version.head.row_groups) - 1)
-    chunk = part.reader().read(part.offsets[0], 16)
+    chunk = part.read(part.offsets[0], part.offsets[0] + 16)
     return ChunkHeader.decode(chunk).flags >> CODEC_SHIFT, part.page_rows
 
 

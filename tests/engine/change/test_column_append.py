@@ -96,7 +96,7 @@ def test_categories_are_united_as_far_as_their_codes_have_room():
             for start in range(0, 180, 60):
                 a["c"].append(piece(start))
 
-    with pytest.raises(SchemaError, match=r"column 'c': .* no room"):
+    with pytest.raises(SchemaError, match=r"column 'c': .* do not fit into one array"):
         feed()
     assert t.nrows == 180
 

@@ -200,7 +200,7 @@ def test_categories_that_have_no_room_together_are_not_sorted():
     with opened(store) as table:
         for n in range(4):
             table.append(categories(n).append_column("n", pa.array(range(40))))
-        with pytest.raises(SchemaError, match="column 'c': 160 rows have no room in one array"):
+        with pytest.raises(SchemaError, match="column 'c': 160 rows do not fit into one array"):
             table.compact(sort_by="n")
 
 
