@@ -14,7 +14,7 @@ from blztable.convert.coerce_column import coerce_values
 from blztable.convert.source import kept
 from blztable.convert.values import values_of
 from blztable.engine.change.change_set import ChangeSet
-from blztable.engine.change.column_append import Feeding
+from blztable.engine.change.column_append import ColumnwiseAppend
 from blztable.errors import TransactionError
 
 
@@ -46,7 +46,7 @@ class Appender:
     ) -> None:
         # None for a commit that was made before: values are ignored.
         self._change_set = change_set
-        self._feeding = Feeding(change_set) if change_set else None
+        self._feeding = ColumnwiseAppend(change_set) if change_set else None
         # Categories of the ordered columns, from the table or from the first values appended.
         self._categories = categories
         self._orders: dict[int, pa.Array | None] = {}

@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, given, reject, settings
 import blztable as blz
 import blztable.accessor
 from blztable.engine.read.open_files import OpenFiles
-from blztable.engine.read.parts import OpenedPart
+from blztable.engine.read.parts import open_column_part
 from blztable.engine.version import versions
 from blztable.format import layout
 from blztable.format.chunk import ChunkHeader
@@ -90,7 +90,7 @@ def test_what_is_no_path_is_told(place):
 
 
 def test_mode_x_refuses_and_mode_w_replaces(path):
-    with pytest.raises(blz.TableExistsError, match=f"a table is at {path} already") as caught:
+    with pytest.raises(blz.TableExistsError, match=f"a table exists at {path} already") as caught:
         FRAME.to_blz(path, mode="x")
     assert isinstance(caught.value, FileExistsError)
     assert blz.read_table(path) == DATA
@@ -194,7 +194,7 @@ def codecs(path) -> dict[str, set[str]]:
     with pinned:
         for index, name in enumerate(version.schema.names):
             parts = version.column(index)
-            part = OpenedPart(version, index, parts, 0, OpenFiles(version.store))
+            part = open_column_part(version, index, parts, 0, OpenFiles(version.store))
             data = Path(path, layout.part(parts.path, parts.k[0])).read_bytes()
             headers = [ChunkHeader.decode(data[offset:]) for offset in part.offsets[:-1]]
             found[name] = {header.codec for header in headers}

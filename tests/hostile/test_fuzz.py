@@ -1,4 +1,4 @@
-"""What the fuzzer found (`support/fuzzer.py`), each as small as it became, behind valid checksums."""
+"""Findings of the fuzzer (`support/fuzzer.py`), made as small as possible, with valid checksums."""
 
 import base64
 import contextlib

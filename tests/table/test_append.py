@@ -1,7 +1,6 @@
 """More rows: whatever comes goes behind what is there, by name, losing nothing, or not at all."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,7 +10,8 @@ import pyarrow.compute as pc
 import pytest
 
 import blztable as blz
-from blztable.engine.version.commit import Commit, Draft
+from blztable.engine.version.commit import Commit, Plan
+from blztable.engine.version.staged import StagedVersion
 from blztable.errors import ConflictError, SchemaError
 from blztable.storage.memory import MemoryStore
 from support import arrow_strategies as types
@@ -35,9 +35,9 @@ def set_head(t, **fields) -> None:
     store = t._snapshot.version.store
 
     def draft(newest):
-        return Draft(replace(newest.head, **fields), newest.lines())
+        return StagedVersion.of(newest).with_head(**fields)
 
-    with Commit(store, is_durable=False) as transaction:
+    with Commit(Plan(store, is_durable=False)) as transaction:
         transaction.publish("test", draft)[1].close()
 
 
@@ -200,7 +200,7 @@ class TestIndex:
         behind = blz.open(t._snapshot.version.store, "a")
         more = pd.DataFrame({"a": [3]}, pd.RangeIndex(7, 8))
         t.append(more)
-        with pytest.raises(ConflictError, match=r"goes on from row 2; version 2 has 3 rows"):
+        with pytest.raises(ConflictError, match=r"continues from row 2; version 2 has 3 rows"):
             behind.append(more)
         assert t.to_pandas().index.equals(pd.RangeIndex(5, 8))
 
