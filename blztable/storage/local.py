@@ -372,10 +372,13 @@ class LocalStore:
                 raise unwritable(error, "removing", self._where(key)) from error
 
 
+_NO_NAMES = frozenset({"", ".", ".."})
+
+
 def _parts(key: str) -> list[str]:
     """The names a key is made of; [] for the root. Keys are made by our own code."""
     parts = key.split("/") if key else []
-    assert not {"", ".", ".."}.intersection(parts), key
+    assert _NO_NAMES.isdisjoint(parts), key
     return parts
 
 

@@ -41,6 +41,7 @@ MAY_IMPORT = {
     "format": {"block_terms", "errors", "strict_json"},
     "storage": {"errors", "interrupts"},
     "columns": {"arrow_types", "block_terms", "errors"},
+    "columns/statistics": {"arrow_types", "errors", "columns", "format"},
     "convert": {"arrow_errors", "arrow_types", "errors", "strict_json"},
     # The law between the rooms of the engine.
     "engine": set(),

@@ -90,7 +90,7 @@ def test_what_is_no_path_is_told(place):
 
 
 def test_mode_x_refuses_and_mode_w_replaces(path):
-    with pytest.raises(blz.TableExistsError, match=f"a table is at {path} already") as caught:
+    with pytest.raises(blz.TableExistsError, match=f"a table exists at {path} already") as caught:
         FRAME.to_blz(path, mode="x")
     assert isinstance(caught.value, FileExistsError)
     assert blz.read_table(path) == DATA
@@ -175,7 +175,7 @@ def test_a_series_is_refused_with_what_makes_a_frame_of_it(give, values):
     store = MemoryStore()
     blz.to_blz(DATA, store)
     with pytest.raises(
-        blz.SchemaError, match=r"a pandas Series is one column.*to_frame\(\"name\"\)"
+        blz.SchemaError, match=r"expected a DataFrame, found a pandas Series.*to_frame\(\"name\"\)"
     ):
         give(pd.Series(values), store)
     assert blz.open(store).version == 1
@@ -266,7 +266,7 @@ def test_data_that_is_no_table_is_told(tmp_path, data):
         (pa.table({"deep": [[1], [2]]}), ["'deep'", "list"]),
         ({"a": [1, 2], "b": [1]}, ["different lengths", "'b': 1"]),
         ({"a": np.zeros((2, 2))}, ["'a'", "one dimension"]),
-        ({1: [1]}, ["names are text", "1"]),
+        ({1: [1]}, ["name must be str", "1"]),
         ({"a": "text"}, ["'a'", "expected an array", "str"]),
     ],
 )
@@ -288,6 +288,8 @@ def test_errors_are_what_callers_would_catch():
         blz.ColumnNotFoundError: KeyError,
         blz.SchemaError: TypeError,
         blz.StorageError: OSError,
+        blz.TransactionError: RuntimeError,
+        blz.ClosedError: ValueError,
     }
     for error, builtin in pairs.items():
         assert issubclass(error, blz.BlzError)
@@ -562,7 +564,7 @@ def test_attrs_of_a_frame_are_attributes_of_the_table(tmp_path):
     with blz.open(tmp_path / "t.blz") as table:
         assert table.attrs == expected
     frame.attrs = {"bad": object()}
-    with pytest.raises(blz.SchemaError, match=r"attrs\['bad'\].*is no JSON"):
+    with pytest.raises(blz.SchemaError, match=r"attrs\['bad'\].*is not JSON"):
         frame.to_blz(tmp_path / "t.blz")
 
 

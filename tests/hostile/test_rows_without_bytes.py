@@ -75,7 +75,7 @@ def test_a_dictionary_of_values_without_bytes_may_claim_any_number_of_them(value
 def test_empty_bytes_that_pandas_has_no_memory_for_are_refused(rows):
     store = claiming(rows, pa.table({"a": pa.array([b"", b""], pa.binary(0))}))
     assert blz.read_table(store).num_rows == rows
-    with pytest.raises(blz.BlzError, match=r"'a'.*read it as a table"):
+    with pytest.raises(blz.BlzError, match=r"'a'.*read the column with to_arrow"):
         blz.read_blz(store)
 
 

@@ -179,7 +179,7 @@ class TestUpdate:
         t = table({"a": range(40)})
         before = tree(t._snapshot.version.store)
         for values in ([1, 2], pa.chunked_array([[1], [2, 3, 4]]), pd.Series(range(40))):
-            with pytest.raises(SchemaError, match=r"'a': \d+ values for 3 rows to be updated"):
+            with pytest.raises(SchemaError, match=r"'a': \d+ values given, 3 rows selected"):
                 t.update({"a": values}, pc.field("a") < 3)
         assert tree(t._snapshot.version.store) == before
 
@@ -347,9 +347,9 @@ def two_columns(tmp_path):
 # Bug: these mistakes ended in errors of Python or Arrow that do not name the argument.
 def test_mistakes_are_told_in_words_of_the_caller(two_columns):
     with blz.open(two_columns, "a") as t:
-        with pytest.raises(TypeError, match="a column's name is text, not 0 of type int"):
+        with pytest.raises(TypeError, match="a column name must be text, not 0 of type int"):
             t.update({0: 5})
-        with pytest.raises(TypeError, match="a column's name is text, not 5 of type int"):
+        with pytest.raises(TypeError, match="a column name must be text, not 5 of type int"):
             t.rename_columns({"a": 5})
         with pytest.raises(blz.SchemaError, match="divide by zero"):
             t.update({"a": pc.divide(pc.field("a"), 0)})
@@ -365,7 +365,7 @@ def test_a_category_is_given_as_a_plain_value(tmp_path):
         table.update({"c": "z", "n": 7}, where=[("c", "==", "x")])
         table.add_column("d", pd.Categorical(["p", "q"]), default="r")
         table.append({"n": pd.Categorical([2])})
-        with pytest.raises(blz.SchemaError, match="column 'c': its type is int64"):
+        with pytest.raises(blz.SchemaError, match="column 'c': type int64 cannot be stored as"):
             table.update({"c": 5})
         assert table["c"][:].to_pylist() == ["z", "y", None]
         assert table["n"][:].to_pylist() == [7, 2, 2]

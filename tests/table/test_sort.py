@@ -270,7 +270,7 @@ def test_what_a_stream_raises_leaves_nothing():
     ("sort_by", "error", "message"),
     [
         ("m", ColumnNotFoundError, "no column is named 'm' in the data; there are"),
-        (["n", "interval"], SchemaError, r"cannot be sorted by: 'n' \(int64\), 'interval' \(month"),
+        (["n", "interval"], SchemaError, r"cannot be sorted by 'n' \(int64\), 'interval' \(month"),
         ([("n", "up")], ValueError, r"column names or .* pairs, not \('n', 'up'\)"),
         ([("n", "ascending", 1)], ValueError, "column names or"),
         ([3], ValueError, "column names or .* pairs, not 3"),
@@ -309,7 +309,7 @@ def test_categories_that_have_no_room_together_leave_nothing():
 
 def test_codes_outside_of_their_dictionary_are_told():
     codes = pa.DictionaryArray.from_arrays(pa.array([0, 5]), pa.array(["a"]), safe=False)
-    with pytest.raises(SchemaError, match="columns that cannot be sorted by: 'c'"):
+    with pytest.raises(SchemaError, match="rows cannot be sorted by 'c'"):
         put(pa.table({"c": codes}), "c")
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from blztable.columns.blocks import Block
-from blztable.columns.statistics.compute import RunStatistics, statistics
+from blztable.columns.statistics.compute import statistics
 from blztable.columns.statistics.soundness import false_statistics
 from blztable.columns.types import child_arrays, encode
 from blztable.engine.read.columns import read_array
@@ -166,20 +166,18 @@ class PartCheck:
         try:
             block = encode(array, part.page_rows)
             check_pages(self.column.type, block.rows, block.page_rows)
-            dictionary = array.dictionary if isinstance(array, pa.DictionaryArray) else None
-            pages, whole = statistics(self.column.type, block, dictionary)
+            pages, whole = statistics(array, block.page_rows)
             self._compare_pages(part.root, block, array)
         except BlzError as error:
             self.note(error)
             return
         if self._pages is not None:
-            stated = _runs(self._pages, slice(None))
-            for page, lie in false_statistics(array, part.page_rows, stated, pages):
+            for page, lie in false_statistics(array, part.page_rows, self._pages, pages):
                 start = page * part.page_rows
                 stop = min(start + part.page_rows, part.rows)
                 self.note(f"layer {PAGES_LAYER!r}: {lie}", start, stop, is_readable=True)
         if self.column.statistics is not None:
-            stated = _runs(self.column.statistics, slice(self.group, self.group + 1))
+            stated = self.column.statistics.of_run(self.group)
             for _, lie in false_statistics(array, part.rows, stated, whole):
                 key = self.column.version.key
                 self.note(lie, is_readable=True, key=key)
@@ -228,9 +226,3 @@ def _untrue_facts(version: Version, index: int, parts: ColumnParts) -> Iterator[
         yield f"file {max(numbers)}; the head says that the next one is {columns.next_k[index]}"
     if parts.path[0] >= head.next_column:
         yield f"id {parts.path[0]}; the head says that the next one is {head.next_column}"
-
-
-def _runs(stated: Statistics, wanted: slice) -> RunStatistics:
-    return RunStatistics(
-        stated.nulls[wanted], stated.nans[wanted], stated.lowest[wanted], stated.highest[wanted]
-    )

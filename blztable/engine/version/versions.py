@@ -31,6 +31,8 @@ LOCK_SECONDS = 30.0
 DAMAGED = (CorruptError, FormatError, LimitError)
 # Enough for the head of all but very wide tables in one read.
 _HEAD_BYTES = 64 << 10
+# Bytes of lines that are read together.
+_LINES_BYTES = 32 << 10
 # More than the document of sizes has.
 _SIZES_BYTES = 4 << 10
 # Names that desktops and file systems leave in directories by themselves.
@@ -60,6 +62,8 @@ class Version:
     schema: pa.Schema
     tree: ColumnTree = field(init=False, repr=False)
     _lines: dict[int, ColumnParts] = field(default_factory=dict, repr=False)
+    # Lines that were read with the line before them, and not yet asked for.
+    _read_ahead: dict[int, bytes] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         """Match the fields with the lines; raise CorruptError if a field has not its nodes."""
@@ -121,12 +125,19 @@ class Version:
         return lines
 
     def _line(self, index: int) -> bytes:
-        """The bytes of a column's line, without its line feed."""
+        """Return the bytes of a column's line without its line feed; read the next lines too."""
+        line = self._read_ahead.pop(index, None)
+        if line is not None:
+            return line
         columns = self.head.columns
         length = columns.lengths[index]
-        data = self._range(columns.offsets[index], length + 1)
-        if data[length:] != b"\n":
+        data = self._range(columns.offsets[index], max(length + 1, _LINES_BYTES))
+        if data[length : length + 1] != b"\n":
             raise CorruptError(f"{self._where}: the line of column {index} is cut")
+        lines = data[length + 1 :].split(b"\n")[:-1]
+        for ahead, line in zip(range(index + 1, len(columns.lengths)), lines, strict=False):
+            if len(line) == columns.lengths[ahead] and ahead not in self._lines:
+                self._read_ahead[ahead] = line
         return data[:length]
 
     def _range(self, start: int, length: int) -> bytes:
@@ -167,21 +178,26 @@ def newest_number(store: Store) -> int | None:
 
 
 def newest_told(store: Store) -> int | None:
-    """As `newest_number`; CorruptError where a version was published whose manifest is gone.
+    """The newest version, None if nothing was ever committed; see `numbers_told`."""
+    return max(numbers_told(store), default=None)
 
-    `meta/sizes` is replaced after each publication and tells its version. It is read before the
-    versions are listed, so it is never ahead of them, unless a manifest was removed by others.
+
+def numbers_told(store: Store) -> list[int]:
+    """As `numbers`; CorruptError if the newest version was published and its manifest is missing.
+
+    `meta/sizes` is replaced after each publication and holds its version. It is read before the
+    versions are listed, so it is ahead of them only if something else removed a manifest.
     """
-    told = mirrored_number(store)
-    newest = newest_number(store)
-    if told <= (newest or 0):
-        return newest
+    mirrored = mirrored_number(store)
+    listed = numbers(store)
+    if mirrored <= max(listed, default=0):
+        return listed
     try:
         # A network file system may list an older state of the directory than it opens.
-        store.open(layout.manifest(told)).close()
+        store.open(layout.manifest(mirrored)).close()
     except KeyNotFound:
-        raise _gone(store, told) from None
-    return told
+        raise _gone(store, mirrored) from None
+    return [*listed, mirrored]
 
 
 def mirrored_number(store: Store) -> int:

@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from blztable.columns import paging
 from blztable.columns.blocks import Block, Stream
-from blztable.columns.statistics.compute import RunStatistics, statistics
+from blztable.columns.statistics.compute import statistics
+from blztable.columns.stored import as_stored
 from blztable.columns.types import encode, one_array, stream_layouts
 from blztable.engine.read.parts import Part
 from blztable.engine.run.budget import MemoryBudget
@@ -49,7 +50,7 @@ class WrittenPart:
     k: int
     facts: PartFacts
     sizes: dict[str, int]
-    statistics: RunStatistics
+    statistics: Statistics
 
 
 @dataclass(slots=True)
@@ -70,9 +71,9 @@ class ColumnWriter:
         self.numbers = count(self.first_k)
 
     @property
-    def keys(self) -> list[str]:
-        """The files written."""
-        return [layout.part(self.path, part.k) for part in self.parts.values() if part.k]
+    def file_numbers(self) -> list[int]:
+        """Numbers of the files written so far."""
+        return [part.k for part in self.parts.values() if part.k]
 
     @property
     def next_k(self) -> int:
@@ -82,7 +83,6 @@ class ColumnWriter:
     def finish(self) -> ColumnParts:
         """The parts as the manifest lists them."""
         parts = [self.parts[group] for group in sorted(self.parts)]
-        whole = [part.statistics for part in parts]
         names = [
             name for name in stream_layouts(self.type) if any(name in part.sizes for part in parts)
         ]
@@ -91,18 +91,8 @@ class ColumnWriter:
             tuple(part.k for part in parts),
             FactArrays.of([part.facts for part in parts]),
             {name: tuple(part.sizes.get(name, 0) for part in parts) for name in names},
-            Statistics(
-                tuple(entry.nulls[0] for entry in whole),
-                tuple(entry.nans[0] for entry in whole),
-                tuple(entry.lowest[0] for entry in whole),
-                tuple(entry.highest[0] for entry in whole),
-            ).to_json(),
+            Statistics.joined([part.statistics for part in parts]).to_json(),
         )
-
-
-def keys_of(columns: Sequence[ColumnWriter]) -> list[str]:
-    """The files that these have written so far."""
-    return [key for column in columns for key in column.keys]
 
 
 def write_groups(
@@ -193,7 +183,7 @@ class _PartWriter:
             if self._array.null_count and not self._column.nullable:
                 raise SchemaError("nulls, where the schema says that there are none")
             nbytes = self._array.nbytes
-            array = one_array(self._array)
+            array = as_stored(one_array(self._array))
             # What the caller gave is let go as soon as there is a copy of it.
             del self._array
             self._shared.budget.release(nbytes)
@@ -201,8 +191,7 @@ class _PartWriter:
             check_pages(self._column.type, block.rows, block.page_rows)
         except SchemaError as error:
             raise SchemaError(f"column {self._column.name!r}: {error}") from None
-        dictionary = array.dictionary if isinstance(array, pa.DictionaryArray) else None
-        self._pages, self._whole = statistics(self._column.type, block, dictionary)
+        self._pages, self._whole = statistics(array, block.page_rows)
         target = self._options.chunk_bytes
         self._info = _block_info(block, target)
         pieces = [
@@ -300,13 +289,13 @@ def _batches(
             start, nbytes = stop, 0
 
 
-def _zone_map(pages: RunStatistics) -> dict[str, Layer]:
+def _zone_map(pages: Statistics) -> dict[str, Layer]:
     """The layer with what is known of each page.
 
     One page is what the manifest says of the part; where pages are too many for a layer, readers
     do without.
     """
-    if len(pages.nulls) < 2:
+    if len(pages) < 2:
         return {}
-    zone_map = Statistics(pages.nulls, pages.nans, pages.lowest, pages.highest).encode()
+    zone_map = pages.encode()
     return {PAGES_LAYER: Layer.encode(zone_map)} if len(zone_map) <= MAX_LAYER_BYTES else {}

@@ -62,7 +62,7 @@ def test_text_far_longer_than_what_was_decided_by_is_a_limit_error():
             a["x"].append(huge(600_000_000))
             a["x"].append(huge(600_000_000))
 
-    with pytest.raises(LimitError, match=r"column 'x': 2 rows take 12.* append rows in whole"):
+    with pytest.raises(LimitError, match=r"column 'x': 2 rows take 12.* append whole rows"):
         feed()
     assert entries(t) == before
 

@@ -185,7 +185,7 @@ def test_what_cannot_be_sorted_by_says_so_and_nothing_is_committed():
     blz.to_blz(table, store, durability="process")
     before = tree(store)
     with opened(store) as t:
-        with pytest.raises(SchemaError, match=r"cannot be sorted by: 'i' \(month_day_nano"):
+        with pytest.raises(SchemaError, match=r"cannot be sorted by 'i' \(month_day_nano"):
             t.compact(sort_by="i")
         with pytest.raises(ColumnNotFoundError, match="no column is named 'j'"):
             t.compact(sort_by=["i", "j"])

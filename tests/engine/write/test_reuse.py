@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.run.progress import Progress
 from blztable.engine.version import versions
-from blztable.engine.version.commit import Commit, Draft
+from blztable.engine.version.commit import Commit, Plan
 from blztable.engine.write.columns import ColumnWriter, write_groups
 from blztable.engine.write.options import WriteOptions
 from blztable.errors import CorruptError, StorageError
@@ -26,7 +26,7 @@ from blztable.storage.memory import MemoryStore
 from support import arrow_strategies, tamper
 from support.bit_equality import same
 from support.bloscpack_reference import bloscpack_bytes
-from support.stores import read, write
+from support.stores import raw_version, read, write
 
 # The first bytes of zlib state its level, so that a chunk compressed anew differs from the old.
 BEFORE = {"compression": "zlib", "clevel": 1, "page_rows": 64, "chunk_bytes": 512}
@@ -92,9 +92,10 @@ def update(store, indices, table, parts=None, **options):
             nbytes=tuple(part.nbytes for part in there),
             cbytes=tuple(part.cbytes for part in there),
         )
-        return Draft(replace(newest.head, columns=replaced), [part.encode() for part in there])
+        head = replace(newest.head, columns=replaced)
+        return raw_version(newest, head, [part.encode() for part in there])
 
-    with Commit(store, is_durable=False) as transaction:
+    with Commit(Plan(store, is_durable=False)) as transaction:
         version, lock = transaction.publish("update", draft)
     lock.close()
     return version
