@@ -18,9 +18,9 @@ from blztable.engine.write.options import DURABILITIES, WriteOptions, check_choi
 from blztable.storage.resolve import Place, opened_at
 from blztable.table.dataset import BlzDataset
 from blztable.table.progress import ProgressOption
+from blztable.table.reader import Filters
 from blztable.table.snapshot import Snapshot
 from blztable.table.table import CTable
-from blztable.table.view import Filters
 
 
 def create(

@@ -10,7 +10,7 @@ does not protect the clean-up.
 import signal
 import threading
 from collections.abc import Callable
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Self
 
 Handler = Callable[[int, FrameType | None], object]
@@ -35,12 +35,7 @@ class DeferInterrupt:
             signal.signal(signal.SIGINT, self.record)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._before is not None:
             signal.signal(signal.SIGINT, self._before)
             self.raise_pending()

@@ -9,6 +9,7 @@ Knows nothing of where the bytes are kept; a default that is null is not kept at
 import numpy as np
 import pyarrow as pa
 
+from blztable.arrow_types import value_type
 from blztable.columns.blocks import ENDS, VALUES, Piece
 from blztable.columns.types import decoder, encode, layouts
 from blztable.errors import CorruptError, LimitError
@@ -36,11 +37,11 @@ def zero_of(type_: pa.DataType) -> pa.Scalar:
     """What a column has that cannot be null: 0, False, nothing written."""
     if pa.types.is_null(type_):
         return pa.scalar(None, type_)
-    return _decode(bytes(_width(_plain(type_)) or 0), type_)
+    return _decode(bytes(_width(value_type(type_)) or 0), type_)
 
 
 def _decode(data: bytes, type_: pa.DataType) -> pa.Scalar:
-    plain = _plain(type_)
+    plain = value_type(type_)
     width = _width(plain)
     if pa.types.is_null(plain):
         raise CorruptError("a default of a column that is nothing but null")
@@ -70,10 +71,6 @@ def _one_row(data: bytes, type_: pa.DataType) -> pa.Array:
     for check in column.checks():
         check()
     return column.finish().chunk(0)
-
-
-def _plain(type_: pa.DataType) -> pa.DataType:
-    return type_.value_type if pa.types.is_dictionary(type_) else type_
 
 
 def _width(type_: pa.DataType) -> int | None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blztable.arrow_errors import REFUSALS
+from blztable.arrow_types import is_binary, is_text
 from blztable.convert.categories import one_in_order
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.frame import Facts, descriptor_of
@@ -92,7 +93,7 @@ def fit_column(
         column = _one_row(array, schema_field.type)
     else:
         column = array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
-        if _is_text(column.type):
+        if is_text(column.type):
             column = _as_categories(column, schema_field.type)
     return _fit(column, descriptor, schema_field, Facts.decode(frame), frame is not None, what)
 
@@ -170,7 +171,7 @@ def _one_row(value: pa.Scalar, type_: pa.DataType) -> pa.ChunkedArray:
     """A scalar as a column, for which the value counts and not how wide it came in."""
     if pa.types.is_dictionary(type_):
         inner = type_.value_type
-        if value.type == inner or (_is_text(value.type) and _is_text(inner)):
+        if value.type == inner or (is_text(value.type) and is_text(inner)):
             return filled(type_, 1, value)
     if pa.types.is_floating(value.type) and value.is_valid:
         is_nan = value.as_py() != value.as_py()
@@ -322,22 +323,6 @@ def _recoded(chunk: pa.DictionaryArray, type_: pa.DataType) -> pa.DictionaryArra
     )
 
 
-def _is_text(type_: pa.DataType) -> bool:
-    return (
-        pa.types.is_string(type_)
-        or pa.types.is_large_string(type_)
-        or pa.types.is_string_view(type_)
-    )
-
-
-def _is_binary(type_: pa.DataType) -> bool:
-    return (
-        pa.types.is_binary(type_)
-        or pa.types.is_large_binary(type_)
-        or pa.types.is_binary_view(type_)
-    )
-
-
 _Kind = Callable[[pa.DataType], bool]
 # From one kind to another; Arrow refuses the values that would change.
 _WIDENINGS: tuple[tuple[_Kind, _Kind], ...] = (
@@ -346,8 +331,8 @@ _WIDENINGS: tuple[tuple[_Kind, _Kind], ...] = (
     (pa.types.is_timestamp, pa.types.is_timestamp),
     (pa.types.is_duration, pa.types.is_duration),
     (pa.types.is_decimal, pa.types.is_decimal),
-    (_is_text, _is_text),
-    (_is_binary, _is_binary),
+    (is_text, is_text),
+    (is_binary, is_binary),
 )
 
 

@@ -7,6 +7,7 @@ holds what is there and what comes. All else stays, for `fit` to refuse.
 import pyarrow as pa
 
 from blztable.arrow_errors import REFUSALS
+from blztable.arrow_types import is_number
 from blztable.convert.categories import with_room
 from blztable.convert.coerce import cast_exactly, may_be_null, places_by_name
 from blztable.convert.frames.descriptor import Descriptor
@@ -68,7 +69,7 @@ def _wider(column: pa.ChunkedArray, type_: pa.DataType) -> pa.DataType:
         codes = [wide for wide in INTEGERS if _holds_both(wide, type_.index_type, found.index_type)]
         same = (found.value_type, found.ordered) == (type_.value_type, type_.ordered)
         return pa.dictionary(codes[0], type_.value_type, type_.ordered) if same else type_
-    if not (_is_number(found) and _is_number(type_)):
+    if not (is_number(found) and is_number(type_)):
         return type_
     wider: tuple[pa.DataType, ...] = tuple(FLOATS)
     if pa.types.is_integer(found) and pa.types.is_integer(type_):
@@ -90,10 +91,6 @@ def _fits(column: pa.ChunkedArray, type_: pa.DataType) -> bool:
     except (SchemaError, *REFUSALS):
         return False
     return True
-
-
-def _is_number(type_: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_))
 
 
 def _holds_both(wide: pa.DataType, one: pa.DataType, other: pa.DataType) -> bool:

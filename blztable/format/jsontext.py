@@ -6,9 +6,9 @@ A document of a stranger may be anything; what passes here is plain data that ca
 import json
 import re
 from itertools import chain
-from typing import NoReturn
 
 from blztable.errors import CorruptError, LimitError
+from blztable.strict_json import strict_decoder
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
@@ -91,24 +91,6 @@ def _check_size(data: bytes, what: str) -> None:
             raise LimitError(f"{what}: {members} members in JSON; at most {MAX_MEMBERS} are kept")
 
 
-def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    result = dict(pairs)
-    if len(result) != len(pairs):
-        raise ValueError("a key stands twice")
-    return result
-
-
-def _refuse(word: str) -> NoReturn:
-    raise ValueError(f"{word} is not allowed")
-
-
-def _finite(digits: str) -> float:
-    value = float(digits)
-    if value - value != 0:
-        raise ValueError("a number out of range")
-    return value
-
-
 def _short(digits: str) -> int:
     if len(digits.lstrip("-")) > MAX_DIGITS:
         raise ValueError(f"a whole number of more than {MAX_DIGITS} digits")
@@ -123,11 +105,9 @@ def _may_have_long_numbers(data: bytes) -> bool:
     return any(data[at : at + window].isdigit() for at in range(0, len(data) - window, window))
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse_constant=_refuse)
+_DECODER = strict_decoder()
 # A call of Python for every whole number makes a large document several times slower to read.
-_COUNTING = json.JSONDecoder(
-    object_pairs_hook=_unique, parse_float=_finite, parse_int=_short, parse_constant=_refuse
-)
+_COUNTING = strict_decoder(parse_int=_short)
 
 
 def _check_text(value: Json) -> None:

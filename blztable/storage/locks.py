@@ -16,7 +16,6 @@ import os
 import sys
 import time
 from contextlib import suppress
-from types import TracebackType
 from typing import Self
 from weakref import WeakSet
 
@@ -112,12 +111,7 @@ class LocalLock:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __del__(self) -> None:

@@ -7,7 +7,6 @@ an OSError into one of our errors.
 import errno
 import os
 import stat
-from types import TracebackType
 from typing import Self
 
 from blztable.errors import CorruptError, ReadOnlyError, StorageError
@@ -161,12 +160,7 @@ class LocalReader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __del__(self) -> None:

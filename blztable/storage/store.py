@@ -9,7 +9,6 @@ loss of power) only after it was flushed together with the name that leads to it
 """
 
 from collections.abc import Iterable, Sequence
-from types import TracebackType
 from typing import Protocol, Self
 
 Buffer = bytes | bytearray | memoryview
@@ -44,12 +43,7 @@ class Reader(Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
 
 class Lock(Protocol):
@@ -60,12 +54,7 @@ class Lock(Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
 
 class Store(Protocol):

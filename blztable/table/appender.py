@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from types import TracebackType
 from typing import Any, Self
 
 import pyarrow as pa
@@ -56,15 +55,10 @@ class Appender:
         self._is_open = True
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         self._is_open = False
         if error is not None:
-            self._held.__exit__(kind, error, traceback)
+            self._held.__exit__(type(error), error, error.__traceback__)
             return
         with self._held:
             if self._feeding is not None:

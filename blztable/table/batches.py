@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from blztable.arrow_types import without_view
 from blztable.engine.query.scan import Scan
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.run.prefetch import Prefetcher
@@ -134,9 +135,6 @@ def _jobs(
             yield partial(snapshot.window, positions, window, parts, scan)
 
 
-_WITHOUT_VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
-
-
 def without_views(schema: pa.Schema) -> pa.Schema:
     """The schema with text and bytes in place of views, which Arrow can do little with."""
     return pa.schema(map(_without_view, schema), schema.metadata)
@@ -153,9 +151,9 @@ def cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 def _without_view(field: pa.Field) -> pa.Field:
     type_ = field.type
     if pa.types.is_dictionary(type_):
-        values = _WITHOUT_VIEWS.get(type_.value_type, type_.value_type)
+        values = without_view(type_.value_type)
         return field.with_type(pa.dictionary(type_.index_type, values, type_.ordered))
-    return field.with_type(_WITHOUT_VIEWS.get(type_, type_))
+    return field.with_type(without_view(type_))
 
 
 def _cast(array: pa.Array, type_: pa.DataType) -> pa.Array:

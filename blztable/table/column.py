@@ -9,12 +9,10 @@ import pyarrow as pa
 from pandas.api.extensions import no_default
 
 from blztable.arrow_errors import REFUSALS
+from blztable.arrow_types import is_number, is_view, without_view
 from blztable.errors import SchemaError
 from blztable.table.snapshot import Snapshot
 from blztable.text import size_text
-
-# Arrow has no kernel that takes views out of a dictionary.
-LARGE = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 
 
 class Column:
@@ -97,12 +95,12 @@ class Column:
         if not pa.types.is_primitive(type_):
             # Rows of nothing take no memory in Arrow, but a pointer each in numpy.
             self._snapshot.check_rows(len(array), f"column {self.name!r}")
-        is_number = pa.types.is_integer(type_) or pa.types.is_floating(type_)
-        if is_number and array.null_count == 0 and len(array):
+        if is_number(type_) and array.null_count == 0 and len(array):
             buffer, dtype = array.buffers()[1], np.dtype(type_.to_pandas_dtype())
             return np.frombuffer(buffer, dtype, len(array), array.offset * dtype.itemsize)
-        if pa.types.is_dictionary(type_) and type_.value_type in LARGE:
-            values = array.dictionary.cast(LARGE[type_.value_type])
+        if pa.types.is_dictionary(type_) and is_view(type_.value_type):
+            # Arrow has no kernel that takes views out of a dictionary.
+            values = array.dictionary.cast(without_view(type_.value_type))
             array = pa.DictionaryArray.from_arrays(array.indices, values)
         try:
             return array.to_numpy(zero_copy_only=False)

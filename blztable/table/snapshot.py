@@ -78,7 +78,7 @@ class Snapshot:
     """One version and the lock that keeps it, until it is closed."""
 
     def __init__(
-        self, version: Version, pinned: Lock, is_open: Callable[[], bool] = lambda: True
+        self, version: Version, pinned: Lock | None, is_open: Callable[[], bool] = lambda: True
     ) -> None:
         self.version = version
         self._pinned = pinned
@@ -117,7 +117,8 @@ class Snapshot:
     def close(self) -> None:
         """Let go of the version."""
         self._is_closed = True
-        self._pinned.close()
+        if self._pinned is not None:
+            self._pinned.close()
         self.version.store.close()
 
     def check_open(self) -> None:

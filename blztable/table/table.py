@@ -4,22 +4,32 @@ A table shows one snapshot for its life: it pins its version, so nothing of it i
 table is open. After a commit of its own it shows the version it published.
 """
 
+import operator
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, overload
+from typing import Any, Self, overload
+from weakref import WeakSet
 
 import pyarrow as pa
 
+from blztable.engine.change import creation
+from blztable.engine.version import history, vacuum
+from blztable.engine.version.versions import LOCK_SECONDS, Version, pin
+from blztable.engine.write.options import WriteOptions
+from blztable.errors import ReadOnlyError, TransactionError
+from blztable.report import Vacuumed, VersionInfo
+from blztable.storage.store import Lock
 from blztable.table.appender import Appender
 from blztable.table.attributes import Attributes
 from blztable.table.column import Column
-from blztable.table.handle import Handle
 from blztable.table.progress import ProgressOption, reporting
+from blztable.table.reader import TableReader
+from blztable.table.snapshot import Snapshot
 from blztable.table.transaction import Transaction
-from blztable.table.view import View
 
 
-class CTable(Handle):
+class CTable(TableReader):
     """One version of a table on disk, opened for reading, or for changing it too.
 
     Made by `open` and `create`. A context manager: closing lets go of the version, so that it can
@@ -43,6 +53,30 @@ class CTable(Handle):
     2 ['city', 'people']
     2748000
     """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        *,
+        writable: bool,
+        columns: Sequence[int] | None = None,
+        durability: str = "full",
+        overrides: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(snapshot, columns)
+        self._writable = writable
+        self._pid = os.getpid()
+        self._durability = durability
+        # Options of writing that are not those the table was made with.
+        self._overrides = overrides or {}
+        self._transactions: WeakSet[Transaction] = WeakSet()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Transactions belong to this handle: a copy has none.
+        return {name: value for name, value in vars(self).items() if name != "_transactions"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _transactions=WeakSet())
 
     @property
     def attrs(self) -> Attributes:
@@ -70,7 +104,7 @@ class CTable(Handle):
     @overload
     def __getitem__(self, key: slice) -> pa.Table: ...
 
-    def __getitem__(self, key: str | list[str] | slice) -> "Column | View | pa.Table":
+    def __getitem__(self, key: str | list[str] | slice) -> "Column | TableReader | pa.Table":
         """One column by its name; the table narrowed to a list of columns; or a slice of rows."""
         if isinstance(key, list):
             snapshot, columns = self._reading(key)
@@ -410,3 +444,132 @@ class CTable(Handle):
     def _set_attributes(self, changes: Mapping[str, Any], removed: Sequence[str]) -> None:
         with self._alone() as tx:
             tx._set_attributes(changes, removed)
+
+    def versions(self) -> list[VersionInfo]:
+        """The versions that are still there, oldest first: when each was made, what by, its rows.
+
+        Those that are damaged say so in `damage`.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"n": [1]}, "history.blz")
+        >>> with blz.open("history.blz", mode="a") as t:
+        ...     t.append({"n": [2]}, commit_id="day 2")
+        ...     [(one.number, one.operation, one.rows, one.commit_ids) for one in t.versions()]
+        2
+        [(1, 'create', 1, ()), (2, 'append', 2, ('day 2',))]
+        """
+        self._snapshot.check_open()
+        return history.listed(self._snapshot.version.store)
+
+    def restore(self, version: int) -> int:
+        """Commit what an older version held, as the newest one; it relies on nothing.
+
+        Commits since are undone, and with them the ids they had: their jobs may run again. A table
+        whose newest version is damaged is opened by an older one to do so,
+        `open(path, "a", version=...)`.
+
+        Raises
+        ------
+        TableNotFoundError
+            This version is not there any more.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"n": [1, 2]}, "undo.blz")
+        >>> with blz.open("undo.blz", mode="a") as t:
+        ...     t.delete([("n", "==", 1)]), t.restore(1), t.nrows
+        (2, 3, 2)
+        """
+        self._writing()
+        self._check_no_transaction()
+        store = self._snapshot.version.store
+        old, pinned = pin(store, operator.index(version))
+        with pinned:
+            published = creation.restore(old, is_durable=self._options().is_durable)
+        self._shows(*published)
+        return self.version
+
+    def vacuum(
+        self,
+        *,
+        keep: int | None = None,
+        older_than: float | None = None,
+        wait: float = LOCK_SECONDS,
+    ) -> Vacuumed:
+        """Remove versions past keeping, and files that killed writers left.
+
+        Versions that anyone holds open stay, and the newest. By default a version is kept for an
+        hour, at most 10 are.
+
+        Parameters
+        ----------
+        keep : int, optional
+            How many versions to keep, with the newest.
+        older_than : float, optional
+            Seconds since a version was superseded, for which it is kept.
+        wait : float, optional
+            Seconds to wait until no writer is at work.
+
+        Raises
+        ------
+        BusyError
+            Writers were at work all the time.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> for n in range(3):
+        ...     blz.to_blz({"n": [n]}, "swept.blz")
+        >>> with blz.open("swept.blz", mode="a") as t:
+        ...     t.vacuum(keep=1).versions
+        (1, 2)
+        """
+        self._writing()
+        self._check_no_transaction()
+        store = self._snapshot.version.store
+        return vacuum.vacuum(store, keep_versions=keep, keep_seconds=older_than, wait=wait)
+
+    def close(self) -> None:
+        """Let go of the version; reading afterwards is an error."""
+        if self._columns is None:
+            self._snapshot.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _writing(self) -> Snapshot:
+        """The snapshot to be changed, by a handle that may."""
+        self._snapshot.check_open()
+        if self._columns is not None:
+            raise ReadOnlyError(f"these are some columns of {self.path}; change the table itself")
+        if not self._writable:
+            raise ReadOnlyError(f"{self.path} was opened for reading; open it with mode='a'")
+        if os.getpid() != self._pid:
+            raise ReadOnlyError(f"{self.path} was opened before a fork; open it again to write")
+        return self._snapshot
+
+    def _check_no_transaction(self) -> None:
+        """TransactionError while a transaction that the user began is open."""
+        if any(one.is_open for one in list(self._transactions)):
+            raise TransactionError(
+                f"{self.path}: a transaction of this table is open, and a change through the table "
+                "would not be part of it; make the change through the transaction, the name after "
+                "`as`, or after its `with`"
+            )
+
+    def _options(self) -> WriteOptions:
+        properties = dict(self._snapshot.version.head.properties) | dict(self._overrides)
+        return WriteOptions.of(properties, self._durability)
+
+    def _shows(self, version: Version, pinned: Lock) -> None:
+        # The one before is let go, not closed: columns and threads may still read from it.
+        before, self._snapshot = self._snapshot, Snapshot(version, pinned)
+        if before.is_closed:
+            # By the user, while a transaction was open.
+            self._snapshot.close()

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import accumulate
-from types import TracebackType
 from typing import Any, Self
 
 import pyarrow as pa
@@ -39,15 +38,15 @@ from blztable.interrupts import DeferInterrupt
 from blztable.storage.store import Lock
 from blztable.table.appender import Appender
 from blztable.table.attributes import Attributes
+from blztable.table.reader import TableReader
 from blztable.table.snapshot import Snapshot
-from blztable.table.view import View
 
 Published = Callable[[Version, Lock], None]
 # What may leave one small row group after the other at the end.
 GROWING = {"append", "resize"}
 
 
-class Transaction(View):
+class Transaction(TableReader):
     """Changes under way, and the table as they have made it so far; nobody else sees it.
 
     Made by `CTable.transaction`. Leaving the `with` commits, an exception discards all of it.
@@ -254,34 +253,33 @@ class Transaction(View):
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        # First of all: Ctrl-C may come at any line, and what has ended takes no more changes.
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        # First: Ctrl-C may come at any line, and an ended transaction takes no more changes.
         was_open, self._is_open = self._is_open, False
-        published = None
         try:
-            if error is not None:  # A child made by fork that fails ends with its own exception.
+            if error is None:
+                self._commit(was_open)
+            else:  # A child made by fork that fails ends with its own exception.
                 self._end(error)
-                return
-            if not was_open:
-                raise TransactionError(f"{self.path}: the transaction has ended; begin another one")
-            self._check_process()
-            # Who keeps the transaction keeps no version by it.
-            self._base = None
-            with self._held:
-                if not self.is_repeated:
-                    published = self._change_set.publish()
-        except AlreadyCommitted as known:
-            # By a process that does the same work, while this one did.
-            self.is_repeated, self._committed = True, known.version
         except BaseException as failure:
-            # Ctrl-C may come before the lines above have let go.
+            # Ctrl-C may come before the lines above have released everything.
             self._end(failure)
             raise
+
+    def _commit(self, was_open: bool) -> None:
+        """Publish the changes, show the new version, and merge small row groups."""
+        if not was_open:
+            raise TransactionError(f"{self.path}: the transaction has ended; begin another one")
+        self._check_process()
+        # A reference to an ended transaction must not keep a version.
+        self._base = None
+        try:
+            with self._held:
+                published = None if self.is_repeated else self._change_set.publish()
+        except AlreadyCommitted as known:
+            # By a process that did the same work at the same time.
+            self.is_repeated, self._committed = True, known.version
+            return
         if published is None:
             return
         version, _ = published
@@ -327,8 +325,8 @@ class Transaction(View):
 
     def _show(self) -> None:
         """Let reads see what was done."""
-        # The base is pinned by the work; an ExitStack closes and holds nothing.
-        self._snapshot = Snapshot(self._change_set.staged, ExitStack(), lambda: self._is_open)
+        # The change set pins the version below.
+        self._snapshot = Snapshot(self._change_set.staged, None, lambda: self._is_open)
 
     def _set_attributes(self, changes: Mapping[str, Any], removed: Sequence[str]) -> None:
         self._change(_set_keys, "attributes", checked_attrs(dict(changes)), removed)

@@ -2,13 +2,13 @@
 
 import pyarrow as pa
 import pytest
-from columns import strategies as own
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sameness import bits, same
 
 from blztable.columns.default import MAX_DEFAULT_BYTES, decode_default, encode_default, zero_of
 from blztable.errors import CorruptError, LimitError
+from support import arrow_strategies as own
+from support.bit_equality import bits, same
 
 quick = settings(
     max_examples=40,

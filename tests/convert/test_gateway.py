@@ -8,11 +8,11 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from convert.strategies import rebuilt
 
 from blztable.convert.frames.frame import to_frame
 from blztable.convert.gateway import ingest
 from blztable.errors import SchemaError
+from support.frame_strategies import rebuilt
 
 
 def chunked():

@@ -10,13 +10,13 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from convert.strategies import columns
 from hypothesis import HealthCheck, given, settings
 
 from blztable.convert.coerce import fit_column
 from blztable.convert.gateway import ingest
 from blztable.convert.values import values_of
 from blztable.errors import SchemaError
+from support.frame_strategies import columns
 
 
 @pytest.mark.parametrize(

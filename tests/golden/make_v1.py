@@ -25,10 +25,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-from golden import edge_values
-from golden.frames import FRAMES
 
 import blztable as blz
+from golden import edge_values
+from golden.frames import FRAMES
 
 SUMS = "SHA256SUMS"
 # What `versions.json` repeats of the head of each manifest.

@@ -11,12 +11,12 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 import pytest
+
+import blztable as blz
 from golden import edge_values
 from golden.frames import FRAMES
 from golden.make_v1 import CASES, SUMS, sums, without_pandas
-from sameness import bits, same_table
-
-import blztable as blz
+from support.bit_equality import bits, same_table
 
 ROOT = Path(__file__).parent / "v1"
 FRAME = "frame-"

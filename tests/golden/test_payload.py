@@ -13,6 +13,7 @@ import blosc
 import numpy as np
 import pyarrow as pa
 import pytest
+
 from golden.test_golden import ROOT
 
 HEADER = struct.Struct("<BBBBIII")

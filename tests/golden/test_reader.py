@@ -16,15 +16,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-import reseal
-from golden import reader
-from golden.make_v1 import CASES, FACTS
-from golden.test_golden import ROOT, expected, facts
-from sameness import bits
 
 import blztable as blz
 from blztable.format import layout
 from blztable.format.chunk import Compression
+from golden import reader
+from golden.make_v1 import CASES, FACTS
+from golden.test_golden import ROOT, expected, facts
+from support import tamper
+from support.bit_equality import bits
 
 # What the page says it takes besides the standard library.
 MAY_IMPORT = {"numpy", "blosc", "pyarrow"}
@@ -119,7 +119,7 @@ def copied(case: str, tmp_path: Path) -> Path:
 
 def test_every_flipped_byte_is_refused_but_for_the_digests_behind_chunks(tmp_path):
     place = copied("types-texts", tmp_path)
-    with reseal.editing(place) as table:
+    with tamper.editing(place) as table:
         assert len(table.lines) > 1
     wanted = [column.rows for column in reader.read(place).columns]
     files = [place / layout.manifest(1)]
@@ -187,7 +187,7 @@ DATA = pa.table(
     }
 )
 N, S, D, B, PLAIN = range(5)
-Edit = Callable[[reseal.Table], None]
+Edit = Callable[[tamper.Table], None]
 
 
 def both_refuse(place: Path) -> None:
@@ -216,8 +216,8 @@ def line(column: int, **keys) -> Edit:
 
 
 def raw_line(column: int, old: bytes, new: bytes) -> Edit:
-    def edit(table: reseal.Table) -> None:
-        text = reseal.as_text(table.lines[column])
+    def edit(table: tamper.Table) -> None:
+        text = tamper.as_text(table.lines[column])
         assert text.count(old) == 1
         table.lines[column] = text.replace(old, new)
 
@@ -237,26 +237,26 @@ def stream(column: int, number: int, **keys) -> Edit:
 
 
 def chunk_header(column: int, number: int, **keys) -> Edit:
-    def edit(table: reseal.Table) -> None:
+    def edit(table: tamper.Table) -> None:
         chunks = table.part(column).chunks
-        chunks[number] = reseal.with_header(chunks[number], **keys)
+        chunks[number] = tamper.with_header(chunks[number], **keys)
 
     return edit
 
 
 def values(column: int, number: int, array: np.ndarray) -> Edit:
-    def edit(table: reseal.Table) -> None:
+    def edit(table: tamper.Table) -> None:
         chunks = table.part(column).chunks
         chunks[number] = Compression().compress(array, array.dtype.itemsize)
 
     return edit
 
 
-def of_layer(*layers: reseal.RawLayer) -> Edit:
+def of_layer(*layers: tamper.RawLayer) -> Edit:
     return lambda table: setattr(table.part(PLAIN), "layers", list(layers))
 
 
-def empty_dictionary(table: reseal.Table) -> None:
+def empty_dictionary(table: tamper.Table) -> None:
     """Leave no value in the dictionary, and codes of 0."""
     part = table.part(D)
     for one in part.metadata["dictionary"]["streams"]:
@@ -323,10 +323,10 @@ LIES: dict[str, Edit] = {
     "pages that do not add up": stream(S, 2, pages=[1, 1]),
     "order of streams": lambda table: table.part(N).metadata["streams"].reverse(),
     "offsets": lambda table: setattr(table.part(PLAIN), "offsets", [41]),
-    "layer twice": of_layer(*[reseal.RawLayer(b"a", 0, 0, b"")] * 2),
-    "codec of layer": of_layer(reseal.RawLayer(b"a", 2, 0, b"")),
-    "reserved of layer": of_layer(reseal.RawLayer(b"a", 0, 0, b"", reserved=1)),
-    "more layers than 16": of_layer(*(reseal.RawLayer(b"%d" % n, 0, 0, b"") for n in range(17))),
+    "layer twice": of_layer(*[tamper.RawLayer(b"a", 0, 0, b"")] * 2),
+    "codec of layer": of_layer(tamper.RawLayer(b"a", 2, 0, b"")),
+    "reserved of layer": of_layer(tamper.RawLayer(b"a", 0, 0, b"", reserved=1)),
+    "more layers than 16": of_layer(*(tamper.RawLayer(b"%d" % n, 0, 0, b"") for n in range(17))),
     "version of trailer": lambda table: table.part(PLAIN).trailer_head.update(version=2),
     "chunk's version_lz": chunk_header(PLAIN, 0, version_lz=2),
     "a chunk not stored": chunk_header(PLAIN, 0, flags=0x31),
@@ -363,7 +363,7 @@ def test_a_lie_behind_right_checksums_is_refused_by_both(tmp_path, lie):
     place = tmp_path / "t.blz"
     write(place)
     assert [column.rows for column in reader.read(place).columns] == list(map(bits, DATA.columns))
-    with reseal.editing(place) as table:
+    with tamper.editing(place) as table:
         LIES[lie](table)
     both_refuse(place)
 
@@ -371,7 +371,7 @@ def test_a_lie_behind_right_checksums_is_refused_by_both(tmp_path, lie):
 def in_version_4(chunk_bytes: int) -> Edit:
     """A column that could have version 3, in chunks of so many bytes."""
 
-    def edit(table: reseal.Table) -> None:
+    def edit(table: tamper.Table) -> None:
         part = table.part(PLAIN)
         raw = np.arange(9, dtype="<i8").view("u1")
         pieces = [raw[start : start + chunk_bytes] for start in range(0, 72, chunk_bytes)]
@@ -384,7 +384,7 @@ def in_version_4(chunk_bytes: int) -> Edit:
     return edit
 
 
-def with_valid(table: reseal.Table) -> None:
+def with_valid(table: tamper.Table) -> None:
     """Say of a column without nulls that every row has a value."""
     in_version_4(72)(table)
     part = table.part(PLAIN)
@@ -400,7 +400,7 @@ def test_a_decimal_of_more_digits_than_its_precision_is_refused_by_both(tmp_path
     blz.to_blz(pa.table({"x": pa.array([Decimal(1), Decimal(999)], pa.decimal128(3, 0))}), place)
     assert reader.read(place).head["rows"] == 2
     data = (number % (1 << 128)).to_bytes(16, "little") + bytes(16)
-    with reseal.editing(place) as table:
+    with tamper.editing(place) as table:
         raw = np.frombuffer(data, "u1")
         table.part().chunks = [Compression().compress(raw, 16)]
     both_refuse(place)
@@ -419,11 +419,11 @@ UNSEEN: dict[str, Edit] = {
     "keys": head(later={"?": [1.5]}),
     "keys of a line": line(N, later=[None]),
     "keys of a block": block(N, later=-1),
-    "layers": of_layer(reseal.RawLayer(b"later", 0, 3, b"abc")),
+    "layers": of_layer(tamper.RawLayer(b"later", 0, 3, b"abc")),
     "statistics": line(N, nulls=[9], min=[None]),
     "no statistics": lambda table: table.lines[N].pop("nulls"),
-    "a layer that is cut": of_layer(reseal.RawLayer(b"later", 1, 3, zlib.compress(b"abc")[:-1])),
-    "a layer with more": of_layer(reseal.RawLayer(b"pages", 1, 3, zlib.compress(b"abc") + b"?")),
+    "a layer that is cut": of_layer(tamper.RawLayer(b"later", 1, 3, zlib.compress(b"abc")[:-1])),
+    "a layer with more": of_layer(tamper.RawLayer(b"pages", 1, 3, zlib.compress(b"abc") + b"?")),
     "null slots": values(N, 1, np.array([1, 77, *range(7)], "<i4")),
     "bits behind the last row": values(N, 0, np.array([0xFD, 0xFF], "u1")),
 }
@@ -433,7 +433,7 @@ UNSEEN: dict[str, Edit] = {
 def test_what_a_reader_need_not_check_changes_no_value(tmp_path, change):
     place = tmp_path / "t.blz"
     write(place)
-    with reseal.editing(place) as table:
+    with tamper.editing(place) as table:
         UNSEEN[change](table)
     assert [column.rows for column in reader.read(place).columns] == list(map(bits, DATA.columns))
     assert list(map(bits, blz.read_table(place).columns)) == list(map(bits, DATA.columns))
@@ -449,7 +449,7 @@ VERIFIED = {
 def test_verify_finds_what_the_page_says_that_it_finds(tmp_path, change):
     place = tmp_path / "t.blz"
     write(place)
-    with reseal.editing(place) as table:
+    with tamper.editing(place) as table:
         UNSEEN[change](table)
     with blz.open(place) as opened:
         assert bool(opened.verify()) == (change not in VERIFIED)

@@ -7,21 +7,18 @@ from types import ModuleType
 
 import pyarrow as pa
 
+from blztable.arrow_types import value_type, without_view
 from blztable.columns.codecs import boolean, fixed, null, text
 
 FAMILIES: dict[int, ModuleType] = {
     type_id: family for family in (fixed, boolean, text, null) for type_id in family.TYPE_IDS
 }
-# Views are stored as large types and cast back last.
-STORED_AS = {
-    pa.lib.Type_STRING_VIEW: pa.large_string(),
-    pa.lib.Type_BINARY_VIEW: pa.large_binary(),
-}
 
 
 def stored_type(type_: pa.DataType) -> pa.DataType:
     """The type `type_` is stored as."""
-    return STORED_AS.get(type_.id, type_)
+    # Views are stored as large types and cast back last.
+    return without_view(type_)
 
 
 def as_stored(array: pa.Array) -> pa.Array:
@@ -32,8 +29,7 @@ def as_stored(array: pa.Array) -> pa.Array:
 
 def compared_type(type_: pa.DataType) -> pa.DataType:
     """The type a column of this type is compared as: its values', wider where Arrow needs it."""
-    if pa.types.is_dictionary(type_):
-        return compared_type(type_.value_type)
+    type_ = value_type(type_)
     if pa.types.is_float16(type_):
         return pa.float32()
     if pa.types.is_decimal32(type_) or pa.types.is_decimal64(type_):

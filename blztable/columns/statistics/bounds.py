@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blztable.arrow_types import value_type
 from blztable.columns.codecs.families import as_compared, stored_type
 from blztable.columns.codecs.fixed import NUMPY_TYPES
 from blztable.columns.codecs.text import TYPE_IDS as ITEM_IDS
@@ -94,7 +95,7 @@ def decode(type_: pa.DataType, bounds: Bounds) -> pa.Array:
 
 def ordered_type(type_: pa.DataType) -> pa.DataType:
     """The type whose order bounds follow, and whose bytes they are."""
-    return stored_type(type_.value_type if pa.types.is_dictionary(type_) else type_)
+    return stored_type(value_type(type_))
 
 
 def _values(type_: pa.DataType, bounds: Bounds) -> pa.Array:

@@ -6,9 +6,10 @@ Arrow field and comes back from files of strangers, so every key and value is ch
 
 import json
 from collections.abc import Collection
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, TypeAlias
 
 from blztable.errors import FormatError
+from blztable.strict_json import strict_decoder
 
 # What json.loads gives; its depth cannot be said in types without getting in the way.
 Json: TypeAlias = Any
@@ -19,6 +20,8 @@ FIELD_KEY = b"blz:pandas"
 # A descriptor holds a dtype, a frequency and a name; even a long tuple as a name stays below.
 SIZE_MAX = 1 << 16
 DEPTH_MAX = 16
+
+_DECODER = strict_decoder()
 
 
 def to_bytes(descriptor: Descriptor) -> bytes:
@@ -32,10 +35,9 @@ def from_bytes(data: bytes) -> Descriptor:
     if len(data) > SIZE_MAX:
         raise FormatError(f"pandas descriptor: {len(data)} bytes, at most {SIZE_MAX} are read")
     try:
-        # Left alone, Python would read UTF-16 as well, and write infinity for 1e999.
-        text = data.decode("utf-8")
-        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_refused)
-        to_bytes(value)
+        # From bytes, Python would read UTF-16 as well.
+        value = _DECODER.decode(data.decode("utf-8"))
+        to_bytes(value)  # Fails for a lone surrogate.
     except (ValueError, RecursionError) as error:
         raise FormatError(f"pandas descriptor is not JSON: {error}") from None
     check_depth(value)
@@ -99,14 +101,3 @@ def expect_bool(value: Json) -> bool:
     if not isinstance(value, bool):
         raise FormatError(f"pandas facts: expected true or false, found {value!r:.60}")
     return value
-
-
-def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key appears twice")
-    return found
-
-
-def _refused(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON")

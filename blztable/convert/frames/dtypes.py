@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blztable.arrow_errors import REFUSALS, is_foreign
+from blztable.arrow_types import is_text, is_view, without_view
 from blztable.convert.arrays import PandasArray, from_values, missing_of, values_of, whole
 from blztable.convert.frames import numbers, objects, text, times
 from blztable.convert.frames.descriptor import (
@@ -202,8 +203,8 @@ def _united(chunks: list[pa.DictionaryArray], nan_is_missing: bool) -> tuple[pa.
     """One dictionary without nulls and duplicates for all chunks, and the codes into it."""
     type_ = chunks[0].type.index_type
     dictionaries = [chunk.dictionary for chunk in chunks]
-    if pa.types.is_string_view(dictionaries[0].type):
-        dictionaries = [values.cast(pa.large_string()) for values in dictionaries]
+    if is_view(dictionaries[0].type):
+        dictionaries = [values.cast(without_view(values.type)) for values in dictionaries]
     first = dictionaries[0]
     if all(map(_is_one_value, dictionaries)):
         kept = 0 if pa.types.is_null(first.type) else 1
@@ -259,7 +260,7 @@ def _code_dtype(count: int) -> np.dtype:
 def _decode_as(backend: str, column: pa.ChunkedArray, descriptor: Descriptor | None) -> Values:
     if backend == "pyarrow":
         return pd.arrays.ArrowExtensionArray(column)
-    if text.is_text(column.type):
+    if is_text(column.type):
         return text.decode_nullable_text(column)
     if column.type in numbers.DTYPES and column.type != pa.float16():
         return numbers.decode_masked(column, {"dtype": "masked"})
@@ -308,7 +309,7 @@ DEFAULTS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.ChunkedArray],
     (pa.types.is_floating, numbers.decode_floats),
     (pa.types.is_timestamp, times.decode_timestamps),
     (pa.types.is_duration, times.decode_durations),
-    (text.is_text, text.decode_text),
+    (is_text, text.decode_text),
     (pa.types.is_dictionary, decode_category),
     (pa.types.is_run_end_encoded, _run_ends),
     (lambda type_: isinstance(type_, pa.BaseExtensionType), _decode_extension),

@@ -16,9 +16,10 @@ import pandas as pd
 import pyarrow as pa
 
 from blztable.arrow_errors import REFUSALS
+from blztable.arrow_types import is_binary, is_text
 from blztable.convert.arrays import missing_of, whole
 from blztable.convert.frames.descriptor import Descriptor, expect_keys, expect_text
-from blztable.convert.frames.text import is_text, text_array
+from blztable.convert.frames.text import text_array
 from blztable.errors import FormatError, LimitError, SchemaError
 
 # What stands for a missing value; a column with several kinds comes back with None in all.
@@ -149,19 +150,14 @@ def _decimals(values: np.ndarray, place: str) -> pa.Array:
     return array if pa.types.is_decimal(array.type) else array.cast(pa.decimal128(38, 18))
 
 
-def _is_binary(type_: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_large_binary(type_)
-        or pa.types.is_binary(type_)
-        or pa.types.is_binary_view(type_)
-        or pa.types.is_fixed_size_binary(type_)
-    )
+def _is_bytes(type_: pa.DataType) -> bool:
+    return is_binary(type_) or bool(pa.types.is_fixed_size_binary(type_))
 
 
 # Text first: it is what a column of nothing but missing values becomes.
 KINDS = (
     Kind("text", frozenset({str, np.str_}), text_array, is_text, implied=False),
-    Kind("bytes", frozenset({bytes}), _of_type(pa.large_binary()), _is_binary, implied=True),
+    Kind("bytes", frozenset({bytes}), _of_type(pa.large_binary()), _is_bytes, implied=True),
     Kind("bool", frozenset({bool}), _of_type(pa.bool_()), pa.types.is_boolean, implied=False),
     Kind(
         "date",

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from blztable.arrow_types import is_text
 from blztable.convert.frames.attributes import checked_attrs, plain_attrs
 from blztable.convert.frames.descriptor import FIELD_KEY, Descriptor, check_depth
 from blztable.convert.frames.frame import Facts, descriptor_of
@@ -21,7 +22,6 @@ from blztable.convert.frames.header import MASKED, decode_header, encode_header
 from blztable.convert.frames.index import DEFAULT
 from blztable.convert.frames.labels import decode_label
 from blztable.convert.frames.numbers import DTYPES
-from blztable.convert.frames.text import is_text
 from blztable.convert.frames.times import PERIOD_FREQ, zone, zone_name
 from blztable.errors import BlzError, FormatError
 

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from blztable.arrow_types import is_text
 from blztable.convert.arrays import PandasArray
 from blztable.convert.frames.descriptor import Descriptor, Json, expect_keys, expect_text
 from blztable.errors import FormatError, SchemaError
@@ -56,15 +57,6 @@ def string_dtype(storage: Json, na: Json) -> Any:
     """The string dtype of this storage and missing value."""
     marker = MARKERS[expect_text(na, MARKERS)]
     return pd.StringDtype(STORAGES[expect_text(storage, STORAGES)], na_value=marker)
-
-
-def is_text(type_: pa.DataType) -> bool:
-    """True for each of Arrow's three kinds of text."""
-    return bool(
-        pa.types.is_large_string(type_)
-        or pa.types.is_string(type_)
-        or pa.types.is_string_view(type_)
-    )
 
 
 def text_array(objects: np.ndarray, place: str) -> pa.Array:

@@ -7,7 +7,6 @@ any version is. One commit at the end publishes all of it, or nothing was ever t
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from types import TracebackType
 from typing import Self
 
 from blztable.engine.change.changes import Change
@@ -53,12 +52,7 @@ class ChangeSet:
         self._commit.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         self._commit.__exit__(kind, error, traceback)
 
     @property

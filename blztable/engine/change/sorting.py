@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blztable.arrow_types import large_type
 from blztable.columns.codecs.families import as_stored, stored_type
 from blztable.columns.types import one_array
 from blztable.engine.query.expressions import comparable
@@ -25,11 +26,6 @@ from blztable.errors import SchemaError
 
 # What the order of the rows takes for each of them.
 _ORDER_BYTES = 8
-# Of these one array has room for 2 GiB only.
-LARGE = {
-    pa.lib.Type_STRING: pa.large_string(),
-    pa.lib.Type_BINARY: pa.large_binary(),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +133,8 @@ def _sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _to_take_from(field: pa.Field, column: pa.ChunkedArray) -> pa.Array:
     """A whole column as something to take rows from; text by offsets that have room for it."""
-    stored = stored_type(field.type)
-    type_ = LARGE.get(stored.id, stored)
+    # One array of small text has room for 2 GiB only.
+    type_ = large_type(field.type)
     chunks = [as_stored(chunk).cast(type_) for chunk in column.chunks]
     try:
         return one_array(pa.chunked_array(chunks, type_))

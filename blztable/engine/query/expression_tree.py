@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blztable.arrow_errors import REFUSALS
+from blztable.arrow_types import without_view
 
 # So that whoever goes down a tree may recurse; chains of the same are one call.
 MAX_DEPTH = 100
-_LARGE = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 _SMALL = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 _CHAINS = ("and", "and_kleene", "or", "or_kleene")
 _CONJUNCTIONS = ("and", "and_kleene")
@@ -118,7 +118,7 @@ def with_safe_literals(expression: pc.Expression) -> pc.Expression:
 
 def _comparable(literal: pa.Array) -> pa.Array:
     """One value, of a type that Arrow has kernels for."""
-    type_ = _LARGE.get(literal.type, literal.type)
+    type_ = without_view(literal.type)
     if literal.null_count and type_ in _SMALL:
         # Casting a null of large text to another type ends the process.
         return pa.nulls(1, _SMALL[type_])

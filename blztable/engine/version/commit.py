@@ -22,11 +22,11 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import Self
 
 from blztable.caller import stack_level
 from blztable.engine.version import (
+    attempt,
     durability,
     first_commit,
     in_flight,
@@ -34,6 +34,7 @@ from blztable.engine.version import (
     retention,
     versions,
 )
+from blztable.engine.version.attempt import Attempt
 from blztable.engine.version.new_files import NewFiles
 from blztable.engine.version.versions import LOCK_SECONDS, Version
 from blztable.errors import (
@@ -105,7 +106,7 @@ class Commit:
         self._commit_id = commit_id
         self._held = ExitStack()
         self.files = NewFiles(store)
-        self._attempt: tuple[int, str] | None = None
+        self._attempt: Attempt | None = None
         self._pid = os.getpid()
         self._is_first = False
         self._complaints: list[str] = []
@@ -156,15 +157,10 @@ class Commit:
             with self._damage_allowed(), suppress(KeyNotFound):
                 self._check_new(versions.load(store, newest_number))
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         """Remove what was written if nothing was published, and let go of everything."""
         with DeferInterrupt():
-            is_gone = error is not None and not self._may_be_published()
+            is_gone = error is not None and not (self._attempt and self._attempt.may_be_published())
             with self._held:
                 if is_gone:
                     self.files.discard()
@@ -227,7 +223,7 @@ class Commit:
                 try:
                     store.flush_names(layout.MANIFESTS)
                 except BlzError as error:
-                    raise self._unknown(number, error) from error
+                    raise attempt.unknown(store, number, error) from error
             try:
                 version, pinned = versions.pin(store, number)
             except BlzError as error:
@@ -309,15 +305,15 @@ class Commit:
                     built_on = self._given if self._is_replacement else newest
                     durability.flush_base(store, newest, built_on)
             data = manifest.encode(head, made.lines)
-            self._attempt = (number, commit)
+            self._attempt = Attempt(store, number, commit)
             try:
                 store.publish(layout.manifest(number), data, durable=self._is_durable)
             except KeyTaken:
-                if not self._is_ours(number, commit):
+                if not self._attempt.is_ours():
                     continue
             except BlzError as error:
-                if self._may_be_published():
-                    raise self._unknown(number, error) from error
+                if self._attempt.may_be_published():
+                    raise self._attempt.unknown(error) from error
                 raise
             return number, made
 
@@ -337,20 +333,6 @@ class Commit:
             number, newest = versions.newest_number(store), None
             return number, max(number or 0, versions.mirrored_number(store)), None
         return number, number or 0, newest
-
-    def _is_ours(self, number: int, commit: str) -> bool:
-        """Whether the manifest that has taken this number bears our commit.
-
-        On some network file systems a link may succeed and be reported as taken all the same.
-        """
-        store = self._store
-        try:
-            return versions.read(store, number).head.commit == commit
-        except (BlzError, KeyNotFound) as error:
-            raise CommitUnknownError(
-                f"{store.name}: version {number} was published by this commit or by another one, "
-                f"its manifest cannot be read; open the table again and look: {error}"
-            ) from error
 
     def _check_new(self, newest: Version | None) -> None:
         """AlreadyCommitted where a version bears the caller's id."""
@@ -373,7 +355,7 @@ class Commit:
                 try:
                     _make_newest_durable(self._store)
                 except BlzError as error:
-                    raise self._unknown(known.version, error) from error
+                    raise attempt.unknown(self._store, known.version, error) from error
             raise
 
     def _with_id(
@@ -383,28 +365,9 @@ class Commit:
         mine = () if self._commit_id is None else ((self._commit_id, number),)
         return (*known, *mine)[-KEPT_IDS:]
 
-    def _unknown(self, number: int, error: BlzError) -> CommitUnknownError:
-        return CommitUnknownError(
-            f"{self._store.name}: version {number} was published but may not survive a loss of "
-            f"power; reopen and look at the version: {error}"
-        )
-
     def _damage_allowed(self) -> AbstractContextManager[None]:
         """A table whose newest manifest is damaged can be replaced, and nothing else."""
         return suppress(CorruptError) if self._is_replacement else nullcontext()
-
-    def _may_be_published(self) -> bool:
-        """Whether a manifest bears our commit, or one we attempted cannot be read."""
-        if self._attempt is None:
-            return False
-        number, commit = self._attempt
-        try:
-            return versions.load(self._store, number).head.commit == commit
-        except KeyNotFound:
-            # Never there; or there, built upon and retired.
-            return (versions.newest_number(self._store) or 0) >= number
-        except BlzError:
-            return True
 
 
 def _make_newest_durable(store: Store) -> None:

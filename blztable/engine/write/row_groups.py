@@ -12,6 +12,7 @@ from itertools import pairwise, zip_longest
 import numpy as np
 import pyarrow as pa
 
+from blztable.arrow_types import is_view
 from blztable.columns.codecs import dictionary
 from blztable.columns.paging import USUAL_PAGE_ROWS
 from blztable.columns.types import one_array
@@ -154,7 +155,7 @@ def bytes_taken(column: pa.ChunkedArray) -> int:
     """About what the rows take, without what they share with others: dictionaries, view buffers."""
     if pa.types.is_dictionary(column.type):
         return sum(chunk.indices.nbytes for chunk in column.chunks)
-    if pa.types.is_string_view(column.type) or pa.types.is_binary_view(column.type):
+    if is_view(column.type):
         return sum(map(_view_bytes, column.chunks)) + 8 * len(column)
     return sum(chunk.nbytes for chunk in column.chunks)
 

@@ -1,0 +1,487 @@
+"""The command line: what it prints, as text and as JSON, and what it says when it cannot."""
+
+import datetime
+import decimal
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+import blztable as blz
+from blztable.cli import main, show
+from blztable.cli.plain import plain_values
+from support import arrow_strategies as own
+
+ROOT = Path(__file__).parents[2]
+DATA = pa.table(
+    {
+        "city": ["Oslo", "Bern", None],
+        "visits": pa.array([7, 11, 2], "i8"),
+        "rating": [4.5, float("nan"), None],
+    },
+    schema=pa.schema(
+        [
+            pa.field("city", pa.string()),
+            pa.field("visits", pa.int64(), nullable=False),
+            pa.field("rating", pa.float64()),
+        ]
+    ),
+)
+EVIL = "red\x1b[31m\nblz: all is well\r\u202e\x7f"
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "t.blz"
+    blz.to_blz(DATA.slice(0, 1), path)
+    blz.to_blz(DATA, path, attrs={"source": "the  front desk"})
+    return str(path)
+
+
+@pytest.fixture
+def run(capsys):
+    """A command run in this process: exit code, standard output, standard error."""
+
+    def run(*arguments) -> tuple[int, str, str]:
+        code = main([str(one) for one in arguments])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def run_json(run):
+    def run_json(*arguments):
+        code, out, err = run(*arguments, "--json")
+        assert (code, err) == (0, "")
+        return strictly(out)
+
+    return run_json
+
+
+def strictly(text: str):
+    """The value of one JSON document of printable ASCII; NaN is none."""
+
+    def refuse(word):
+        raise ValueError(f"{word} is no JSON")
+
+    assert text.rstrip("\n").isprintable()
+    assert text.isascii()
+    return json.loads(text, parse_constant=refuse)
+
+
+def made(table, number: int) -> str:
+    """When a version was made, to the second."""
+    (time,) = (one.time for one in table.versions() if one.number == number)
+    return f"{time:%Y-%m-%dT%H:%M:%S}Z"
+
+
+def damage(path, number: int) -> None:
+    """Flip a bit in the head of a version."""
+    manifest = Path(path, "meta/manifest", f"{number:020}")
+    data = bytearray(manifest.read_bytes())
+    data[20] ^= 1
+    manifest.write_bytes(data)
+
+
+def test_info_says_what_a_table_is(run, run_json, path):
+    code, out, err = run("info", path)
+    assert (code, err) == (0, "")
+    assert f"path:       {path}\nversion:    2\n" in out
+    assert "operation:  replace\nrows:       3\ncolumns:    3\nrow groups: 1\n" in out
+    assert 'attribute source: "the  front desk"\n' in out
+    with blz.open(path) as table:
+        assert run_json("info", path) == {
+            "path": path,
+            "version": 2,
+            "time": made(table, 2),
+            "operation": "replace",
+            "rows": 3,
+            "columns": 3,
+            "row_groups": 1,
+            "sort_by": [],
+            "nbytes": table.nbytes,
+            "cbytes": table.cbytes,
+            "ratio": round(table.nbytes / table.cbytes, 3),
+            "attributes": {"source": "the  front desk"},
+        }
+
+
+def test_info_shows_attributes_that_are_no_json(run, run_json, tmp_path):
+    attrs = {
+        "seen": np.datetime64("2020-01-02T03", "ms"),
+        "counts": np.array([1, 2], "u1"),
+        "means": [np.float32(0.1), float("nan"), {"deep": np.inf}],
+        "flag": np.bool_(True),
+        "at": pd.Timestamp("2020-01-02"),
+    }
+    blz.to_blz({"a": [1]}, tmp_path / "t.blz", attrs=attrs)
+    assert run_json("info", str(tmp_path / "t.blz"))["attributes"] == {
+        "seen": "2020-01-02T03:00:00.000",
+        "counts": [1, 2],
+        "means": [0.1, "NaN", {"deep": "Infinity"}],
+        "flag": True,
+        "at": "2020-01-02 00:00:00",
+    }
+    assert 'attribute means: [0.1, "NaN"' in run("info", str(tmp_path / "t.blz"))[1]
+
+
+def test_schema_says_names_and_types(run, run_json, path):
+    assert run("schema", path)[1] == ("city    string\nvisits  int64   not null\nrating  double\n")
+    assert run_json("schema", path)["columns"][1] == {
+        "name": "visits",
+        "type": "int64",
+        "nullable": False,
+    }
+
+
+def test_head_shows_rows_under_their_names(run, run_json, path):
+    assert run("head", path)[1] == (
+        "city  visits  rating\nOslo  7       4.5\nBern  11      NaN\n      2\n"
+    )
+    assert (
+        run("head", path, "-n", 1, "--columns", "visits,city")[1] == "visits  city\n7       Oslo\n"
+    )
+    assert run_json("head", path) == {
+        "columns": ["city", "visits", "rating"],
+        "types": ["string", "int64", "double"],
+        "rows": [["Oslo", 7, 4.5], ["Bern", 11, "NaN"], [None, 2, None]],
+    }
+
+
+def test_another_version_can_be_asked_for(run_json, path):
+    assert run_json("info", path, "--at", 1)["rows"] == 1
+    assert run_json("head", path, "--version-number", 1)["rows"] == [["Oslo", 7, 4.5]]
+
+
+def test_a_column_whose_name_has_a_comma_can_be_asked_for(run, tmp_path):
+    blz.to_blz({"a,b": [1], "a": [2]}, tmp_path / "t.blz")
+    assert run("head", tmp_path / "t.blz", "--columns", "a,b")[1] == "a,b\n1\n"
+
+
+def test_wide_tables_and_long_values_are_elided(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    blz.to_blz({f"column{at}": ["x" * 100] for at in range(30)}, tmp_path / "t.blz")
+    lines = run("head", tmp_path / "t.blz")[1].splitlines()
+    assert lines[1] == "x" * (show.CELL - 3) + "..."
+    assert lines[-1] == "... and 29 more columns"
+    assert max(map(len, lines)) <= 40
+
+
+def test_tables_without_rows_or_columns_are_shown(run, run_json, tmp_path):
+    blz.to_blz(DATA.slice(0, 0), tmp_path / "rows.blz")
+    blz.to_blz(DATA.select([]), tmp_path / "columns.blz")
+    for name in ("rows.blz", "columns.blz"):
+        for command in ("info", "schema", "head", "verify", "versions"):
+            assert run(command, tmp_path / name)[0] == 0
+            run_json(command, tmp_path / name)
+    assert run_json("info", tmp_path / "columns.blz")["ratio"] is None
+    assert run_json("head", tmp_path / "columns.blz")["rows"] == [[], [], []]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(own.tables())
+def test_any_value_is_valid_json(table):
+    found = strictly(show.json_text(show.head(table)))
+    assert len(found["rows"]) == table.num_rows
+    for column in table:
+        assert plain_values(column).count(None) == len(column) - sum(
+            scalar.is_valid and _known(scalar) for chunk in column.chunks for scalar in chunk
+        )
+    for line in show.head_lines(show.head(table), 80):
+        assert line.isprintable()
+
+
+def _known(scalar) -> bool:
+    return not isinstance(scalar, pa.DictionaryScalar) or scalar.value.is_valid
+
+
+@pytest.mark.parametrize(
+    ("value", "type_", "expected"),
+    [
+        (float("-inf"), pa.float64(), "-Infinity"),
+        (0.1, pa.float32(), 0.1),
+        (2**64 - 1, pa.uint64(), 2**64 - 1),
+        (decimal.Decimal("1.50"), pa.decimal128(5, 2), "1.50"),
+        (b"\x00\xff", pa.binary(), "00ff"),
+        (datetime.date(2013, 1, 2), pa.date32(), "2013-01-02"),
+        (datetime.time(1, 2, 3, 4), pa.time64("us"), "01:02:03.000004"),
+        (1, pa.timestamp("ns"), "1970-01-01T00:00:00.000000001"),
+        (1, pa.timestamp("ms", "Europe/Oslo"), "1970-01-01T00:00:00.001Z"),
+        (1, pa.timestamp("s", "No/Where"), "1970-01-01T00:00:01Z"),
+        (-1500, pa.duration("ms"), "PT-1.500S"),
+        ((1, -2, 3), pa.month_day_nano_interval(), "P1M-2DT0.000000003S"),
+        (True, pa.bool_(), True),
+    ],
+)
+def test_values_that_json_has_no_word_for_are_text(value, type_, expected):
+    if isinstance(value, int) and pa.types.is_temporal(type_):
+        column = pa.chunked_array([pa.array([value, None], pa.int64()).view(type_)])
+    else:
+        column = pa.chunked_array([pa.array([value, None], type_)])
+    assert plain_values(column) == [expected, None]
+
+
+def test_versions_lists_them_with_what_made_them(run, run_json, path):
+    with blz.open(path, "a") as table:
+        table.append(DATA, commit_id="monday")
+        first, third = made(table, 1), made(table, 3)
+    code, out, err = run("versions", path)
+    assert (code, err) == (0, "")
+    lines = [line.split() for line in out.splitlines()]
+    assert lines[1] == ["1", first, "create", "1", "1"]
+    assert lines[3] == ["3", third, "append", "6", "2", "monday"]
+    assert run_json("versions", path)["versions"][2] == {
+        "version": 3,
+        "time": third,
+        "operation": "append",
+        "rows": 6,
+        "columns": 3,
+        "row_groups": 2,
+        "commit_ids": ["monday"],
+        "damage": None,
+    }
+
+
+def test_restore_commits_what_a_version_held(run, run_json, path):
+    assert run("restore", path, 1) == (0, "version 3 holds what version 1 held; rows: 1\n", "")
+    assert run_json("restore", path, 2) == {"path": path, "version": 4, "restored": 2, "rows": 3}
+    assert blz.read_table(path)["visits"].to_pylist() == [7, 11, 2]
+
+
+def test_versions_and_restore_work_beside_a_damaged_newest_version(run, run_json, path):
+    damage(path, 2)
+    assert run("info", path)[0] == 1
+    code, out, err = run("versions", path)
+    assert (code, err) == (0, "")
+    assert out.splitlines()[2].split() == ["2", "damaged"]
+    assert out.splitlines()[3].startswith("version 2 is damaged: ")
+    first, second = run_json("versions", path)["versions"]
+    assert (first["rows"], first["damage"], second["rows"]) == (1, None, None)
+    assert second["damage"]
+    assert run("restore", path, 1)[0] == 0
+    assert run_json("info", path)["rows"] == 1
+
+
+def test_where_no_version_is_intact_versions_says_so(run, path):
+    damage(path, 1)
+    damage(path, 2)
+    code, out, err = run("versions", path)
+    assert (code, out) == (1, "")
+    assert "00002: " in err
+
+
+def test_compact_joins_row_groups_and_sorts(run, run_json, path):
+    with blz.open(path, "a") as table:
+        table.append(DATA)
+    assert run("compact", path) == (0, "version 4 was made; row groups: 1\n", "")
+    assert run("compact", path) == (0, "version 4 is compact; row groups: 1\n", "")
+    assert run_json("compact", path, "--sort-by", "visits,city")["version"] == 5
+    assert blz.read_table(path)["visits"].to_pylist() == [2, 2, 7, 7, 11, 11]
+
+
+def test_info_shows_the_order_that_compact_sorts_by_again(run, run_json, tmp_path):
+    path = str(tmp_path / "sorted.blz")
+    blz.to_blz({"a": [2, 1], EVIL: [1, 2]}, path, sort_by=["a", (EVIL, "descending")])
+    blz.to_blz({"a": [0], EVIL: [3]}, path, mode="a")
+    found = run_json("info", path)
+    assert found["sort_by"] == [["a", "ascending"], [EVIL, "descending"]]
+    line = next(line for line in run("info", path)[1].split("\n") if line.startswith("sort by"))
+    assert line.startswith("sort by:    a, red")
+    assert line.endswith(" descending")
+    assert line.isprintable()
+    run("compact", path)
+    assert blz.read_table(path)["a"].to_pylist() == [0, 1, 2]
+
+
+def test_a_column_to_sort_by_may_have_a_comma(run, tmp_path):
+    blz.to_blz({"a,b": [2, 1]}, tmp_path / "t.blz")
+    assert run("compact", tmp_path / "t.blz", "--sort-by", "a,b")[0] == 0
+    assert blz.read_table(tmp_path / "t.blz")["a,b"].to_pylist() == [1, 2]
+
+
+def test_vacuum_says_what_went_and_what_someone_holds(run, run_json, path):
+    for _ in range(2):
+        blz.to_blz(DATA, path)
+    orphan = Path(path, "data/col0/__7__.bin")
+    orphan.parent.mkdir(exist_ok=True)
+    orphan.write_bytes(b"left")
+    with blz.open(path, version=1):
+        out = run("vacuum", path, "--keep", 2)[1]
+    assert re.fullmatch(
+        r"removed: versions 2; \d+ files that no version named \([\d,]+ bytes\)\n"
+        "kept, because someone has them open: versions 1\n",
+        out,
+    )
+    assert not orphan.exists()
+    found = run_json("vacuum", path, "--older-than", 0, "--wait", 0)
+    assert found.pop("files") > 0
+    assert found.pop("nbytes") > 0
+    assert found == {"path": path, "versions": [1, 3], "pinned": [], "damaged": []}
+    assert (
+        run("vacuum", path)[1]
+        == "removed: versions none; 0 files that no version named (0 bytes)\n"
+    )
+
+
+def test_vacuum_waits_for_a_writer_as_long_as_it_is_told(run, path):
+    with blz.open(path, "a") as table, table.transaction():
+        code, out, err = run("vacuum", path, "--wait", "0.01")
+    assert (code, out) == (1, "")
+    assert "a writer or a transaction is at work" in err
+    assert "for all 0.01 seconds of the wait" in err
+
+
+def test_vacuum_beside_a_damaged_version_removes_nothing_and_fails(run, path):
+    damage(path, 1)
+    code, out, err = run("vacuum", path)
+    assert (code, err) == (1, "")
+    assert out == "nothing was removed: what these versions name is damaged: 1\n"
+    # Gone with all that only it names, once it is past keeping.
+    assert run("vacuum", path, "--keep", 1)[0] == 0
+
+
+def test_verify_tells_what_is_wrong_by_its_exit_code_too(run, path):
+    assert run("verify", path)[0] == 0
+    os.unlink(os.path.join(path, "data/col4/__1__.bin"))
+    for options in ([], ["--quick"]):
+        code, out, err = run("verify", path, *options)
+        assert (code, err) == (1, "")
+        assert out.splitlines()[1:] == [
+            "data/col4/__1__.bin, column 'visits', rows 0 to 3: the file is missing",
+            "intact in all columns: rows none",
+        ]
+        assert ("no chunks" in out) == bool(options)
+    code, out, err = run("verify", path, "--json")
+    assert (code, err) == (1, "")
+    report = strictly(out)
+    assert report["path"] == path
+    assert not report["is_intact"]
+    assert report["problems"][0]["file"] == "data/col4/__1__.bin"
+    assert report["columns"][0] == {"name": "city", "intact_rows": [[0, 3]]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["info", "nowhere"], "no table at"),
+        (["info", ""], "an empty path"),
+        (["info", "PATH", "--at", "9"], "no version 9"),
+        (["info", "PATH", "--at", "x"], "invalid int value"),
+        (["head", "PATH", "-n", "-1"], "a number of rows from 0, not '-1'"),
+        (["head", "PATH", "-n", "x"], "a number of rows from 0, not 'x'"),
+        (["head", "PATH", "--columns", "nope"], "no column 'nope'"),
+        (["head", "PATH", "--nope"], "unrecognized arguments"),
+        (["versions", "nowhere"], "no table at"),
+        (["restore", "PATH"], "required: VERSION"),
+        (["restore", "PATH", "9"], "no version 9"),
+        (["restore", "PATH", "-1"], "no version -1"),
+        (["compact", "PATH", "--sort-by", "visits,nope"], "no column is named 'nope'"),
+        (["compact", "PATH", "--sort-by", "city,city"], "sort_by has a column twice"),
+        (["compact", "PATH", "--sort-by", "\udcff"], "no column is named '\\udcff'"),
+        (["vacuum", "PATH", "--keep", "0"], "a number of versions from 1, not '0'"),
+        (["vacuum", "PATH", "--older-than", "nan"], "a number of seconds from 0, not 'nan'"),
+        (["vacuum", "PATH", "--wait", "-1"], "a number of seconds from 0, not '-1'"),
+        (["nope"], "invalid choice"),
+        ([], "required"),
+        (["info", "FILE"], "is a file"),
+        *(
+            ([command, "a\0b"], "embedded null byte")
+            for command in ("info", "schema", "head", "verify", "versions", "compact", "vacuum")
+        ),
+        (["restore", "a\0b", "1"], "embedded null byte"),
+    ],
+)
+@pytest.mark.parametrize("as_json", [False, True])
+def test_what_cannot_be_done_is_one_line(run, path, arguments, message, as_json):
+    places = {"PATH": path, "FILE": __file__}
+    arguments = [places.get(one, one) for one in arguments] + ["--json"] * as_json
+    code, out, err = run(*arguments)
+    assert (code, out) == (1, "")
+    assert err.startswith("blz: ")
+    assert err.endswith("\n")
+    assert err.count("\n") == 1
+    assert message in err
+
+
+def test_names_from_a_file_cannot_speak_to_the_terminal(run, run_json, tmp_path):
+    path = tmp_path / "t.blz"
+    table = pa.table({EVIL: [EVIL, "b"], "zone": pa.array([1, 2], pa.timestamp("s", "x\x1b[0m"))})
+    blz.to_blz(table, path, attrs={EVIL: EVIL})
+    with blz.open(path, "a") as opened:
+        opened.append(table, commit_id=EVIL)
+    commands = ("info", "schema", "head", "verify", "versions")
+    outs = [run(command, path)[1] for command in commands]
+    (path / "data/col0/__1__.bin").unlink()
+    outs += [run("verify", path)[1], run("head", path)[2], run("head", path, "--columns", EVIL)[2]]
+    outs += [run("info", tmp_path / EVIL)[2]]
+    for out in outs:
+        assert out.isascii()
+        assert all(
+            line.isprintable() and not line.startswith("blz: all") for line in out.split("\n")
+        )
+    assert run_json("schema", path)["columns"][0]["name"] == EVIL
+
+
+def blz_process(*arguments, **options):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **options.pop("env", {})}
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-m", "blztable", *arguments],
+        env=environment,
+        stderr=subprocess.PIPE,
+        **{"stdout": subprocess.PIPE, **options},
+    )
+
+
+def test_it_runs_as_a_module(path):
+    done = blz_process("head", path, "--columns", "city")
+    assert done.communicate(timeout=60) == (b"city\nOslo\nBern\n\n", b"")
+    assert done.returncode == 0
+    done = blz_process("info", "nowhere", cwd=Path(path).parent)
+    out, err = done.communicate(timeout=60)
+    assert (out, err.count(b"\n"), done.returncode) == (b"", 1, 1)
+
+
+def test_it_is_installed_as_a_command():
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    module, _, name = scripts["blz"].partition(":")
+    assert getattr(import_module(module), name) is main
+
+
+def test_an_encoding_that_lacks_a_letter_is_no_error(tmp_path):
+    blz.to_blz({"a": ["中"]}, tmp_path / "t.blz")
+    done = blz_process("head", tmp_path / "t.blz", env={"PYTHONIOENCODING": "ascii"})
+    assert done.communicate(timeout=60) == (b"a\n\\u4e2d\n", b"")
+
+
+@pytest.mark.parametrize("command", ["info", "head"])
+def test_a_closed_pipe_ends_it_quietly(tmp_path, command):
+    blz.to_blz({"a": range(5000)}, tmp_path / "t.blz")
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    # What is left in a buffer is what Python would complain about when it ends.
+    more = ["-n", "5000"] if command == "head" else []
+    process = blz_process(
+        command, tmp_path / "t.blz", *more, stdout=write_end, env={"PYTHONUNBUFFERED": ""}
+    )
+    os.close(write_end)
+    assert process.communicate(timeout=60) == (None, b"")
+    assert process.returncode == 1
+
+
+def test_an_interrupt_ends_it_quietly(run, path, monkeypatch):
+    def interrupted(self, *, full):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(blz.CTable, "verify", interrupted)
+    assert run("verify", path) == (130, "", "")

@@ -1,0 +1,97 @@
+"""Dictionaries that come together: each value once, told apart by its bits."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from blztable.columns.codecs.dictionary import changes
+from blztable.columns.types import one_array
+from blztable.errors import SchemaError
+from support import arrow_strategies as types
+from support.bit_equality import bits, same
+from support.samples import array
+
+SMALL = pa.dictionary(pa.int8(), pa.string())
+
+
+def coded(codes, values, type_=SMALL):
+    codes = pa.array(codes, type_.index_type)
+    return pa.DictionaryArray.from_arrays(codes, values, ordered=type_.ordered, safe=False)
+
+
+def words(start, stop):
+    return pa.array([f"word {n}" for n in range(start, stop)])
+
+
+@pytest.mark.parametrize("type_", [type_ for type_ in types.PLAIN if type_ != pa.null()], ids=str)
+def test_values_of_two_dictionaries_are_there_once(type_):
+    values = array(type_, 8)
+    whole = pa.dictionary(pa.int8(), type_)
+    # The same at other places; of booleans and binaries of no width few are different.
+    parts = [coded([0, None, 7], values, whole), coded([1, 2, None], values.slice(2), whole)]
+    column = pa.chunked_array(parts)
+    joined = one_array(column)
+    assert same(joined, column)
+    assert len(joined.dictionary) == len(set(bits(values)))
+
+
+def test_zeros_of_either_sign_and_nans_of_other_bits_stay_what_they_are():
+    nans = np.array([0x7FF8 << 48, 0x7FF9 << 48], "u8").view("f8")
+    type_ = pa.dictionary(pa.int8(), pa.float64())
+    first = coded([0, 1, 2], pa.array([0.0, *nans[:1], None], from_pandas=False), type_)
+    second = coded([0, 1, 2], pa.array([-0.0, *nans], from_pandas=False), type_)
+    column = pa.chunked_array([first, second])
+    joined = one_array(column)
+    assert same(joined, column)
+    assert len(joined.dictionary) == 5
+
+
+def test_categories_that_overlap_have_room_as_long_as_they_are_few():
+    column = pa.chunked_array([coded([n], words(n, n + 100)) for n in range(29)])
+    assert changes(column) == []
+    assert len(one_array(column).dictionary) == 128
+    column = pa.chunked_array([coded([n], words(n, n + 100)) for n in range(30)])
+    assert changes(column) == [29]
+    with pytest.raises(SchemaError, match="no room in one array"):
+        one_array(column)
+
+
+def test_rows_of_nulls_need_no_dictionary():
+    column = pa.chunked_array(
+        [coded([None, None], words(0, 0).cast(pa.string())), coded([1, 0], words(0, 2))]
+    )
+    assert one_array(column).to_pylist() == [None, None, "word 1", "word 0"]
+
+
+def imported(array):
+    """The array as another library hands it over: without the bytes that its values do not need."""
+    return pa.Array._import_from_c_capsule(*array.__arrow_c_array__())
+
+
+@pytest.mark.parametrize("offset", [1, 2])
+@pytest.mark.parametrize("type_", types.PLAIN, ids=str)
+def test_equal_dictionaries_may_be_empty_slices_that_were_imported(type_, offset):
+    empty = array(type_, 2).slice(offset, 0)
+    whole = pa.dictionary(pa.int8(), type_)
+    column = pa.chunked_array([imported(coded([None] * rows, empty, whole)) for rows in (2, 1)])
+    joined = one_array(column)
+    joined.validate(full=True)
+    assert joined.equals(pa.nulls(3, whole))
+    assert changes(column) == []
+
+
+def test_codes_beyond_their_own_dictionary_do_not_find_a_value_of_the_next():
+    column = pa.chunked_array([coded([2], words(0, 2)), coded([0], words(5, 9))])
+    with pytest.raises(SchemaError, match="dictionary indices from 2 to 2 of 2 values"):
+        one_array(column)
+
+
+def test_dictionaries_of_nulls_take_no_memory_for_them():
+    """Some bytes of a file may claim any number of them."""
+    type_ = pa.dictionary(pa.int64(), pa.null())
+    many = pa.Array.from_buffers(pa.null(), 1 << 50, [None])
+    parts = [coded([0, (1 << 50) - 1], many, type_), coded([5, None], pa.nulls(6), type_)]
+    for chunks in (parts, parts[:1] * 2):
+        joined = one_array(pa.chunked_array(chunks))
+        assert (len(joined), len(joined.dictionary)) == (4, 1)
+        assert joined.to_pylist() == [None] * 4

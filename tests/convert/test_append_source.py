@@ -1,0 +1,322 @@
+"""Onto: data become more rows of a table that is there, or are told why not."""
+
+import decimal
+import itertools
+import re
+import weakref
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blztable.convert.append_source import TableSpec, append_source
+from blztable.errors import SchemaError
+from support.append_target import Table
+
+F = pd.DataFrame
+
+
+# What it takes
+
+
+AB = {"a": [3, 4], "b": ["z", "w"]}
+ABLE = {
+    "a frame": lambda: F(AB),
+    "a table": lambda: pa.table(AB),
+    "a batch": lambda: pa.record_batch(AB),
+    "a reader": lambda: pa.table(AB).to_reader(1),
+    "a dataset": lambda: pa.dataset.dataset(pa.table(AB)),
+    "a mapping": lambda: AB,
+    "arrays": lambda: {"a": np.array([3, 4]), "b": pd.Series(["z", "w"])},
+    "polars": lambda: pl.DataFrame(AB),
+    "pandas' table": lambda: pa.Table.from_pandas(F(AB)),
+    "frames": lambda: [F(AB)[:1], F(AB)[1:]],
+    "mixed": lambda: iter([pa.table(AB)[:1], {"b": ["w"], "a": [4]}]),
+}
+
+
+@pytest.mark.parametrize("made", ABLE.values(), ids=ABLE)
+@pytest.mark.parametrize("first", [F, pa.table, dict], ids=["frame", "arrow", "mapping"])
+def test_whatever_is_tabular_goes_on_whatever_was(first, made):
+    table = Table(first({"a": [1, 2], "b": ["x", "y"]}))
+    found = table.append(made()).pandas()
+    expected = F({"a": [1, 2, 3, 4], "b": list("xyzw")})
+    pd.testing.assert_frame_equal(found, expected, check_column_type=False)
+
+
+def test_the_rows_are_known_where_the_end_is():
+    table = Table(AB)
+    assert table.append(F(AB)).appended.rows == 2
+    assert table.append(pa.table(AB).to_reader()).appended.rows is None
+    assert table.append([AB, AB]).appended.rows is None
+
+
+def test_nothing_appends_nothing():
+    table = Table(F(AB))
+    schema = table.schema
+    for nothing in ([], iter(()), F(), [F(), F()], F(AB)[:0], F(columns=["b"])):
+        for evolve in (False, True):
+            table.append(nothing, evolve=evolve)
+            assert table.schema.equals(schema, check_metadata=True)
+            assert table.rows == 2
+
+
+def test_a_table_without_columns_takes_rows():
+    target = TableSpec(pa.schema([]), None, 3)
+    segment = next(append_source(F(index=range(2)), target).segments)
+    assert [rows for _, rows in segment.parts] == [2]
+
+
+def test_nothing_is_held_of_one_item_when_the_next_is_asked_for():
+    class Held(F):
+        pass
+
+    given, drawn = [], []
+
+    def items():
+        for number in range(4):
+            item = Held({"a": [number]})
+            given.append(weakref.ref(item))
+            yield item
+            del item
+            assert [ref() for ref in given] == [None] * (number + 1)
+            assert [ref() for ref in drawn] == [None] * (number + 1)
+
+    # Of another type, so that a part is not the item itself.
+    segment = next(
+        append_source(items(), TableSpec(pa.schema({"a": pa.float64()}), None, 0)).segments
+    )
+    for part, _ in segment.parts:
+        drawn.append(weakref.ref(part))
+        del part
+    assert len(given) == len(drawn) == 4
+
+
+# Columns
+
+
+def test_columns_go_by_name_and_missing_ones_are_filled():
+    table = Table(pa.table({"a": [1], "b": ["x"], "c": [1.5]}), b="none")
+    found = table.append({"c": [2.5], "a": [2]}).append({"a": [3]}).arrow()
+    assert found.to_pydict() == {"a": [1, 2, 3], "b": ["x", "none", "none"], "c": [1.5, 2.5, None]}
+
+
+@pytest.mark.parametrize(
+    ("values", "missing"),
+    [
+        (pd.array([1], "Int64"), pd.NA),
+        (np.array([1.5]), np.nan),
+        (np.array([b"x"], object), None),
+        (pd.array(["x"], "str"), np.nan),
+        (pd.Categorical(["x"]), np.nan),
+        (pd.to_datetime(["2020"]), pd.NaT),
+        (pd.PeriodIndex(["2020"], freq="Y"), pd.NaT),
+        (pd.array([True], "boolean"), pd.NA),
+        (pd.array([[1]], pd.ArrowDtype(pa.list_(pa.int8()))), pd.NA),
+    ],
+    ids=lambda value: str(getattr(value, "dtype", "")),
+)
+def test_a_missing_column_of_a_frame_is_missing_values_of_its_dtype(values, missing):
+    frame = F({"k": [0], "v": values})
+    found = Table(frame).append(F({"k": [1]})).pandas()
+    assert found["v"].dtype == frame["v"].dtype
+    assert repr(found["v"].tolist()[1]) == repr(missing)
+    assert found["v"].isna().tolist() == [False, True]
+
+
+@pytest.mark.parametrize("values", [[1], [True], np.array([1], "u1")], ids=str)
+def test_a_missing_column_that_cannot_be_null_is_told(values):
+    frame = F({"k": [0], "v": values})
+    text = "the data, column 'v': missing, without a default, and .* here cannot be null"
+    for evolve in (False, True):
+        with pytest.raises(SchemaError, match=text):
+            Table(frame).append({"k": [1]}, evolve=evolve)
+    default = frame["v"][0]
+    assert Table(frame, v=default).append({"k": [1]}).pandas()["v"].tolist() == [default] * 2
+    strict = pa.schema([("k", pa.int64()), pa.field("v", pa.string(), nullable=False)])
+    with pytest.raises(SchemaError, match=text):
+        Table(strict.empty_table()).append({"k": [1]})
+    with pytest.raises(SchemaError, match="'v': it has missing values; the table has string, not"):
+        Table(strict.empty_table()).append({"k": [1], "v": pa.array([None], "string")})
+
+
+def test_nulls_of_arrow_data_are_none_of_a_plain_column_of_a_frame():
+    for nulls in (pa.array([2, None]), pa.nulls(2)):
+        with pytest.raises(
+            SchemaError, match="'a': it has missing values; the table has plain int"
+        ):
+            Table(F({"a": [1]})).append(pa.table({"a": nulls}))
+    assert Table(pa.table({"a": [1]})).append({"a": pa.array([None, 2])}).rows == 3
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (F({"a": [1], "c": [1]}), "the data: columns ['a', 'c']; the table has ['a', 'b']"),
+        ({"c": [1]}, "the table has ['a', 'b']; unknown: ['c']; evolve=True adds columns"),
+        ([{"a": [1]}, {"B": ["x"]}], "item 1: columns ['B']"),
+        (pa.table({"x": [1]}).to_reader(), "batch 0: columns ['x']"),
+        (pa.table([[1], ["x"], ["y"]], ["a", "b", "b"]), "columns ['a', 'b', 'b']"),
+        ({"a": ["1"]}, "the data, column 'a': its type is string; the table has int64"),
+        ({"a": [1.5]}, "its type is double; the table has int64"),
+        ([{"a": [1]}, {"a": [1.0]}], "item 1, column 'a': its type is double"),
+        ({"a": pa.array([2**63], "u8")}, "column 'a': Integer value 9223372036854775808 not in"),
+    ],
+)
+def test_what_does_not_fit_is_told(data, message):
+    with pytest.raises(SchemaError, match=re.escape(message)):
+        Table({"a": [1], "b": ["x"]}).append(data)
+
+
+def test_columns_of_one_name_go_by_their_order():
+    two = pa.table([[1], ["x"]], ["a", "a"])
+    assert Table(two).append(two).append(two, evolve=True).rows == 3
+    for other in (pa.table([["x"], [1]], ["a", "a"]), pa.table([[1]], ["a"])):
+        for evolve in (False, True):
+            with pytest.raises(SchemaError, match="'a'"):
+                Table(two).append(other, evolve=evolve)
+
+
+def test_decimals_of_another_precision_go_where_no_digit_is_lost():
+    def decimals(text):
+        return F({"a": [decimal.Decimal(text)]})
+
+    table = Table(decimals("123.45")).append(decimals("1.5"))
+    assert table.pandas()["a"].tolist() == [decimal.Decimal("123.45"), decimal.Decimal("1.50")]
+    for text in ("1.234", "1234.5"):
+        with pytest.raises(SchemaError, match="column 'a'"):
+            table.append(decimals(text))
+
+
+def test_attributes_of_appended_frames_do_not_matter():
+    frame = F(AB)
+    frame.attrs["odd"] = "x"
+    assert Table(F(AB)).append(frame).rows == 4
+
+
+# Categories
+
+
+def ordered(values, categories):
+    return F({"c": pd.Categorical(values, categories, ordered=True)})
+
+
+def test_categories_differ_freely_where_they_are_not_ordered():
+    table = Table(F({"c": pd.Categorical(["x", "y"])}))
+    found = table.append(F({"c": pd.Categorical(["z", None, "x"])})).pandas()["c"]
+    assert found.tolist() == ["x", "y", "z", np.nan, "x"]
+    assert list(found.cat.categories) == ["x", "y", "z"]
+
+
+@pytest.mark.parametrize("evolve", [False, True])
+def test_ordered_categories_are_those_of_the_table(evolve):
+    table = Table(ordered(["lo"], ["lo", "hi"]))
+    table.append(ordered(["hi"], ["lo", "hi"]), evolve=evolve)
+    table.append(F(index=range(2)), evolve=evolve)
+    for categories in (["hi", "lo"], ["lo", "mid", "hi"]):
+        text = re.escape(f"the data, column 'c': ordered categories {categories}; the table has")
+        with pytest.raises(SchemaError, match=text):
+            table.append(ordered(["hi"], categories), evolve=evolve)
+
+
+def test_of_a_table_without_rows_the_first_item_orders_the_categories():
+    empty = ordered(["lo"], ["lo", "hi"])[:0]
+    assert Table(empty).append([ordered(["hi"], ["lo", "hi"])] * 2).rows == 2
+    with pytest.raises(SchemaError, match="item 1, column 'c': ordered categories"):
+        Table(empty).append([ordered(["hi"], ["lo", "hi"]), ordered(["hi"], ["hi", "lo"])])
+
+
+# The index
+
+
+FROM_5 = pd.RangeIndex(5, 8, name="n")
+
+
+@pytest.mark.parametrize(
+    ("first", "others", "labels", "continues_index"),
+    [
+        (range(3), [range(2)], range(5), False),
+        (range(3), [range(3, 5)], range(5), True),
+        (range(3), [range(2), range(2)], range(7), False),
+        # One frame in pieces counts on by itself.
+        (range(3), [range(2), range(2, 4), range(4, 5)], range(8), False),
+        (range(3), [range(2), range(5, 7)], range(7), True),
+        (range(3), [range(3, 5), range(5, 7)], range(7), True),
+        (FROM_5, [pd.RangeIndex(8, 9, name="n")], range(5, 9), True),
+        (range(0, 6, 2), [range(6, 10, 2)], range(0, 10, 2), True),
+        ([3, 1, 2], [[7, 7]], [3, 1, 2, 7, 7], False),
+        ([3, 1, 2], [range(2)], [3, 1, 2, 0, 1], False),
+    ],
+    ids=str,
+)
+def test_an_index_goes_on_where_it_stops(first, others, labels, continues_index):
+    table = Table(F({"a": 0.5}, index=first))
+    table.append([F({"a": 1.5}, index=other) for other in others])
+    assert list(table.pandas().index) == list(labels)
+    assert table.appended.continues_index is continues_index
+    if len(others) == 1:
+        table = Table(F({"a": 0.5}, index=first)).append(F({"a": 1.5}, index=others[0]))
+        assert table.appended.continues_index is continues_index
+
+
+@pytest.mark.parametrize(
+    ("first", "others", "found", "there"),
+    [
+        (range(3), [range(4, 6)], "a range from 4 by 1", "a range from 0 by 1 and has 3 rows"),
+        (range(3), [["x"]], "columns ['__index_level_0__']", "a range from 0 by 1"),
+        (FROM_5, [range(8, 9)], "a range from 8 by 1", "a range from 5 by 1 named 'n'"),
+        (pd.Index([1, 9], name="k"), [[3]], "columns ['__index_level_0__']", "columns ['k']"),
+        # Twice the same labels, not one frame in pieces.
+        (range(3), [range(3, 6), range(3, 6)], "a range from 3 by 1", "a range from 0 by 1"),
+        (range(3), [range(1, 3)], "a range from 1 by 1", "a range from 0 by 1"),
+    ],
+    ids=str,
+)
+def test_another_index_is_told_with_the_one_there(first, others, found, there):
+    frames = [F({"a": 1.5}, index=other) for other in others]
+    pattern = f"its index is {re.escape(found)}; the one before is {re.escape(there)}"
+    for evolve in (False, True):
+        with pytest.raises(SchemaError, match=pattern):
+            Table(F({"a": 0.5}, index=first)).append(frames, evolve=evolve)
+
+
+def test_index_false_leaves_any_index_away():
+    table = Table(F({"a": [1.5]})).append(F({"a": [2.5]}, index=["x"]), index=False)
+    assert list(table.pandas().index) == [0, 1]
+
+
+def test_an_index_of_columns_takes_arrow_data_that_have_them():
+    frame = F({"a": [1.5, 2.5]}, pd.MultiIndex.from_arrays([[1, 2], list("xy")], names=["n", "k"]))
+    table = Table(frame).append(pl.DataFrame({"k": ["z"], "a": [3.5], "n": [3]}))
+    assert table.pandas().index.tolist() == [(1, "x"), (2, "y"), (3, "z")]
+    text = "the data, column 'k': missing, and it is the table's index"
+    with pytest.raises(SchemaError, match=text):
+        table.append({"a": [1.5], "n": [1]}, evolve=True)
+
+
+def test_a_table_of_arrow_data_counts_as_its_rows():
+    table = Table(pa.table({"a": [1, 2]}))
+    assert not table.append(F({"a": [3]})).appended.continues_index
+    assert table.append(F({"a": [4]}, index=range(3, 4))).appended.continues_index
+    with pytest.raises(SchemaError, match="its index is columns"):
+        table.append(F({"a": [4]}, index=["x"]))
+
+
+PIECES = st.lists(st.integers(0, 9), max_size=4).map(sorted)
+
+
+@given(PIECES, st.booleans(), st.sampled_from(["default", "range", "values"]))
+def test_a_frame_in_pieces_is_that_frame_again(cuts, evolve, kind):
+    index = {"default": range(9), "range": range(5, 32, 3), "values": list("ihgfedcba")}[kind]
+    frame = F(
+        {"a": range(9), "b": list("abcdefghi"), "c": pd.Categorical(list("xyzxyzxyz"))}, index
+    )
+    pieces = [frame[a:b] for a, b in itertools.pairwise([0, *cuts, 9])]
+    table = Table(pieces[0])
+    table.append(pieces[1:], evolve=evolve)
+    pd.testing.assert_frame_equal(table.pandas(), frame)

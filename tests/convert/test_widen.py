@@ -1,0 +1,284 @@
+"""Evolve: a table takes data that do not fit it, by new columns and wider numbers."""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blztable.convert.append_source import TableSpec, append_source
+from blztable.convert.categories import with_room
+from blztable.convert.frames.frame import Facts
+from blztable.convert.gateway import ingest
+from blztable.convert.widen import evolved
+from blztable.errors import SchemaError
+from support.append_target import Table
+
+F = pd.DataFrame
+
+
+def types(table: Table) -> list[str]:
+    return [str(type_) for type_ in table.schema.types]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "wide"),
+    [
+        (pa.array([1], "i1"), pa.array([127], "i8"), "int8"),
+        (pa.array([1], "i1"), pa.array([128], "i8"), "int64"),
+        (pa.array([1], "i1"), pa.array([128], "i2"), "int16"),
+        (pa.array([1], "u1"), pa.array([-1], "i1"), "int16"),
+        (pa.array([1], "u4"), pa.array([-1], "i1"), "int64"),
+        (pa.array([1], "u8"), pa.array([2**40], "i8"), "uint64"),
+        (pa.array([1], "i4"), pa.array([2**40], "u8"), "int64"),
+        (pa.array([1], "i2"), pa.array([40_000], "u8"), "int32"),
+        (pa.array([1.5], "f4"), pa.array([0.1], "f8"), "double"),
+        (pa.array([1.5], "f4"), pa.array([2**24], "i8"), "float"),
+        (pa.array([1.5], "f4"), pa.array([2**24 + 1], "i8"), "double"),
+        (pa.array([1], "i1"), pa.array([0.1], "f2"), "float"),
+        (pa.array([1], "i4"), pa.array([0.1], "f4"), "double"),
+        (pa.array([1], "u2"), pa.array([0.1], "f4"), "float"),
+        (pa.array([1], "i8"), pa.nulls(1, "f8"), "int64"),
+        (pa.array(["x"]), pa.array(["y" * 99], "large_string"), "string"),
+    ],
+    ids=str,
+)
+def test_numbers_widen_where_values_do_not_fit(first, second, wide):
+    table = Table({"a": first}).append({"a": second}, evolve=True)
+    assert types(table) == [wide]
+    assert table.arrow()["a"].to_pylist() == first.to_pylist() + second.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (pa.array([1], "u8"), pa.array([-1], "i8")),
+        (pa.array([1], "i8"), pa.array([2**63], "u8")),
+        (pa.array([1], "i8"), pa.array([0.5], "f8")),
+        (pa.array([0.5], "f8"), pa.array([2**53 + 1], "i8")),
+        (pa.array([1], "i8"), pa.array(["1"])),
+        (pa.array(["1"]), pa.array([1])),
+        (pa.array([True]), pa.array([1])),
+        (pa.array([0], pa.timestamp("s")), pa.array([1], pa.timestamp("ms"))),
+    ],
+    ids=str,
+)
+def test_what_no_type_holds_is_told(first, second):
+    with pytest.raises(SchemaError, match="the data, column 'a': "):
+        Table({"a": first}).append({"a": second}, evolve=True)
+
+
+NUMBERS = ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8"]
+
+
+@st.composite
+def numbers(draw):
+    dtype = np.dtype(draw(st.sampled_from(NUMBERS)))
+    if dtype.kind == "f":
+        value = st.floats(width=8 * dtype.itemsize, allow_nan=False)
+    else:
+        ends = np.iinfo(dtype)
+        value = st.integers(-2, 200) | st.integers(ends.min, ends.max)
+        value = value.filter(lambda number: ends.min <= number <= ends.max)
+    return pa.array(np.array(draw(st.lists(value, min_size=1, max_size=3)), dtype))
+
+
+@given(numbers(), st.lists(numbers(), max_size=3))
+def test_no_number_changes_however_types_widen(first, others):
+    table = Table({"a": first})
+    try:
+        table.append([{"a": values} for values in others], evolve=True)
+    except SchemaError:
+        return
+    expected = [value for values in (first, *others) for value in values.to_pylist()]
+    assert table.arrow()["a"].to_pylist() == expected
+
+
+def test_an_item_that_does_not_fit_begins_a_segment():
+    items = [{"a": pa.array([value], type_)} for value, type_ in [
+        (1, "i1"), (2, "i8"), (300, "i2"), (4, "i1"), (70_000, "i4"), (5, "i8"),
+    ]]  # fmt: skip
+    target = TableSpec(pa.schema({"a": pa.int8()}), None, 0)
+    found = [
+        (str(segment.schema.field("a").type), [part["a"].to_pylist() for part, _ in segment.parts])
+        for segment in append_source(iter(items), target, evolve=True).segments
+    ]
+    assert found == [
+        ("int8", [[1], [2]]),
+        ("int16", [[300], [4]]),
+        ("int32", [[70_000], [5]]),
+    ]
+
+
+def test_parts_that_nobody_drew_are_not_passed_over():
+    target = TableSpec(pa.schema({"a": pa.int64()}), None, 0)
+    with pytest.raises(AssertionError, match="all parts are drawn"):
+        list(append_source({"a": [1]}, target).segments)
+
+
+def test_data_that_do_not_fit_at_once_begin_with_the_wider_schema():
+    target = TableSpec(pa.schema({"a": pa.int8()}), None, 5)
+    segment = next(append_source({"a": [300]}, target, evolve=True).segments)
+    assert segment.schema.field("a").type == pa.int64()
+    segment = next(append_source({"a": [30]}, target).segments)
+    assert segment.schema is target.schema
+
+
+def test_new_columns_come_last_and_keep_their_metadata():
+    field = pa.field("new", pa.float32(), nullable=False, metadata={"unit": "m"})
+    data = pa.table([[2.5], [7]], schema=pa.schema([field, ("a", pa.int64())]))
+    table = Table(pa.table({"a": [1]})).append(data, evolve=True).append({"a": [3]})
+    assert table.schema.names == ["a", "new"]
+    assert table.schema.field("new").nullable
+    assert table.schema.field("new").metadata == {b"unit": b"m"}
+    assert table.arrow()["new"].to_pylist() == [None, 2.5, None]
+
+
+@pytest.mark.parametrize("first", [F, pa.table], ids=["frame", "arrow"])
+@pytest.mark.parametrize(
+    ("values", "dtype"),
+    [
+        (pd.array([1], "Int16"), "Int16"),
+        (pd.array(["x"], "string"), "string"),
+        (pd.Categorical(["x"]), "category"),
+        (pd.PeriodIndex(["2020"], freq="Y"), "period[Y-DEC]"),
+        (pd.to_datetime(["2020"], utc=True), "datetime64[us, UTC]"),
+        (np.array([b"x"], object), "object"),
+        (np.array([1.5], "f4"), "float32"),
+    ],
+    ids=str,
+)
+def test_a_new_column_of_a_frame_keeps_its_dtype(first, values, dtype):
+    found = Table(first({"a": [1.5]})).append(F({"a": [2.5], "new": values}), evolve=True).pandas()
+    assert found["new"].dtype == dtype
+    assert found["new"].isna().tolist() == [True, False]
+    assert found["new"][1] == values[0]
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [(np.int64(2**53 + 1), "Int64"), (np.uint8(7), "UInt8"), (np.bool_(True), "boolean")],
+    ids=str,
+)
+def test_a_new_plain_column_is_nullable_for_the_rows_before_it(value, dtype):
+    later = [F({"a": [2], "new": [value]}), {"a": [3]}, pa.table({"a": [4], "new": [value]})]
+    found = Table(F({"a": [1]})).append(later, evolve=True).pandas()
+    assert found["new"].dtype == dtype
+    assert found["new"].tolist() == [pd.NA, value, pd.NA, value]
+    found = Table(F({"a": [1]})).append(pa.table({"a": [4], "new": [value]}), evolve=True).pandas()
+    assert found["new"].dtype == dtype
+
+
+def test_a_new_category_has_room_for_those_of_later_frames():
+    many = F({"a": [2] * 200, "new": pd.Categorical([f"w{i}" for i in range(200)])})
+    few = F({"a": [1], "new": pd.Categorical(["x"])})
+    table = Table(F({"a": [0]})).append(few, evolve=True)
+    schema = table.schema
+    table.append(many, evolve=True)
+    assert table.schema.equals(schema)
+    assert table.pandas()["new"].tolist()[1:] == ["x", *many["new"]]
+
+
+def test_codes_widen_where_a_table_evolves():
+    few, many = (pd.Categorical([f"w{i}" for i in range(count)]) for count in (2, 200))
+    with pytest.raises(SchemaError, match=r"column 'c': .*199"):
+        Table(F({"c": few})).append(F({"c": many}))
+    found = Table(F({"c": few})).append(F({"c": many}), evolve=True).pandas()["c"]
+    assert found.tolist() == [*few, *many]
+
+
+def test_new_columns_have_their_labels():
+    first = F([[0.5, 1.5]], columns=pd.RangeIndex(2))
+    second = F([[0.5, 1.5, 2.5]], columns=pd.RangeIndex(3))
+    table = Table(first)
+    found = table.append(second, evolve=True).pandas()
+    pd.testing.assert_frame_equal(found, pd.concat([first, second], ignore_index=True))
+    multi = [F([[1.5] * n], columns=[list("xyz")[:n], list("pqr")[:n]]) for n in (2, 3)]
+    found = Table(multi[0]).append(multi[1], evolve=True).pandas()
+    pd.testing.assert_frame_equal(found, pd.concat(multi, ignore_index=True))
+
+
+def test_labels_of_other_levels_are_the_names():
+    data = F([[1.5]], columns=pd.MultiIndex.from_tuples([("x", 1)]))
+    table = Table(F([[0.5]], columns=pd.RangeIndex(1))).append(data, evolve=True)
+    assert table.pandas().columns.tolist() == [0, "('x', 1)"]
+
+
+def test_a_new_column_has_not_the_label_of_one_that_was_dropped():
+    table = Table(F([[0.5, 1.5]], columns=pd.RangeIndex(2)))
+    table.parts = [(table.parts[0][0].select(["0"]), 1)]
+    table.schema = table.schema.remove(1)
+    table.append(F([[0.5, 1.5]], columns=pd.Index([0, "1"], dtype=object)), evolve=True)
+    assert table.pandas().columns.tolist() == [0, "1"]
+
+
+def test_an_index_is_no_new_column():
+    for other in (F({"a": [1.5]}, index=["x"]), F({"a": [1.5]}, index=["x"])[:0]):
+        table = Table(F({"a": [0.5]}))
+        if len(other):
+            with pytest.raises(SchemaError, match="its index is columns"):
+                table.append(other, evolve=True)
+        else:
+            table.append(other, evolve=True)
+        assert table.schema.names == ["a"]
+
+
+def test_columns_come_and_go_item_by_item():
+    frames = [F({"a": [1.5]}), F({"b": ["x"]}), F({"c": [1]}), F({"a": [2.5], "c": [2]})]
+    found = Table(frames[0]).append(frames[1:], evolve=True).pandas()
+    expected = pd.concat(frames, ignore_index=True).astype({"c": "Int64"})
+    pd.testing.assert_frame_equal(found, expected)
+
+
+def test_a_new_ordered_column_is_ordered_as_its_first_item():
+    def item(categories):
+        return F({"a": [1], "new": pd.Categorical(["x"], categories, ordered=True)})
+
+    table = Table(F({"a": [0]})).append([item(["y", "x"]), item(["y", "x"])], evolve=True)
+    assert table.pandas()["new"].cat.categories.tolist() == ["y", "x"]
+    with pytest.raises(SchemaError, match="item 1, column 'new': ordered categories"):
+        Table(F({"a": [0]})).append([item(["y", "x"]), item(["x", "y"])], evolve=True)
+
+
+class Passes:
+    """A schema that counts how often all its fields are gone through."""
+
+    def __init__(self, schema: pa.Schema, count: list[str]):
+        self._schema, self._count = schema, count
+
+    def __iter__(self):
+        self._count.append("iter")
+        return iter(self._schema)
+
+    def field(self, place):
+        return self._schema.field(place)
+
+    def __getattr__(self, name):
+        self._count.append(name)
+        value = getattr(self._schema, name)
+        if not callable(value):
+            return value
+        return lambda *args: Passes(value(*args), self._count)
+
+
+def test_a_schema_is_gone_through_a_few_times_whatever_the_number_of_columns():
+    """Each change of one field of a schema makes a new schema of all of them."""
+    schema = pa.schema([(f"c{number}", pa.int8()) for number in range(100)])
+    more = pa.schema([(f"m{number}", pa.int8()) for number in range(100)])
+    data = ingest({name: [1000] for name in (schema.names + more.names)})
+    passes = []
+    wide, _ = evolved(data, Passes(schema, passes), None)
+    assert wide.names == schema.names + more.names
+    assert set(wide.types) == {pa.int64()}
+    assert len(passes) < 10
+
+
+def test_codes_of_many_columns_are_given_room_in_one_new_schema():
+    narrow = pa.dictionary(pa.int8(), pa.string())
+    schema = pa.schema([(f"c{number}", narrow) for number in range(100)], {"k": "v"})
+    passes = []
+    wide = with_room(Passes(schema, passes), Facts.decode(None))
+    assert set(wide.types) == {pa.dictionary(pa.int32(), pa.string())}
+    assert wide.metadata == {b"k": b"v"}
+    assert len(passes) < 10

@@ -1,0 +1,315 @@
+"""Every change of a table stopped at every storage operation: the old version or the new one.
+
+Creation, replacement and attributes are in `test_create_and_replace`, what removes versions and files in
+`test_vacuum`; `crash_checks` says what every state must show.
+"""
+
+import shutil
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import blztable as blz
+from blztable.engine.version import versions
+from blztable.storage.local import LocalStore
+from support.crash_checks import (
+    NAME,
+    RETURNED,
+    Commit,
+    Held,
+    broken_promise,
+    broken_promises,
+    broken_without,
+    changing,
+    described,
+    leaving_out,
+    nothing,
+    recorded,
+    states,
+    where_it_shows,
+)
+from support.crash_model import FLUSHES, killed_state, write_state
+
+INT = pa.int32()
+
+
+def rows(n, text):
+    return pa.table({"n": pa.array(n, INT), "text": text})
+
+
+FIRST = rows([3, 1], ["c", None])
+SECOND = rows([None, 2], ["é", "b"])
+BOTH = pa.concat_tables([FIRST, SECOND])
+MORE = rows([5], ["e"])
+# So many that all row groups rise by a level together.
+FOUR = rows([5, 6, 7, 8], ["e"] * 4)
+
+
+def two_row_groups(path):
+    """Version 1 of one row group, version 2 of two."""
+    blz.to_blz(FIRST, path)
+    with blz.open(path, mode="a") as table:
+        table.append(SECOND)
+
+
+def feed(table):
+    with table.appender() as columns:
+        columns["text"].append(["e"])
+        columns["n"].append(pa.array([5], INT))
+
+
+def several(table):
+    with table.transaction() as tx:
+        tx.append(MORE)
+        tx.update({"n": 6}, where=pc.field("n") == 5)
+        tx.delete(pc.field("n") == 1)
+        tx.rename_columns({"n": "number"})
+        tx.attrs["until"] = 5
+
+
+def made(change, *tables, attrs=None):
+    """The change of the two row groups to this table, in a version for each."""
+    makes = {number: Held(table, attrs or {}) for number, table in enumerate(tables, 3)}
+    return change, makes
+
+
+X = pa.array([7, 8, 9, 10])
+CHANGES = {
+    "append": made(lambda t: t.append(MORE), pa.concat_tables([BOTH, MORE])),
+    "append and merge": made(lambda t: t.append(FOUR), *[pa.concat_tables([BOTH, FOUR])] * 2),
+    "append that evolves": made(
+        lambda t: t.append({"n": [1 << 40], "text": ["e"], "x": [7]}, evolve=True),
+        pa.table(
+            {
+                "n": [3, 1, None, 2, 1 << 40],
+                "text": ["c", None, "é", "b", "e"],
+                "x": [None, None, None, None, 7],
+            }
+        ),
+    ),
+    "appender": made(feed, pa.concat_tables([BOTH, MORE])),
+    "update": made(
+        lambda t: t.update({"n": 30}, where=pc.field("n") > 2),
+        rows([30, 1, None, 2], ["c", None, "é", "b"]),
+    ),
+    "delete": made(lambda t: t.delete(pc.field("n") == 2), BOTH.slice(0, 3)),
+    "truncate": made(lambda t: t.truncate(1), BOTH.slice(0, 1)),
+    "resize": made(
+        lambda t: t.resize(5),
+        rows([3, 1, None, 2, None], ["c", None, "é", "b", None]),
+    ),
+    "add_column": made(lambda t: t.add_column("x", X), BOTH.append_column("x", X)),
+    "drop_columns": made(lambda t: t.drop_columns(["n"]), BOTH.drop_columns(["n"])),
+    "rename_columns": made(
+        lambda t: t.rename_columns({"n": "m"}), BOTH.rename_columns(["m", "text"])
+    ),
+    "reorder_columns": made(lambda t: t.reorder_columns(["text"]), BOTH.select(["text", "n"])),
+    "compact": made(lambda t: t.compact(), BOTH),
+    "sort": made(lambda t: t.compact(sort_by="n"), BOTH.take([1, 3, 0, 2])),
+    "restore": made(lambda t: t.restore(1), FIRST),
+    "transaction": made(
+        several,
+        pa.concat_tables([BOTH.take([0, 2, 3]), rows([6], ["e"])]).rename_columns(
+            ["number", "text"]
+        ),
+        attrs={"until": 5},
+    ),
+}
+
+
+def commit(name, durability="full"):
+    change, makes = CHANGES[name]
+    return Commit(two_row_groups, changing(change, durability), makes)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_power_lost_anywhere_in_a_change_leaves_the_old_version_or_the_new_one(tmp_path, name):
+    recording = recorded(tmp_path, commit(name))
+    assert recording.before.keys() == {1, 2}
+    assert not list(broken_promises(tmp_path, recording, all_of_it=False))
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_process_killed_anywhere_in_a_change_leaves_the_old_version_or_the_new_one(
+    tmp_path, name
+):
+    recording = recorded(tmp_path, commit(name, "process"))
+    assert [one for one in recording.log.operations if one.kind in FLUSHES] == []
+    for stop in range(len(recording.log) + 1):
+        state = killed_state(recording.log, stop)
+        returned = RETURNED in recording.log.marked(stop)
+        broken = broken_promise(state, tmp_path / "state", recording, returned=returned)
+        assert broken is None, state.story
+
+
+def wrong_after_haste(state, directory, recording):
+    """What is wrong where power was lost on a commit that was not flushed; damage is told."""
+    path = write_state(state, directory) / NAME
+    expected = {**recording.before, **recording.commit.makes}
+    try:
+        for number in versions.numbers(LocalStore(path)):
+            try:
+                with blz.open(path, version=number) as table:
+                    if table.to_arrow() != expected[number].table:
+                        return f"version {number} holds something else"
+            except blz.CorruptError:
+                if number in recording.before:
+                    raise
+        with blz.open(path, mode="a", version=2) as table:
+            table.restore(2)
+        if not blz.read_table(path).equals(BOTH):
+            return "the version before it did not come back"
+        return None
+    except blz.BlzError as error:
+        return f"{type(error).__name__}: {error}"
+    finally:
+        shutil.rmtree(directory)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_power_lost_on_a_change_that_was_not_flushed_is_told_and_the_version_before_is_whole(
+    tmp_path, name
+):
+    recording = recorded(tmp_path, commit(name, "process"))
+    # Nothing is flushed, so at the end all may be lost that may be before.
+    stops = where_it_shows(recording.log)
+    for state, _ in states(recording.log, stops, all_of_it=False):
+        assert wrong_after_haste(state, tmp_path / "state", recording) is None, state.story
+
+
+# The files that each change writes, commit by commit.
+BOTH_COLUMNS = [["col0/__3__.bin", "col1/__3__.bin"]]
+FILES = dict.fromkeys(CHANGES, BOTH_COLUMNS) | {
+    "append and merge": [*BOTH_COLUMNS, ["col0/__4__.bin", "col1/__4__.bin"]],
+    "append that evolves": [
+        [f"col0/__{k}__.bin" for k in (3, 4, 5)]
+        + ["col1/__3__.bin"]
+        + [f"col2/__{k}__.bin" for k in (1, 2, 3)]
+    ],
+    "update": [["col0/__3__.bin"]],
+    "add_column": [["col2/__1__.bin", "col2/__2__.bin"]],
+    "transaction": [["col0/__4__.bin", "col0/__5__.bin", "col1/__3__.bin", "col1/__4__.bin"]],
+    "drop_columns": [[]],
+    "rename_columns": [[]],
+    "reorder_columns": [[]],
+    "restore": [[]],
+}
+ROOT, DATA = "sync_directory t.blz", "sync_directory t.blz/data"
+MANIFEST, NAMES = "sync_file t.blz/meta/manifest/.tmp", "sync_directory t.blz/meta/manifest"
+
+
+def flushes(files):
+    """The flushes of a commit that writes these files: content first, then names from below."""
+    columns = sorted({file.partition("/")[0] for file in files}, reverse=True)
+    directories = [f"{DATA}/{column}" for column in columns]
+    above = [DATA, ROOT] if files else []
+    content = [f"sync_file t.blz/data/{file}" for file in files]
+    return [*content, *directories, *above, MANIFEST, NAMES]
+
+
+EXPECTED = {name: [one for files in FILES[name] for one in flushes(files)] for name in CHANGES}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_makes_these_flushes(tmp_path, name):
+    log = recorded(tmp_path, commit(name)).log
+    done = [described(one) for one in log.operations if one.kind in FLUSHES]
+    # Threads write the files of a column, which note them as they are done.
+    phases = [one if "/col" not in one else "" for one in done]
+    assert phases == [one if "/col" not in one else "" for one in EXPECTED[name]]
+    assert sorted(done) == sorted(EXPECTED[name])
+
+
+def needless(name, flush):
+    """Why a flush may be left out, if it alone is; None if it may not."""
+    if flush == ROOT:
+        return "its names were flushed when the table was made; a flush takes all on the way"
+    if flush == DATA and not any("col2" in file for files in FILES[name] for file in files):
+        return "no column was added; a flush does not know which names on the way are new"
+    return None
+
+
+FLUSHES_OF = [
+    (name, flush, flushes[:position].count(flush))
+    for name, flushes in EXPECTED.items()
+    for position, flush in enumerate(flushes)
+]
+NEEDLESS = [one for one in FLUSHES_OF if needless(*one[:2])]
+
+
+@pytest.mark.parametrize(
+    ("name", "flush", "which"), [one for one in FLUSHES_OF if one not in NEEDLESS]
+)
+def test_leaving_out_any_one_flush_of_a_change_breaks_the_promise(tmp_path, name, flush, which):
+    assert broken_without(tmp_path, commit(name), flush, which) is not None
+
+
+@pytest.mark.parametrize(("name", "flush", "which"), NEEDLESS)
+def test_the_flushes_of_a_change_that_alone_could_be_left_out_are_known(
+    tmp_path, name, flush, which
+):
+    assert broken_without(tmp_path, commit(name), flush, which, where_it_shows) is None
+
+
+@pytest.mark.storm
+@pytest.mark.parametrize(("name", "flush", "which"), NEEDLESS)
+def test_they_could_be_left_out_wherever_power_is_lost(tmp_path, name, flush, which):
+    assert broken_without(tmp_path, commit(name), flush, which) is None
+
+
+def append_to_a_hasty_one(store):
+    blz.to_blz(FIRST, store, durability="process")
+    changing(lambda table: table.append(SECOND))(store)
+
+
+def append_beside_a_hasty_one(store):
+    with blz.open(store, mode="a") as table:
+        changing(lambda other: other.append(SECOND), "process")(store)
+        table.append(MORE)
+
+
+def restore_a_hasty_one(store):
+    blz.to_blz(SECOND, store, durability="process")
+    blz.to_blz(MORE, store)
+    changing(lambda table: table.restore(2))(store)
+
+
+def numbered(*tables, first=1):
+    return {number: Held(table) for number, table in enumerate(tables, first)}
+
+
+ON_HASTY_ONES = {
+    "append": (
+        Commit(nothing, append_to_a_hasty_one, numbered(FIRST, BOTH)),
+        ["col0/__1__.bin", "col1/__1__.bin"],
+    ),
+    "append beside one": (
+        Commit(
+            lambda path: blz.to_blz(FIRST, path),
+            append_beside_a_hasty_one,
+            numbered(BOTH, pa.concat_tables([BOTH, MORE]), first=2),
+        ),
+        ["col0/__2__.bin", "col1/__2__.bin"],
+    ),
+    "restore": (
+        Commit(
+            lambda path: blz.to_blz(FIRST, path),
+            restore_a_hasty_one,
+            numbered(SECOND, MORE, SECOND, first=2),
+        ),
+        ["col2/__1__.bin", "col3/__1__.bin"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ON_HASTY_ONES)
+def test_what_builds_on_a_commit_that_was_not_flushed_flushes_it(tmp_path, name):
+    commit, files = ON_HASTY_ONES[name]
+    recording = recorded(tmp_path, commit)
+    assert not list(broken_promises(tmp_path, recording, [len(recording.log)]))
+    for left_out in [f"sync_file t.blz/data/{file}" for file in files]:
+        directory = tmp_path / left_out.replace("/", "-")
+        directory.mkdir()
+        recording = recorded(directory, commit, drop=leaving_out(left_out, None))
+        assert list(broken_promises(directory, recording, [len(recording.log)])), left_out

@@ -1,0 +1,223 @@
+"""Durabilities crossed: commits that are flushed, commits that are not, kills, repeats and vacuum.
+
+Each commit appends one row. After a loss of power wherever it comes, the rows that were
+acknowledged with `durability="full"` are in a version that opens, no version holds anything but
+the first rows, and there is a table. The model of the disk is that of `crash_model`.
+"""
+
+import random
+import shutil
+from dataclasses import dataclass, field
+from itertools import product
+
+import pytest
+
+import blztable as blz
+from blztable.engine.version import versions
+from blztable.storage.local import LocalStore
+from support.crash_checks import NAME, states
+from support.crash_model import RecordingDisk, write_state
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+class MortalDisk(RecordingDisk):
+    """A disk whose writer may be killed right after it published a manifest."""
+
+    def __init__(self, parent):
+        super().__init__(parent)
+        self.kills = False
+        self._is_dead = False
+
+    def revive(self):
+        self.kills = self._is_dead = False
+
+    def link(self, old, new, dir_fd):
+        self._alive()
+        super().link(old, new, dir_fd)
+        if self.kills:
+            self._is_dead = True
+            raise Killed
+
+    def _alive(self):
+        if self._is_dead:
+            raise Killed
+
+    def _flush(self, kind, fd, call):
+        self._alive()
+        super()._flush(kind, fd, call)
+
+    def create(self, name, dir_fd):
+        self._alive()
+        return super().create(name, dir_fd)
+
+    def unlink(self, name, dir_fd):
+        self._alive()
+        super().unlink(name, dir_fd)
+
+    def rename(self, old, new, dir_fd):
+        self._alive()
+        super().rename(old, new, dir_fd)
+
+    def rmdir(self, name, dir_fd):
+        self._alive()
+        super().rmdir(name, dir_fd)
+
+
+@dataclass
+class Story:
+    """A table and what was promised about it so far."""
+
+    store: LocalStore
+    disk: MortalDisk
+    rows: int = 1
+    # Pairs of the number of operations and the rows that last from there on.
+    promised: list[tuple[int, int]] = field(default_factory=lambda: [(0, 1)])
+
+    def append(self, durability, commit_id=None, *, is_new=True):
+        row = self.rows + is_new
+        with blz.open(self.store, "a", durability=durability) as table:
+            table.append({"n": [row]}, commit_id=commit_id or f"row {row}")
+        self.rows = row
+        if durability == "full":
+            self.promised.append((len(self.disk.log), row))
+
+    def killed(self, durability):
+        self.disk.kills = True
+        with pytest.raises(Killed):
+            self.append(durability)
+        self.disk.revive()
+        # It was published, and nobody was told.
+        self.rows += 1
+
+
+def repeat(story, durability):
+    """The last job once more, by its name."""
+    story.append(durability, is_new=False)
+
+
+def restore(story, durability):
+    """The newest version once more."""
+    with blz.open(story.store, "a", durability=durability) as table:
+        table.restore(table.version)
+    if durability == "full":
+        story.promised.append((len(story.disk.log), story.rows))
+
+
+def vacuum(story):
+    with blz.open(story.store, "a") as table:
+        table.vacuum(keep=1)
+
+
+STEPS = {
+    "full": lambda story: story.append("full"),
+    "process": lambda story: story.append("process"),
+    "full, killed": lambda story: story.killed("full"),
+    "process, killed": lambda story: story.killed("process"),
+    "repeat, full": lambda story: repeat(story, "full"),
+    "repeat, process": lambda story: repeat(story, "process"),
+    "restore, full": lambda story: restore(story, "full"),
+    "restore, process": lambda story: restore(story, "process"),
+    "vacuum": vacuum,
+}
+
+
+def told(tmp_path, steps, keep):
+    """The steps on a table of one row that is safe and keeps so many versions."""
+    parent = tmp_path / "parent"
+    parent.mkdir()
+    blz.to_blz({"n": [1]}, parent / NAME, commit_id="row 1")
+    with blz.open(parent / NAME, "a") as table:
+        table.set_retention(versions=keep)
+        table.vacuum(keep=1)
+    disk = MortalDisk(parent)
+    story = Story(LocalStore(parent / NAME, disk=disk), disk)
+    for step in steps:
+        STEPS[step](story)
+    return story
+
+
+def broken_promise(state, directory, lasting, rows):
+    """What is wrong in this state, where so many rows were promised to last."""
+    path = write_state(state, directory) / NAME
+    store = LocalStore(path)
+    try:
+        numbers = versions.numbers(store)
+        if not numbers:
+            return "no version is left"
+        whole = []
+        for number in numbers:
+            try:
+                found = blz.read_table(path, version=number)["n"].to_pylist()
+            except blz.CorruptError:
+                continue
+            if found != [*range(1, len(found) + 1)]:
+                return f"version {number} holds {found}"
+            whole.append(len(found))
+        if max(whole, default=0) < lasting:
+            return f"{lasting} rows were promised, the whole versions have {whole} of {rows}"
+        return None
+    finally:
+        store.close()
+        shutil.rmtree(directory)
+
+
+def broken_promises(tmp_path, story):
+    """Every state after a publication, a removal or the end, and what is wrong there."""
+    log = story.disk.log
+    shown = ("link", "unlink")
+    stops = [stop for stop, one in enumerate(log.operations, 1) if one.kind in shown]
+    for state, _ in states(log, [*stops, len(log)], all_of_it=False):
+        stop = int(state.story.split()[1])
+        lasting = max(rows for at, rows in story.promised if at <= stop)
+        broken = broken_promise(state, tmp_path / "state", lasting, story.rows)
+        if broken is not None:
+            yield f"{state.story}: {broken}"
+
+
+@pytest.mark.parametrize("keep", [1, 2])
+@pytest.mark.parametrize("steps", [*product(STEPS, repeat=2)], ids=" then ".join)
+def test_what_was_flushed_lasts_whatever_the_next_commit_asks_for(tmp_path, steps, keep):
+    story = told(tmp_path, steps, keep)
+    assert not list(broken_promises(tmp_path, story))
+
+
+@pytest.mark.storm
+@pytest.mark.parametrize("seed", range(300))
+def test_what_was_flushed_lasts_in_any_series_of_steps(tmp_path, seed):
+    draw = random.Random(seed)
+    steps = draw.choices([*STEPS], k=draw.randint(3, 6))
+    story = told(tmp_path, steps, draw.randint(1, 4))
+    assert not list(broken_promises(tmp_path, story)), steps
+
+
+def test_versions_that_were_flushed_outlast_many_commits_that_are_not(tmp_path):
+    """Twelve commits that are not flushed let the ten versions go that a table keeps."""
+    story = told(tmp_path, ["full", *["process"] * 12], 10)
+    end = len(story.disk.log)
+    for state, _ in states(story.disk.log, [end], all_of_it=False):
+        assert broken_promise(state, tmp_path / "state", 2, story.rows) is None, state.story
+
+
+def flushes(tmp_path, steps, keep):
+    story = told(tmp_path, steps, keep)
+    return [one.kind for one in story.disk.log.operations if one.kind.startswith("sync")]
+
+
+def test_commits_that_are_not_flushed_flush_nothing_while_a_lasting_version_stays(tmp_path):
+    assert flushes(tmp_path, ["process"] * 3, 10) == []
+
+
+def test_a_job_that_is_told_to_be_done_was_flushed_before(tmp_path):
+    for number, steps in enumerate((["full, killed"], ["process"], ["process, killed"])):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        story = told(directory, steps, 10)
+        before = len(story.disk.log)
+        repeat(story, "full")
+        done = [one.kind for one in story.disk.log.operations[before:]]
+        assert "sync_directory" in done, steps
+        with blz.open(story.store) as table:
+            assert table["n"][:].to_pylist() == [1, 2]

@@ -1,0 +1,311 @@
+"""Storms: a table that is written by processes which are killed, race, or find the disk full.
+
+Each is short in the suite and long with `-m storm`, where `-s` shows the counts.
+"""
+
+import errno
+import gc
+import os
+import random
+import shutil
+import subprocess
+import sys
+import warnings
+from contextlib import ExitStack
+from itertools import count, islice
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pytest
+
+import blztable as blz
+from blztable.storage.disk import Disk
+from blztable.storage.local import LocalStore
+from crash.test_changes import CHANGES, two_row_groups
+from support import stress
+from support.crash_checks import changing, debris_of, held_versions, unnamed
+from support.stress import (
+    SCHEMA,
+    Step,
+    founding,
+    limited,
+    looking,
+    moving,
+    perform,
+    performed,
+    racing,
+    restless,
+    running,
+    steps,
+    told,
+)
+
+EMPTY = SCHEMA.empty_table()
+
+
+def sizes(short, long):
+    """Of a test with one argument: what it is every day, and in the storm."""
+    return [short, *storms((long,))]
+
+
+def storms(*sizes):
+    """The long ones alone, each a tuple of arguments."""
+    return [
+        pytest.param(*size, marks=[pytest.mark.storm, pytest.mark.timeout(1800)]) for size in sizes
+    ]
+
+
+def contents(path: Path) -> tuple[list[tuple], dict]:
+    with blz.open(path) as table:
+        rows = list(zip(*table.to_arrow().to_pydict().values(), strict=True))
+        return rows, dict(table.attrs)
+
+
+def verified(path: Path, *, full: bool) -> bool:
+    with blz.open(path) as table:
+        return table.verify(full=full).is_intact
+
+
+@pytest.mark.parametrize("kills", sizes(8, 500))
+def test_a_writer_that_is_killed_leaves_what_it_was_told_and_at_most_one_commit_more(
+    tmp_path, kills
+):
+    path = tmp_path / "t.blz"
+    blz.to_blz(EMPTY, path)
+    expected: tuple[list[tuple], dict] = ([], {})
+    draw = random.Random(kills)
+    done, landed, repeated, first = 0, 0, 0, 0
+    for kill in range(1, kills + 1):
+        with running(restless, path, kill, first) as (process, pipe):
+            pipe.poll(60)
+            process.join(draw.uniform(0, 0.3))
+            assert process.exitcode is None, told(pipe)
+            process.kill()
+            messages = told(pipe)
+        acknowledged = [step for what, step in messages if what == "done"]
+        for step in acknowledged:
+            expected = performed(*expected, step)
+        begun: Step | None = messages[-1][1] if messages[-1][0] == "begin" else None
+        done += len(acknowledged)
+        first = messages[-1][1][1] + 1
+        found = contents(path)
+        if begun is None:
+            assert found == expected, kill
+        else:
+            with_it = performed(*expected, begun)
+            assert found in (expected, with_it), (kill, begun)
+            landed += found == with_it != expected
+            repeated += 1
+            with blz.open(path, mode="a") as table:
+                perform(table, begun)
+            expected = with_it
+            assert contents(path) == expected, (kill, begun)
+        # Jobs that are run again, though they were done.
+        with blz.open(path, mode="a") as table:
+            for step in [step for step in acknowledged if step[0] in ("append", "several")][-3:]:
+                perform(table, step)
+        assert contents(path) == expected, kill
+        assert verified(path, full=kill % 25 == 0), kill
+    with blz.open(path, mode="a") as table:
+        table.vacuum(keep=1)
+    assert debris_of(path) == set()
+    print(f"\n{kills} kills, {done} operations acknowledged, {repeated} killed in flight, ", end="")
+    print(f"{landed} of these had landed; {len(expected[0])} rows")
+
+
+def check_race(path: Path, counts: list[int]) -> None:
+    """All appends of all writers are there, once and in their order."""
+    with blz.open(path) as table:
+        rows, attrs = table.to_arrow(), dict(table.attrs)
+    assert verified(path, full=True)
+    for writer, appends in enumerate(counts):
+        mine = rows.filter(pc.equal(rows["writer"], writer))
+        assert mine["number"].to_pylist() == [n for n in range(appends) for _ in range(2)]
+        assert attrs.get(f"writer {writer}", 0) < appends
+    assert len(rows) == 2 * sum(counts)
+    # All went well for everyone, so there is nothing that no version names.
+    assert unnamed(path) == set()
+    with blz.open(path, mode="a") as table:
+        table.vacuum(keep=1)
+        groups = table._snapshot.version.head.row_groups
+    assert debris_of(path) == set()
+    assert len(groups) <= 8 * len(rows).bit_length() + 8
+    print(f"\n{len(counts)} writers: {counts} appends, {len(groups)} row groups, ", end="")
+
+
+@pytest.mark.parametrize(
+    ("writers", "seconds"),
+    [([0, 1, 1], 2), *storms(([0, 1], 60), ([0, 1, 2, 3], 60), ([0, 0, 1, 1], 60))],
+)
+def test_appends_of_racing_writers_all_land_once_and_in_order(tmp_path, writers, seconds):
+    path = tmp_path / "t.blz"
+    blz.to_blz(EMPTY, path)
+    appends = dict.fromkeys(writers, 0)
+    with ExitStack() as held:
+        # The second of the same name does all that the first does, as one who was taken for dead.
+        seeds = [
+            writer + 10 * writers[:place].count(writer) for place, writer in enumerate(writers)
+        ]
+        programs = [
+            held.enter_context(running(racing, path, writer, seed, seconds))
+            for writer, seed in zip(writers, seeds, strict=True)
+        ]
+        for writer, (process, pipe) in zip(writers, programs, strict=True):
+            appends[writer] = max(appends[writer], len(told(pipe)))
+            process.join()
+            assert process.exitcode == 0
+    check_race(path, list(appends.values()))
+    with blz.open(path) as table:
+        print(f"{table.version} versions")
+
+
+@pytest.mark.parametrize("tables", sizes(10, 300))
+def test_of_writers_that_append_to_a_table_that_is_not_there_one_makes_it(tmp_path, tables):
+    paths = [tmp_path / f"{number}.blz" for number in range(tables)]
+    with ExitStack() as held:
+        writers = [held.enter_context(running(founding, paths, writer)) for writer in range(3)]
+        assert [told(pipe) for _, pipe in writers] == [["done"]] * 3
+    for path in paths:
+        rows, _ = contents(path)
+        assert sorted(writer for writer, *_ in rows) == [0, 0, 1, 1, 2, 2]
+        assert unnamed(path) == set()
+    print(f"\n{tables} tables, each by three writers")
+
+
+@pytest.mark.parametrize(("readers", "seconds"), [(2, 2), *storms((4, 60))])
+def test_what_readers_see_is_true_at_any_moment(tmp_path, readers, seconds):
+    path = tmp_path / "t.blz"
+    blz.to_blz(EMPTY, path, attrs={"rows": 0, "count": 0})
+    with ExitStack() as held:
+        _, writer = held.enter_context(running(moving, path, seconds))
+        pipes = [held.enter_context(running(looking, path, seconds))[1] for _ in range(readers)]
+        reads = [told(pipe) for pipe in pipes]
+        commits = told(writer)
+    assert all(isinstance(count, int) and count for [count] in reads), reads
+    assert isinstance(commits[0], int)
+    print(f"\n{commits[0]} commits, {[count for [count] in reads]} reads")
+
+
+@pytest.mark.parametrize("operations", sizes(60, 3000))
+def test_a_handle_leaks_no_descriptors(tmp_path, operations):
+    path = tmp_path / "t.blz"
+    blz.to_blz(EMPTY, path)
+
+    def descriptors() -> int:
+        gc.collect()
+        return len(os.listdir("/dev/fd"))
+
+    with blz.open(path, mode="a", durability="process") as table:
+        rows, attrs = [], {}
+        for number, step in enumerate(islice(steps(1, 0), operations)):
+            perform(table, step)
+            table.head(2)
+            rows, attrs = performed(rows, attrs, step)
+            if number == 20:
+                before = descriptors()
+        assert descriptors() <= before
+        assert table.nrows == len(rows)
+        table.vacuum(keep=1)
+    assert debris_of(path) == set()
+    print(f"\n{operations} operations on one handle, {before} descriptors")
+
+
+class FullDisk(Disk):
+    """Full from its `room`-th call on: a write takes half of its bytes, a new name none at all."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.is_hit = False
+
+    def _take(self) -> None:
+        self.room -= 1
+        if self.room < 0:
+            self.is_hit = True
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def write(self, fd, buffers):
+        try:
+            self._take()
+        except OSError:
+            whole = b"".join(buffers)
+            super().write(fd, [whole[: len(whole) // 2]])
+            raise
+        super().write(fd, buffers)
+
+    def mkdir(self, name, dir_fd):
+        self._take()
+        super().mkdir(name, dir_fd)
+
+    def create(self, name, dir_fd):
+        self._take()
+        return super().create(name, dir_fd)
+
+    def link(self, old, new, dir_fd):
+        self._take()
+        super().link(old, new, dir_fd)
+
+    def rename(self, old, new, dir_fd):
+        self._take()
+        super().rename(old, new, dir_fd)
+
+    def sync_file(self, fd):
+        self._take()
+
+    def sync_directory(self, fd):
+        self._take()
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_on_a_disk_that_is_full_at_any_call_is_made_or_leaves_no_trace(tmp_path, name):
+    path = tmp_path / "t.blz"
+    two_row_groups(path)
+    before, makes = held_versions(path), CHANGES[name][1]
+    change = changing(CHANGES[name][0])
+    for room in count():
+        disk = FullDisk(room)
+        raised = None
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                change(LocalStore(path, disk=disk))
+            except (blz.StorageError, blz.CommitUnknownError) as error:
+                raised = error
+        if not disk.is_hit:
+            break
+        found = held_versions(path)
+        is_made = len(found) > len(before)
+        if isinstance(raised, blz.StorageError):
+            assert raised.errno == errno.ENOSPC
+            assert not is_made, room
+        else:
+            # Of what comes after the commit it is told.
+            assert raised or "is committed" in str(caught[0].message), room
+        assert found == dict(list({**before, **makes}.items())[: len(found)]), room
+        assert unnamed(path) == set(), room
+        if is_made:
+            shutil.rmtree(path)
+            two_row_groups(path)
+    assert room > 5
+    assert unnamed(path) == set()
+    assert held_versions(path) == {**before, **makes}
+
+
+def test_a_file_larger_than_it_may_be_leaves_the_table_as_it_was(tmp_path):
+    with running(limited, tmp_path / "t.blz", 100_000) as (_, pipe):
+        assert told(pipe) == [errno.EFBIG, (set(), 10, True), True]
+
+
+@pytest.mark.storm
+def test_a_full_file_system_leaves_the_table_as_it_was_and_room_lets_it_go_on(tmp_path):
+    # In a name space of its own, so that it takes no rights, and is gone with its process.
+    mount = 'mount -t tmpfs -o size=4m tmpfs "$1" && shift && exec "$@"'
+    program = [sys.executable, stress.__file__, tmp_path]
+    done = subprocess.run(
+        ["unshare", "--map-root-user", "--mount", "sh", "-c", mount, "sh", tmp_path, *program],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    print(f"\n{done.stdout}", end="")

@@ -1,0 +1,238 @@
+"""A vacuum, or a version that goes, stopped at every storage operation: what is kept stays whole.
+
+The same model as in `crash_checks`: each call is recorded, and whatever the disk may hold after a
+loss of power at any point of it is opened. Every version that is there holds what was written,
+those to be kept are there, and a second vacuum finishes what the first one began.
+"""
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+import blztable as blz
+from blztable.engine.version import versions
+from blztable.engine.version.vacuum import vacuum
+from blztable.format import layout, manifest
+from blztable.storage.local import LocalStore
+from support.crash_checks import (
+    NAME,
+    RETURNED,
+    changing,
+    content,
+    debris_of,
+    described,
+    leaving_out,
+    set_attribute,
+    states,
+)
+from support.crash_model import FLUSHES, Log, RecordingDisk, State, write_state
+
+LATER = content(99)
+NAMES = "sync_directory t.blz/meta/manifest"
+
+
+@dataclass(frozen=True)
+class Clearing:
+    """A call to record that removes versions or orphans, and what must outlive it."""
+
+    before: Callable[[Path], None]
+    run: Callable[[LocalStore], None]
+    # What each version holds that may be there, and which of them must be at any time.
+    holds: dict[int, int]
+    kept: frozenset[int]
+    # And which once the call has returned.
+    makes: frozenset[int] = frozenset()
+    # Which of the flushes of names is the one between manifests and files; in a vacuum the first
+    # is for the version that stays.
+    flush: int = 1
+
+
+def three_versions(path: Path) -> None:
+    for number in (1, 2, 3):
+        blz.to_blz(content(number), path)
+
+
+def debris(path: Path) -> None:
+    """Two versions, and what a writer left that was killed."""
+    blz.to_blz(content(1), path)
+    blz.to_blz(content(2), path)
+    store = LocalStore(path)
+    store.put_new("data/col0/__2__.bin", [b"an orphan"])
+    store.put_new("data/col70/__1__.bin", [b"another"])
+    store.put_new("meta/manifest/.tmp-0", [b"half"])
+    store.reserve("data/col71")
+
+
+def shared_files(path: Path) -> None:
+    """A version, two that name its files, and another one."""
+    blz.to_blz(content(1), path)
+    changing(set_attribute)(LocalStore(path))
+    with blz.open(path, mode="a") as table:
+        table.attrs["checked"] = 2
+    blz.to_blz(content(4), path)
+
+
+def keeping_one(path: Path) -> None:
+    """Two versions of the same files, in a table that keeps no version but the newest."""
+    blz.to_blz(content(1), path)
+    changing(set_attribute)(LocalStore(path))
+    file = path / layout.manifest(2)
+    data = file.read_bytes()
+    end = manifest.head_length(data)
+    head = replace(manifest.decode_head(data[:end]), properties={"keep_versions": 1})
+    file.write_bytes(manifest.encode(head, data[end:].splitlines()))
+
+
+def superseding(store: LocalStore) -> None:
+    """Three commits, each of which lets go the version before its base: files go in the last."""
+    with blz.open(store, mode="a") as table:
+        table.attrs["checked"] = 2
+    blz.to_blz(content(4), store)
+    blz.to_blz(content(5), store)
+
+
+def keep_one(store: LocalStore) -> None:
+    vacuum(store, keep_versions=1)
+
+
+def hastily_then_vacuum(store: LocalStore) -> None:
+    blz.to_blz(content(2), store, durability="process")
+    vacuum(store, keep_versions=1)
+
+
+ORPHANS = Clearing(debris, lambda store: vacuum(store), {1: 1, 2: 2}, frozenset({1, 2}))
+CLEARINGS = {
+    "vacuum of versions": Clearing(
+        three_versions, keep_one, {1: 1, 2: 2, 3: 3}, frozenset({3}), frozenset({3})
+    ),
+    "vacuum of versions that share files": Clearing(
+        shared_files, keep_one, {1: 1, 2: 1, 3: 1, 4: 4}, frozenset({4}), frozenset({4})
+    ),
+    "vacuum of versions and orphans": Clearing(
+        debris, keep_one, {1: 1, 2: 2}, frozenset({2}), frozenset({2})
+    ),
+    "retention": Clearing(
+        keeping_one,
+        superseding,
+        {1: 1, 2: 1, 3: 1, 4: 4, 5: 5},
+        frozenset(),
+        frozenset({4, 5}),
+        flush=3,
+    ),
+}
+
+
+def recorded(tmp_path, clearing: Clearing, *, drop=None) -> Log:
+    parent = tmp_path / "parent"
+    parent.mkdir()
+    clearing.before(parent / NAME)
+    disk = RecordingDisk(parent, drop=drop)
+    clearing.run(LocalStore(parent / NAME, disk=disk))
+    disk.mark(RETURNED)
+    return disk.log
+
+
+def broken_promise(state: State, directory, clearing: Clearing, *, returned: bool) -> str | None:
+    """What is wrong with the table in this state; None if it keeps what was promised."""
+    path = write_state(state, directory) / NAME
+    store = LocalStore(path)
+    try:
+        found = versions.numbers(store)
+        needed = clearing.kept | (clearing.makes if returned else frozenset())
+        if not found or not needed <= set(found):
+            return f"{needed} are needed, {found} are there"
+        for number in found:
+            if not blz.read_table(path, version=number).equals(content(clearing.holds[number])):
+                return f"version {number} holds something else"
+        if vacuum(store, keep_versions=1).damaged:
+            return "a version is damaged"
+        if debris_of(path) != set():
+            return f"a second vacuum left {debris_of(path)}"
+        if not blz.read_table(path).equals(content(clearing.holds[found[-1]])):
+            return "a second vacuum took what was needed"
+        blz.to_blz(LATER, path, durability="process")
+        return None if blz.read_table(path).equals(LATER) else "another commit did not hold"
+    except blz.BlzError as error:
+        return f"{type(error).__name__}: {error}"
+    finally:
+        store.close()
+        shutil.rmtree(directory)
+
+
+def since_things_went(log: Log) -> range:
+    """All stops from the first removal after the last commit on; the rest is `test_crash`'s."""
+    kinds = [one.kind if ".tmp" not in one.path else "" for one in log.operations]
+    commits = [place for place, one in enumerate(log.operations) if one.kind == "link"]
+    return range(kinds.index("unlink", commits[-1] if commits else 0), len(log) + 1)
+
+
+def broken_promises(tmp_path, log: Log, clearing: Clearing, stops) -> Iterator[str]:
+    for state, returned in states(log, stops):
+        broken = broken_promise(state, tmp_path / "state", clearing, returned=returned)
+        if broken is not None:
+            yield f"{state.story}: {broken}"
+
+
+@pytest.mark.parametrize("clearing", [ORPHANS, *CLEARINGS.values()], ids=["orphans", *CLEARINGS])
+def test_power_lost_anywhere_while_things_go_leaves_what_is_kept(tmp_path, clearing):
+    log = recorded(tmp_path, clearing)
+    assert any(one.kind == "unlink" and one.path.endswith(".bin") for one in log.operations)
+    assert not list(broken_promises(tmp_path, log, clearing, since_things_went(log)))
+
+
+@pytest.mark.parametrize("name", CLEARINGS)
+def test_leaving_out_the_flush_between_manifests_and_files_breaks_the_promise(tmp_path, name):
+    clearing = CLEARINGS[name]
+    log = recorded(tmp_path, clearing, drop=leaving_out(NAMES, clearing.flush))
+    # Backwards: it shows where most was removed.
+    stops = reversed(since_things_went(log))
+    assert next(broken_promises(tmp_path, log, clearing, stops), None) is not None
+
+
+@pytest.mark.parametrize("name", [name for name in CLEARINGS if name != "retention"])
+def test_a_vacuum_flushes_names_before_manifests_go_and_before_files_go(tmp_path, name):
+    log = recorded(tmp_path, CLEARINGS[name])
+    assert [described(one) for one in log.operations if one.kind in FLUSHES] == [NAMES] * 2
+
+
+HASTY = Clearing(
+    lambda path: blz.to_blz(content(1), path),
+    hastily_then_vacuum,
+    {1: 1, 2: 2},
+    frozenset(),
+    frozenset({2}),
+)
+HASTY_FLUSHES = [
+    "sync_file t.blz/data/col2/__1__.bin",
+    "sync_file t.blz/meta/manifest/00000000000000000002",
+    "sync_directory t.blz/data",
+    "sync_directory t.blz/data/col2",
+]
+
+
+@pytest.mark.parametrize("left_out", [None, *HASTY_FLUSHES])
+def test_a_version_that_was_not_flushed_lasts_once_a_vacuum_made_it_the_only_one(
+    tmp_path, left_out
+):
+    drop = leaving_out(left_out, None) if left_out else None
+    log = recorded(tmp_path, HASTY, drop=drop)
+    broken = next(broken_promises(tmp_path, log, HASTY, [len(log)]), None)
+    assert (broken is None) is (left_out is None), broken
+
+
+def test_until_then_the_version_before_it_is_there(tmp_path):
+    log = recorded(tmp_path, HASTY)
+    published = [one.kind for one in log.operations].index("link")
+    for state, _ in states(log, range(published, len(log) + 1)):
+        path = write_state(state, tmp_path / "state") / NAME
+        whole = 0
+        for number in versions.numbers(LocalStore(path)):
+            try:
+                whole += blz.read_table(path, version=number).equals(content(number))
+            except blz.BlzError:
+                continue
+        assert whole, state.story
+        shutil.rmtree(tmp_path / "state")

@@ -1,0 +1,255 @@
+"""Filters on damaged tables: what is not needed is not noticed, what is left out is told.
+
+Statistics are read before rows: those that cannot be are damage too. Ones that lie behind a valid
+checksum are for `verify` to find.
+"""
+
+import base64
+import contextlib
+import json
+import random
+import warnings
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import blztable as blz
+from blztable.engine.query import expressions
+from blztable.engine.read import parts
+from blztable.errors import CorruptError
+from blztable.storage.memory import MemoryStore
+from support import arrow_strategies as own
+from support import samples, tamper
+from support.stores import write
+
+ROWS, GROUP, PAGE = 96, 32, 8
+CUTS = {"row_group_rows": GROUP, "page_rows": PAGE}
+FRAME = pd.DataFrame(
+    {
+        "key": np.arange(ROWS),
+        "few": np.arange(ROWS) * 7 % 32,
+        "t": [f"{r:02}" for r in range(ROWS)],
+    },
+    index=pd.RangeIndex(100, 100 + 2 * ROWS, 2, name="label"),
+)
+KEY, FEW, TEXT = range(3)
+
+
+@pytest.fixture
+def store(monkeypatch):
+    # So that pages of a small file are read one by one, as those of a large one are.
+    monkeypatch.setattr(parts, "SMALL_FILE", 0)
+    memory = MemoryStore("memory")
+    blz.to_blz(FRAME, memory, **CUTS)
+    return memory
+
+
+def damage(store, column, group, at=None):
+    """Flip a bit of a part: of a chunk by its number, or of the file's first byte."""
+    with tamper.editing(store) as table:
+        key, part = table.key(column, group), table.part(column, group)
+        offset = 0 if at is None else part.offsets[at] + 20
+    data = bytearray(store.get(key))
+    data[offset] ^= 1
+    store.put(key, bytes(data))
+
+
+def skipped(read):
+    """What is read with `on_corrupt="skip"`, and the warnings of it."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        return read(on_corrupt="skip"), [str(one.message) for one in caught]
+
+
+def check_a_skip(store, given_, columns, lost):
+    """What is left of the groups that are not lost, with true labels, and word of the others."""
+    kept = expressions.mask(given_, {name: pa.chunked_array([FRAME[name]]) for name in FRAME}, ROWS)
+    is_lost = np.isin(np.arange(ROWS) // GROUP, lost)
+    wanted = FRAME[kept & ~is_lost][columns]
+    missing = [[group * GROUP, (group + 1) * GROUP] for group in lost]
+    for read in (blz.read_blz, lambda store, **o: blz.open(store).to_pandas(**o)):
+        with pytest.raises(CorruptError):
+            read(store, columns=columns, filters=given_)
+        found, told = skipped(
+            lambda read=read, **o: read(store, columns=columns, filters=given_, **o)
+        )
+        assert found.attrs.pop("blz:missing_rows") == missing
+        pd.testing.assert_frame_equal(found, wanted, check_index_type="equiv")
+        assert len(told) == len(lost)
+    table, told = skipped(lambda **o: blz.read_table(store, columns=columns, filters=given_, **o))
+    assert json.loads(table.schema.metadata[b"blz:missing_rows"]) == missing
+    assert table.to_pydict() == wanted.to_dict("list")
+    assert all("are left out" in message for message in told)
+
+
+BOTH = (pc.field("few") < 9) & (pc.field("key") > 5)
+
+
+@pytest.mark.parametrize("group", range(3))
+@pytest.mark.parametrize("column", [FEW, TEXT])
+@pytest.mark.parametrize("columns", [["t"], ["few", "t"]])
+def test_a_damaged_row_group_is_left_out(store, group, column, columns):
+    damage(store, column, group, at=0 if column == TEXT else None)
+    check_a_skip(store, BOTH, columns, [group])
+
+
+def test_row_groups_damaged_in_different_columns_are_left_out(store):
+    damage(store, FEW, 0)
+    damage(store, TEXT, 2)
+    check_a_skip(store, BOTH, ["t"], [0, 2])
+
+
+def test_all_row_groups_may_be_left_out(store):
+    for group in range(3):
+        damage(store, FEW, group)
+    check_a_skip(store, BOTH, ["t"], [0, 1, 2])
+
+
+def test_damage_that_is_not_touched_is_not_noticed(monkeypatch):
+    monkeypatch.setattr(parts, "SMALL_FILE", 0)
+    store = MemoryStore("memory")
+    write(store, pa.Table.from_pandas(FRAME, preserve_index=False), **CUTS, chunk_bytes=64)
+    damage(store, KEY, 1, at=0)  # Rows 32 to 40 of key.
+    damage(store, FEW, 2, at=3)  # Rows 88 to 96 of few.
+    damage(store, FEW, 0)  # A whole row group.
+    whole = pa.Table.from_pandas(FRAME, preserve_index=False)
+    with blz.open(store) as table:
+        for given_, rows in (
+            ([("key", ">", 41), ("key", "<", 44)], range(42, 44)),
+            ([("key", ">=", 32), ("key", "<", 44)], range(32, 44)),
+            ([("key", ">", 70), ("key", "<", 75)], range(71, 75)),
+        ):
+            assert table.to_arrow(["few"], filters=given_).equals(
+                whole.select(["few"]).slice(rows[0], len(rows))
+            )
+            assert table.count(filters=given_) == len(rows)
+        assert table.take([40, 87], columns=["key", "few"]).num_rows == 2
+        assert table["few"][32:88].to_pylist() == FRAME["few"][32:88].tolist()
+        for read in (
+            lambda: table.to_arrow(["few"], filters=[("key", ">", 33), ("key", "<", 44)]),
+            lambda: table.to_arrow(["few"], filters=[("key", ">", 90)]),
+            lambda: list(table.to_batches(["few"], filters=[("key", "<", 3)])),
+            lambda: table.count(filters=[("key", "==", 35)]),
+            lambda: table.take([88]),
+            lambda: table["key"][39],
+            lambda: table["few"][::50],
+        ):
+            with pytest.raises(CorruptError):
+                read()
+
+
+def test_damage_elsewhere_is_no_warning(store):
+    damage(store, TEXT, 2)
+    damage(store, KEY, 0)
+    found, told = skipped(lambda **o: blz.read_blz(store, filters=[("key", "==", 40)], **o))
+    assert told == []
+    assert found.index.tolist() == [180]
+    assert "blz:missing_rows" not in found.attrs
+
+
+def test_a_line_of_the_manifest_that_only_the_filter_needs_leaves_nothing_to_skip(store):
+    with tamper.editing(store) as table:
+        table.lines[FEW]["k"] = "?"
+    # Statistics say nothing of a sum.
+    given_ = pc.field("few") + 0 < 9
+    with pytest.raises(CorruptError, match=r"the manifest's line of column \(1,\)"):
+        blz.read_blz(store, columns=["t"], filters=given_, on_corrupt="skip")
+
+
+def test_progress_ends_with_all_rows_where_some_are_left_out(store):
+    damage(store, FEW, 1)
+    calls = []
+    skipped(
+        lambda **o: blz.read_blz(
+            store, filters=BOTH, progress=lambda *told: calls.append(told), **o
+        )
+    )
+    assert calls[-1] == (ROWS, ROWS)
+    assert calls == sorted(calls)
+
+
+def set_lines(table, name, value):
+    table.lines[KEY][name] = value
+
+
+LIES = {
+    "bounds of another width": lambda t: set_lines(t, "min", ["AAAA"] * 3),
+    "bounds that are no base64": lambda t: set_lines(t, "max", ["?"] * 3),
+    "bounds of too many bytes": lambda t: set_lines(t, "max", ["AAAA" * 30] * 3),
+    "bounds that are no text": lambda t: set_lines(t, "max", [1, 2, 3]),
+    "too few bounds": lambda t: set_lines(t, "max", [None]),
+    "more nulls than rows": lambda t: set_lines(t, "nulls", [GROUP + 1] * 3),
+    "more NaNs than rows": lambda t: set_lines(t, "nans", [GROUP + 1] * 3),
+    "nulls that are no numbers": lambda t: set_lines(t, "nulls", ["0"] * 3),
+}
+READS = {
+    "read": lambda store, given_: blz.read_table(store, columns=[], filters=given_),
+    "batches": lambda store, given_: list(blz.open(store).to_batches(filters=given_)),
+    "count": lambda store, given_: blz.open(store).count(filters=given_),
+}
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+@pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
+def test_statistics_of_row_groups_that_cannot_be_are_damage(store, read, lie):
+    with tamper.editing(store) as table:
+        lie(table)
+    with pytest.raises(CorruptError, match="column 'key'"):
+        read(store, [("key", "==", 7)])
+    # Of a column of which nothing is asked they are not looked at.
+    assert blz.open(store).count(filters=[("few", "==", 7)]) == 3
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+@pytest.mark.parametrize("stored", [b"", b"short", b"\xff" * 500])
+def test_statistics_of_pages_that_cannot_be_are_damage(store, read, stored):
+    with tamper.editing(store) as table:
+        (layer,) = table.part(KEY, 1).layers
+        layer.stored, layer.nbytes = stored, len(stored)
+    with pytest.raises(CorruptError, match=r"column 'key'.*zone map"):
+        read(store, [("key", "==", 40)])
+    read(store, [("key", "==", 70)])
+    found, told = skipped(lambda **o: blz.read_table(store, filters=[("few", ">=", 0)], **o))
+    assert (found.num_rows, told) == (ROWS, [])
+
+
+TYPES = [
+    *(pa.bool_(), *own.INTEGERS, *own.FLOATS, *own.DECIMALS, *own.TIMES, *own.TEXTS),
+    *samples.DICTIONARIES,
+]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(TYPES), st.integers(0, 2**40))
+def test_whatever_bytes_are_bounds_a_filter_is_evaluated_or_they_are_damage(type_, seed):
+    drawn = random.Random(seed)
+    store = MemoryStore("memory")
+    whole = pa.table({"a": samples.array(type_, 40)})
+    write(store, whole, row_group_rows=24, page_rows=8)
+    with tamper.editing(store) as table:
+        for group in drawn.choice([(), (0,), (0, 1)]):
+            for layer in table.part(0, group).layers:
+                # Counts and lengths of the bounds stay.
+                head = layer.stored[: 10 * (3, 2)[group]]
+                layer.stored = head + drawn.randbytes(len(layer.stored) - len(head))
+        for name in drawn.choice([(), ("min",), ("max",), ("min", "max")]):
+            table.lines[0][name] = [
+                bound and base64.b64encode(drawn.randbytes(len(base64.b64decode(bound)))).decode()
+                for bound in table.lines[0][name]
+            ]
+    values = expressions.comparable(whole["a"])
+    literal = values[drawn.randrange(40)]
+    for given_ in (
+        pc.field("a") == literal,
+        pc.field("a") < literal,
+        pc.field("a").isin([literal]),
+        pc.field("a").is_null(),
+    ):
+        for read in [*READS.values(), lambda store, given_: blz.read_table(store, filters=given_)]:
+            with contextlib.suppress(CorruptError):
+                read(store, given_)

@@ -1,0 +1,255 @@
+"""The house stands as drawn: who may import whom, no circles, every file with its nameplate.
+
+Reads the sources only; a new room needs a line in MAY_IMPORT.
+"""
+
+import ast
+import collections
+import graphlib
+import io
+import re
+import tokenize
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FILES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in sorted((ROOT / "blztable").rglob("*.py"))
+}
+TREES = {name: ast.parse(path.read_bytes(), str(path)) for name, path in FILES.items()}
+
+# The rooms that each room may use, beside itself and the rooms in its folder. A room is a folder of
+# FOLDERS, or else the first folder or file below the package; "face" is blztable/__init__.py.
+GROUND = {
+    *("arrow_errors", "arrow_types", "caller", "errors", "interrupts"),
+    *("strict_json", "text", "version"),
+}
+ENGINE = {*GROUND, "format", "storage", "columns", "report"}
+MAY_IMPORT = {
+    "arrow_errors": set(),
+    "arrow_types": set(),
+    "caller": set(),
+    "errors": set(),
+    "interrupts": set(),
+    "strict_json": set(),
+    "text": set(),
+    "version": set(),
+    "report": {"text"},
+    "format": {"errors", "strict_json"},
+    "storage": {"errors", "interrupts"},
+    "columns": {"arrow_types", "errors"},
+    "convert": {"arrow_errors", "arrow_types", "errors", "strict_json"},
+    # The law between the rooms of the engine.
+    "engine": set(),
+    "engine/run": ENGINE,
+    "engine/version": {*ENGINE, "engine/run"},
+    "engine/read": {*ENGINE, "engine/run", "engine/version"},
+    "engine/write": {*ENGINE, "engine/run", "engine/version", "engine/read"},
+    "engine/check": {*ENGINE, "engine/run", "engine/version", "engine/read"},
+    "engine/query": {*ENGINE, "engine/run", "engine/version", "engine/read"},
+    "engine/change": {
+        *ENGINE,
+        *("engine/run", "engine/version", "engine/read", "engine/write", "engine/query"),
+    },
+    "table": {*ENGINE, "convert", "engine"},
+    "api": {"engine", "convert", "storage", "table"},
+    "writing": {"errors", "engine", "convert", "storage", "table"},
+    "accessor": {"writing", "storage"},
+    "face": {"errors", "report", "table", "api", "version", "accessor", "writing"},
+    "cli": {"errors", "face", "api"},
+    "__main__": {"cli"},
+    "integrations": {"errors", "face", "api"},
+}
+FOLDERS = {room for room in MAY_IMPORT if "/" in room}
+# Files of a folder, the package's own __init__ not counted.
+FILES_MAX = 14
+
+DISK = {"fcntl", "glob", "mmap", "os", "pathlib", "shutil", "socket", "tempfile"}
+THREADS = {"concurrent", "multiprocessing", "threading"}
+MUST_NOT_IMPORT = {
+    "format": {"pandas", "pyarrow"} | DISK | THREADS,
+    "storage": {"numpy", "pandas", "pyarrow", "blosc"},
+    "columns": {"pandas"} | DISK | THREADS,
+    "convert": {"blosc"} | DISK | THREADS,
+    "engine": {"pandas"},
+}
+# Lines of code in a file: those with more than a comment or a docstring.
+LINES_MAX = 300
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+NO_CODE = {
+    *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER),
+    *(tokenize.INDENT, tokenize.DEDENT),
+}
+
+
+def test_imports_run_downward():
+    wrong = []
+    for name in FILES:
+        room = room_of(name)
+        assert room in MAY_IMPORT, f"{name}: the room {room!r} has no line in MAY_IMPORT"
+        for target, line in imports_of(name):
+            if target.split(".")[0] != "blztable":
+                forbidden = target.split(".")[0] in MUST_NOT_IMPORT.get(room.split("/")[0], ())
+            else:
+                allowed = MAY_IMPORT[room] | {room}
+                forbidden = allowed.isdisjoint({room_of(target), room_of(target).split("/")[0]})
+            if forbidden:
+                wrong.append(f"{name}:{line}: {room} must not import {target}")
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+def test_no_two_files_need_each_other():
+    graph = {name: {target for target, _ in imports_of(name)} & FILES.keys() for name in FILES}
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        pytest.fail("a circle of imports: " + " <- ".join(error.args[1]))
+
+
+def test_imports_stand_at_the_top():
+    wrong = [
+        f"{name}:{node.lineno}: an import inside {function.name}()"
+        for name, tree in TREES.items()
+        # What an extra brings may not be there.
+        if room_of(name) != "integrations" and name != "blztable.table.progress"
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+@pytest.mark.parametrize("room", ["format", "columns", "convert"])
+def test_pure_rooms_open_nothing(room):
+    wrong = [
+        f"{name}:{node.lineno}: open()"
+        for name, tree in TREES.items()
+        if room_of(name).split("/")[0] == room
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "open"
+    ]
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+def test_no_file_takes_an_exception_of_any_kind_for_a_refusal():
+    """MemoryError is an ArrowException too; a signal handler may raise any Exception."""
+    broad = ("Exception", "ArrowException")
+    wrong = [
+        f"{name}:{caught.lineno}: {broad_name(caught)}"
+        for name, tree in TREES.items()
+        for node in ast.walk(tree)
+        for caught in caught_by(node)
+        if broad_name(caught) in broad
+    ]
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+def caught_by(node: ast.AST) -> list[ast.expr]:
+    """What an `except` or a `suppress` names, and the members of any tuple."""
+    match node:
+        case ast.ExceptHandler(type=ast.expr() as caught):
+            return [caught]
+        case ast.Call(func=ast.Name("suppress") | ast.Attribute(attr="suppress"), args=args):
+            return args
+        case ast.Tuple(elts=elements):
+            return elements
+    return []
+
+
+def broad_name(node: ast.expr) -> str:
+    return getattr(node, "id", getattr(node, "attr", ""))
+
+
+def test_every_file_is_in_the_map_of_its_room_and_no_other_is():
+    drawn = {}
+    for section in (ROOT / "docs" / "architecture.md").read_text().split("\n## ")[1:]:
+        title, _, text = section.partition("\n")
+        rows = [line for line in text.splitlines() if line.startswith("| `")]
+        drawn[title] = {name for row in rows for name in re.findall(r"`(\w+\.py)`", row)}
+    there = {}
+    for path in FILES.values():
+        if not path.name.startswith("__"):
+            room = path.parent.relative_to(ROOT / "blztable").as_posix()
+            title = "The face" if room == "." else f"{room}/"
+            there.setdefault(title, set()).add(path.name)
+    assert {title: drawn[title] for title in there} == there
+
+
+def test_no_folder_holds_more_files_than_can_be_read_at_a_glance():
+    held = collections.Counter(
+        path.parent for path in FILES.values() if not path.name.startswith("__")
+    )
+    full = {folder.name: count for folder, count in held.items() if count > FILES_MAX}
+    assert not full, full
+
+
+@pytest.mark.parametrize("room", ["engine", "storage"])
+def test_a_room_makes_its_threads_in_one_file(room):
+    threaded = [
+        name
+        for name in FILES
+        if room_of(name).split("/")[0] == room
+        and any(target.split(".")[0] == "concurrent" for target, _ in imports_of(name))
+    ]
+    assert len(threaded) <= 1, f"threads are made in {threaded}"
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_has_a_nameplate_and_one_subject(name):
+    docstring = ast.get_docstring(TREES[name])
+    assert docstring, f"{name}: no docstring"
+    assert docstring.splitlines()[0].strip(), f"{name}: no first line"
+    lines = code_lines(FILES[name].read_text("utf-8"))
+    assert lines <= LINES_MAX, f"{name}: {lines} lines of code, more than {LINES_MAX}; split it"
+
+
+def code_lines(text: str) -> int:
+    """The lines that hold code, not counting docstrings, comments and empty lines."""
+    documented = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
+            docstring = node.body[0]
+            documented |= set(range(docstring.lineno, docstring.end_lineno + 1))
+    lines = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in NO_CODE:
+            lines |= set(range(token.start[0], token.end[0] + 1))
+    return len(lines - documented)
+
+
+def test_lines_of_code_are_counted_without_docstrings_comments_and_empty_lines():
+    docs = '"""Docs,\n\nmore."""\n\n# Why.\n'
+    text = docs + 'def f():\n    """Docs."""\n    return (\n        1\n    )\n'
+    assert code_lines(text) == 4
+
+
+def room_of(module: str) -> str:
+    """The room that a module is in."""
+    _, *below = module.split(".")
+    return "/".join(below[:2]) if "/".join(below[:2]) in FOLDERS else [*below, "face"][0]
+
+
+def imports_of(name: str) -> list[tuple[str, int]]:
+    """Every module that a file imports, with the line: the submodule where a name is one."""
+    found = []
+    for node in ast.walk(TREES[name]):
+        if isinstance(node, ast.Import):
+            found += [(alias.name, node.lineno) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = absolute(name, node)
+            for alias in node.names:
+                full = f"{base}.{alias.name}"
+                found.append((full if full in FILES else base, node.lineno))
+    return found
+
+
+def absolute(name: str, node: ast.ImportFrom) -> str:
+    """The full name behind the dots of a relative import."""
+    if not node.level:
+        return node.module or ""
+    package = name if FILES[name].name == "__init__.py" else name.rpartition(".")[0]
+    parts = package.split(".")[: len(package.split(".")) - (node.level - 1)]
+    return ".".join([*parts, *([node.module] if node.module else [])])

@@ -1,0 +1,115 @@
+"""The code in the documents runs: README, docs/, the examples in docstrings and those in examples/.
+
+A document is one story: its ```python blocks share a namespace and an empty working directory. A
+block marked ```python no-run is left out; that is for code which promises nothing.
+"""
+
+import doctest
+import importlib
+import re
+import runpy
+import shutil
+from pathlib import Path
+
+import pytest
+
+import blztable
+from support.random_conditions import PRUNED
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+FENCE = re.compile(r"^```python([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+
+PACKAGE = Path(next(iter(blztable.__path__)))
+MODULES = sorted(
+    ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+    for path in PACKAGE.rglob("*.py")
+)
+
+
+# ibis calls what DuckDB is about to drop.
+@pytest.mark.filterwarnings("ignore:fetch_arrow_table")
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_code_in_the_documents_runs(document, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    namespace = {"__name__": document.stem}
+    for line, code in python_blocks(document.read_text(encoding="utf-8")):
+        if code.lstrip().startswith(">>>"):
+            run_session(code, namespace, document, line)
+        else:
+            # Empty lines before it, so that a traceback shows the document's own line numbers.
+            exec(compile("\n" * line + code, document, "exec"), namespace)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_examples_in_the_docstrings_run(module, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    failed, _attempted = doctest.testmod(importlib.import_module(module), optionflags=OPTIONS)
+    assert failed == 0, f"{failed} examples of {module} fail; see the captured output"
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def test_the_examples_run(example, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(example.parent)
+    runpy.run_path(str(example), run_name="__main__")
+    assert "flights" in capsys.readouterr().out
+
+
+def test_the_types_that_are_said_to_prune_are_those_that_do():
+    # As Arrow names them, but floats, which have a width in Python.
+    floats = {"halffloat": "float16", "float": "float32", "double": "float64"}
+    names = {re.split(r"[\[(]", str(type_))[0] for type_ in PRUNED}
+    text = (ROOT / "docs" / "how-to" / "query.md").read_text(encoding="utf-8")
+    section = text.partition("### The types that prune\n")[2].partition("\n### ")[0]
+    said = re.findall(r"`(\w+)`", " ".join(re.findall(r"^\|([^|]*)\|", section, re.MULTILINE)))
+    assert sorted(said) == sorted({"dictionary", *(floats.get(name, name) for name in names)})
+
+
+def test_the_recipe_for_a_copy_holds_while_versions_come_and_go(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    document = ROOT / "docs" / "crash-safety.md"
+    first, recipe = (code for _, code in python_blocks(document.read_text(encoding="utf-8")))
+    exec(first, {})
+    with blztable.open("live.blz", "a") as other:
+        for n in range(4):
+            other.append({"n": [n]}, index=False)
+    gone = []
+
+    def copied(source: str, target: str) -> None:
+        if "manifest" in source and not gone:
+            gone.extend(Path(source).parent.iterdir())
+            with blztable.open("live.blz", "a") as other:
+                other.set_retention(versions=1, seconds=0)
+                other.append({"n": [4]}, index=False)
+        shutil.copy2(source, target)
+
+    defaults = shutil.copytree.__defaults__
+    mine = tuple(copied if value is shutil.copy2 else value for value in defaults)
+    monkeypatch.setattr(shutil.copytree, "__defaults__", mine)
+    exec(recipe, {"blz": blztable})
+    assert sum(not path.exists() for path in gone) > 1
+    assert blztable.read_table("backup.blz")["n"].to_pylist() == [1, 2, 3, 0, 1, 2, 3]
+
+
+def test_blocks_are_found_and_marked_ones_left_out():
+    text = "a\n```python\nx\n```\n```python no-run\ny\n```\n```sh\nz\n```\n```python\nw\n```\n"
+    assert python_blocks(text) == [(2, "x\n"), (11, "w\n")]
+
+
+def python_blocks(text: str) -> list[tuple[int, str]]:
+    """The blocks to run, each with the number of lines before it."""
+    return [
+        (text.count("\n", 0, match.start(2)), match[2])
+        for match in FENCE.finditer(text)
+        if match[1].strip() != "no-run"
+    ]
+
+
+def run_session(code: str, namespace: dict, document: Path, line: int) -> None:
+    """Run a block of ``>>>`` lines and compare what they print."""
+    test = doctest.DocTestParser().get_doctest(code, {}, document.name, str(document), line)
+    test.globs = namespace
+    result = doctest.DocTestRunner(optionflags=OPTIONS).run(test, clear_globs=False)
+    assert result.failed == 0, f"{document.name}: {result.failed} examples fail; see the output"

@@ -1,0 +1,227 @@
+"""Maintenance: the same rows in fewer row groups or in another order, beside other writers."""
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import blztable as blz
+from blztable.engine.change import merge_policy
+from blztable.engine.change.change_set import ChangeSet
+from blztable.engine.change.compact import compact
+from blztable.engine.write.options import WriteOptions
+from blztable.errors import ColumnNotFoundError, SchemaError
+from blztable.format import layout
+from blztable.storage.memory import MemoryStore
+from support import arrow_strategies as types
+from support import samples
+from support.bit_equality import bits
+from support.stores import Hooked, once, tree
+
+SCHEMA = pa.schema({"n": pa.int64(), "text": pa.string()})
+ALL = pa.table({"n": range(8), "text": map(str, range(8))}, SCHEMA)
+
+
+def opened(store):
+    return blz.open(store, "a", durability="process")
+
+
+def row_groups(store):
+    with blz.open(store) as table:
+        return table._snapshot.version.head.row_groups
+
+
+def categories(n, type_=None):
+    """A row of categories that no other append has."""
+    values = [f"{n} {i}" for i in range(40)]
+    type_ = type_ or pa.dictionary(pa.int8(), pa.string())
+    return pa.table({"c": pa.array(values).cast(pa.string()).dictionary_encode().cast(type_)})
+
+
+@pytest.mark.parametrize("sizes", [[1] * 9, [5, 1, 1, 5, 5, 1], [10, 10, 1], [3, 9, 3, 9], [4]])
+def test_compacting_leaves_what_fits_no_longer_together(sizes):
+    store = MemoryStore()
+    blz.create(store, SCHEMA, row_group_rows=10, durability="process").close()
+    whole = pa.table({"n": range(sum(sizes)), "text": [None] * sum(sizes)}, SCHEMA)
+    start = 0
+    with opened(store) as table, table.transaction() as tx:
+        for size in sizes:
+            tx.append(whole.slice(start, size))
+            start += size
+        tx.compact()
+    with opened(store) as table:
+        groups = table._snapshot.version.head.row_groups
+        assert merge_policy.small_runs(groups, 10) == []
+        assert len(groups) <= 2 * -(-len(whole) // 10) + 1
+        assert table.to_arrow() == whole
+        version = table.version
+        assert table.compact() == version
+        assert table.verify().is_intact
+    assert len(blz.open(store).versions()) == 2 + (version == 3)
+
+
+def test_a_join_of_a_compaction_keeps_the_row_groups_that_it_joins_and_no_others():
+    # A list of all row groups for each run would take memory by the square of their number.
+    store = MemoryStore()
+    blz.to_blz(ALL, store, row_group_rows=1, durability="process")
+    with blz.open(store) as table:
+        options = WriteOptions(row_group_rows=2, durability="process")
+        with ChangeSet(table._snapshot.version, options) as work:
+            compact(work)
+            joins = [change for change, _ in work._changes]
+            assert [(join.start, len(join.joined)) for join in joins] == [
+                (6, 2),
+                (4, 2),
+                (2, 2),
+                (0, 2),
+            ]
+            work.publish()[1].close()
+    assert row_groups(store) == (2, 2, 2, 2)
+    assert blz.read_table(store) == ALL
+
+
+def test_compacting_beside_an_appender_leaves_it_what_it_merged_itself():
+    store = MemoryStore()
+    blz.create(store, SCHEMA, row_group_rows=20, durability="process").close()
+    sizes = [4, 4, 20, *[1] * 7]
+    whole = pa.table({"n": range(60), "text": [None] * 60}, SCHEMA)
+    start = 0
+    for size in sizes:
+        write(store, whole.slice(start, size))
+        start += size
+    assert row_groups(store) == (4, 4, 20, *[1] * 7)
+
+    def theirs():
+        with opened(store) as other:
+            other.append(whole.slice(start, 1))
+        assert row_groups(store) == (4, 4, 20, 8)
+
+    with opened(Hooked(store, before=once("lock", theirs, layout.LOCK))) as table:
+        table.compact()
+        assert table._snapshot.version.head.row_groups == (8, 20, 8)
+        assert table.to_arrow() == whole.slice(0, start + 1)
+        assert table.verify().is_intact
+    with opened(store) as table:
+        assert table.vacuum().files == 0
+
+
+def write(store, rows):
+    blz.to_blz(rows, store, mode="a", row_group_rows=len(rows), durability="process")
+
+
+def test_what_others_append_while_a_table_is_sorted_lies_behind():
+    store = MemoryStore()
+    blz.to_blz(ALL, store, row_group_rows=3, durability="process")
+
+    def theirs():
+        with opened(store) as other:
+            other.append({"n": [100, 99], "text": [None, None]})
+
+    with opened(Hooked(store, before=once("lock", theirs, layout.LOCK))) as table:
+        table.compact(sort_by=[("n", "descending")])
+        assert table["n"].to_arrow().to_pylist() == [*reversed(range(8)), 100, 99]
+
+
+def sort(table, keys, **options):
+    store = MemoryStore()
+    blz.to_blz(table, store, durability="process", **options)
+    with opened(store) as opened_:
+        opened_.compact(sort_by=keys)
+        assert opened_.verify().is_intact
+        return opened_.to_arrow(), opened_._snapshot.version.head
+
+
+def test_a_sort_is_stable_and_puts_nan_and_nulls_last():
+    table = pa.table(
+        {"x": [2.0, None, float("nan"), 1.0, 2.0, None, 1.0, float("nan"), -0.0, 0.0]}
+    ).append_column("row", pa.array(range(10)))
+    found, head = sort(table, "x", row_group_rows=3)
+    assert found["row"].to_pylist() == [8, 9, 3, 6, 0, 4, 2, 7, 1, 5]
+    assert head.row_groups == (3, 3, 3, 1)
+    assert head.operation == "sort"
+    found, _ = sort(table, [("x", "descending")], row_group_rows=3)
+    assert found["row"].to_pylist() == [0, 4, 3, 6, 8, 9, 2, 7, 1, 5]
+
+
+def test_a_sort_by_several_columns_goes_by_the_first_then_the_next():
+    table = pa.table({"a": [2, 1, 2, 1, None], "b": ["x", "ä", "y", "z", "q"]})
+    found, _ = sort(table, ["a", ("b", "descending")])
+    assert found.to_pydict() == {"a": [1, 1, 2, 2, None], "b": ["ä", "z", "y", "x", "q"]}
+
+
+def test_text_dictionaries_views_and_all_else_are_put_in_order():
+    kinds = [*types.PLAIN, *samples.DICTIONARIES]
+    data = samples.of(kinds, 30).append_column("row", pa.array([n * 7 % 30 for n in range(30)]))
+    found, head = sort(data, "row", row_group_rows=8)
+    assert head.row_groups == (8, 8, 8, 6)
+    for name in data.column_names:
+        before = bits(data[name])
+        assert bits(found[name]) == [before[n * 13 % 30] for n in range(30)]
+
+
+def test_categories_are_sorted_by_what_they_stand_for():
+    table = pa.table({"c": pa.chunked_array([["b", None, "a"], ["c", "b"]]).dictionary_encode()})
+    found, _ = sort(table, "c")
+    assert [v for chunk in found["c"].chunks for v in chunk.to_pylist()] == [*"abbc", None]
+
+
+@pytest.mark.parametrize("way", ["ascending", "descending"])
+def test_ordered_categories_are_sorted_by_their_order_as_pandas_does(way):
+    kind = pd.CategoricalDtype(["low", "mid", "high"], ordered=True)
+    frame = pd.DataFrame({"c": pd.Series(["high", "low", None, "mid", "low", "high"], dtype=kind)})
+    store = MemoryStore()
+    blz.to_blz(frame[:3], store, row_group_rows=2, durability="process")
+    with opened(store) as t:
+        t.resize(4)  # By a row of a part without any categories.
+        t.append(frame[3:], index=False)
+        t.compact(sort_by=[("c", way)])
+        expected = frame.sort_values("c", ascending=way == "ascending")["c"].tolist()
+        assert t.to_pandas()["c"].tolist()[:5] == expected[:5]
+        assert t["c"][5:].to_pylist() == [None, None]
+
+
+def test_what_cannot_be_sorted_by_says_so_and_nothing_is_committed():
+    table = pa.table({"i": pa.array([(1, 2, 3), (0, 1, 2)], pa.month_day_nano_interval())})
+    store = MemoryStore()
+    blz.to_blz(table, store, durability="process")
+    before = tree(store)
+    with opened(store) as t:
+        with pytest.raises(SchemaError, match=r"cannot be sorted by: 'i' \(month_day_nano"):
+            t.compact(sort_by="i")
+        with pytest.raises(ColumnNotFoundError, match="no column is named 'j'"):
+            t.compact(sort_by=["i", "j"])
+        with pytest.raises(ValueError, match="names with a direction"):
+            t.compact(sort_by=[("i", "up")])
+    assert tree(store) == before
+
+
+def test_categories_that_have_no_room_together_are_not_sorted():
+    store = MemoryStore()
+    blz.create(store, {"c": categories(0).schema.field(0).type, "n": pa.int64()}).close()
+    with opened(store) as table:
+        for n in range(4):
+            table.append(categories(n).append_column("n", pa.array(range(40))))
+        with pytest.raises(SchemaError, match="column 'c': 160 rows have no room in one array"):
+            table.compact(sort_by="n")
+
+
+@pytest.mark.parametrize("keys", [(), "n", None])
+def test_a_table_that_is_tidy_is_left_as_it_is(keys):
+    store = MemoryStore()
+    table = pa.table({"n": [1, 1, 2, 3, None], "text": [*"edcba"]}, SCHEMA)
+    blz.to_blz(table, store, row_group_rows=2, durability="process", sort_by="n")
+    before = tree(store)
+    with opened(store) as t:
+        assert t.compact(sort_by=keys) == 1
+    assert tree(store) == before
+
+
+def test_row_groups_whose_categories_have_no_room_together_are_tidied_once():
+    store = MemoryStore()
+    blz.create(store, categories(0).schema, durability="process").close()
+    with opened(store) as table:
+        with table.transaction() as tx:
+            for n in range(5):
+                tx.append(categories(n))
+            tx.compact()
+        assert table._snapshot.version.head.row_groups == (120, 80)
+        assert table.compact() == table.version == 2

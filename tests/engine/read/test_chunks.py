@@ -1,0 +1,128 @@
+"""Runs of chunks: each chunk that holds wanted bytes is decoded once, to every place for them."""
+
+from itertools import pairwise
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from blztable.columns.blocks import VALUES, Target
+from blztable.engine.read import chunks as reading
+from blztable.engine.read.chunks import Goal, joined, runs
+from blztable.engine.read.parts import OpenParts
+from blztable.engine.version.versions import pin
+from blztable.errors import CorruptError
+from blztable.storage.memory import MemoryStore
+from support.stores import write
+
+BYTES = 400
+
+
+def part_of(chunks):
+    """What a part says of a stream cut in chunks of these sizes."""
+    return SimpleNamespace(streams={VALUES: SimpleNamespace(info=SimpleNamespace(chunks=chunks))})
+
+
+@st.composite
+def ranges(draw, total):
+    """Ranges of bytes in their order, none empty; some meet, some have bytes between them."""
+    ends = sorted(draw(st.sets(st.integers(0, total), min_size=2, max_size=9)))
+    pairs = list(pairwise(ends))
+    kept = draw(st.lists(st.booleans(), min_size=len(pairs), max_size=len(pairs)))
+    return [pair for pair, is_kept in zip(pairs, kept, strict=True) if is_kept] or pairs[:1]
+
+
+@given(
+    st.data(), st.lists(st.integers(1, 30), min_size=1, max_size=12), st.sampled_from([1, 40, 999])
+)
+def test_runs_are_the_chunks_that_hold_wanted_bytes_each_once(data, chunks, run_bytes):
+    goals = [Goal(low, high, None) for low, high in data.draw(ranges(sum(chunks)))]
+    begins = np.cumsum([0, *chunks]).tolist()
+    needed = [
+        number
+        for number, (begin, end) in enumerate(pairwise(begins))
+        if any(goal.low < end and begin < goal.high for goal in goals)
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading, "RUN_BYTES", run_bytes)
+        found = list(runs(part_of(chunks), VALUES, goals))
+    assert [number for one in found for number in range(one.first, one.last)] == needed
+    for one in found:
+        begin, end = begins[one.first], begins[one.last]
+        assert one.begin == begin
+        assert one.nbytes == end - begin
+        assert list(one.goals) == [g for g in goals if g.low < end and begin < g.high]
+        # No chunk more than it takes to have so many bytes.
+        assert begins[one.last - 1] - begin < run_bytes
+    # A run ends only where no chunk is wanted next, or where it has enough.
+    for one, other in pairwise(found):
+        assert one.last < other.first or one.nbytes >= run_bytes
+
+
+@pytest.fixture(scope="module")
+def opened():
+    """A part of 400 bytes in ten chunks, and one with nothing else in its file."""
+    store = MemoryStore()
+    write(store, pa.table({"a": np.arange(BYTES) % 251}).cast(pa.schema({"a": pa.uint8()})),
+          page_rows=8, chunk_bytes=40)  # fmt: skip
+    version, pinned = pin(store)
+    yield OpenParts(version).open(0, 0)
+    pinned.close()
+
+
+@settings(max_examples=100, deadline=None)
+@given(ranges(BYTES), st.sampled_from([1, 100, 999]), st.data())
+def test_bytes_come_to_their_places_and_are_looked_at_once(opened, wanted, run_bytes, data):
+    assert len(opened.streams[VALUES].info.chunks) == 10
+    buffers = [np.zeros(high - low, np.uint8) for low, high in wanted]
+    looked_at = [[] for _ in wanted]
+    # Of some it is only to be seen whether they are there.
+    targeted = data.draw(st.lists(st.booleans(), min_size=len(wanted), max_size=len(wanted)))
+    goals = [
+        Goal(low, high, Target(buffer, lambda *r, seen=seen: seen.append(r)) if is_ else None)
+        for (low, high), buffer, seen, is_ in zip(wanted, buffers, looked_at, targeted, strict=True)
+    ]
+    decoded = []
+    real = reading.decompress_into
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading, "RUN_BYTES", run_bytes)
+        patch.setattr(reading, "TASK_BYTES", data.draw(st.sampled_from([1, 1000])))
+        patch.setattr(
+            reading,
+            "decompress_into",
+            lambda chunk, *rest: (decoded.append(bytes(chunk)), real(chunk, *rest))[1],
+        )
+        tasks = list(joined(runs(opened, VALUES, goals)))
+        # In any order.
+        for task in data.draw(st.permutations(tasks)):
+            task()
+    whole = np.arange(BYTES) % 251
+    for (low, high), buffer, seen, is_ in zip(wanted, buffers, looked_at, targeted, strict=True):
+        assert buffer.tolist() == (whole[low:high].tolist() if is_ else [0] * (high - low))
+        assert [row for part in sorted(seen) for row in range(*part)] == (
+            list(range(high - low)) if is_ else []
+        )
+    touched = {at // 40 for low, high in wanted for at in range(low, high)}
+    assert len(decoded) == len(set(decoded)) == len(touched)
+
+
+def test_a_check_that_fails_names_the_stream_and_the_chunk(opened):
+    def check(start, stop):
+        raise CorruptError("not what it should be")
+
+    goal = Goal(85, 90, Target(np.zeros(5, np.uint8), check))
+    (one,) = runs(opened, VALUES, [goal])
+    with pytest.raises(CorruptError, match=r"'a', stream 'values', chunk 2: not what it should"):
+        one.decode()
+
+
+def test_small_runs_are_one_task_and_large_ones_their_own(opened, monkeypatch):
+    monkeypatch.setattr(reading, "TASK_BYTES", 80)
+    goals = [Goal(at, at + 1, None) for at in (0, 100, 200, 300, 390)]
+    found = list(runs(opened, VALUES, goals))
+    assert [one.nbytes for one in found] == [40] * 5
+    assert [len(task.args[0]) for task in joined(found)] == [2, 2, 1]
+    assert list(joined([])) == []

@@ -1,0 +1,119 @@
+"""The list of versions, also beside damage."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pytest
+
+from blztable.engine.version import versions
+from blztable.engine.version.commit import WRITER, Commit, Draft
+from blztable.engine.version.history import listed
+from blztable.errors import FormatError, StorageError
+from blztable.format import layout, manifest
+from blztable.report import VersionInfo
+from blztable.storage.local import LocalStore
+from blztable.storage.memory import MemoryStore
+from support.stores import Hooked, once, raising, set_attributes, write
+
+
+@pytest.fixture(params=["local", "memory"])
+def store(request, tmp_path):
+    store = LocalStore(tmp_path / "t.blz") if request.param == "local" else MemoryStore()
+    yield store
+    store.close()
+
+
+def three_versions(store):
+    write(store, pa.table({"n": [1, 2, 3]}))
+    write(store, pa.table({"n": [1, 2], "text": ["a", "b"]}))
+    base, pinned = versions.pin(store)
+    with pinned:
+        set_attributes(store, base, {"a": 1}, (), is_durable=False)[1].close()
+
+
+def test_each_version_is_listed_with_what_made_it(store):
+    before = datetime.now(UTC)
+    three_versions(store)
+    found = listed(store)
+    assert [replace(one, time=None) for one in found] == [
+        VersionInfo(1, None, "create", 3, 1, 1, 0, (), WRITER),
+        VersionInfo(2, None, "replace", 2, 2, 1, 1, (), WRITER),
+        VersionInfo(3, None, "attributes", 2, 2, 1, 2, (), WRITER),
+    ]
+    times = [one.time for one in found]
+    assert before <= times[0] < times[1] < times[2] <= datetime.now(UTC)
+    assert times[0].utcoffset() == timedelta(0)
+
+
+def test_where_there_is_no_table_the_list_is_empty(store, tmp_path):
+    assert listed(store) == []
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(FormatError):
+        listed(LocalStore(tmp_path / "file"))
+
+
+def test_names_of_commits_are_those_of_the_version_they_made(store):
+    three_versions(store)
+
+    def draft(newest):
+        ids = (("first", 1), ("monday", 4), ("again", 4))
+        return Draft(replace(newest.head, commit_ids=ids), newest.lines())
+
+    with Commit(store, is_durable=False) as transaction:
+        transaction.publish("named", draft)[1].close()
+    assert [one.commit_ids for one in listed(store)] == [(), (), (), ("monday", "again")]
+
+
+def rewrite_head(store, number, **changes):
+    data = store.get(layout.manifest(number))
+    end = manifest.head_length(data)
+    head = replace(manifest.decode_head(data[:end]), **changes)
+    store.put(layout.manifest(number), manifest.encode(head, data[end:].splitlines()))
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_a_damaged_version_is_listed_with_its_damage_alone(store, number):
+    three_versions(store)
+    whole = listed(store)
+    data = store.get(layout.manifest(number))
+    store.put(layout.manifest(number), data.replace(b'"operation"', b'"0peration"'))
+    found = listed(store)
+    damaged = found[number - 1]
+    assert damaged == VersionInfo(number, damage=damaged.damage)
+    assert damaged.damage == "the head of a manifest does not have the sha256 that follows it"
+    assert found[: number - 1] + found[number:] == whole[: number - 1] + whole[number:]
+
+
+def test_a_version_that_cannot_be_read_is_listed_with_the_reason(store):
+    three_versions(store)
+    failing = once("get", raising(StorageError("the disk fails")), layout.manifest(2))
+    found = listed(Hooked(store, before=failing))
+    assert [one.damage for one in found] == [None, "the disk fails", None]
+
+
+def test_a_version_that_goes_meanwhile_is_not_listed(store):
+    three_versions(store)
+    going = once("get", lambda: store.delete([layout.manifest(2)]), layout.manifest(2))
+    assert [one.number for one in listed(Hooked(store, before=going))] == [1, 3]
+
+
+def test_a_time_that_no_calendar_has_is_none(store):
+    three_versions(store)
+    rewrite_head(store, 2, time="2026-13-32T25:61:61.000000+00:00")
+    found = listed(store)
+    assert found[1].time is None
+    assert found[1].rows == 2
+    assert found[1].damage is None
+
+
+def test_only_heads_are_read(store):
+    three_versions(store)
+    for number in (1, 2, 3):
+        data = store.get(layout.manifest(number))
+        store.put(layout.manifest(number), data[: manifest.head_length(data)])
+    calls = []
+    found = listed(Hooked(store, after=lambda name, args: calls.append((name, args[0]))))
+    assert [one.rows for one in found] == [3, 2, 2]
+    looked = [("get", layout.SIZES), ("list_names", layout.MANIFESTS)]
+    assert calls == looked + [("get", layout.manifest(number)) for number in (1, 2, 3)]

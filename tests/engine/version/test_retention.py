@@ -1,0 +1,403 @@
+"""Which versions stay, which go, and that their files go with them and no others."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pyarrow as pa
+import pytest
+
+from blztable.engine.version import retention, versions
+from blztable.engine.version.commit import Commit, Draft
+from blztable.format import layout
+from blztable.storage.local import LocalStore
+from blztable.storage.memory import MemoryStore
+from support.stores import (
+    CountedLocks,
+    Hooked,
+    once,
+    read,
+    set_attributes,
+    set_properties,
+    tree,
+    write,
+)
+
+
+@pytest.fixture(params=["local", "memory"])
+def store(request, tmp_path):
+    store = LocalStore(tmp_path / "t.blz") if request.param == "local" else MemoryStore()
+    yield store
+    store.close()
+
+
+def content(number):
+    return pa.table({"n": [number], "text": [f"v{number}"]})
+
+
+def commit(store, number):
+    assert write(store, content(number), durability="process") == number
+
+
+def touch(store, **changes):
+    """A commit that names the same files as the one before."""
+    base, pinned = versions.pin(store)
+    with pinned:
+        _, new = set_attributes(store, base, changes, (), is_durable=False)
+    new.close()
+
+
+def assert_whole(store):
+    """Every version reads, and every file belongs to one."""
+    named = set()
+    for number in versions.numbers(store):
+        version, pinned = versions.pin(store, number)
+        with pinned:
+            read(version)
+            for index, path in enumerate(version.head.columns.paths):
+                named |= {layout.part(path, k) for k in version.column(index).k}
+    assert {key for key in tree(store) if key.endswith(".bin")} == named
+    columns = {key for key in tree(store) if key.startswith("data/col") and "__" not in key}
+    assert columns == {key.rpartition("/")[0] for key in named}
+
+
+def test_the_ten_newest_versions_are_kept(store):
+    for number in range(1, 14):
+        commit(store, number)
+        assert versions.numbers(store) == list(range(max(1, number - 9), number + 1))
+        assert_whole(store)
+    for number in versions.numbers(store):
+        version, pinned = versions.pin(store, number)
+        with pinned:
+            assert read(version) == content(number)
+
+
+def test_a_pinned_version_stays_and_goes_when_it_is_let_go(store):
+    for number in range(1, 4):
+        commit(store, number)
+    held, pinned = versions.pin(store, 2)
+    with pinned:
+        for number in range(4, 15):
+            commit(store, number)
+        assert versions.numbers(store) == [2, *range(5, 15)]
+        assert read(held) == content(2)
+        assert_whole(store)
+    commit(store, 15)
+    assert versions.numbers(store) == list(range(6, 16))
+    assert_whole(store)
+
+
+def test_versions_older_than_the_table_keeps_them_go(store):
+    for number in range(1, 4):
+        commit(store, number)
+    set_properties(store, keep_seconds=0)
+    # The version that a commit was made on is pinned by it, so it outlives that commit.
+    assert versions.numbers(store) == [3, 4]
+    set_properties(store, keep_seconds=0)
+    assert versions.numbers(store) == [4, 5]
+    assert_whole(store)
+
+
+def test_versions_within_their_time_stay(store):
+    for number in range(1, 4):
+        commit(store, number)
+    set_properties(store, keep_seconds=3600)
+    assert versions.numbers(store) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(("most", "kept"), [(0, [4, 5]), (1, [4, 5]), (2, [4, 5]), (3, [3, 4, 5])])
+def test_a_table_may_keep_fewer_versions_but_never_loses_its_newest(store, most, kept):
+    for number in range(1, 5):
+        commit(store, number)
+    set_properties(store, keep_versions=most)
+    assert versions.numbers(store) == kept
+    assert_whole(store)
+
+
+@pytest.mark.parametrize("bad", ["ten", -1, 1.5, None, True])
+def test_a_number_of_versions_that_makes_no_sense_is_the_usual_one(store, bad):
+    for number in range(1, 5):
+        commit(store, number)
+    set_properties(store, keep_versions=bad)
+    assert versions.numbers(store) == [1, 2, 3, 4, 5]
+
+
+def test_files_that_a_kept_version_names_stay(store):
+    commit(store, 1)
+    files = {key for key in tree(store) if key.endswith(".bin")}
+    for number in range(20):
+        touch(store, turn=number)
+    assert versions.numbers(store) == list(range(12, 22))
+    assert {key for key in tree(store) if key.endswith(".bin")} == files
+    newest, pinned = versions.pin(store)
+    with pinned:
+        assert read(newest) == content(1)
+
+
+def test_files_stay_where_a_kept_version_names_them_in_another_line(store):
+    commit(store, 1)
+    files = {key for key in tree(store) if key.endswith(".bin")}
+
+    for _ in range(11):
+        respell(store)
+    assert versions.numbers(store) == list(range(3, 13))
+    assert {key for key in tree(store) if key.endswith(".bin")} == files
+    assert_whole(store)
+
+
+def test_shared_files_go_with_the_last_version_that_names_them(store):
+    commit(store, 1)
+    touch(store, a=1)
+    for number in range(3, 12):
+        commit(store, number)
+    assert versions.numbers(store)[0] == 2
+    assert_whole(store)
+    assert "data/col0" in tree(store)
+    commit(store, 12)
+    assert versions.numbers(store)[0] == 3
+    assert_whole(store)
+    assert "data/col0" not in tree(store)
+
+
+def test_a_file_of_another_writer_in_a_column_that_goes_keeps_its_directory(store):
+    commit(store, 1)
+    store.put_new("data/col0/__99__.bin", [b"in flight"])
+    for number in range(2, 12):
+        commit(store, number)
+    assert store.get("data/col0/__99__.bin") == b"in flight"
+    assert "data/col0/__1__.bin" not in tree(store)
+    assert "data/col1" not in tree(store)
+
+
+def test_a_damaged_version_goes_in_its_turn_and_leaves_its_files(store):
+    for number in range(1, 4):
+        commit(store, number)
+    store.put(layout.manifest(1), b"damaged")
+    for number in range(4, 13):
+        commit(store, number)
+    assert versions.numbers(store) == list(range(3, 13))
+    assert "data/col0/__1__.bin" in tree(store)
+
+
+def test_while_a_kept_version_is_damaged_nothing_goes(store):
+    for number in range(1, 11):
+        commit(store, number)
+    store.put(layout.manifest(9), b"damaged")
+    before = tree(store)
+    commit(store, 11)
+    assert before <= tree(store)
+    assert versions.numbers(store) == list(range(1, 12))
+
+
+def damage_line(store, number):
+    """The head stays as it is; the line of the last column does not have its sha256 any more."""
+    data = store.get(layout.manifest(number))
+    store.put(layout.manifest(number), data[:-3] + b"x" + data[-2:])
+
+
+def test_a_version_with_a_damaged_line_goes_in_its_turn_and_leaves_its_files(store):
+    for number in range(1, 4):
+        commit(store, number)
+    damage_line(store, 1)
+    for number in range(4, 13):
+        commit(store, number)
+    assert versions.numbers(store) == list(range(3, 13))
+    assert "data/col1/__1__.bin" in tree(store)
+    assert "data/col2/__1__.bin" not in tree(store)
+
+
+@pytest.mark.parametrize("damaged", [2, 7])
+def test_while_a_kept_version_is_damaged_only_one_goes_that_leaves_all_its_files(store, damaged):
+    commit(store, 1)
+    for number in range(2, 10):
+        touch(store, turn=number)
+    update_text(store, 10)
+    damage_line(store, damaged)
+    files = {key for key in tree(store) if key.endswith(".bin")}
+    touch(store, turn=11)
+    assert versions.numbers(store) == list(range(2, 12))
+    assert {key for key in tree(store) if key.endswith(".bin")} == files
+
+
+def update_text(store, number):
+    """A commit that names another file in the last column alone."""
+    base, pinned = versions.pin(store)
+    pinned.close()
+    path = base.head.columns.paths[-1]
+    k = base.head.columns.next_k[-1]
+    store.put_new(layout.part(path, k), [b"rewritten"])
+
+    def draft(newest):
+        parts = newest.column(len(newest.schema) - 1)
+        columns = newest.head.columns
+        columns = replace(columns, next_k=(*columns.next_k[:-1], k + 1))
+        lines = [*newest.lines()[:-1], replace(parts, k=(k,)).encode()]
+        return Draft(replace(newest.head, columns=columns), lines)
+
+    with Commit(store, is_durable=False) as transaction:
+        version, pinned = transaction.publish("update", draft)
+    pinned.close()
+    assert version.head.version == number
+
+
+def restore(store, earlier):
+    """A commit that names the files of an earlier version again."""
+
+    def draft(newest):
+        old = versions.load(store, earlier)
+        columns = replace(old.head.columns, next_k=newest.head.columns.next_k)
+        return Draft(replace(newest.head, columns=columns), old.lines())
+
+    with Commit(store, is_durable=False) as transaction:
+        transaction.publish("restore", draft)[1].close()
+
+
+def test_files_that_the_next_version_does_not_name_stay_for_one_that_does_again(store):
+    commit(store, 1)
+    update_text(store, 2)
+    restore(store, 1)
+    update_text(store, 4)
+    for number in range(5, 13):
+        touch(store, turn=number)
+    # Version 3 is the last to name the first version's file, version 2 alone named its own.
+    assert versions.numbers(store)[0] == 3
+    assert {"data/col1/__1__.bin", "data/col1/__3__.bin"} <= tree(store)
+    assert "data/col1/__2__.bin" not in tree(store)
+    touch(store, turn=13)
+    assert "data/col1/__1__.bin" not in tree(store)
+    assert "data/col1/__3__.bin" in tree(store)
+
+
+def test_the_directory_of_a_kept_column_stays_without_a_file_in_it(store):
+    commit(store, 1)
+
+    def emptied(newest):
+        columns = newest.head.columns
+        none = [replace(newest.column(index), k=(0,)).encode() for index in range(2)]
+        return Draft(replace(newest.head, columns=columns), none)
+
+    with Commit(store, is_durable=False) as transaction:
+        transaction.publish("emptied", emptied)[1].close()
+    set_properties(store, keep_versions=1)
+    set_properties(store, keep_versions=1)
+    assert versions.numbers(store) == [3, 4]
+    # A writer may be about to put a file there.
+    assert {key for key in tree(store) if key.startswith("data/")} == {"data/col0", "data/col1"}
+
+
+def respell(store):
+    """A commit that names the same files in other lines, as an append does."""
+
+    def draft(newest):
+        return Draft(newest.head, [line + b" " for line in newest.lines()])
+
+    with Commit(store, is_durable=False) as transaction:
+        transaction.publish("respelled", draft)[1].close()
+
+
+@pytest.mark.parametrize(("again", "reads"), [(touch, [2, 1]), (respell, [2, 1, 1, 2])])
+def test_a_version_that_leaves_all_its_files_costs_no_flush_and_two_versions_read(
+    store, again, reads
+):
+    commit(store, 1)
+    first = store.get(layout.manifest(1))
+    for _ in range(10):
+        again(store)
+    newest, pinned = versions.pin(store)
+    pinned.close()
+    store.put(layout.manifest(1), first)
+    calls = []
+    hooked = Hooked(store, after=lambda name, args: calls.append((name, args)))
+    retention.retire(replace(newest, store=hooked), is_durable=True)
+    assert versions.numbers(store) == list(range(2, 12))
+    assert [args[0] for name, args in calls if name == "get"] == list(map(layout.manifest, reads))
+    assert not [name for name, _ in calls if name.startswith("flush")]
+
+
+def test_versions_that_go_together_take_the_files_of_all_of_them(store):
+    commit(store, 1)
+    for number in range(2, 5):
+        update_text(store, number)
+    newest, pinned = versions.pin(store)
+    pinned.close()
+    head = replace(newest.head, properties={"keep_versions": 1})
+    retention.retire(replace(newest, head=head), is_durable=False)
+    assert versions.numbers(store) == [4]
+    files = {key for key in tree(store) if key.endswith(".bin")}
+    assert files == {"data/col0/__1__.bin", "data/col1/__4__.bin"}
+
+
+def test_versions_of_unknown_times_are_not_taken_for_old_ones(store):
+    for number in range(1, 4):
+        commit(store, number)
+    store.put(layout.manifest(3), b"damaged")
+    commit(store, 4)
+    newest = versions.load(store, 4)
+    assert [number for _, number in newest.head.history] == [1, 2]
+    assert retention.past_keeping(newest.head, [1, 2, 3, 4], 10, 3600) == []
+
+
+def test_a_version_that_others_keep_from_going_does_not_keep_the_rest(store):
+    for number in range(1, 10):
+        commit(store, number)
+    _, pinned = versions.pin(store, 1)
+    with pinned:
+        set_properties(store, keep_versions=2)
+        assert versions.numbers(store) == [1, 9, 10]
+        assert_whole(store)
+
+
+def test_versions_that_go_are_locked_one_at_a_time(store):
+    for number in range(1, 6):
+        commit(store, number)
+    newest, pinned = versions.pin(store)
+    pinned.close()
+    counting = CountedLocks(store)
+    head = replace(newest.head, properties={"keep_versions": 1})
+    retention.retire(replace(newest, head=head, store=counting), is_durable=True)
+    assert versions.numbers(store) == [5]
+    assert counting.most == 1
+    assert_whole(store)
+
+
+@pytest.mark.parametrize("late", [1, 2, 3])
+def test_a_version_pinned_while_others_are_looked_at_stays_with_its_files(store, late):
+    commit(store, 1)
+    for number in range(2, 5):
+        update_text(store, number)
+    newest, pinned = versions.pin(store)
+    pinned.close()
+    head = replace(newest.head, properties={"keep_versions": 1})
+    pins = []
+    # By then all three were seen to be free.
+    come = once("get", lambda: pins.append(versions.pin(store, late)), layout.manifest(1))
+    hooked = Hooked(store, before=come)
+    retention.retire(replace(newest, head=head, store=hooked), is_durable=True)
+    assert versions.numbers(store) == [late, 4]
+    [(_, pinned)] = pins
+    pinned.close()
+    files = {key for key in tree(store) if key.endswith(".bin")}
+    assert files == {"data/col0/__1__.bin", f"data/col1/__{late}__.bin", "data/col1/__4__.bin"}
+
+
+class Later(datetime):
+    """The clock two hours from now."""
+
+    @classmethod
+    def now(cls, tz=None):
+        return datetime.now(tz) + timedelta(hours=2)
+
+
+def test_the_last_version_that_was_flushed_stays_where_its_time_comes_during_a_commit(
+    store, monkeypatch
+):
+    write(store, content(1))
+    write(store, content(2))
+    commit(store, 3)
+    late = once("publish", lambda: monkeypatch.setattr(retention, "datetime", Later))
+    commit(Hooked(store, before=late), 4)
+    # The commit before is pinned by the one that was built on it.
+    assert versions.numbers(store) == [2, 3, 4]
+    assert not versions.load(store, 4).head.durable
+    commit(store, 5)
+    assert versions.load(store, 5).head.durable
+    assert versions.numbers(store) == [4, 5]

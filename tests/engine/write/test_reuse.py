@@ -1,0 +1,372 @@
+"""Chunks that hold what they held are copied; whatever the old file holds, the new data count."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import blosc
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blztable.engine.read.parts import OpenParts
+from blztable.engine.run.progress import Progress
+from blztable.engine.version import versions
+from blztable.engine.version.commit import Commit, Draft
+from blztable.engine.write.columns import ColumnWriter, write_groups
+from blztable.engine.write.options import WriteOptions
+from blztable.errors import CorruptError, StorageError
+from blztable.format import chunk as chunks
+from blztable.format import layout
+from blztable.format.checksum import BY_NAME
+from blztable.format.header import BLOSCPACK
+from blztable.storage.local import LocalStore
+from blztable.storage.memory import MemoryStore
+from support import arrow_strategies, tamper
+from support.bit_equality import same
+from support.bloscpack_reference import bloscpack_bytes
+from support.stores import read, write
+
+# zlib says in its first bytes how hard it tried: a chunk that was made anew differs from the old.
+BEFORE = {"compression": "zlib", "clevel": 1, "page_rows": 64, "chunk_bytes": 512}
+AFTER = BEFORE | {"clevel": 9}
+ROWS = 640
+# Text of one length, so that pages hold the same bytes.
+WORDS = [f"word {row % 7}" for row in range(ROWS)]
+EDITED = 100
+# The one file of a table of one column and row group.
+FILE = "data/col0/__1__.bin"
+
+
+def changed(array, row, value):
+    """The array with another value in one row."""
+    items = array.to_pylist()
+    items[row] = value
+    if pa.types.is_dictionary(array.type):
+        codes = pa.array(
+            [None if i is None else array.dictionary.to_pylist().index(i) for i in items]
+        )
+        codes = codes.cast(array.type.index_type)
+        return pa.DictionaryArray.from_arrays(codes, array.dictionary)
+    return pa.array(items, array.type)
+
+
+def pinned(store):
+    version, lock = versions.pin(store)
+    lock.close()
+    return version
+
+
+def update(store, indices, table, parts=None, **options):
+    """Write these columns anew in the row groups they have, and commit that."""
+    options = WriteOptions(**options)
+    base = pinned(store)
+    parts = parts or OpenParts(base)
+    index = base.head.columns
+    columns = [
+        ColumnWriter(index.paths[at], field.name, field.type, first_k=index.next_k[at])
+        for at, field in zip(indices, table.schema, strict=True)
+    ]
+    groups, first = [], 0
+    for rows in base.head.row_groups:
+        groups.append((table.slice(first, rows), rows))
+        first += rows
+
+    def old(position, group):
+        return parts.open(indices[position], group)
+
+    write_groups(store, columns, groups, options, Progress(None, None, len(columns)), old)
+    written = dict(zip(indices, columns, strict=True))
+
+    def draft(newest):
+        there = [
+            written[at].finish() if at in written else newest.column(at)
+            for at in range(len(newest.schema))
+        ]
+        replaced = replace(
+            index,
+            next_k=tuple(
+                written[at].next_k if at in written else k for at, k in enumerate(index.next_k)
+            ),
+            nbytes=tuple(part.nbytes for part in there),
+            cbytes=tuple(part.cbytes for part in there),
+        )
+        return Draft(replace(newest.head, columns=replaced), [part.encode() for part in there])
+
+    with Commit(store, is_durable=False) as transaction:
+        version, lock = transaction.publish("update", draft)
+    lock.close()
+    return version
+
+
+def chunks_of(version, index=0, group=0):
+    """The compressed bytes of each chunk with its digest, by stream and number."""
+    part = OpenParts(version).open(index, group)
+    size = part.checksum.size
+    result = {}
+    for name, place in part.streams.items():
+        for at in range(len(place.info.chunks)):
+            start, stop = part.offsets[place.first_chunk + at : place.first_chunk + at + 2]
+            data = part.reader().read(start, stop - start)
+            assert part.checksum.digest(data[: len(data) - size]) == data[len(data) - size :]
+            result[name, at] = data
+    return result
+
+
+def made_anew(store, array, row, value, **options):
+    """The chunks that are others after an update of one row; what it wrote is read back."""
+    write(store, pa.table({"x": array}), **BEFORE)
+    before = chunks_of(pinned(store))
+    assert len(before) > 8
+    table = pa.table({"x": changed(array, row, value)})
+    version = update(store, [0], table, **AFTER | options)
+    assert same(read(version)["x"].combine_chunks(), table["x"].combine_chunks())
+    after = chunks_of(version)
+    assert after.keys() == before.keys()
+    return {place for place in after if after[place] != before[place]}
+
+
+NUMBERS = pa.array([row % 11 for row in range(ROWS)], pa.int64())
+WITH_NULLS = pa.array([None if row % 5 == 0 else row % 11 for row in range(ROWS)], pa.int64())
+# Of 64 rows a page, 512 bytes a chunk: row 100 is in chunk 1 of int64 and in chunk 0 of one byte.
+CASES = {
+    "numbers": (NUMBERS, 7, {("values", 1)}),
+    "a value for a null": (WITH_NULLS, 7, {("valid", 0), ("values", 1)}),
+    "a null for a value": (WITH_NULLS.slice(1), None, {("valid", 0), ("values", 1)}),
+    "text": (pa.array(WORDS), "word 9", {("values", 1)}),
+    "dictionary": (
+        pa.array(WORDS).dictionary_encode().cast(pa.dictionary(pa.int64(), pa.string())),
+        "word 3",
+        {("codes", 1)},
+    ),
+    "bool": (pa.array([row % 3 == 0 for row in range(10 * ROWS)]), True, {("values", 0)}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_update_makes_the_chunks_anew_that_it_touches_and_copies_the_others(case):
+    array, value, touched = CASES[case]
+    assert array[EDITED].as_py() != value
+    assert made_anew(MemoryStore(), array, EDITED, value) == touched
+
+
+def test_chunks_before_a_longer_text_are_copied_and_those_behind_it_where_pages_are_chunks():
+    anew = made_anew(MemoryStore(), pa.array(WORDS), EDITED, "a longer one")
+    ends = {("ends", number) for number in range(10)}
+    assert ("values", 1) in anew
+    assert anew & ends == {("ends", number) for number in range(EDITED * 4 // 512, 5)}
+    assert anew - ends == {("values", 1)}
+
+
+def test_each_column_is_compared_with_its_own_old_part_in_its_own_row_group():
+    store = MemoryStore()
+    table = pa.table(
+        {
+            "small": pa.array(np.arange(ROWS) % 11, pa.int16()),
+            "kept": NUMBERS,
+            "large": pa.array((np.arange(ROWS) % 13).astype("f8")),
+        }
+    )
+    write(store, table, row_group_rows=192, **BEFORE)
+    base = pinned(store)
+    assert len(base.head.row_groups) == 4
+    version = update(store, [2, 0], table.select(["large", "small"]), **AFTER)
+    assert read(version) == table
+    for index in range(3):
+        for group in range(4):
+            assert chunks_of(version, index, group) == chunks_of(base, index, group)
+    assert [version.column(index).k[0] for index in range(3)] == [5, 1, 5]
+
+
+def test_a_genuine_bloscpack_file_is_copied_from_and_made(tmp_path):
+    store = LocalStore(tmp_path / "t.blz")
+    assert made_anew(store, NUMBERS, EDITED, 7) == {("values", 1)}
+    version = pinned(store)
+    part = OpenParts(version).open(0, 0)
+    assert part.superchunk.header.version == BLOSCPACK
+    (k,) = version.column(0).k
+    path = Path(store.name, layout.part(version.head.columns.paths[0], k))
+    assert bloscpack_bytes(path) == changed(NUMBERS, EDITED, 7).to_numpy().tobytes()
+    store.close()
+
+
+@pytest.mark.parametrize("options", [{"checksum": "md5"}, {"compression": "zstd"}])
+def test_with_another_checksum_or_codec_every_chunk_is_made_anew(options):
+    store = MemoryStore()
+    anew = made_anew(store, NUMBERS, EDITED, 7, **options)
+    assert len(anew) == len(chunks_of(pinned(store))) == 10
+
+
+def test_chunks_of_a_codec_that_is_not_written_are_made_anew():
+    store = MemoryStore()
+    write(store, pa.table({"x": NUMBERS}), **BEFORE)
+    raw = NUMBERS.to_numpy()
+    with tamper.editing(store) as edit:
+        part = edit.part()
+        for number in range(len(part.chunks)):
+            part.chunks[number] = blosc.compress(
+                raw[64 * number : 64 * (number + 1)], 8, 5, blosc.SHUFFLE, "blosclz"
+            )
+    before = pinned(store)
+    assert read(before)["x"].combine_chunks() == NUMBERS
+    version = update(store, [0], pa.table({"x": NUMBERS}), **AFTER)
+    found = [chunks.ChunkHeader.decode(data).codec for data in chunks_of(version).values()]
+    assert found == ["zlib"] * 10
+
+
+def test_what_did_not_shrink_is_copied_whatever_the_codec():
+    noise = pa.array(np.random.default_rng(5).integers(-(2**62), 2**62, ROWS))
+    assert made_anew(MemoryStore(), noise, EDITED, 7, compression="zstd") == {("values", 1)}
+
+
+# What lies under a digest that is right
+
+
+def other(chunk):
+    raw = np.frombuffer(blosc.decompress(chunk), np.int64) + 1
+    return blosc.compress(raw, 8, 1, blosc.SHUFFLE, "zlib")
+
+
+LIES = {
+    "other numbers": other,
+    "nbytes": lambda chunk: tamper.with_header(chunk, nbytes=1 << 30),
+    "a little more": lambda chunk: tamper.with_header(chunk, nbytes=520),
+    "ctbytes": lambda chunk: tamper.with_header(chunk, ctbytes=len(chunk) - 1),
+    "typesize": lambda chunk: tamper.with_header(chunk, typesize=1),
+    "blocksize": lambda chunk: tamper.with_header(chunk, blocksize=1),
+    "version": lambda chunk: tamper.with_header(chunk, version=9),
+    "codec": lambda chunk: tamper.with_header(chunk, flags=7 << 5),
+    "stored": lambda chunk: tamper.with_header(chunk, flags=chunks.MEMCPYED),
+    "noise": lambda chunk: chunk[:20] + bytes(range(len(chunk) - 20)),
+    "cut": lambda chunk: chunk[:20],
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_chunk_that_lies_below_its_digest_is_made_anew(lie):
+    store = MemoryStore()
+    write(store, pa.table({"x": NUMBERS}), **BEFORE)
+    with tamper.editing(store) as edit:
+        part = edit.part()
+        part.chunks[3] = LIES[lie](part.chunks[3])
+    base = pinned(store)
+    version = update(store, [0], pa.table({"x": NUMBERS}), **AFTER)
+    assert read(version)["x"].combine_chunks() == NUMBERS
+    before, after = chunks_of(base), chunks_of(version)
+    assert {place for place in after if after[place] != before[place]} == {("values", 3)}
+
+
+def flipped(at):
+    def spoil(data):
+        data[at] ^= 1
+        return data
+
+    return spoil
+
+
+def test_a_damaged_chunk_is_made_anew_and_the_others_are_copied():
+    store = MemoryStore()
+    write(store, pa.table({"x": NUMBERS}), **BEFORE)
+    base = pinned(store)
+    before = chunks_of(base)
+    at = OpenParts(base).open(0, 0).offsets[3] + 30
+    store.put(FILE, flipped(at)(bytearray(store.get(FILE))))
+    with pytest.raises(CorruptError, match="chunk 3"):
+        read(base)
+    version = update(store, [0], pa.table({"x": NUMBERS}), **AFTER)
+    assert read(version)["x"].combine_chunks() == NUMBERS
+    after = chunks_of(version)
+    assert {place for place in after if after[place] != before[place]} == {("values", 3)}
+
+
+def test_a_chunk_without_its_digest_is_made_anew_whatever_it_holds():
+    store = MemoryStore()
+    write(store, pa.table({"x": NUMBERS}), **BEFORE)
+    with tamper.editing(store) as edit:
+        edit.part().digests[3] = bytes(4)
+    version = update(store, [0], pa.table({"x": NUMBERS}), **AFTER)
+    assert read(version)["x"].combine_chunks() == NUMBERS
+
+
+@pytest.mark.parametrize("spoil", [flipped(4), flipped(-9), lambda data: data[:50]])
+def test_a_file_that_cannot_be_believed_is_not_needed(spoil):
+    store = MemoryStore()
+    write(store, pa.table({"x": NUMBERS}), **BEFORE)
+    store.put(FILE, spoil(bytearray(store.get(FILE))))
+    version = update(store, [0], pa.table({"x": NUMBERS}), **AFTER)
+    assert read(version)["x"].combine_chunks() == NUMBERS
+
+
+def test_a_file_that_is_gone_is_not_needed():
+    store = MemoryStore()
+    write(store, pa.table({"x": NUMBERS}), **BEFORE)
+    store.delete([FILE])
+    version = update(store, [0], pa.table({"x": NUMBERS}), **AFTER)
+    assert read(version)["x"].combine_chunks() == NUMBERS
+
+
+class _Failing:
+    """A reader whose medium fails behind the front."""
+
+    def __init__(self, reader):
+        self._reader = reader
+        self.size = reader.size
+
+    def read(self, offset, length):
+        raise StorageError(5, "Input/output error")
+
+    read_into = read
+
+
+def test_a_medium_that_fails_is_an_error_and_nothing_is_written():
+    store = MemoryStore()
+    write(store, pa.table({"x": NUMBERS}), **BEFORE)
+    parts = OpenParts(pinned(store))
+    part = parts.open(0, 0)
+    part._kept = _Failing(part.reader())
+    with pytest.raises(StorageError, match="Input/output"):
+        update(store, [0], pa.table({"x": NUMBERS}), parts, **AFTER)
+    assert store.list_names("data/col0") == ["__1__.bin"]
+
+
+def test_the_bytes_of_a_small_old_file_are_not_kept():
+    store = MemoryStore()
+    write(store, pa.table({"x": NUMBERS}), **BEFORE)
+    parts = OpenParts(pinned(store))
+    update(store, [0], pa.table({"x": NUMBERS}), parts, **AFTER)
+    assert parts.open(0, 0)._kept is None
+
+
+@st.composite
+def edits(draw):
+    """A column, and one of the same type and length, some of its rows others."""
+    kind = draw(arrow_strategies.types())
+    rows = draw(st.integers(1, 60))
+    array = draw(arrow_strategies.arrays(kind, rows, stray_codes=False))
+    begin = draw(st.integers(0, rows))
+    end = draw(st.integers(begin, rows))
+    middle = draw(arrow_strategies.arrays(kind, end - begin, stray_codes=False))
+    return array, pa.chunked_array([array[:begin], middle, array[end:]], kind)
+
+
+@given(edits(), st.sampled_from([8, 16]), st.sampled_from([8, 64]), st.sampled_from([20, 100]))
+def test_an_edit_of_any_column_is_read_back(edit, page_rows, chunk_bytes, row_group_rows):
+    store = MemoryStore()
+    array, edited = edit
+    options = {"page_rows": page_rows, "chunk_bytes": chunk_bytes}
+    write(store, pa.table({"x": array}), row_group_rows=row_group_rows, **options)
+    version = update(store, [0], pa.table({"x": edited}), **options)
+    fresh = MemoryStore()
+    write(fresh, pa.table({"x": edited}), row_group_rows=row_group_rows, **options)
+    assert same(read(version)["x"], read(pinned(fresh))["x"])
+
+
+@pytest.mark.parametrize("checksum", [name for name in BY_NAME if name != "none"])
+def test_the_digest_is_copied_with_its_chunk(checksum):
+    store = MemoryStore()
+    write(store, pa.table({"x": NUMBERS}), checksum=checksum, **BEFORE)
+    before = chunks_of(pinned(store))
+    version = update(store, [0], pa.table({"x": NUMBERS}), checksum=checksum, **AFTER)
+    assert chunks_of(version) == before
+    assert read(version)["x"].combine_chunks() == NUMBERS

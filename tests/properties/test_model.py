@@ -1,0 +1,661 @@
+"""A table beside a model of it: every change, two handles, crashes, and each version to the bit.
+
+The model has each column as the bytes of its rows. What relies on what is `engine/changes.py`'s
+table: a handle that is behind lands on top of the others' commits, or raises ConflictError.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from blztable.engine.change.creation import Contents, create
+from blztable.engine.version import versions
+from blztable.engine.write.options import WriteOptions
+from blztable.errors import ConflictError
+from blztable.format import layout
+from blztable.storage.memory import MemoryStore
+from blztable.table.snapshot import Snapshot
+from blztable.table.table import CTable
+from support.arrow_strategies import arrays
+from support.bit_equality import bits
+from support.stores import Hooked, tree
+
+KEPT = 10
+NAMES = "abcdefgh"
+INTEGERS = [pa.int8(), pa.int32()]
+TYPES = [
+    *INTEGERS,
+    pa.float64(),
+    pa.bool_(),
+    pa.string(),
+    pa.large_string(),
+    pa.string_view(),
+    pa.large_binary(),
+    pa.dictionary(pa.int8(), pa.string()),
+]
+MUTATING = {
+    *("put", "put_new", "publish", "flush", "flush_names"),
+    *("reserve", "delete", "sweep", "prepare"),
+}
+Bits = bytes | None
+
+
+@dataclass(frozen=True)
+class Model:
+    """What a version holds."""
+
+    names: tuple[str, ...] = ()
+    types: tuple[pa.DataType, ...] = ()
+    columns: tuple[tuple[Bits, ...], ...] = ()
+    rows: int = 0
+    attrs: Mapping[str, int] = field(default_factory=dict)
+    defaults: Mapping[str, Bits] = field(default_factory=dict)
+    # The column that rows are sorted by, and whether they rise.
+    order: tuple[str, bool] | None = None
+
+    def column(self, name: str) -> tuple[Bits, ...]:
+        return self.columns[self.names.index(name)]
+
+    def numbers(self, name: str) -> list[int | None]:
+        return [None if b is None else signed(b) for b in self.column(name)]
+
+    def of(self, *types: pa.DataType) -> list[str]:
+        """The columns of these types."""
+        return [n for n, t in zip(self.names, self.types, strict=True) if t in (types or TYPES)]
+
+    def taken(self, rows: list[int]) -> "Model":
+        columns = tuple(tuple(column[row] for row in rows) for column in self.columns)
+        return replace(self, columns=columns, rows=len(rows))
+
+    def selected(self, names: list[str]) -> "Model":
+        places = [self.names.index(name) for name in names]
+        return replace(
+            self,
+            names=tuple(names),
+            types=tuple(self.types[place] for place in places),
+            columns=tuple(self.columns[place] for place in places),
+            defaults={n: b for n, b in self.defaults.items() if n in names},
+            order=self.order if self.order and self.order[0] in names else None,
+        )
+
+    def with_column(self, name: str, type_: pa.DataType, values: tuple[Bits, ...]) -> "Model":
+        """With it, in its place or as the last one."""
+        names, types, columns = list(self.names), list(self.types), list(self.columns)
+        place = names.index(name) if name in names else len(names)
+        for each, value in ((names, name), (types, type_), (columns, values)):
+            each[place : place + 1] = [value]
+        return replace(self, names=tuple(names), types=tuple(types), columns=tuple(columns))
+
+    def more(self, rows: int, given: Mapping[str, list[Bits]]) -> "Model":
+        filled = [
+            column + tuple(given.get(name, [self.defaults.get(name)] * rows))
+            for name, column in zip(self.names, self.columns, strict=True)
+        ]
+        return replace(self, columns=tuple(filled), rows=self.rows + rows)
+
+
+@dataclass(frozen=True)
+class Change:
+    """A verb with its arguments, and what it makes of a version."""
+
+    call: Callable[[CTable], object]
+    rebase: Callable[[Model], Model]
+    # Of "columns", "rows", "joined", "order".
+    relies: frozenset[str]
+    keys: tuple[str, ...] = ()
+    # False where there is nothing to do; it relies on what it looked at all the same.
+    does: bool = True
+
+
+COLUMNS = frozenset(["columns"])
+ROWS = frozenset(["columns", "rows"])
+NOTHING: frozenset[str] = frozenset()
+
+
+def signed(data: bytes) -> int:
+    return int.from_bytes(data, "little", signed=True)
+
+
+def values(draw, type_: pa.DataType, rows: int) -> pa.Array:
+    return draw(arrays(type_, rows, stray_codes=False))
+
+
+def given_as(draw, table: pa.Table):
+    """The same rows in one of the forms that are taken."""
+    form = draw(st.sampled_from(["table", "pieces", "reader", "frame", "mapping"]))
+    cut = draw(st.integers(0, table.num_rows))
+    match form:
+        case "pieces":
+            return iter([table[:cut], table[cut:]])
+        case "reader":
+            return pa.RecordBatchReader.from_batches(
+                table.schema, table.to_batches(max_chunksize=5)
+            )
+        case "frame" if table.num_columns:
+            return table.to_pandas(types_mapper=pd.ArrowDtype)
+        case "mapping" if table.num_columns:
+            return dict(zip(table.column_names, table.columns, strict=True))
+    return table
+
+
+def append(draw, model: Model) -> Change:
+    rows = draw(st.integers(0, 20))
+    names = draw(st.permutations(model.names))
+    names = names[: draw(st.integers(1, len(names)))]
+    given = {name: values(draw, model.types[model.names.index(name)], rows) for name in names}
+    data = given_as(draw, pa.table(given))
+    stored = {name: bits(array) for name, array in given.items()}
+    return Change(
+        lambda t: t.append(data),
+        lambda m: m.more(rows, stored),
+        COLUMNS if rows else NOTHING,
+        does=bool(rows),
+    )
+
+
+def append_evolving(draw, model: Model) -> Change:
+    """Rows with a new column, or with numbers that are too wide."""
+    # A reader without any batch says nothing of columns.
+    rows = draw(st.integers(1, 9))
+    given, wide, new = {}, [], []
+    for name, type_ in zip(model.names, model.types, strict=True):
+        array = values(draw, type_, rows)
+        if type_ == pa.int8() and draw(st.booleans()):
+            array = values(draw, pa.int32(), rows)
+            if any(v is not None and not -128 <= v < 128 for v in array.to_pylist()):
+                wide.append(name)
+        given[name] = array
+    free = [name for name in NAMES if name not in model.names]
+    if free and (not wide or draw(st.booleans())):
+        name, type_ = draw(st.sampled_from(free)), draw(st.sampled_from(TYPES))
+        given[name] = values(draw, type_, rows)
+        new.append((name, type_))
+    data = given_as(draw, pa.table(given))
+
+    def rebase(m: Model) -> Model:
+        for name in wide:
+            values_there = [b if b is None else signed(b) for b in m.column(name)]
+            m = m.with_column(name, pa.int32(), as_int(values_there, 4))
+            if name in m.defaults:
+                default = as_int([signed(m.defaults[name])], 4)[0]
+                m = replace(m, defaults={**m.defaults, name: default})
+        for name, type_ in new:
+            m = m.with_column(name, type_, (None,) * m.rows)
+        stored = {
+            name: as_int(array.to_pylist(), m.types[m.names.index(name)].bit_width // 8)
+            if array.type in INTEGERS
+            else bits(array)
+            for name, array in given.items()
+        }
+        return m.more(rows, stored)
+
+    relies = ROWS if wide or new else COLUMNS
+    return Change(lambda t: t.append(data, evolve=True), rebase, relies)
+
+
+def as_int(numbers: list[int | None], width: int) -> tuple[Bits, ...]:
+    return tuple(None if n is None else n.to_bytes(width, "little", signed=True) for n in numbers)
+
+
+def feed(draw, model: Model) -> Change:
+    rows = draw(st.integers(0, 40))
+    given = {n: values(draw, t, rows) for n, t in zip(model.names, model.types, strict=True)}
+    order = draw(st.permutations(model.names))
+    cut = draw(st.integers(0, rows))
+
+    def call(t):
+        with t.appender() as a:
+            for name in order:
+                a[name].append(given[name][:cut])
+            for name in reversed(order):
+                a[name].append(given[name][cut:])
+
+    stored = {name: bits(array) for name, array in given.items()}
+    relies = COLUMNS if rows else NOTHING
+    return Change(call, lambda m: m.more(rows, stored), relies, does=bool(rows))
+
+
+def condition(draw, model: Model):
+    """A filter, and the rows for which it is true."""
+    kind = draw(st.sampled_from(["null", "valid", "greater", "tuples"]))
+    numbers = model.of(*INTEGERS)
+    if kind in ("null", "valid") or not numbers:
+        name = draw(st.sampled_from(model.names))
+        found = [b is None for b in model.column(name)]
+        if kind == "valid":
+            return pc.field(name).is_valid(), [not is_null for is_null in found]
+        return pc.field(name).is_null(), found
+    name = draw(st.sampled_from(numbers))
+    there = model.numbers(name)
+    limit = draw(st.sampled_from([0, *(n for n in there if n is not None)]))
+    found = [n is not None and n > limit for n in there]
+    return (pc.field(name) > limit if kind == "greater" else [(name, ">", limit)]), found
+
+
+def update(draw, model: Model) -> Change:
+    where, mask = condition(draw, model)
+    if draw(st.booleans()):
+        where, mask = None, [True] * model.rows
+    chosen = [row for row, is_set in enumerate(mask) if is_set]
+    wanted, stored = {}, {}
+    for name in draw(st.lists(st.sampled_from(model.names), min_size=1, max_size=3, unique=True)):
+        type_ = model.types[model.names.index(name)]
+        kind = draw(st.sampled_from(["scalar", "array", "copied", "computed"]))
+        if kind == "computed" and type_ in INTEGERS:
+            other = draw(st.sampled_from(model.of(type_)))
+            wanted[name] = pc.bit_wise_not(pc.field(other))
+            stored[name] = as_int(
+                [None if n is None else ~n for n in model.numbers(other)], type_.bit_width // 8
+            )
+        elif kind in ("copied", "computed"):
+            other = draw(st.sampled_from(model.of(type_)))
+            wanted[name], stored[name] = pc.field(other), model.column(other)
+        else:
+            array = values(draw, type_, 1 if kind == "scalar" else len(chosen))
+            wanted[name] = array[0] if kind == "scalar" else array
+            found = bits(array) * (len(chosen) if kind == "scalar" else 1)
+            stored[name] = dict(zip(chosen, found, strict=True))
+
+    def rebase(m: Model) -> Model:
+        for name, new in stored.items():
+            column = list(m.column(name))
+            for row in chosen:
+                column[row] = new[row]
+            m = m.with_column(name, m.types[m.names.index(name)], tuple(column))
+        return m
+
+    return Change(lambda t: t.update(wanted, where), rebase, ROWS, does=bool(chosen))
+
+
+def delete(draw, model: Model) -> Change:
+    where, mask = condition(draw, model)
+    kept = [row for row, is_gone in enumerate(mask) if not is_gone]
+    does = len(kept) < model.rows
+    return Change(lambda t: t.delete(where), lambda m: m.taken(kept), ROWS, does=does)
+
+
+def truncate(draw, model: Model) -> Change:
+    n = draw(st.integers(0, model.rows + 2))
+    left = lambda m: m.taken(list(range(min(n, m.rows))))  # noqa: E731
+    return Change(lambda t: t.truncate(n), left, ROWS, does=n < model.rows)
+
+
+def resize(draw, model: Model) -> Change:
+    n = draw(st.integers(0, model.rows + 30))
+    if n <= model.rows:
+        left = lambda m: m.taken(list(range(n)))  # noqa: E731
+        return Change(lambda t: t.resize(n), left, ROWS, does=n < model.rows)
+    return Change(lambda t: t.resize(n), lambda m: m.more(n - m.rows, {}), ROWS)
+
+
+def add_column(draw, model: Model) -> Change:
+    name = draw(st.sampled_from([n for n in NAMES if n not in model.names]))
+    kind = draw(st.sampled_from(["data", "constant", "expression"]))
+    if kind == "expression" and model.names:
+        other = draw(st.sampled_from(model.names))
+        type_ = computed(model.types[model.names.index(other)])
+        data, stored = pc.field(other), model.column(other)
+    elif kind == "data":
+        type_ = draw(st.sampled_from(TYPES))
+        data = values(draw, type_, model.rows)
+        stored = tuple(bits(data))
+    else:
+        type_ = draw(st.sampled_from(TYPES))
+        one = values(draw, type_, 1)
+        data, stored = one[0], tuple(bits(one) * model.rows)
+    default = values(draw, type_, 1) if draw(st.booleans()) else pa.nulls(1, type_)
+    defaults = {name: bits(default)[0]} if bits(default)[0] is not None else {}
+
+    def rebase(m: Model) -> Model:
+        return replace(m.with_column(name, type_, stored), defaults={**m.defaults, **defaults})
+
+    declared = default[0] if defaults else None
+    return Change(lambda t: t.add_column(name, data, default=declared), rebase, ROWS)
+
+
+def computed(type_: pa.DataType) -> pa.DataType:
+    """What Arrow makes of a column in an expression."""
+    if pa.types.is_dictionary(type_):
+        return type_.value_type
+    return pa.large_string() if type_ == pa.string_view() else type_
+
+
+def drop(draw, model: Model) -> Change:
+    gone = draw(st.lists(st.sampled_from(model.names), min_size=1, max_size=2, unique=True))
+    kept = [name for name in model.names if name not in gone]
+    return Change(lambda t: t.drop_columns(gone), lambda m: m.selected(kept), COLUMNS)
+
+
+def reorder(draw, model: Model) -> Change:
+    order = draw(st.permutations(model.names))
+    first = order[: draw(st.integers(1, len(order)))]
+    rest = [name for name in model.names if name not in first]
+    return Change(
+        lambda t: t.reorder_columns(first), lambda m: m.selected([*first, *rest]), COLUMNS
+    )
+
+
+def rename(draw, model: Model) -> Change:
+    old = draw(st.lists(st.sampled_from(model.names), min_size=1, max_size=3, unique=True))
+    free = [name for name in NAMES if name not in model.names or name in old]
+    new = dict(zip(old, draw(st.permutations(free)), strict=False))
+
+    def rebase(m: Model) -> Model:
+        return replace(
+            m,
+            names=tuple(new.get(name, name) for name in m.names),
+            defaults={new.get(name, name): b for name, b in m.defaults.items()},
+            order=m.order and (new.get(m.order[0], m.order[0]), m.order[1]),
+        )
+
+    return Change(lambda t: t.rename_columns(new), rebase, COLUMNS)
+
+
+def attributes(draw, model: Model) -> Change:
+    key, value = draw(st.sampled_from("xyz")), draw(st.integers(0, 3))
+    if key in model.attrs and draw(st.booleans()):
+        left = lambda m: replace(m, attrs={k: v for k, v in m.attrs.items() if k != key})  # noqa: E731
+        return Change(lambda t: t.attrs.pop(key), left, NOTHING, (key,))
+    return Change(
+        lambda t: t.attrs.update({key: value}),
+        lambda m: replace(m, attrs={**m.attrs, key: value}),
+        NOTHING,
+        (key,),
+    )
+
+
+def compact(draw, model: Model) -> Change:
+    numbers = model.of(*INTEGERS)
+    call = lambda t: t.compact(sort_by=[order(wanted)])  # noqa: E731
+    if not numbers or draw(st.booleans()):
+        if model.order is None or draw(st.booleans()):
+            sort_by = draw(st.sampled_from([None, ()])) if model.order is None else ()
+            return Change(lambda t: t.compact(sort_by), lambda m: m, frozenset(["joined"]))
+        wanted, call = model.order, lambda t: t.compact()
+    else:
+        wanted = draw(st.sampled_from(numbers)), draw(st.booleans())
+    name, is_rising = wanted
+
+    def rebase(m: Model) -> Model:
+        found = m.numbers(name)
+        # What others have appended meanwhile stays behind it.
+        there = [row for row in range(model.rows) if found[row] is not None]
+        there.sort(key=lambda row: found[row], reverse=not is_rising)
+        there += [row for row in range(model.rows) if found[row] is None]
+        return replace(m.taken([*there, *range(model.rows, m.rows)]), order=wanted)
+
+    return Change(call, rebase, frozenset(["joined", "order"]))
+
+
+def order(wanted: tuple[str, bool]) -> tuple[str, str]:
+    return wanted[0], "ascending" if wanted[1] else "descending"
+
+
+ON_COLUMNS = [append, append, feed, update, update, delete, truncate, resize, compact]
+ON_COLUMNS += [drop, reorder, rename, append_evolving, append_evolving]
+
+
+def change(draw, model: Model) -> Change:
+    """Any one that this version takes."""
+    kinds = [attributes]
+    if len(model.names) < len(NAMES):
+        kinds.append(add_column)
+    if model.names:
+        kinds += ON_COLUMNS
+    return draw(st.sampled_from(kinds))(draw, model)
+
+
+class Tiny(CTable):
+    """A table that cuts its streams into chunks of a few rows."""
+
+    def _options(self) -> WriteOptions:
+        return replace(super()._options(), chunk_bytes=64)
+
+
+class Stop(Exception):
+    """What a user's own code raises."""
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+class Dying:
+    """A hook by which nothing can be changed any more from the n-th change on."""
+
+    def __init__(self, store: MemoryStore, left: int) -> None:
+        self.store = store
+        self.left: int | None = left
+
+    def __call__(self, name: str, args: tuple) -> None:
+        if name not in MUTATING or self.left is None:
+            return
+        self.left -= 1
+        if self.left < 0:
+            if self.left == -1 and name == "put_new" and args[0] not in self.store._entries:
+                self.store.put_new(args[0], [b"".join(args[1])[:50]])
+            raise Killed
+
+
+class Machine(RuleBasedStateMachine):
+    @initialize(data=st.data())
+    def begin(self, data):
+        self.store = MemoryStore()
+        types = data.draw(st.lists(st.sampled_from(TYPES), min_size=1, max_size=4))
+        rows = data.draw(st.integers(0, 30))
+        given = {n: values(data.draw, t, rows) for n, t in zip(NAMES, types, strict=False)}
+        table = pa.table(given)
+        options = WriteOptions(
+            row_group_rows=data.draw(st.sampled_from([16, 40])), page_rows=8, durability="process"
+        )
+        contents = Contents(table.schema, [(table, rows)] if rows else [])
+        create(self.store, contents, options, replace_existing=False)[1].close()
+        columns = tuple(tuple(bits(array)) for array in given.values())
+        self.models = {1: Model(tuple(given), tuple(types), columns, rows)}
+        self.expected = [1]
+        self.handles = [self.opened(), self.opened()]
+        self.ids = count()
+
+    def opened(self, version=None, store=None) -> Tiny:
+        store = store or self.store
+        snapshot = Snapshot(*versions.pin(store, version))
+        return Tiny(snapshot, writable=True, durability="process")
+
+    @property
+    def newest(self) -> int:
+        return self.expected[-1]
+
+    @rule(data=st.data(), which=st.integers(0, 1))
+    def one_change(self, data, which):
+        t = self.handles[which]
+        self.make(which, [change(data.draw, self.models[t.version])], lambda c: c[0].call(t))
+
+    @rule(data=st.data(), which=st.integers(0, 1), fails=st.booleans(), named=st.booleans())
+    def transaction(self, data, which, fails, named):
+        t = self.handles[which]
+        model, changes = self.models[t.version], []
+        for _ in range(data.draw(st.integers(1, 4))):
+            changes.append(change(data.draw, model))
+            model = changes[-1].rebase(model)
+        commit_id = f"job {next(self.ids)}" if named else None
+
+        def run(changes):
+            expected = self.models[t.version]
+            with t.transaction(commit_id=commit_id) as tx:
+                for one in changes:
+                    one.call(tx)
+                    expected = one.rebase(expected)
+                    same(tx, expected)
+                if fails:
+                    raise Stop
+
+        if fails:
+            before = tree(self.store)
+            with pytest.raises(Stop):
+                run(changes)
+            assert tree(self.store) == before
+            return
+        if self.make(which, changes, run) and named and self.handles[which].version != 1:
+            version = self.newest
+            with t.transaction(commit_id=commit_id) as tx:
+                tx.append(iter([Stop()]))
+            assert tx.is_repeated
+            assert self.newest == version
+
+    @rule(data=st.data(), which=st.integers(0, 1))
+    def vacuum(self, data, which):
+        self.handles[which].vacuum(keep=1)
+        self.expected = [n for n in self.expected if n == self.newest or n in self.pinned()]
+        named = {
+            layout.part(parts.path, k)
+            for number in self.expected
+            for version in [versions.read(self.store, number)]
+            for parts in map(version.column, range(len(version.schema)))
+            for k in parts.k
+            if k
+        }
+        assert {key for key in tree(self.store) if key.endswith(".bin")} == named
+
+    @rule(data=st.data(), which=st.integers(0, 1))
+    def restore(self, data, which):
+        number = data.draw(st.sampled_from(self.expected))
+        t = self.handles[which]
+        pinned = {*self.pinned(), number}
+        assert t.restore(number) == self.newest + 1
+        self.committed(self.newest + 1, self.models[number], pinned)
+
+    @rule(which=st.integers(0, 1), data=st.data())
+    def reopen(self, which, data):
+        self.handles[which].close()
+        older = data.draw(st.booleans())
+        self.handles[which] = self.opened(
+            data.draw(st.sampled_from(self.expected)) if older else None
+        )
+
+    @precondition(lambda self: hasattr(self, "store"))
+    @rule(data=st.data(), which=st.integers(0, 1), left=st.integers(0, 12), after=st.booleans())
+    def crash(self, data, which, left, after):
+        self.handles[which].close()
+        death = Dying(self.store, left)
+        hooked = Hooked(self.store, **{"after" if after else "before": death})
+        t = self.opened(store=hooked)
+        self.handles[which] = t
+        one = change(data.draw, self.models[t.version])
+        pinned = {self.handles[1 - which].version}
+        with suppress(Killed, BaseExceptionGroup):
+            one.call(t)
+        t.close()
+        death.left = None
+        there, before = versions.newest_number(self.store), self.newest
+        # The second one joins row groups after an append.
+        assert there - before in (0, 1, 2)
+        for number in range(before + 1, there + 1):
+            self.models[number] = one.rebase(self.models[before])
+        if there > before:
+            # It may have been killed before it let old versions go.
+            self.expected = versions.numbers(self.store)
+            assert pinned <= {*self.expected}
+        self.handles[which] = self.opened()
+
+    def pinned(self) -> set[int]:
+        return {t.version for t in self.handles}
+
+    def make(self, which, changes, run) -> bool:
+        """Run changes by a handle, and find what must come of it; whether there was a commit."""
+        t = self.handles[which]
+        seen, newest = self.models[t.version], self.models[self.newest]
+        before, pinned, base = tree(self.store), self.pinned(), t.version
+        relies = frozenset().union(*(one.relies for one in changes))
+        keys = {key for one in changes for key in one.keys}
+        is_behind = base != self.newest
+        files = self.files(base), self.files(self.newest)
+        lost = (
+            ("columns" in relies and files[0][0] != files[1][0])
+            or ("rows" in relies and files[0] != files[1])
+            or any(seen.attrs.get(key) != newest.attrs.get(key) for key in keys)
+        )
+        may_be_lost = ("joined" in relies and files[0] != files[1]) or (
+            "order" in relies and seen.order != newest.order
+        )
+        try:
+            run(changes)
+        except ConflictError:
+            assert is_behind
+            assert lost or may_be_lost
+            assert tree(self.store) == before
+            assert t.version == base
+            return False
+        if t.version == base:
+            assert not any(one.does for one in changes if not one.relies & {"joined", "order"})
+            return False
+        assert not (is_behind and lost)
+        for one in changes:
+            # What changed nothing is not made again on the others' rows.
+            if one.does:
+                newest = one.rebase(newest)
+        for number in range(self.newest + 1, t.version + 1):
+            self.committed(number, newest, pinned)
+        return True
+
+    def files(self, number: int):
+        """The columns of a version, and the files of its row groups."""
+        version = versions.read(self.store, number)
+        columns = [version.column(index) for index in range(len(version.schema))]
+        paths = [(c.path, f.name, f.type) for c, f in zip(columns, version.schema, strict=True)]
+        return paths, version.head.row_groups, [column.k for column in columns]
+
+    def committed(self, number: int, model: Model, pinned: set[int]) -> None:
+        self.models[number] = model
+        past = self.expected[: max(0, len(self.expected) + 1 - KEPT)]
+        gone = {n for n in past if n not in pinned}
+        self.expected = [*(n for n in self.expected if n not in gone), number]
+
+    @invariant()
+    def every_handle_shows_its_version(self):
+        if not hasattr(self, "store"):
+            return
+        for t in self.handles:
+            same(t, self.models[t.version])
+        assert [one.number for one in self.handles[0].versions()] == self.expected
+        with self.opened() as t:
+            same(t, self.models[self.newest])
+            report = t.verify()
+            assert report.is_intact, report.problems
+
+
+def same(t, model: Model) -> None:
+    found = t.to_arrow()
+    assert found.column_names == list(model.names)
+    assert found.schema.types == list(model.types)
+    assert t.nrows == model.rows
+    for name, column, expected in zip(model.names, found.columns, model.columns, strict=True):
+        column.validate(full=True)
+        assert bits(column) == list(expected), name
+    assert dict(t.attrs) == dict(model.attrs)
+    assert t.sort_by == ([order(model.order)] if model.order else [])
+
+
+quick = settings(
+    max_examples=25,
+    stateful_step_count=12,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+class TestModel(Machine.TestCase):
+    settings = quick
+
+
+@pytest.mark.storm
+class TestModelStorm(Machine.TestCase):
+    settings = settings(quick, max_examples=2000, stateful_step_count=30)

@@ -1,0 +1,57 @@
+"""Appending: a table in memory, for what `onto` makes of data to be put behind it."""
+
+import pandas as pd
+import pyarrow as pa
+
+from blztable.convert.append_source import TableSpec, append_source
+from blztable.convert.coerce import filled
+from blztable.convert.frames.frame import to_frame
+from blztable.convert.stream import stream
+from support.frame_strategies import rebuilt
+
+
+class Table:
+    """What a table is to `onto`: the parts there are, and the schema, frame and rows of all."""
+
+    def __init__(self, data, **defaults) -> None:
+        first = stream(data)
+        self.parts = list(first.parts)
+        self.schema, self.frame = first.schema, first.frame(self.rows)
+        self.defaults = {
+            self.schema.names.index(name): pa.scalar(v) for name, v in defaults.items()
+        }
+
+    @property
+    def rows(self) -> int:
+        return sum(rows for _, rows in self.parts)
+
+    def order(self, place: int) -> pa.Array | None:
+        chunks = [chunk for part, _ in self.parts for chunk in part.column(place).chunks]
+        return next((chunk.dictionary for chunk in chunks if len(chunk)), None)
+
+    def append(self, data, **options) -> "Table":
+        target = TableSpec(self.schema, self.frame, self.rows, self.defaults, self.order)
+        self.appended = append_source(data, target, **options)
+        for segment in self.appended.segments:
+            self.schema, self.frame = segment.schema, segment.frame
+            for part, rows in segment.parts:
+                assert part.schema.equals(segment.schema, check_metadata=True)
+                assert rows == part.num_rows
+                self.parts.append((part, rows))
+        return self
+
+    def arrow(self) -> pa.Table:
+        """All parts as the last schema has them, as a reader of older parts sees them."""
+        return pa.concat_tables(self._seen(part, rows) for part, rows in self.parts)
+
+    def _seen(self, part: pa.Table, rows: int) -> pa.Table:
+        columns = [
+            part.column(field.name).cast(field.type)
+            if field.name in part.column_names
+            else filled(field.type, rows, None)
+            for field in self.schema
+        ]
+        return pa.Table.from_arrays(columns, schema=self.schema)
+
+    def pandas(self) -> pd.DataFrame:
+        return to_frame(rebuilt(self.arrow().combine_chunks()), self.rows, self.frame, {})

@@ -1,0 +1,279 @@
+"""A commit stopped at every storage operation: what every state must show, whatever the commit.
+
+A test says what is there before, what is run, and which versions that makes. `recorded` runs it on
+a recording disk; `broken_promises` opens whatever the disk may hold after a loss of power and tells
+what is wrong there.
+"""
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import blztable as blz
+from blztable.engine.version import versions
+from blztable.format import layout, manifest
+from blztable.storage.local import LocalStore
+from support.crash_model import Log, Operation, RecordingDisk, State, crash_states, write_state
+
+NAME = "t.blz"
+RETURNED = "returned"
+MIRRORS = {f"{NAME}/{key}" for key in (layout.SIZES, layout.STORAGE, layout.ATTRIBUTES)}
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a version holds."""
+
+    table: pa.Table
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A call to record: the versions before it, what it does, and the versions it makes."""
+
+    before: Callable[[Path], None]
+    run: Callable[[LocalStore], None]
+    makes: Mapping[int, Held]
+    # Versions that may be gone, because the commit lets them go.
+    going: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A commit as it was done, with what each version holds, before it and after."""
+
+    commit: Commit
+    before: Mapping[int, Held]
+    log: Log
+
+
+def content(number: int) -> pa.Table:
+    """What a test's version `number` holds: unlike every other one."""
+    rows = [number, None, number * 7]
+    return pa.table({"n": rows, "text": [f"v{number}", None, "é" * number]})
+
+
+def nothing(path: Path) -> None:
+    """No table."""
+
+
+def replaced(count: int, *, is_old: bool = False) -> Callable[[Path], None]:
+    """So many versions, each with the content of its number; past the hour they are kept for?"""
+
+    def before(path: Path) -> None:
+        for number in range(1, count + 1):
+            blz.to_blz(content(number), path)
+            if is_old:
+                make_old(path / layout.manifest(number))
+
+    return before
+
+
+def make_old(path: Path) -> None:
+    """Write a manifest again as if the commit had been made long ago."""
+    data = path.read_bytes()
+    end = manifest.head_length(data)
+    head = manifest.decode_head(data[:end])
+    long_ago = replace(head, time="2020-01-01T00:00:00.000000+00:00")
+    path.write_bytes(manifest.encode(long_ago, data[end:].splitlines()))
+
+
+def changing(
+    change: Callable[[blz.CTable], object], durability: str = "full"
+) -> Callable[[LocalStore], None]:
+    """What changes the table by a handle of its own."""
+
+    def run(store: LocalStore) -> None:
+        with blz.open(store, mode="a", durability=durability) as table:
+            change(table)
+
+    return run
+
+
+def set_attribute(table: blz.CTable) -> None:
+    """The smallest of all commits."""
+    table.attrs["checked"] = 1
+
+
+def recorded(
+    tmp_path: Path, commit: Commit, *, drop: Callable[[Operation], bool] | None = None
+) -> Recording:
+    """The commit on versions that are safe; the call has returned at the end of its log."""
+    parent = tmp_path / "parent"
+    parent.mkdir()
+    commit.before(parent / NAME)
+    before = held_versions(parent / NAME)
+    disk = RecordingDisk(parent, drop=drop)
+    commit.run(LocalStore(parent / NAME, disk=disk))
+    disk.mark(RETURNED)
+    return Recording(commit, before, disk.log)
+
+
+def held_versions(path: Path) -> dict[int, Held]:
+    """All versions that are there; each must open."""
+    found = {}
+    for number in versions.numbers(LocalStore(path)):
+        with blz.open(path, version=number) as table:
+            found[number] = Held(table.to_arrow(), dict(table.attrs))
+    return found
+
+
+def states(log: Log, stops, *, all_of_it: bool = True) -> Iterator[tuple[State, bool]]:
+    """The states after these stops, each once before and once after the return.
+
+    Without `all_of_it` two that differ only in what the engine never reads, mirrors and temporary
+    files, are one.
+    """
+    seen = set()
+    for stop in stops:
+        returned = RETURNED in log.marked(stop)
+        for state in crash_states(log, stop):
+            entries = state.entries.items()
+            if not all_of_it:
+                entries = [
+                    (path, data)
+                    for path, data in entries
+                    if path not in MIRRORS and ".tmp-" not in path
+                ]
+            key = frozenset(entries), returned
+            if key not in seen:
+                seen.add(key)
+                yield state, returned
+
+
+def broken_promises(
+    tmp_path: Path, recording: Recording, stops=None, *, all_of_it: bool = True
+) -> Iterator[str]:
+    """Each state that breaks the promise, and how."""
+    if stops is None:
+        stops = range(len(recording.log) + 1)
+    for state, returned in states(recording.log, stops, all_of_it=all_of_it):
+        broken = broken_promise(state, tmp_path / "state", recording, returned=returned)
+        if broken is not None:
+            yield f"{state.story}: {broken}"
+
+
+def broken_promise(
+    state: State, directory: Path, recording: Recording, *, returned: bool
+) -> str | None:
+    """What is wrong with the table in this state; None if it keeps what was promised."""
+    path = write_state(state, directory) / NAME
+    commit = recording.commit
+    expected = {**recording.before, **commit.makes}
+    try:
+        found = held_versions(path)
+        needed = set(recording.before) - commit.going
+        if returned:
+            needed |= set(commit.makes)
+        if not needed <= set(found):
+            return f"versions {needed - set(found)} are gone"
+        made = sorted(set(found) & set(commit.makes))
+        if made != list(islice(commit.makes, len(made))):
+            return f"of the new versions {made} are there"
+        for number, held in found.items():
+            if not held.table.equals(expected[number].table):
+                return f"version {number} holds {held.table.to_pydict()}"
+            if held.attrs != expected[number].attrs:
+                return f"version {number} has the attributes {held.attrs}"
+        if found:
+            return broken_beyond(path, max(found), found[max(found)].table)
+        # An unfinished creation: not a table, until the same script has run again.
+        try:
+            blz.open(path)
+        except blz.TableNotFoundError:
+            commit.run(LocalStore(path))
+            if held_versions(path).keys() != commit.makes.keys():
+                return "running the script again did not complete it"
+            return None
+        return "a table without a manifest was opened"
+    except blz.BlzError as error:
+        return f"{type(error).__name__}: {error}"
+    finally:
+        shutil.rmtree(directory)
+
+
+def broken_beyond(path: Path, newest: int, there: pa.Table) -> str | None:
+    """What goes wrong when the newest version is opened and rows are appended to it."""
+    nulls = [pa.nulls(1, field.type) for field in there.schema]
+    more = pa.Table.from_arrays(nulls, schema=there.schema)
+    with blz.open(path, mode="a", durability="process") as table:
+        if table.version != newest:
+            return f"opened version {table.version}, not {newest}"
+        table.append(more)
+    if not blz.read_table(path).equals(pa.concat_tables([there, more])):
+        return "another commit on top did not hold"
+    return None
+
+
+def debris_of(path: Path) -> set[str]:
+    """What lies in the table beside its newest version and the documents."""
+    store = LocalStore(path)
+    return unnamed(path, [versions.newest_number(store)])
+
+
+def unnamed(path: Path, numbers: Iterable[int] | None = None) -> set[str]:
+    """Files, and directories of columns, that none of these versions names; of all by default."""
+    store = LocalStore(path)
+    named, columns = set(), set()
+    for number in versions.numbers(store) if numbers is None else numbers:
+        version = versions.load(store, number)
+        named.add(version.key)
+        for index, column in enumerate(version.head.columns.paths):
+            columns.add(layout.column(column))
+            named |= {layout.part(column, k) for k in version.column(index).k}
+    there = {file.relative_to(path).as_posix(): file.is_dir() for file in path.rglob("*")}
+    documents = {layout.LOCK, layout.FLIGHT, layout.SIZES, layout.STORAGE, layout.ATTRIBUTES}
+    files = {file for file, is_directory in there.items() if not is_directory}
+    directories = {file for file, is_directory in there.items() if is_directory}
+    known = {layout.DATA, layout.META, layout.MANIFESTS}
+    return (files - named - documents) | (directories - columns - known)
+
+
+def described(operation: Operation) -> str:
+    """An operation as one line; temporary names are all one."""
+    path, dot, _ = operation.path.partition(".tmp-")
+    return f"{operation.kind} {path}{'.tmp' if dot else ''}"
+
+
+def leaving_out(flush: str, which: int | None) -> Callable[[Operation], bool]:
+    """Drop that flush, the one of this number or all of them."""
+    met = 0
+
+    def drop(operation: Operation) -> bool:
+        nonlocal met
+        if described(operation) != flush:
+            return False
+        met += 1
+        return which is None or met == which + 1
+
+    return drop
+
+
+def everywhere(log: Log) -> list[int]:
+    """All stops; first those where most that is wrong shows, then backwards."""
+    first = where_it_shows(log)
+    return [*first, *(stop for stop in range(len(log), -1, -1) if stop not in first)]
+
+
+def where_it_shows(log: Log) -> list[int]:
+    """Where all was done, and where each version was just published."""
+    published = [stop for stop, one in enumerate(log.operations, 1) if one.kind == "link"]
+    return [len(log), *published]
+
+
+def broken_without(
+    tmp_path: Path,
+    commit: Commit,
+    flush: str,
+    which: int | None,
+    stops: Callable[[Log], list[int]] = everywhere,
+) -> str | None:
+    """How the promise is broken if that flush is left out."""
+    recording = recorded(tmp_path, commit, drop=leaving_out(flush, which))
+    return next(broken_promises(tmp_path, recording, stops(recording.log)), None)

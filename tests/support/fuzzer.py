@@ -1,0 +1,861 @@
+"""A fuzzer of the decoders: small tables, edited behind valid checksums, read in every way.
+
+    PYTHONPATH=.:tests python -m support.fuzzer --minutes 60 --out findings
+
+Each case is made from the seed and its number alone, and read in a worker process. It fails where
+the worker dies, hangs, or takes too much memory, where another error than a `BlzError` is raised,
+or what is read is not valid. What failed is saved below `--out`, once by where it failed, with the
+table as a directory; `--case` runs one case again in this process.
+"""
+
+import argparse
+import base64
+import collections
+import contextlib
+import ctypes
+import functools
+import json
+import mmap
+import os
+import random
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import blosc
+import numpy as np
+import pyarrow as pa
+
+import blztable as blz
+from blztable.engine.version.versions import pin
+from blztable.format.checksum import CHECKSUMS
+from blztable.format.chunk import Compression, decompress_into
+from blztable.format.jsontext import MAX_DEPTH
+from blztable.format.statistics import Statistics
+from blztable.format.superchunk import unpack
+from blztable.storage.memory import MemoryStore
+from blztable.table.batches import Batches
+from support import arrow_strategies as types
+from support import samples, tamper
+from support.bit_equality import same_table
+from support.worker_process import Captive, Lost
+
+Random = random.Random
+
+FRAMES = ("frame", "labelled", "timed", "versions", "pieces", "stored", "no-rows", "no-columns")
+RENEWED_AFTER = 5000
+SMALL_ROWS = 1000
+# More rows of nothing than this take the memory that they have to take, as frames.
+MANY_ROWS = 1 << 24
+
+NUMBERS = [0, 1, 2, 3, 7, 8, 9, 16, 24, 40, 63, 64, 127, 128, 255, 256, 1 << 16, (1 << 20) - 1]
+NUMBERS += [(1 << bits) + more for bits in (23, 24, 31, 32, 61, 62, 63, 64) for more in (-1, 0, 1)]
+NUMBERS += [-1, -2, -8, -(1 << 31), -(1 << 63), 10**30]
+WORDS = ["", "x", "values", "ends", "valid", "codes", "dictionary.values", "packed", "|u1", "<i8"]
+WORDS += ["bitmap", "|V16", "lz4", "\0", "ä" * 40, "2026-01-01T00:00:00.000000+00:00", "blztable"]
+WORDS += ["range", "field", "numpy", "M8[us]", "m8[ns]", "period", "M", "tuple", "float", "nan"]
+WORDS += ["masked", "category", "object", "string", "zoned", "arrow", "Europe/Berlin", "UTC", "D"]
+WORDS += ["date", "time", "decimal", "bytes", "pytz", "dateutil", "MS", "Int16", "int64", "0x1p+9"]
+TEXTS = [b"NaN", b"-Infinity", b"1e999", b"-0", b"1.0", b"1E2", b"9" * 5000, b'"\\ud800"', b"null"]
+TEXTS += [b"\xef\xbb\xbf", b"\xff", b"\n", b"[" * 100_000, b'{"a":1,"a":2}', b"{}", b"[]", b","]
+
+
+# The tables.
+
+
+def seeds() -> dict[str, MemoryStore]:
+    """Tables of one column of every type, and some of several."""
+    writers = {name: samples.SAMPLES[name] for name in FRAMES}
+    for kind in [*types.PLAIN, *samples.DICTIONARIES]:
+        writers[f"type {kind}"] = samples.table([kind], checksum="adler32")
+    writers["nothing in files"] = samples.table([pa.null(), pa.binary(0)])
+    for kind in (pa.null(), pa.binary(0)):
+        writers[f"dictionary of {kind}"] = samples.table([pa.dictionary(pa.int64(), kind)])
+    empty = samples.frame().reset_index(drop=True).iloc[:0]
+    writers["frame without rows"] = lambda place: blz.to_blz(empty, place)
+    stores = {}
+    for name, write in writers.items():
+        stores[name] = store = MemoryStore(name.replace("/", "-"))
+        write(store)
+        for version in range(1, 4 if name == "versions" else 2):
+            with tamper.editing(store, version) as table:
+                table.head |= {"uuid": "0" * 32, "commit": "0" * 32}
+                table.head["time"] = f"2026-01-0{version}T00:00:00.000000+00:00"
+                for pair in table.head["history"]:
+                    pair[0] = f"2026-01-0{pair[1]}T00:00:00.000000+00:00"
+    return stores
+
+
+def copied(store: MemoryStore) -> MemoryStore:
+    """A store of the same values, which never change."""
+    result = MemoryStore(store.name)
+    result._entries = dict(store._entries)
+    return result
+
+
+# Mutations: each edits a table and says what it did.
+
+
+def mutated(random: Random, stores: dict[str, MemoryStore]) -> tuple[MemoryStore, list[str]]:
+    """One of the tables with one to three mutations, behind valid checksums."""
+    name = random.choice(FRAMES if random.random() < 0.4 else sorted(stores))
+    store = copied(stores[name])
+    done = [name]
+    version = random.choice([1, 2, 3, 3, 3]) if name == "versions" else 1
+    with tamper.editing(store, version) as table:
+        for _ in range(random.choice([1, 1, 1, 2, 2, 3])):
+            places = [
+                (column, group)
+                for column, line in enumerate(table._lines_were)
+                for group, k in enumerate(line["k"])
+                if k
+            ]
+            mutate = random.choice(OF_PARTS if places and random.random() < 0.7 else OF_MANIFESTS)
+            part = table.part(*random.choice(places)) if mutate in OF_PARTS else None
+            said = mutate(random, table if part is None else part)
+            done.append(f"{mutate.__name__}: {said}")
+    return store, done
+
+
+def values_of_a_chunk(random: Random, part: tamper.Part) -> str:
+    """Other bytes in a chunk that decompresses well."""
+    index, chunk = some_chunk(random, part)
+    try:
+        raw = bytearray(blosc.decompress(chunk))
+        assert raw
+    except Exception:
+        return "not a chunk any more"
+    said = bytes_in(random, raw)
+    typesize = chunk[3] or 1
+    part.chunks[index] = Compression(random.choice(["lz4", "zlib", "zstd"])).compress(
+        np.frombuffer(bytes(raw), "u1"), typesize
+    )
+    return f"chunk {index}: {said}"
+
+
+def bytes_of_a_chunk(random: Random, part: tamper.Part) -> str:
+    """Damage behind the chunk's header: what the codecs must stand."""
+    index, chunk = some_chunk(random, part)
+    raw = bytearray(chunk[16:])
+    said = bytes_in(random, raw, may_resize=True)
+    part.chunks[index] = chunk[:16] + bytes(raw)
+    if len(raw) + 16 != len(chunk) and random.random() < 0.9:
+        part.chunks[index] = tamper.with_header(part.chunks[index], ctbytes=len(raw) + 16)
+    return f"chunk {index}: {said}"
+
+
+def header_of_a_chunk(random: Random, part: tamper.Part) -> str:
+    index, chunk = some_chunk(random, part)
+    name, bits = random.choice(
+        [
+            *(("version", 8), ("version_lz", 8), ("flags", 8), ("flags", 8), ("typesize", 8)),
+            *(("nbytes", 32), ("blocksize", 32), ("blocksize", 32), ("ctbytes", 32)),
+        ]
+    )
+    value = number(random, getattr(tamper.ChunkHeader.decode(chunk), name)) % (1 << bits)
+    part.chunks[index] = tamper.with_header(chunk, **{name: value})
+    return f"chunk {index}: {name} {value}"
+
+
+def order_of_chunks(random: Random, part: tamper.Part) -> str:
+    """Chunks that change places, are there twice, or not at all."""
+    first, one = some_chunk(random, part)
+    second, other = some_chunk(random, part)
+    match random.randrange(4):
+        case 0:
+            part.chunks[first], part.chunks[second] = other, one
+        case 1:
+            part.chunks[first] = other
+        case 2:
+            del part.chunks[first]
+        case 3:
+            part.chunks.insert(second, one)
+    return f"{first}, {second}, now {len(part.chunks)}"
+
+
+def offsets(random: Random, part: tamper.Part) -> str:
+    if not part.offsets:
+        return "none"
+    index = random.randrange(len(part.offsets))
+    value = max(-(1 << 63), min(number(random, part.offsets[index]), (1 << 63) - 1))
+    part.offsets[index] = value
+    return f"{index} is {value}"
+
+
+def digests(random: Random, part: tamper.Part) -> str:
+    if not part.digests:
+        return "none"
+    index = random.randrange(len(part.digests))
+    part.digests[index] = bytes(random.randrange(256) for _ in part.digests[index])
+    return str(index)
+
+
+def header(random: Random, part: tamper.Part) -> str:
+    name = random.choice([name for name in part.header if name != "magic"])
+    if name == "checksum":
+        part.header[name] = random.randrange(len(CHECKSUMS) + 2)
+    else:
+        low, high = {"chunk_size": (-(1 << 31), 1 << 31), "last_chunk": (-(1 << 31), 1 << 31)}.get(
+            name, (-(1 << 63), 1 << 63) if name == "nchunks" else (0, 1 << 32)
+        )
+        high = 256 if name in ("version", "options", "typesize") else high
+        part.header[name] = max(low, min(number(random, part.header[name]), high - 1))
+    return f"{name} {part.header[name]}"
+
+
+def metadata(random: Random, part: tamper.Part) -> str:
+    if not isinstance(part.metadata, dict):
+        return "none"
+    part.metadata, said = json_value(random, part.metadata)
+    return said
+
+
+def text_of_metadata(random: Random, part: tamper.Part) -> str:
+    if not part.metadata:
+        return "none"
+    part.metadata, said = json_text(random, part.metadata)
+    return said
+
+
+def streams(random: Random, part: tamper.Part) -> str:
+    """A stream of another size, in all that is said of it."""
+    if not isinstance(part.metadata, dict):
+        part.header["chunk_size"] = part.header["last_chunk"] = number(random, 64) % (1 << 31)
+        return f"chunk_size {part.header['chunk_size']}"
+    try:
+        stream = random.choice(part.metadata["streams"])
+        nbytes = stream["nbytes"] = abs(number(random, stream["nbytes"]))
+        stream["chunks"] = [nbytes]
+        stream.pop("chunk_size", None)
+        if random.random() < 0.5:
+            size = random.choice([nbytes, 1 << 20, 8 << 20])
+            stream["chunks"] = [size] * (min(nbytes, 1 << 30) // max(size, 1))
+        if stream.get("pages"):
+            stream["pages"][-1] += nbytes - sum(stream["pages"])
+        return f"{stream['name']} {nbytes}"
+    except (KeyError, TypeError, AttributeError, IndexError):
+        return "not a block any more"
+
+
+def trailer(random: Random, part: tamper.Part) -> str:
+    fields, limits = random.choice(
+        [
+            (part.trailer_head, {"version": 1 << 16, "nlayers": 1 << 16, "reserved": 1 << 32}),
+            (part.trailer_head, {"nchunks": 1 << 64}),
+            (part.foot, {"crc": 1 << 32, "length": 1 << 32}),
+        ]
+    )
+    name = random.choice(sorted(limits))
+    fields[name] = number(random, fields[name]) % limits[name]
+    return f"{name} {fields[name]}"
+
+
+def layers(random: Random, part: tamper.Part) -> str:
+    if not part.layers:
+        part.layers.append(tamper.RawLayer(b"pages", 0, 10, bytes(10)))
+    layer = random.choice(part.layers)
+    match random.randrange(6):
+        case 0:
+            layer.nbytes = number(random, layer.nbytes) % (1 << 32)
+        case 1:
+            layer.codec = random.randrange(4)
+        case 2:
+            layer.name = random.choice([b"", b"pages", b"\xff", b"x" * 31, b"x" * 32, b"x" * 255])
+        case 3:
+            part.layers += [deepcopy(layer)] * random.choice([1, 2, 15, 16])
+        case _:
+            raw = bytearray(layer.stored)
+            bytes_in(random, raw, may_resize=True)
+            layer.stored = bytes(raw)
+            if layer.codec == 0:
+                layer.nbytes = len(raw)
+    return f"{layer.name!r} {layer.nbytes} of {len(layer.stored)}, {len(part.layers)} layers"
+
+
+def line(random: Random, table: tamper.Table) -> str:
+    if not table.lines:
+        return "none"
+    index = random.randrange(len(table.lines))
+    if not isinstance(table.lines[index], dict):
+        return "no object any more"
+    table.lines[index], said = json_value(random, table.lines[index])
+    return f"{index}: {said}"
+
+
+def text_of_a_line(random: Random, table: tamper.Table) -> str:
+    if not table.lines:
+        return "none"
+    index = random.randrange(len(table.lines))
+    table.lines[index], said = json_text(random, table.lines[index])
+    return f"{index}: {said}"
+
+
+def head(random: Random, table: tamper.Table) -> str:
+    if not isinstance(table.head, dict):
+        return "no object any more"
+    table.head, said = json_value(random, table.head)
+    return said
+
+
+def text_of_head(random: Random, table: tamper.Table) -> str:
+    table.head, said = json_text(random, table.head)
+    return said
+
+
+def frame(random: Random, table: tamper.Table) -> str:
+    """The frame's descriptor, the attributes, the properties."""
+    try:
+        name = random.choice(["pandas", "pandas", "pandas", "attributes", "properties"])
+        below = table.head[name]
+        if not below:
+            below = {"version": 1, "index": [{"kind": "range", "start": 0, "step": 1}]}
+        table.head[name], said = json_value(random, below)
+        return f"{name}: {said}"
+    except (KeyError, TypeError):
+        return "no object any more"
+
+
+def rows(random: Random, table: tamper.Table) -> str:
+    """Another number of rows in a row group, in all that is said of it."""
+    try:
+        groups = table.head["row_groups"]
+        if not groups:
+            groups.append(0)
+        group = random.randrange(len(groups))
+        count = groups[group] = max(number(random, groups[group]), 0)
+        table.head["rows"] = sum(groups)
+        for column, line in enumerate(table.lines):
+            for name, values in line.items():
+                if isinstance(values, list) and name != "path" and len(values) <= group:
+                    values += [None if name in ("min", "max") else 8 if "page" in name else 0]
+            line["rows"][group] = count
+            if random.random() < 0.3:
+                line["page_rows"][group] = random.choice([8, 1 << 20, 1 << 30])
+            if any(table._lines_were[column]["k"][group : group + 1]):
+                block = table.part(column, group).metadata
+                if isinstance(block, dict):
+                    block |= {"rows": count, "page_rows": line["page_rows"][group]}
+        return f"group {group} has {count}"
+    except (KeyError, TypeError, AttributeError, IndexError):
+        return "no such thing any more"
+
+
+def schema(random: Random, table: tamper.Table) -> str:
+    """Another type, another name, other metadata, or other bytes."""
+    try:
+        data = base64.b64decode(table.head["schema"])
+        found = pa.ipc.read_schema(pa.py_buffer(data))
+        _ = found.names
+    except Exception:
+        return "no schema any more"
+    said, fields = "bytes", list(found)
+    kind = random.randrange(6)
+    if kind == 0 or not fields:
+        raw = bytearray(data)
+        said = bytes_in(random, raw)
+        data = bytes(raw)
+    else:
+        index = random.randrange(len(fields))
+        field = fields[index]
+        known = field.metadata or {}
+        match kind:
+            case 1 | 2:
+                other = random.choice([*types.PLAIN, *samples.DICTIONARIES, *OTHERS])
+                fields[index] = field.with_type(other)
+                said = str(other)
+            case 3:
+                fields[index] = field.with_name(random.choice(["", fields[-1].name, "\0", "x"]))
+                said = fields[index].name
+            case _:
+                try:
+                    descriptor = json.loads(known[b"blz:pandas"])
+                except (KeyError, ValueError):
+                    descriptor = {"dtype": random.choice(WORDS)}
+                changed, said = json_value(random, descriptor)
+                text = tamper.as_text(changed)
+                if random.random() < 0.1:
+                    text, said = json_text(random, text)
+                fields[index] = field.with_metadata({**known, b"blz:pandas": text[:100_000]})
+        data = pa.schema(fields, found.metadata).serialize().to_pybytes()
+    table.head["schema"] = base64.b64encode(data).decode()
+    return said
+
+
+OTHERS = [
+    pa.list_(pa.int8()),
+    pa.struct({"a": pa.int8()}),
+    pa.run_end_encoded(pa.int32(), pa.int8()),
+]
+OTHERS += [pa.timestamp("ns", "no/zone"), pa.timestamp("s", "\0"), pa.binary((1 << 31) - 1)]
+OTHERS += [pa.binary(1 << 20), pa.dictionary(pa.int8(), pa.dictionary(pa.int8(), pa.int8()))]
+OTHERS += [pa.map_(pa.int8(), pa.int8()), pa.dictionary(pa.int8(), pa.binary(0)), pa.float16()]
+
+OF_PARTS: list[Callable[[Random, tamper.Part], str]] = [
+    *([values_of_a_chunk] * 4 + [bytes_of_a_chunk] * 3 + [metadata] * 3 + [streams] * 2),
+    *(header_of_a_chunk, order_of_chunks, offsets, digests, header),
+    *(text_of_metadata, trailer, layers),
+]
+OF_MANIFESTS: list[Callable[[Random, tamper.Table], str]] = [
+    *([schema] * 5 + [frame] * 4 + [head] * 3 + [line] * 4 + [rows] * 3),
+    *(text_of_a_line, text_of_head),
+]
+
+
+def some_chunk(random: Random, part: tamper.Part) -> tuple[int, bytes]:
+    if not part.chunks:
+        part.chunks.append(b"\2\1\1\1" + bytes(12))
+    index = random.randrange(len(part.chunks))
+    return index, part.chunks[index].ljust(16, b"\0")
+
+
+def number(random: Random, near: int) -> int:
+    """A number that is often trouble, or one near this one."""
+    if type(near) is not int or random.random() < 0.5:
+        return random.choice(NUMBERS)
+    return random.choice(
+        [near + 1, near - 1, near * 2, near // 2, -near, near ^ 1 << random.randrange(33)]
+    )
+
+
+def bytes_in(random: Random, raw: bytearray, may_resize: bool = False) -> str:
+    """Change some bytes in place."""
+    if not raw:
+        raw += b"\0" if may_resize else b""
+        return "nothing"
+    at = random.randrange(len(raw))
+    kind = random.randrange(8 if may_resize else 6)
+    match kind:
+        case 0:
+            raw[at] ^= 1 << random.randrange(8)
+        case 1:
+            raw[at] = random.choice(b"\x00\x01\x7f\x80\xff\xc0\xed\xf4")
+        case 2:
+            for _ in range(random.randrange(1, 9)):
+                raw[random.randrange(len(raw))] = random.randrange(256)
+        case 3:
+            size = random.choice([2, 4, 8])
+            value = random.choice(NUMBERS) % (1 << 8 * size)
+            at -= at % size
+            raw[at : at + size] = value.to_bytes(size, "little")[: len(raw) - at]
+        case 4:
+            stop = random.randrange(at, len(raw)) + 1
+            raw[at:stop] = random.choice([b"\0", b"\xff"]) * (stop - at)
+        case 5:
+            other = random.randrange(len(raw))
+            size = min(random.randrange(1, 17), len(raw) - max(at, other))
+            raw[at : at + size] = bytes(raw[other : other + size])
+        case 6:
+            del raw[at:]
+        case 7:
+            raw[at:at] = bytes(random.randrange(256) for _ in range(random.randrange(1, 9)))
+    return f"kind {kind} at {at}"
+
+
+def json_value(random: Random, value: Any) -> tuple[Any, str]:
+    """A copy with one value replaced, removed, added, or moved."""
+    root = [deepcopy(value)]
+    spots: list[tuple[Any, Any]] = [(root, 0)]
+    for parent, key in spots:
+        below = parent[key]
+        if isinstance(below, dict | list):
+            # Of a long list its first and last.
+            keys = list(below) if isinstance(below, dict) else [*range(len(below))][:4]
+            spots += [(below, k) for k in keys]
+    parent, key = random.choice(spots)
+    old = parent[key]
+    match random.randrange(8):
+        case 0 | 1 | 2:
+            new: Any = number(random, old) if type(old) in (int, bool) else other_value(random, old)
+        case 3:
+            new = other_value(random, old)
+        case 4:
+            other, place = random.choice(spots)
+            new = deepcopy(other[place])
+        case 5 if parent is not root:
+            del parent[key]
+            return root[0], f"no {key!r}"
+        case 6 if isinstance(old, list):
+            new = [*old, *(old[-1:] or [0])] if random.random() < 0.5 else old[::-1]
+        case 7 if isinstance(old, dict):
+            new = {**old, random.choice(WORDS): other_value(random, old)}
+        case _:
+            new = [old]
+    parent[key] = new
+    return root[0], f"{key!r}: {new!s:.80}"
+
+
+def other_value(random: Random, old: Any) -> Any:
+    nested: Any = []
+    for _ in range(random.choice([9, 17, MAX_DEPTH + 1])):
+        nested = [nested]
+    choices = [
+        None,
+        True,
+        False,
+        "",
+        [],
+        {},
+        0,
+        1.5,
+        -1e308,
+        float("nan"),
+        nested,
+        [[]],
+        [0],
+        "\ud800",
+    ]
+    choices += [
+        [1] * 1000,
+        {"a": {}},
+        random.choice(WORDS),
+        random.choice(WORDS),
+        random.choice(NUMBERS),
+    ]
+    if isinstance(old, str):
+        choices += [old + "x", old[:-1], old * 2, old.upper(), random.choice(WORDS)] * 2
+    return random.choice(choices)
+
+
+def json_text(random: Random, value: Any) -> tuple[bytes, str]:
+    """The text with something in it that `json` would not write."""
+    text = bytearray(tamper.as_text(value))
+    at = random.randrange(len(text) + 1)
+    match random.randrange(4):
+        case 0:
+            said = bytes_in(random, text, may_resize=True)
+        case 1:
+            word = random.choice(TEXTS)
+            text[at:at] = word
+            said = f"{word[:20]!r} at {at}"
+        case 2:
+            # In place of a value.
+            colon = text.find(b":", at)
+            word = random.choice(TEXTS)
+            end = min(
+                (p for p in (text.find(b",", colon), text.find(b"}", colon)) if p > 0), default=-1
+            )
+            text[colon + 1 : end] = word
+            said = f"{word[:20]!r} behind {colon}"
+        case _:
+            text[:] = random.choice([*TEXTS, text.decode("utf-8", "replace").encode("utf-16")])
+            said = bytes(text[:20]).hex()
+    return bytes(text).replace(b"\n", b" "), said
+
+
+# Reading.
+
+
+def read_all(random: Random, store: MemoryStore) -> str:
+    """Read in every way; the outcome, or an exception that should not be."""
+    outcomes = {outcome(lambda: whole(store)), outcome(lambda: pandas(random, store))}
+    readings = [rows_of, streamed, looked_at, statistics, written, columns_of]
+    for reading in random.sample(readings, 2):
+        outcomes.add(outcome(lambda reading=reading: reading(random, store)))
+    return "read" if outcomes == {"read"} else "refused" if "read" not in outcomes else "both"
+
+
+def outcome(read: Callable[[], None]) -> str:
+    try:
+        read()
+    except blz.BlzError:
+        return "refused"
+    return "read"
+
+
+def whole(store: MemoryStore) -> None:
+    table = blz.read_table(store)
+    sound(table)
+    if table.num_rows <= SMALL_ROWS:
+        again = blz.read_table(store)
+        assert again.equals(table) or same_table(again, table), "read twice, it differs"
+
+
+def pandas(random: Random, store: MemoryStore) -> None:
+    backend = random.choice(
+        [{}, {}, {"dtype_backend": random.choice(["pyarrow", "numpy_nullable"])}]
+    )
+    with blz.open(store) as table:
+        if MANY_ROWS < table.nrows < 1 << 40:
+            return
+    frame = blz.read_blz(store, **backend)
+    if len(frame) <= SMALL_ROWS:
+        # Arrow 26 dies of the nulls in a dictionary of type null, whoever made it.
+        if not any("values=null" in str(dtype) for dtype in frame.dtypes):
+            frame.isna()
+        frame.copy(deep=True)
+        assert frame.index.memory_usage() >= 0
+        # Of times outside of Python's years, and of zones that nobody knows.
+        with contextlib.suppress(NotImplementedError, ValueError):
+            frame.equals(frame)
+            len(frame.index.unique())
+
+
+def rows_of(random: Random, store: MemoryStore) -> None:
+    with blz.open(store) as table:
+        sound(table.head(random.choice([0, 1, 9])))
+        for name in table.column_names:
+            if table.column_names.count(name) == 1:
+                column = table[name]
+                start, stop = sorted(random.randrange(max(table.nrows, 1)) for _ in range(2))
+                if stop - start <= SMALL_ROWS:
+                    sound(pa.table({"x": column[start:stop]}))
+                if 0 < table.nrows <= SMALL_ROWS:
+                    with contextlib.suppress(ValueError, ArithmeticError):
+                        column[random.randrange(table.nrows)]
+                    outcome(column.to_numpy)
+                    column.to_pandas()
+
+
+def columns_of(random: Random, store: MemoryStore) -> None:
+    with blz.open(store) as table:
+        names = [random.choice(table.column_names) for _ in range(2 if table.column_names else 0)]
+        sound(table.to_arrow(names))
+        if not MANY_ROWS < table.nrows < 1 << 40:
+            table.to_pandas(names)
+
+
+def streamed(random: Random, store: MemoryStore) -> None:
+    """By batches; whoever is on the other side of the interface only has the message."""
+    with blz.open(store) as table:
+        positions = range(len(table.column_names))
+        for batch in Batches(table._snapshot, positions):
+            sound(pa.table(batch))
+        sound(pa.table(table))
+
+
+def looked_at(random: Random, store: MemoryStore) -> None:
+    with blz.open(store) as table:
+        repr(table)
+        assert isinstance(dict(table.attrs), dict)
+        _ = (table.nbytes, table.cbytes, table.version, table.nrows, table.schema)
+        for name in set(table.column_names):
+            if table.column_names.count(name) == 1:
+                repr(table[name])
+        for version in range(1, table.version):
+            blz.read_table(store, version=version)
+
+
+def statistics(random: Random, store: MemoryStore) -> None:
+    version, pinned = pin(store)
+    with pinned:
+        for index in range(len(version.schema)):
+            parts = version.column(index)
+            assert len(parts.statistics) == len(parts.k)
+            for group, k in enumerate(parts.k):
+                facts = parts.facts[group]
+                key = tamper.layout.part(parts.path, k or 1)
+                entry = store._entries.get(key)
+                if k and entry and 0 < facts.front_length < len(entry.data) >= facts.trailer_length:
+                    front = entry.data[: facts.front_length]
+                    foot = entry.data[len(entry.data) - facts.trailer_length :]
+                    found = unpack(front, foot, facts)
+                    pages = -(-found.info.rows // found.info.page_rows)
+                    for layer in found.trailer.layers.values():
+                        Statistics.decode(layer.decode(), min(pages, 1 << 24))
+
+
+def written(random: Random, store: MemoryStore) -> None:
+    """Write on what a stranger wrote."""
+    store = copied(store)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # what came after the commit may fail
+        with blz.open(store, "a") as table:
+            table.attrs["written"] = True
+        committed(lambda: blz.open(store).attrs["written"])
+        if random.random() < 0.3:
+            blz.to_blz({"a": [1]}, store, durability="process")
+            committed(lambda: blz.read_table(store).num_rows == 1)
+
+
+def committed(read: Callable[[], bool]) -> None:
+    """A commit that succeeded is read, whatever was there before."""
+    try:
+        assert read()
+    except blz.BlzError as error:
+        raise AssertionError("what was committed cannot be read") from error
+
+
+def sound(table: pa.Table) -> None:
+    """Touch every value; raise where Arrow finds one that must not be."""
+    for column in table.columns:
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid as error:
+            # Any bits of a number are stored, in the writer too; none of them harm.
+            if not any(
+                word in str(error) for word in ("precision", "range", "whole number of days")
+            ):
+                raise
+        if len(column) <= SMALL_ROWS:
+            try:
+                column.to_pylist()
+            except (ValueError, ArithmeticError):
+                inner = getattr(column.type, "value_type", column.type)
+                if not (pa.types.is_temporal(inner) or pa.types.is_decimal(inner)):
+                    raise
+
+
+def chunks_alone(random: Random) -> str:
+    """Damaged chunks, which lie right before memory that is not ours, and so do their results."""
+    size = random.choice([1, 15, 16, 17, 100, 1000, 4096, 70_000])
+    pattern = bytes(random.randrange(256) for _ in range(random.choice([1, 3, 16, size])))
+    raw = bytearray((pattern * (size // len(pattern) + 1))[:size])
+    for _ in range(random.choice([0, 1, 20])):
+        bytes_in(random, raw)
+    typesize = random.choice([1, 2, 4, 8, 16, 3, 255])
+    codec = random.choice(["blosclz", "lz4", "lz4hc", "zlib", "zstd"])
+    shuffle, clevel = random.choice([0, 1, 2]), random.choice([1, 5, 9])
+    chunk = blosc.compress(bytes(raw), typesize, clevel, shuffle, codec)
+    source, target = fenced(2 * size + (1 << 12)), fenced(size)
+    before = target[: len(target) - size]
+    before[:] = 0xA5
+    outcomes = set()
+    for _ in range(50):
+        damaged = bytearray(chunk)
+        for _ in range(random.choice([1, 1, 2, 5])):
+            bytes_in(random, damaged, may_resize=True)
+        if random.random() < 0.9:
+            # Past the checks of the header, to the codecs; blocks of other sizes now and then.
+            damaged = damaged.ljust(17, b"\0")
+            block = chunk[8:12]
+            if random.random() < 0.2:
+                block = random.randrange(1, size + 1).to_bytes(4, "little")
+            flags = chunk[2] if random.random() < 0.7 else damaged[2] & ~8
+            sizes = chunk[3:8] + block + len(damaged).to_bytes(4, "little")
+            damaged[:16] = chunk[:2] + bytes([flags]) + sizes
+        chunk_there = source[len(source) - len(damaged) :]
+        chunk_there[:] = np.frombuffer(damaged, np.uint8)
+        try:
+            decompress_into(chunk_there.data, typesize, target.ctypes.data + len(before), size)
+        except blz.BlzError:
+            outcomes.add("refused")
+        else:
+            outcomes.add("read")
+        assert (before == 0xA5).all(), "written before the buffer"
+    return outcomes.pop() if len(outcomes) == 1 else "both"
+
+
+@functools.cache
+def fenced(nbytes: int) -> np.ndarray:
+    """Whole pages of memory, behind which to read or write is the end of the process."""
+    page = mmap.PAGESIZE
+    size = -(-nbytes // page) * page
+    memory = np.frombuffer(mmap.mmap(-1, size + page), np.uint8)
+    protect = ctypes.CDLL(None, use_errno=True).mprotect
+    protect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    if protect(memory.ctypes.data + size, page, 0):
+        raise OSError(ctypes.get_errno(), "mprotect")
+    return memory[:size]
+
+
+# Running.
+
+
+def worker(seed: int) -> Callable[[int], tuple[str, str]]:
+    """In the worker: the outcome of a case, and where it failed."""
+    stores = seeds()
+    blosc.set_nthreads(1)
+
+    def answer(case: int) -> tuple[str, str]:
+        # Of pandas, for labels it will no longer take one day.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("ignore", FutureWarning)
+        try:
+            return result(seed, case, stores), ""
+        except BaseException as error:
+            return "failed", "".join(traceback.format_exception(error))
+
+    return answer
+
+
+def result(seed: int, case: int, stores: dict[str, MemoryStore]) -> str:
+    """The outcome of a case, or an exception that should not be."""
+    random = Random(f"{seed}/{case}")
+    if random.random() < 0.05:
+        return f"chunks {chunks_alone(random)}"
+    store, _ = mutated(random, stores)
+    return read_all(random, store)
+
+
+def run(seed: int, first: int, seconds: float, out: Path) -> collections.Counter[str]:
+    """Run cases until the time is over; save what fails."""
+    out.mkdir(parents=True, exist_ok=True)
+    stores, counts, seen = seeds(), collections.Counter[str](), collections.Counter[str]()
+    begin = told = time.monotonic()
+    case = first
+    while time.monotonic() < begin + seconds:
+        with Captive(worker, seed, growth=600 << 20) as captive:
+            for _ in range(RENEWED_AFTER):
+                try:
+                    result, reason = captive.ask(case)
+                except Lost as lost:
+                    result, reason = "lost", str(lost)
+                counts[result] += 1
+                if reason:
+                    place = where(reason)
+                    seen[place] += 1
+                    if seen[place] <= 3:
+                        save(out / f"{seed}-{case}", seed, case, stores, place, reason)
+                now = time.monotonic()
+                if now > told + 60 or now > begin + seconds:
+                    told = now
+                    speed = counts.total() / (now - begin)
+                    print(f"{now - begin:.0f} s, case {case}, {speed:.1f} a second, {dict(counts)}")
+                    for place, count in seen.most_common():
+                        print(f"  {count} {place}")
+                    sys.stdout.flush()
+                    if now > begin + seconds:
+                        break
+                case += 1
+    return counts
+
+
+def where(reason: str) -> str:
+    """What a failure is told from others by: its error, and the last lines of ours in its trace."""
+    lines = reason.splitlines()
+    ours = [line.strip() for line in lines if "blztable/" in line and line.strip()[:4] == "File"]
+    if lines[0].startswith("Traceback"):
+        return f"{lines[-1][:100]} at {' < '.join(reversed(ours[-1:]))}"
+    return f"{lines[0][:60]} at {' < '.join(ours[:1])}"
+
+
+def save(path: Path, seed: int, case: int, stores: Any, place: str, reason: str) -> None:
+    """The table as a directory, and what was done to it."""
+    random = Random(f"{seed}/{case}")
+    path.mkdir(parents=True, exist_ok=True)
+    if random.random() < 0.05:
+        (path / "what.txt").write_text(f"{place}\nseed {seed}, case {case}: chunks\n{reason}")
+        return
+    store, done = mutated(random, stores)
+    for key, entry in store._entries.items():
+        if entry.data is not None:
+            (path / "t.blz" / key).parent.mkdir(parents=True, exist_ok=True)
+            (path / "t.blz" / key).write_bytes(entry.data)
+    lines = [place, f"seed {seed}, case {case}", *done, "", reason]
+    (path / "what.txt").write_text("\n".join(lines), errors="backslashreplace")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=1)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--first", type=int, default=0, help="number of the first case")
+    parser.add_argument("--case", type=int, help="run this case alone, in this process")
+    parser.add_argument("--out", type=Path, default=Path("findings"))
+    chosen = parser.parse_args()
+    if chosen.case is not None:
+        print(result(chosen.seed, chosen.case, seeds()))
+        return 0
+    # Arrow, in the workers, looks for writes past its buffers.
+    os.environ.setdefault("ARROW_DEBUG_MEMORY_POOL", "abort")
+    counts = run(chosen.seed, chosen.first, chosen.minutes * 60, chosen.out)
+    return int(counts["failed"] + counts["lost"] > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

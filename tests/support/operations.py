@@ -1,0 +1,249 @@
+"""Every operation on a table, a model of what it makes of one, and a small table to begin with."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pandas as pd
+
+import blztable as blz
+from blztable.engine.change.compact import merge_after
+from blztable.engine.version import versions
+from blztable.engine.write.options import WriteOptions
+from blztable.format import layout
+from blztable.format.line import NO_FILE
+from support.stores import Hooked, once, tree
+
+
+@dataclass(frozen=True)
+class Model:
+    """What a table holds: columns in their order, attributes, how many versions are kept."""
+
+    columns: dict[str, list]
+    attrs: dict = field(default_factory=dict)
+    keep: int | None = None
+    # Columns that it was sorted by, with their ways.
+    order: tuple = ()
+
+    def rows(self, order) -> "Model":
+        columns = {name: [cells[row] for row in order] for name, cells in self.columns.items()}
+        return replace(self, columns=columns)
+
+    @property
+    def n(self) -> list[int]:
+        return next(iter(self.columns[name] for name in ("n", "m") if name in self.columns))
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def where(self, kept: Callable[[int], bool]) -> "Model":
+        return self.rows([row for row, n in enumerate(self.n) if kept(n)])
+
+    def with_rows(self, more: dict) -> "Model":
+        """More rows; a column that they have not is null there."""
+        count = len(next(iter(more.values())))
+        return replace(
+            self,
+            columns={
+                name: cells + list(more.get(name, [None] * count))
+                for name, cells in self.columns.items()
+            },
+        )
+
+
+def numbered(start, stop):
+    numbers = range(start, stop)
+    return pd.DataFrame(
+        {
+            "n": list(numbers),
+            "text": [f"row {n}" for n in numbers],
+            "x": np.array(numbers, "f4") / 2,
+        }
+    )
+
+
+FIRST = numbered(0, 8)
+# 16 rows: 3, 3 and 2, then eight of one, which are to be merged.
+ROWS = 16
+BASE = Model(numbered(0, ROWS).to_dict("list"), {"a": 1})
+SEEDS = {"mine": 100, "theirs": 200}
+
+
+def more(who):
+    start = SEEDS[who]
+    return numbered(start, start + 2)
+
+
+def with_index(who):
+    return more(who).set_index(pd.RangeIndex(ROWS, ROWS + 2))
+
+
+def wider(who):
+    return more(who).assign(x=[0.1, 0.2], extra=["new", who])
+
+
+def evolved(model, who):
+    """More columns first, then rows."""
+    rows = wider(who).to_dict("list")
+    new = {name: [None] * len(model) for name in rows if name not in model.columns}
+    return replace(model, columns=model.columns | new).with_rows(rows)
+
+
+def new_values(who, rows):
+    return [SEEDS[who] + row for row in range(rows)]
+
+
+def reordered(model):
+    first = {"x": model.columns["x"]}
+    return replace(model, columns=first | model.columns)
+
+
+def renamed(model, who):
+    names = {"n": "m", "text": f"{who}'s text"}
+    columns = {names.get(name, name): cells for name, cells in model.columns.items()}
+    order = tuple((names.get(name, name), way) for name, way in model.order)
+    return replace(model, columns=columns, order=order)
+
+
+def dropped(model, name):
+    return replace(model, columns={k: v for k, v in model.columns.items() if k != name})
+
+
+def updated(model, who):
+    text = [who if n == 12 else t for n, t in zip(model.n, model.columns["text"], strict=True)]
+    return replace(model, columns=model.columns | {"text": text})
+
+
+def resized(model, rows):
+    count = rows - len(model)
+    if count < 0:
+        return model.rows(range(rows))
+    # Columns of pandas' plain integers hold no nulls.
+    return model.with_rows(dict.fromkeys(("n", "m", "new"), [0] * count))
+
+
+def merge(table, who):
+    """What follows an append, when it is time."""
+    made = merge_after(table._snapshot.version, WriteOptions(row_group_rows=4))
+    if made is None:
+        raise Dropped
+    made[1].close()
+
+
+class Dropped(Exception):
+    """A merge came too late and said nothing."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    act: Callable
+    # What it makes of a table.
+    means: Callable[[Model, str], Model] = lambda model, who: model
+
+
+OPERATIONS = {
+    "append": Operation(
+        lambda t, who: t.append(more(who)),
+        lambda m, who: m.with_rows(more(who).to_dict("list")),
+    ),
+    "append counting on": Operation(
+        lambda t, who: t.append(with_index(who)),
+        lambda m, who: m.with_rows(more(who).to_dict("list")),
+    ),
+    "append evolving": Operation(lambda t, who: t.append(wider(who), evolve=True), evolved),
+    "merge": Operation(merge),
+    "compact": Operation(lambda t, who: t.compact()),
+    "sort": Operation(
+        lambda t, who: t.compact(sort_by=[("n", "descending")]),
+        # What was appended meanwhile lies behind.
+        lambda m, who: replace(
+            m.rows([*reversed(range(ROWS)), *range(ROWS, len(m))]), order=(("n", "descending"),)
+        ),
+    ),
+    "add_column": Operation(
+        lambda t, who: t.add_column("new", new_values(who, t.nrows)),
+        lambda m, who: replace(m, columns=m.columns | {"new": new_values(who, len(m))}),
+    ),
+    "drop": Operation(lambda t, who: t.drop_columns(["text"]), lambda m, who: dropped(m, "text")),
+    "rename": Operation(
+        lambda t, who: t.rename_columns({"n": "m", "text": f"{who}'s text"}), renamed
+    ),
+    "reorder": Operation(lambda t, who: t.reorder_columns(["x"]), lambda m, who: reordered(m)),
+    "update": Operation(lambda t, who: t.update({"text": who}, where=[("n", "==", 12)]), updated),
+    "delete": Operation(
+        lambda t, who: t.delete([("n", "in", [4, 11])]),
+        lambda m, who: m.where(lambda n: n not in (4, 11)),
+    ),
+    "truncate": Operation(
+        lambda t, who: t.truncate(10), lambda m, who: m.rows(range(min(10, len(m))))
+    ),
+    "resize": Operation(lambda t, who: t.resize(18), lambda m, who: resized(m, 18)),
+    "replace": Operation(
+        lambda t, who: blz.to_blz(
+            more(who), t._snapshot.version.store, attrs={"by": who}, durability="process"
+        ),
+        lambda m, who: Model(more(who).to_dict("list"), {"by": who}, m.keep),
+    ),
+    "restore": Operation(
+        lambda t, who: t.restore(1),
+        lambda m, who: Model(FIRST.to_dict("list"), {"a": 1}, m.keep),
+    ),
+    "attrs a": Operation(
+        lambda t, who: t.attrs.update(a=who),
+        lambda m, who: replace(m, attrs=m.attrs | {"a": who}),
+    ),
+    "attrs b": Operation(
+        lambda t, who: t.attrs.update(b=who),
+        lambda m, who: replace(m, attrs=m.attrs | {"b": who}),
+    ),
+    "set_retention": Operation(
+        lambda t, who: t.set_retention(versions=SEEDS[who]),
+        lambda m, who: replace(m, keep=SEEDS[who]),
+    ),
+}
+
+
+def written(store):
+    blz.to_blz(FIRST, store, attrs={"a": 1}, row_group_rows=3, durability="process")
+    blz.to_blz(numbered(8, ROWS), store, mode="a", row_group_rows=1, durability="process")
+
+
+def opened(store):
+    return blz.open(store, "a", durability="process")
+
+
+def commit(store, name, who):
+    with opened(store) as table:
+        OPERATIONS[name].act(table, who)
+
+
+def found(store):
+    """The newest version, found whole, with no file that no version names."""
+    assert files_there(store) == files_named(store)
+    with blz.open(store) as table:
+        assert table.verify().is_intact
+        return held(table)
+
+
+def held(table):
+    columns = table.to_arrow().to_pydict()
+    keep = table._snapshot.version.head.properties.get("keep_versions")
+    return Model(columns, dict(table.attrs), keep, tuple(table.sort_by))
+
+
+def files_named(store):
+    named = set()
+    for number in versions.numbers(store):
+        version = versions.read(store, number)
+        for index, path in enumerate(version.head.columns.paths):
+            named |= {layout.part(path, k) for k in version.column(index).k if k != NO_FILE}
+    return named
+
+
+def files_there(store):
+    return {key for key in tree(store) if key.startswith("data/") and key.endswith(".bin")}
+
+
+def meanwhile(store, act, **options):
+    """A store that lets others act once, when the first writer is about to publish."""
+    return Hooked(store, before=once("lock", act, layout.LOCK), **options)

@@ -1,0 +1,151 @@
+"""Small tables of everything that can be stored: to be damaged, fuzzed, and read.
+
+The same at each call. Rows repeat and have nulls; pages, row groups and dictionaries differ.
+"""
+
+import datetime
+import decimal
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+import blztable as blz
+from blztable.engine.change.creation import Contents, create
+from blztable.engine.write.options import WriteOptions
+from blztable.storage.resolve import store_at
+from support import arrow_strategies as types
+
+ROWS = 40
+WORDS = [None, "", "a", "äö", "word", "a longer one, more than twelve bytes", "中文", "😀"]
+
+
+def array(type_: pa.DataType, rows: int = ROWS) -> pa.Array:
+    """Rows of any type, every seventh of them null."""
+    if pa.types.is_null(type_):
+        return pa.nulls(rows)
+    if pa.types.is_dictionary(type_):
+        values = array(type_.value_type, 8).slice(1)
+        codes = pa.array([None if row % 7 == 3 else row % 5 for row in range(rows)])
+        codes = codes.cast(type_.index_type)
+        return pa.DictionaryArray.from_arrays(codes, values, ordered=type_.ordered)
+    if type_ in types.TEXTS:
+        words = [WORDS[row % len(WORDS)] for row in range(rows)]
+        return pa.array([word and word.encode() for word in words]).cast(type_)
+    mask = np.arange(rows) % 7 != 3
+    if pa.types.is_boolean(type_):
+        return pa.array(np.arange(rows) % 3 == 0, mask=~mask)
+    width = type_.bit_width // 8
+    if pa.types.is_fixed_size_binary(type_):
+        items = [bytes([row]) * width for row in range(rows)]
+    else:
+        # Small numbers, valid in every precision; whole days or microseconds.
+        unit = 86_400_000 if width == 8 else 1
+        items = [(row % 9 * unit).to_bytes(width, "little") for row in range(rows)]
+    data = b"".join(
+        item if there else bytes(width) for item, there in zip(items, mask, strict=True)
+    )
+    return pa.Array.from_buffers(type_, rows, [types.bitmap(mask), pa.py_buffer(data)])
+
+
+def of(kinds: list[pa.DataType], rows: int = ROWS) -> pa.Table:
+    """A table with a column of each type, named after it."""
+    return pa.table({str(kind): array(kind, rows) for kind in kinds})
+
+
+DICTIONARIES = [
+    pa.dictionary(pa.int8(), pa.string()),
+    pa.dictionary(pa.uint32(), pa.large_binary(), ordered=True),
+    pa.dictionary(pa.int64(), pa.timestamp("ms", "Europe/Berlin")),
+    pa.dictionary(pa.int32(), pa.bool_()),
+    pa.dictionary(pa.int16(), pa.string_view()),
+    pa.dictionary(pa.int32(), pa.decimal128(5, -2)),
+]
+
+
+def frame() -> pd.DataFrame:
+    """A DataFrame with most of what a descriptor can say."""
+    rows = range(12)
+    days = pd.date_range("2026-01-01", periods=12, freq="D", tz="Europe/Berlin", name="day")
+    data = {
+        "int": np.arange(12, dtype="i4"),
+        "masked": pd.array([None, *range(11)], dtype="Int16"),
+        "boolean": pd.array([None, True, False] * 4, dtype="boolean"),
+        "str": [WORDS[row % len(WORDS)] for row in rows],
+        "python": pd.array(["a", None] * 6, dtype=pd.StringDtype("python", na_value=pd.NA)),
+        "category": pd.Categorical(["a", "b", None] * 4, categories=["b", "a", "c"], ordered=True),
+        "period": pd.period_range("2026-01", periods=12, freq="M"),
+        "delta": pd.to_timedelta(rows, unit="s"),
+        "naive": pd.date_range("2026", periods=12, unit="ms"),
+        "arrow": pd.array([1, None] * 6, dtype=pd.ArrowDtype(pa.uint8())),
+        "date": [datetime.date(2026, 1, 1), None] * 6,
+        "time": [datetime.time(1, 2, 3)] * 12,
+        "decimal": [decimal.Decimal("1.25"), decimal.Decimal("-3")] * 6,
+        "bytes": [b"\xff", None] * 6,
+        "mixed": pd.Series([True, None] * 6, dtype=object),
+    }
+    index = pd.MultiIndex.from_arrays([days, pd.Index(list("aabb") * 3, name=("a", 1))])
+    return pd.DataFrame(data).set_axis(index)
+
+
+def labelled() -> pd.DataFrame:
+    """A DataFrame whose labels are no text, and whose index is counted."""
+    columns = pd.MultiIndex.from_tuples([("a", 1), ("a", 2), ("b", 1)], names=["x", None])
+    result = pd.DataFrame(np.arange(30.0).reshape(10, 3), pd.RangeIndex(5, 25, 2), columns)
+    result.attrs = {"source": ["till", 7]}
+    return result
+
+
+def timed() -> pd.DataFrame:
+    """A DataFrame with an index of a frequency and labels that are dates."""
+    days = pd.date_range("2026-01-31", periods=9, freq="MS", name="month")
+    return pd.DataFrame(np.arange(18).reshape(9, 2), days, pd.period_range("2026", periods=2))
+
+
+def table(kinds: list[pa.DataType], **options: Any) -> Callable[[Any], None]:
+    """What writes a table of these types, in several pages and row groups, to a place."""
+
+    def write(place: Any) -> None:
+        data = of(kinds)
+        contents = Contents(data.schema, [(data, data.num_rows)])
+        settings = WriteOptions(**{"page_rows": 8, "row_group_rows": 24, **options})
+        _, pinned = create(store_at(place), contents, settings, replace_existing=True)
+        pinned.close()
+
+    return write
+
+
+def _frame(make: Callable[[], pd.DataFrame], **options: Any) -> Callable[[Any], None]:
+    return lambda place: blz.to_blz(make(), place, page_rows=8, row_group_rows=8, **options)
+
+
+def _versions(place: Any) -> None:
+    """Three versions, each written in another way, and attributes."""
+    kinds = [pa.int32(), pa.string()]
+    blz.to_blz(of(kinds, 9), place, compression="zlib", checksum="md5")
+    blz.to_blz(of([*kinds, pa.float64()], 9), place, compression="zstd", checksum="sha512")
+    with blz.open(place, "a") as table:
+        table.attrs["checked"] = {"by": ["me", 1.5, None]}
+
+
+# Each writes its table to a directory or a store.
+SAMPLES: dict[str, Callable[[Any], None]] = {
+    "integers": table([*types.INTEGERS, *types.FLOATS]),
+    "decimals": table([*types.DECIMALS, pa.bool_()], compression="zstd", checksum="sha256"),
+    "times": table(types.TIMES, compression="zlib", clevel=1, checksum="adler32"),
+    "binaries": table(
+        [*types.FIXED_BINARIES, pa.month_day_nano_interval(), pa.null()], shuffle="bit"
+    ),
+    "texts": table(types.TEXTS, clevel=9),
+    "pieces": table([pa.string(), pa.int64(), DICTIONARIES[0]], chunk_bytes=64, clevel=9),
+    "dictionaries": table(DICTIONARIES, compression="lz4hc", checksum="sha1"),
+    "stored": table([pa.int64(), pa.string(), pa.bool_()], clevel=0, shuffle="none"),
+    "frame": _frame(frame),
+    "labelled": _frame(labelled, compression="zstd"),
+    "timed": _frame(timed),
+    "versions": _versions,
+    "no-rows": lambda place: blz.to_blz(of([*types.PLAIN, *DICTIONARIES], 0), place),
+    "no-columns": lambda place: blz.to_blz(pd.DataFrame(index=range(5)), place),
+}

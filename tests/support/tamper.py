@@ -1,0 +1,240 @@
+"""Tables that lie behind valid checksums: edit any word of one, and only that word is wrong.
+
+Damage is found by a checksum before anyone reads it. What a stranger writes on purpose is not, so
+the checks behind the checksums are tested with tables edited here. An edit takes a directory or a
+store, and closes by writing all that was opened in it:
+
+    with tamper.editing(path) as table:
+        part = table.part(column=0, group=0)
+        part.header["typesize"] = 3
+        part.metadata["streams"][0]["pages"] = [1, 2]
+        part.chunks[1] = tamper.with_header(part.chunks[1], nbytes=1 << 30)
+        part.layers[0].stored = b""
+        table.lines[0]["rows"] = [7]
+        table.head["row_groups"] = [7]
+
+What follows from something else (sizes, counts, offsets, digests, a column's facts in its line, the
+lines' places and sha256 in the head) is computed again, unless the edit set it: what was set stays
+as it is. `metadata`, a line and the head are JSON, or bytes for a text that `json` would not write.
+An edit begins with a table that tells the truth.
+"""
+
+import base64
+import hashlib
+import json
+import os
+import struct
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from itertools import accumulate, zip_longest
+from typing import Any
+
+from blztable.engine.version.versions import newest_number
+from blztable.format import layout
+from blztable.format.checksum import CHECKSUMS, crc32
+from blztable.format.chunk import CHUNK_HEADER, ChunkHeader
+from blztable.format.header import FILE_HEADER
+from blztable.format.trailer import METALAYER_HEAD, TRAILER_FOOT, TRAILER_HEAD
+from blztable.storage.local import LocalStore
+
+HEADER_FIELDS = (
+    *("magic", "version", "options", "checksum", "typesize"),
+    *("chunk_size", "last_chunk", "nchunks", "meta_size", "reserved"),
+)
+TRAILER_FIELDS = ("magic", "version", "nlayers", "reserved", "nchunks")
+FOOT_FIELDS = ("crc", "length", "magic")
+
+
+@contextmanager
+def editing(place, version: int | None = None) -> Iterator["Table"]:
+    """A version of a table, the newest by default; written back at the end, resealed."""
+    store = LocalStore(place) if isinstance(place, str | os.PathLike) else place
+    table = Table(store, version or newest_number(store))
+    yield table
+    table.seal()
+
+
+def with_header(chunk: bytes, **fields: int) -> bytes:
+    """The chunk with other fields in its header."""
+    return replace(ChunkHeader.decode(chunk), **fields).encode() + chunk[CHUNK_HEADER.size :]
+
+
+@dataclass
+class RawLayer:
+    """A metalayer as it stands in a trailer; its stored size is that of `stored`."""
+
+    name: bytes
+    codec: int
+    nbytes: int
+    stored: bytes
+    reserved: int = 0
+
+    def encode(self) -> bytes:
+        sizes = (len(self.name), self.codec, self.reserved, self.nbytes, len(self.stored))
+        return METALAYER_HEAD.pack(*sizes) + self.name + self.stored
+
+
+class Part:
+    """One superchunk in its pieces."""
+
+    def __init__(self, data: bytes) -> None:
+        self.header: dict[str, Any] = _named(HEADER_FIELDS, FILE_HEADER, data, 0)
+        size, count, meta_size = self._digest_size, self.header["nchunks"], self.header["meta_size"]
+        position = FILE_HEADER.size + meta_size
+        text = data[FILE_HEADER.size : position]
+        self.metadata: Any = json.loads(text) if text else b""
+        self.offsets: list[int] = list(struct.unpack_from(f"<{count}q", data, position))
+        self.foot = _named(FOOT_FIELDS, TRAILER_FOOT, data, len(data) - TRAILER_FOOT.size)
+        start = len(data) - self.foot["length"]
+        spans = zip(self.offsets, [*self.offsets[1:], start], strict=True)
+        pieces = [data[begin:end] for begin, end in spans]
+        self.chunks = [piece[: len(piece) - size] for piece in pieces]
+        self.digests = [piece[len(piece) - size :] for piece in pieces]
+        self.trailer_head = _named(TRAILER_FIELDS, TRAILER_HEAD, data, start)
+        self.layers: list[RawLayer] = []
+        position = start + TRAILER_HEAD.size
+        for _ in range(self.trailer_head["nlayers"]):
+            name, codec, reserved, nbytes, stored = METALAYER_HEAD.unpack_from(data, position)
+            position += METALAYER_HEAD.size
+            body = data[position : position + name + stored]
+            self.layers.append(RawLayer(body[:name], codec, nbytes, body[name:], reserved))
+            position += name + stored
+        self._was = deepcopy(vars(self))
+
+    def encode(self) -> tuple[bytes, dict[str, int]]:
+        """The file, and what a line of the manifest says of it."""
+        metadata = as_text(self.metadata)
+        counts = {"nchunks": len(self.chunks), "meta_size": len(metadata)}
+        header = _followed(self.header, self._was["header"], counts)
+        front_length = FILE_HEADER.size + len(metadata) + 8 * len(self.chunks)
+        digests = self.digests
+        if digests == self._was["digests"]:
+            digests = [self._digest(chunk) for chunk in self.chunks]
+        pieces = [
+            chunk + digest for chunk, digest in zip_longest(self.chunks, digests, fillvalue=b"")
+        ]
+        offsets = self.offsets
+        if offsets == self._was["offsets"]:
+            offsets = list(accumulate(map(len, pieces), initial=front_length))[:-1]
+        places = struct.pack(f"<{len(offsets)}q", *offsets)
+        front = FILE_HEADER.pack(*header.values()) + metadata + places
+        counts = {"nlayers": len(self.layers), "nchunks": len(self.chunks)}
+        head = _followed(self.trailer_head, self._was["trailer_head"], counts)
+        layers = [layer.encode() for layer in self.layers]
+        body = b"".join([TRAILER_HEAD.pack(*head.values()), *layers, *digests])
+        length = len(body) + TRAILER_FOOT.size
+        sums = {"crc": crc32(body, crc32(front)), "length": length}
+        foot = _followed(self.foot, self._was["foot"], sums)
+        data = b"".join([front, *pieces, body, TRAILER_FOOT.pack(*foot.values())])
+        facts = {"front_length": len(front), "trailer_length": length, "crc": foot["crc"]}
+        return data, {"cbytes": len(data), **facts}
+
+    def sizes(self) -> dict[str, int]:
+        """Uncompressed bytes by stream, as header or metadata now say; empty where they do not."""
+        if not isinstance(self.metadata, dict):
+            full = self.header["chunk_size"] * (len(self.chunks) - 1)
+            return {} if self.metadata else {"values": full + self.header["last_chunk"]}
+        result = {}
+        for prefix, block in (
+            ("", self.metadata),
+            ("dictionary.", self.metadata.get("dictionary")),
+        ):
+            streams = block.get("streams") if isinstance(block, dict) else None
+            for stream in streams if isinstance(streams, list) else ():
+                if isinstance(stream, dict) and type(stream.get("nbytes")) is int:
+                    result[f"{prefix}{stream.get('name')}"] = stream["nbytes"]
+        return result
+
+    @property
+    def _digest_size(self) -> int:
+        number = self.header["checksum"]
+        return CHECKSUMS[number].size if number < len(CHECKSUMS) else 0
+
+    def _digest(self, chunk: bytes) -> bytes:
+        return CHECKSUMS[self.header["checksum"]].digest(chunk) if self._digest_size else b""
+
+
+class Table:
+    """One version: its head, the lines of its columns, and the parts that were asked for."""
+
+    def __init__(self, store, version: int) -> None:
+        self._store = store
+        self._key = layout.manifest(version)
+        first, _, *lines = store.get(self._key).split(b"\n")[:-1]
+        self.head: Any = json.loads(first)
+        self.lines: list[Any] = [json.loads(line) for line in lines]
+        self._head_was, self._lines_were = deepcopy((self.head, self.lines))
+        self._parts: dict[tuple[int, int], Part] = {}
+
+    def part(self, column: int = 0, group: int = 0) -> Part:
+        """The superchunk of a column in a row group; written back when the edit ends."""
+        if (column, group) not in self._parts:
+            self._parts[column, group] = Part(self._store.get(self.key(column, group)))
+        return self._parts[column, group]
+
+    def key(self, column: int = 0, group: int = 0) -> str:
+        """Where that superchunk lies."""
+        line = self._lines_were[column]
+        path = line["path"]
+        return layout.part(tuple(path) if isinstance(path, list) else (path,), line["k"][group])
+
+    def seal(self) -> None:
+        """Write all that was opened, with every checksum over it."""
+        truth = deepcopy(self._lines_were)
+        for (column, group), part in self._parts.items():
+            data, facts = part.encode()
+            self._store.put(self.key(column, group), data)
+            for name, value in facts.items():
+                truth[column][name][group] = value
+            for name, size in part.sizes().items():
+                entry = truth[column]["streams"].setdefault(name, [0] * len(truth[column]["k"]))
+                entry[group] = size
+        lines = [
+            as_text(_followed(line, was, true))
+            for line, was, true in zip(self.lines, self._lines_were, truth, strict=True)
+        ]
+        first = as_text(self._head_of(lines, truth))
+        sha = hashlib.sha256(first).hexdigest().encode("ascii")
+        self._store.put(self._key, b"\n".join([first, sha, *lines, b""]))
+
+    def _head_of(self, lines: list[bytes], truth: list[dict[str, Any]]) -> Any:
+        """The head, with the places of these lines."""
+        if not isinstance(self.head, dict):
+            return self.head
+        places = _places(lines, truth)
+        columns = _followed(self.head.get("columns"), self._head_was["columns"], places)
+        return {**self.head, "columns": columns} if "columns" in self.head else self.head
+
+
+def _places(lines: list[bytes], truth: list[dict[str, Any]]) -> dict[str, Any]:
+    """What the head says of the columns' lines."""
+    lengths = [len(line) for line in lines]
+    digests = b"".join(hashlib.sha256(line).digest() for line in lines)
+    return {
+        "nbytes": [sum(map(sum, line["streams"].values())) for line in truth],
+        "cbytes": [sum(line["cbytes"]) for line in truth],
+        "offset": list(accumulate((length + 1 for length in lengths), initial=0))[: len(lines)],
+        "length": lengths,
+        "sha256": base64.b64encode(digests).decode("ascii"),
+    }
+
+
+def _followed(now: Any, was: Mapping[str, Any], truth: Mapping[str, Any]) -> Any:
+    """`now`, with the truth in place of what was not set."""
+    if not isinstance(now, dict):
+        return now
+    return {k: truth[k] if k in truth and v == was.get(k) else v for k, v in now.items()}
+
+
+def _named(names: tuple[str, ...], kind: struct.Struct, data: bytes, at: int) -> dict[str, Any]:
+    return dict(zip(names, kind.unpack_from(data, at), strict=True))
+
+
+def as_text(value: Any) -> bytes:
+    """JSON as the writer writes it, but with whatever stands in it; bytes as they are."""
+    if isinstance(value, bytes):
+        return value
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "surrogatepass")
