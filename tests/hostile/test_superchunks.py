@@ -382,7 +382,7 @@ def test_a_read_that_the_memory_cannot_hold_is_refused_and_a_part_of_it_is_not(
     # Of a machine with one page of 9 KB.
     monkeypatch.setattr("os.sysconf", {"SC_PHYS_PAGES": 1, "SC_PAGE_SIZE": 9000}.__getitem__)
     for read in (blz.read_table, blz.read_blz):
-        with pytest.raises(blz.LimitError, match=r"takes 16384 bytes of memory.*to_batches"):
+        with pytest.raises(blz.LimitError, match=r"need 16384 bytes of memory.*to_batches"):
             read(path)
     assert blz.read_table(path, columns=["x"]) == table.select(["x"])
     monkeypatch.setattr(windows, "WINDOW_BYTES", 1)
@@ -506,7 +506,7 @@ def test_a_change_of_more_null_rows_than_memory_can_hold_is_refused(tmp_path, ch
         table.head["rows"] = rows
     with blz.open(path, "a") as opened:
         with pytest.raises(
-            blz.LimitError, match="rows are taken at once, found 2305843009213693952"
+            blz.LimitError, match="rows are read at once, found 2305843009213693952"
         ):
             change(opened)
         assert (opened.version, opened.nrows) == (1, rows)

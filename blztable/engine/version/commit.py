@@ -264,7 +264,7 @@ class Commit:
             return self._store.lock(layout.LOCK, shared=False, timeout=LOCK_SECONDS)
         except KeyNotFound:
             # An empty file, which some tools leave out of a copy.
-            self._store.prepare(durable=self._is_durable)
+            self._store.prepare(*layout.PREPARED, durable=self._is_durable)
             return self._store.lock(layout.LOCK, shared=False, timeout=LOCK_SECONDS)
 
     def _publish(

@@ -21,7 +21,7 @@ def begin(store: Store, *, durable: bool) -> ExitStack:
     gone: Exception
     for _ in range(TRIES):
         try:
-            if not store.prepare(durable=False):
+            if not store.prepare(*layout.PREPARED, durable=False):
                 _clear(store)
             with ExitStack() as held:
                 held.enter_context(in_flight.writing(store))
@@ -29,7 +29,7 @@ def begin(store: Store, *, durable: bool) -> ExitStack:
                 # nothing goes now.
                 store.close()
                 if durable:
-                    store.prepare()
+                    store.prepare(*layout.PREPARED)
                 return held.pop_all()
         except KeyNotFound as error:
             gone = BusyError(
@@ -48,6 +48,7 @@ def withdraw(store: Store) -> None:
     with suppress(BlzError, KeyNotFound, OSError), in_flight.alone(store, 0):
         if _holds_nothing(store):
             _empty(store)
+            store.delete(layout.WITHDRAWN)
             store.withdraw()
 
 

@@ -57,7 +57,7 @@ def _both(store: Store, *, shared: bool, wait: float) -> ExitStack:
             file = _lock(store, layout.FLIGHT, shared=shared, wait=left)
         except KeyNotFound:
             # Earlier builds of 0.1.0 made none, and some tools leave empty files out of a copy.
-            store.prepare(durable=False)
+            store.prepare(*layout.PREPARED, durable=False)
             file = _lock(store, layout.FLIGHT, shared=shared, wait=left)
         held.enter_context(file)
         return held.pop_all()
