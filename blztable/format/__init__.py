@@ -1,5 +1,5 @@
-"""Bytes to frozen structs and back, as `docs/format.md` writes them down.
+"""Bytes to frozen structs and back, as `docs/format.md` describes them.
 
-Nothing here opens, locks, allocates by a number from a file before it was checked, or knows what a
-column means.
+Nothing here opens or locks a file, knows the meaning of a column, or allocates memory by a number
+from a file before that number was checked.
 """

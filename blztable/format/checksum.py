@@ -1,6 +1,7 @@
-"""The nine checksums of Bloscpack, by their number in the header.
+"""The nine checksums of Bloscpack, by their number in the header of a superchunk.
 
-A checksum is a function from bytes to its digest as it stands in the file.
+A checksum is a function from bytes to its digest, as the digest is stored in the file. Knows
+nothing of which bytes are covered.
 """
 
 import hashlib
@@ -15,7 +16,7 @@ Buffer = bytes | bytearray | memoryview
 
 @dataclass(frozen=True, slots=True)
 class Checksum:
-    """One way to compute a digest."""
+    """A checksum: its number, name, digest size in bytes, and function."""
 
     id: int
     name: str
@@ -24,7 +25,7 @@ class Checksum:
 
 
 def crc32(data: Buffer, value: int = 0) -> int:
-    """The CRC-32 of `data`, going on from `value`; several times faster than zlib's."""
+    """Return the CRC-32 of `data`, continuing from `value`; several times faster than zlib."""
     result: int = isal_zlib.crc32(data, value)
     return result
 

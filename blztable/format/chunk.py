@@ -1,7 +1,7 @@
-"""One Blosc chunk: its 16-byte header, and every check that comes before decompression.
+"""One Blosc chunk: its 16-byte header, and every check before decompression.
 
-`blosc.decompress_ptr` is told no size: it writes as many bytes as the chunk's own header says.
-So `decompress_into` compares the header with what the caller has room for, exactly, first.
+`blosc.decompress_ptr` takes no size: it writes as many bytes as the header of the chunk says.
+So `decompress_into` first compares the header with the size of the destination.
 
 Knows nothing of files: a chunk is bytes, a destination is an address with a length.
 """
@@ -20,10 +20,10 @@ Buffer = bytes | bytearray | memoryview
 CHUNK_HEADER = struct.Struct("<BBBBIII")
 assert CHUNK_HEADER.size == 16
 
-# Below this, a compressed chunk is too short to overflow C-Blosc's match length (C-Blosc #405).
+# A compressed chunk of this size is too short to overflow C-Blosc's match length (C-Blosc #405).
 MAX_CHUNK_BYTES = 8 << 20
-# What a chunk can give of its bytes. zstd gives most: its largest block, of 128 KiB, takes 4 bytes
-# at least. 8 MiB of zeros are 472 bytes as Blosc makes them, 297 where its block is as large.
+# Largest compression ratio. zstd has the largest: a block of 128 KiB takes at least 4 bytes.
+# 8 MiB of zeros take 472 bytes as Blosc writes them, 297 bytes with a Blosc block of that size.
 MAX_RATIO = 1 << 15
 
 VERSION = 2
@@ -34,16 +34,16 @@ BIT_SHUFFLE = 0x04
 RESERVED = 0x08
 CODEC_SHIFT = 5
 
-# By the number in the header's flags. Snappy (2) is not in python-blosc.
+# By their number in the flags of the header. python-blosc has no Snappy (2).
 CODEC_NAMES = {0: "blosclz", 1: "lz4", 3: "zlib", 4: "zstd"}
-# What may be written; lz4hc has the format of lz4. blosclz is read, never written.
+# Codecs for writing. lz4hc has the format of lz4; blosclz is read but never written.
 WRITABLE_CODECS = {"lz4": 1, "lz4hc": 1, "zlib": 3, "zstd": 4}
 SHUFFLES = {"none": blosc.NOSHUFFLE, "byte": blosc.SHUFFLE, "bit": blosc.BITSHUFFLE}
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkHeader:
-    """The fields of a chunk header, in their order."""
+    """The fields of a chunk header, in the order of the file."""
 
     version: int
     version_lz: int
@@ -54,7 +54,7 @@ class ChunkHeader:
     ctbytes: int
 
     def encode(self) -> bytes:
-        """The 16 bytes of the header."""
+        """Return the 16 bytes of the header."""
         return CHUNK_HEADER.pack(
             self.version,
             self.version_lz,
@@ -67,54 +67,58 @@ class ChunkHeader:
 
     @classmethod
     def decode(cls, data: Buffer) -> Self:
-        """Read the header; CorruptError where `data` is shorter than one."""
+        """Read the header; CorruptError if `data` is too short."""
         if len(data) < CHUNK_HEADER.size:
-            raise CorruptError(f"a chunk of {len(data)} bytes; its header alone has 16")
+            raise CorruptError(f"a chunk has {len(data)} bytes; its header alone takes 16")
         return cls(*CHUNK_HEADER.unpack_from(data))
 
     @property
     def codec(self) -> str:
-        """The codec's name, or its number where it has none here."""
+        """Name of the codec, or its number if the codec is unknown."""
         return CODEC_NAMES.get(self.flags >> CODEC_SHIFT, str(self.flags >> CODEC_SHIFT))
 
 
 @dataclass(frozen=True, slots=True)
 class Compression:
-    """How chunks are compressed: what Blosc is asked for."""
+    """The parameters that Blosc compresses chunks with."""
 
     codec: str = "lz4"
     clevel: int = 5
     shuffle: str | None = None
 
     def compress(self, raw: np.ndarray, typesize: int) -> bytes:
-        """One chunk of the bytes of `raw`, its header compared with what was asked for."""
+        """Compress `raw` to one chunk, and check that its header has the requested parameters."""
         assert 0 < raw.nbytes <= MAX_CHUNK_BYTES, raw.nbytes
         shuffle = self.shuffle or ("byte" if typesize > 1 else "none")
         data: bytes = blosc.compress(raw, typesize, self.clevel, SHUFFLES[shuffle], self.codec)
         header = ChunkHeader.decode(data)
-        found = (header.nbytes, header.typesize, header.ctbytes, header.flags >> CODEC_SHIFT)
-        asked = (raw.nbytes, typesize, len(data), WRITABLE_CODECS[self.codec])
-        # Other users of blosc share its settings with us, the environment can override them.
-        # A chunk that did not shrink is stored and bears no codec.
-        if found != asked and not (header.flags & MEMCPYED and found[:3] == asked[:3]):
-            raise BlzError(f"blosc made a chunk {found}, asked for {asked}")
+        actual = (header.nbytes, header.typesize, header.ctbytes, header.flags >> CODEC_SHIFT)
+        requested = (raw.nbytes, typesize, len(data), WRITABLE_CODECS[self.codec])
+        # Other users of blosc share its settings, and environment variables can override them.
+        # A chunk that did not shrink is stored uncompressed and has no codec.
+        is_stored = header.flags & MEMCPYED and actual[:3] == requested[:3]
+        if actual != requested and not is_stored:
+            raise BlzError(
+                f"blosc made a chunk with (nbytes, typesize, ctbytes, codec) {actual}; "
+                f"asked for {requested}"
+            )
         return data
 
 
 def decompress_into(chunk: Buffer, typesize: int, address: int, nbytes: int) -> None:
-    """Decompress `chunk` to the `nbytes` bytes at `address`, after checking every word of it.
+    """Decompress `chunk` to the `nbytes` bytes at `address`, after checking its whole header.
 
     Raises
     ------
     CorruptError
-        The header contradicts itself, the length of `chunk`, or what is expected of it.
+        The header contradicts itself, the length of `chunk`, or the expected sizes.
     FormatError
-        A codec that is not supported.
+        The codec is not supported.
     """
     assert 0 < nbytes <= MAX_CHUNK_BYTES, nbytes
     length = len(chunk)
     if length < CHUNK_HEADER.size:
-        raise CorruptError(f"a chunk of {length} bytes; its header alone has 16")
+        raise CorruptError(f"a chunk has {length} bytes; its header alone takes 16")
     version, version_lz, flags, found_typesize, found_nbytes, blocksize, ctbytes = (
         CHUNK_HEADER.unpack_from(chunk)
     )
@@ -136,18 +140,22 @@ def decompress_into(chunk: Buffer, typesize: int, address: int, nbytes: int) -> 
         )
     if flags & MEMCPYED:
         if ctbytes != nbytes + CHUNK_HEADER.size:
-            raise CorruptError(f"a stored chunk of {ctbytes} bytes; expected {nbytes + 16}")
+            raise CorruptError(
+                f"a stored chunk of {ctbytes} bytes; expected {nbytes + CHUNK_HEADER.size}"
+            )
     else:
         if flags >> CODEC_SHIFT not in CODEC_NAMES:
-            raise FormatError(f"a chunk compressed with codec {flags >> CODEC_SHIFT}")
+            raise FormatError(
+                f"a chunk is compressed with codec {flags >> CODEC_SHIFT}; "
+                f"supported are {sorted(CODEC_NAMES)}"
+            )
         nblocks = -(-nbytes // blocksize)
         if CHUNK_HEADER.size + 4 * nblocks > ctbytes:
             raise CorruptError(f"a chunk of {ctbytes} bytes cannot hold {nblocks} blocks")
     try:
-        # Not by the function of the same name above it: that one turns whatever a signal handler
-        # raises while it looks at its arguments into a TypeError.
+        # blosc.decompress_ptr would turn an exception of a signal handler into a TypeError.
         written = blosc.blosc_extension.decompress_ptr(chunk, address)
     except (blosc.blosc_extension.error, ValueError, SystemError) as error:
-        raise CorruptError(f"a chunk that does not decompress: {error}") from None
+        raise CorruptError(f"a chunk does not decompress: {error}") from None
     if written != nbytes:
-        raise CorruptError(f"a chunk gave {written} bytes; expected {nbytes}")
+        raise CorruptError(f"a chunk decompressed to {written} bytes; expected {nbytes}")

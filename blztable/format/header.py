@@ -1,7 +1,8 @@
-"""The 32-byte header a superchunk begins with.
+"""The 32-byte header at the start of a superchunk.
 
-Version 3 is Bloscpack's own, with offsets and without metadata; version 4 is the proposals' header,
-whose last eight bytes are the size of the metadata and a reserved word.
+Version 3 is Bloscpack's header with offsets and without metadata. Version 4 is the header of the
+BLZ proposals: its last eight bytes are the size of the metadata and a reserved word.
+Knows nothing of what follows the header.
 """
 
 import struct
@@ -24,14 +25,14 @@ OFFSETS = 0x01
 METADATA = 0x02
 ITEM_ENDS = 0x04
 
-# A front is read whole: 8 bytes an offset, so this admits files far larger than any part.
+# A front is read whole, 8 bytes per offset. The limit allows files far larger than any part.
 MAX_CHUNKS = 1 << 21
 MAX_METADATA_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class FileHeader:
-    """The fields of the header, in their order; the magic and the reserved word are implied."""
+    """The fields of the header, in the order of the file, without magic and reserved word."""
 
     version: int
     options: int
@@ -43,7 +44,7 @@ class FileHeader:
     meta_size: int
 
     def encode(self) -> bytes:
-        """The 32 bytes of the header."""
+        """Return the 32 bytes of the header."""
         return FILE_HEADER.pack(
             MAGIC,
             self.version,
@@ -61,29 +62,42 @@ class FileHeader:
     def decode(cls, data: Buffer) -> Self:
         """Read and check the header of a superchunk of a table."""
         if len(data) < FILE_HEADER.size:
-            raise CorruptError(f"a superchunk of {len(data)} bytes; its header alone has 32")
+            raise CorruptError(f"a superchunk has {len(data)} bytes; its header alone takes 32")
         magic, *fields, reserved = FILE_HEADER.unpack_from(data)
         header = cls(*fields)
         if magic != MAGIC:
-            raise CorruptError(f"a superchunk begins with {MAGIC!r}, not {magic!r}")
+            raise CorruptError(f"a superchunk begins with {magic!r}; expected {MAGIC!r}")
         if header.version not in (BLOSCPACK, EXTENDED):
-            raise FormatError(f"a superchunk of version {header.version}; 3 and 4 are read")
+            raise FormatError(f"a superchunk of version {header.version}; expected 3 or 4")
         expected = OFFSETS if header.version == BLOSCPACK else OFFSETS | METADATA
         if header.options & ~ITEM_ENDS != expected or (
             header.options & ITEM_ENDS and header.version == BLOSCPACK
         ):
-            raise FormatError(f"options {header.options:#x} in a header of {header.version}")
+            raise FormatError(
+                f"a superchunk of version {header.version} has options {header.options:#x}; "
+                f"expected {expected:#x}"
+            )
         if reserved or bool(header.meta_size) != (header.version == EXTENDED):
-            raise CorruptError(f"meta-size {header.meta_size}, reserved word {reserved}")
+            raise CorruptError(
+                f"metadata of {header.meta_size} bytes and the reserved word {reserved}; "
+                "only version 4 has metadata, and the word is 0"
+            )
         if header.meta_size > MAX_METADATA_BYTES:
-            raise CorruptError(f"metadata of {header.meta_size} bytes")
+            raise CorruptError(
+                f"metadata of {header.meta_size} bytes; at most {MAX_METADATA_BYTES} are read"
+            )
         if header.checksum >= len(CHECKSUMS) or header.typesize < 1:
-            raise CorruptError(f"checksum {header.checksum}, typesize {header.typesize}")
+            raise CorruptError(
+                f"checksum {header.checksum} and typesize {header.typesize}; "
+                f"expected a checksum below {len(CHECKSUMS)} and a typesize from 1"
+            )
         if not 0 <= header.nchunks <= MAX_CHUNKS:
-            raise CorruptError(f"{header.nchunks} chunks in one superchunk")
+            raise CorruptError(
+                f"a superchunk has {header.nchunks} chunks; expected 0 to {MAX_CHUNKS}"
+            )
         return header
 
     @property
     def front_length(self) -> int:
-        """Bytes before the first chunk: header, metadata and offsets."""
+        """Number of bytes before the first chunk: header, metadata and offsets."""
         return FILE_HEADER.size + self.meta_size + 8 * self.nchunks

@@ -1,6 +1,7 @@
-"""JSON as the format allows it: UTF-8, no duplicate keys, no NaN, bounded size and depth.
+"""JSON as the format restricts it: UTF-8, no duplicate keys, no NaN, bounded size and depth.
 
-A document of a stranger may be anything; what passes here is plain data that can be written again.
+A document may come from anyone. A document that passes here is plain data that can be written
+again. Knows nothing of what a document means.
 """
 
 import json
@@ -14,81 +15,85 @@ Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 MAX_BYTES = 64 << 20
 MAX_DEPTH = 64
-# Lists and objects take most memory for their bytes: 64 MiB of empty lists are more than 1 GB.
+# Lists and objects take the most memory per byte: 64 MiB of empty lists take more than 1 GB.
 MAX_BRACKETS = 1 << 20
-# Each key of an object takes some 200 bytes, and may be only two bytes long.
+# A member of an object takes about 200 bytes of memory, even if its key is two bytes long.
 MAX_MEMBERS = 1 << 20
 _TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-# The largest whole number any document of the format holds.
+# The largest whole number in any document of the format.
 MAX_NUMBER = 1 << 62
-# Only attributes hold longer ones. Reading a number takes time that grows faster than its digits.
+# Only attributes may have longer numbers. The time to parse a number grows faster than its digits.
 MAX_DIGITS = 4300
 _NESTING = {list, dict}
 
 
 def dumps(value: object) -> bytes:
-    """The shortest UTF-8 text of `value`; LimitError past a limit, ValueError for NaN."""
+    """Return the shortest UTF-8 text of `value`; LimitError beyond a limit, ValueError for NaN."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     data = text.encode("utf-8")
     _check_size(data, "a JSON text")
     return data
 
 
-def loads(data: bytes, what: str) -> Json:
-    """Parse `data`; CorruptError naming `what` for anything the format does not allow."""
-    _check_size(data, what)
+def loads(data: bytes, context: str) -> Json:
+    """Parse `data`; CorruptError that begins with `context` if the format does not allow it."""
+    _check_size(data, context)
     try:
         decoder = _COUNTING if _may_have_long_numbers(data) else _DECODER
         value: Json = decoder.decode(data.decode("utf-8"))
-        # Few brackets cannot nest deeply, and only an escape can stand for a lone surrogate.
+        # Few brackets cannot nest deeply, and only an escape can encode a lone surrogate.
         if data.count(b"[") + data.count(b"{") > MAX_DEPTH:
             _check_depth(value)
         if b"\\" in data and b"\\u" in data:
             _check_text(value)
     except RecursionError:
-        raise CorruptError(f"{what}: JSON nested too deeply") from None
+        raise CorruptError(f"{context}: JSON is nested more than {MAX_DEPTH} levels deep") from None
     except ValueError as error:
-        raise CorruptError(f"{what}: not JSON as the format allows it: {error}") from None
+        raise CorruptError(f"{context}: not valid JSON of the format: {error}") from None
     return value
 
 
-def number(value: Json, what: str) -> int:
-    """A whole number from 0, CorruptError for anything else; True is none."""
+def number(value: Json, context: str) -> int:
+    """Return a whole number from 0; CorruptError for anything else, also for True."""
     if type(value) is not int or not 0 <= value <= MAX_NUMBER:
-        raise CorruptError(f"{what}: {str(value)[:40]!r} where a whole number is expected")
+        raise CorruptError(f"{context}: expected a whole number, not {str(value)[:40]!r}")
     return value
 
 
-def numbers(value: Json, what: str, count: int | None = None) -> tuple[int, ...]:
-    """A list of whole numbers from 0, of `count` where that is known."""
+def numbers(value: Json, context: str, count: int | None = None) -> tuple[int, ...]:
+    """Return a list of whole numbers from 0; CorruptError unless it has `count` entries."""
     if not isinstance(value, list) or (count is not None and len(value) != count):
-        raise CorruptError(f"{what}: a list of {'' if count is None else count} numbers is missing")
-    # All at once: there may be one a row group.
+        raise CorruptError(
+            f"{context}: expected a list of {'' if count is None else f'{count} '}numbers"
+        )
+    # Check all entries at once: there may be one for each row group.
     if value and (set(map(type, value)) != {int} or min(value) < 0 or max(value) > MAX_NUMBER):  # type: ignore[type-var,operator]
-        raise CorruptError(f"{what}: a list of numbers holds something else")
+        raise CorruptError(f"{context}: expected a list of whole numbers from 0 to {MAX_NUMBER}")
     return tuple(value)  # type: ignore[arg-type]
 
 
-def text(value: Json, what: str) -> str:
-    """A text, CorruptError for anything else."""
+def text(value: Json, context: str) -> str:
+    """Return a text; CorruptError for anything else."""
     if not isinstance(value, str):
-        raise CorruptError(f"{what}: a text is expected")
+        raise CorruptError(f"{context}: expected a text")
     return value
 
 
-def _check_size(data: bytes, what: str) -> None:
-    """LimitError for a text that would take too much memory, told from its bytes alone."""
+def _check_size(data: bytes, context: str) -> None:
+    """LimitError if the text would take too much memory; parses nothing."""
     if len(data) > MAX_BYTES:
-        raise LimitError(f"{what}: {len(data)} bytes of JSON; at most {MAX_BYTES} are kept")
-    # Those inside of texts count as well: to tell them apart is to parse.
+        raise LimitError(f"{context}: {len(data)} bytes of JSON; at most {MAX_BYTES} are allowed")
+    # Brackets inside texts count too: only parsing can tell them apart.
     brackets = data.count(b"[") + data.count(b"{")
     if brackets > MAX_BRACKETS:
-        raise LimitError(f"{what}: {brackets} brackets in JSON; at most {MAX_BRACKETS} are kept")
-    # Each member has a colon. Few texts have many colons, so it is seldom needed to look closely.
+        raise LimitError(f"{context}: {brackets} brackets in JSON; at most {MAX_BRACKETS} are kept")
+    # Each member has a colon. Few documents have many colons, so the exact count is seldom needed.
     if data.count(b":") > MAX_MEMBERS:
         members = _TEXT.sub(b"", data).count(b":")
         if members > MAX_MEMBERS:
-            raise LimitError(f"{what}: {members} members in JSON; at most {MAX_MEMBERS} are kept")
+            raise LimitError(
+                f"{context}: {members} members in JSON; at most {MAX_MEMBERS} are kept"
+            )
 
 
 def _short(digits: str) -> int:
@@ -98,20 +103,20 @@ def _short(digits: str) -> int:
 
 
 def _may_have_long_numbers(data: bytes) -> bool:
-    """True where more than `MAX_DIGITS` digits could stand side by side."""
-    # A run that long holds a whole window, wherever it begins; most windows end with their first
-    # byte, so this costs far less than to look at every number.
+    """True if `data` may contain a number of more than `MAX_DIGITS` digits."""
+    # A number that long contains a whole window, wherever it begins. Most windows fail at their
+    # first byte, so this is far cheaper than checking every number.
     window = MAX_DIGITS // 2
     return any(data[at : at + window].isdigit() for at in range(0, len(data) - window, window))
 
 
 _DECODER = strict_decoder()
-# A call of Python for every whole number makes a large document several times slower to read.
+# A Python call for every whole number makes reading a large document several times slower.
 _COUNTING = strict_decoder(parse_int=_short)
 
 
 def _check_text(value: Json) -> None:
-    """ValueError for a lone surrogate, in a key or a text."""
+    """ValueError if a key or a text has a lone surrogate."""
     match value:
         case dict():
             for key, item in value.items():
@@ -125,13 +130,13 @@ def _check_text(value: Json) -> None:
 
 
 def _check_depth(value: Json) -> None:
-    """ValueError for more than `MAX_DEPTH` levels, counted level by level."""
+    """ValueError if `value` has more than `MAX_DEPTH` levels."""
     level = [value] if type(value) in _NESTING else []
     for _ in range(MAX_DEPTH):
         arrays = [item for item in level if isinstance(item, list)]
         objects = [item.values() for item in level if isinstance(item, dict)]
         below = list(chain(chain.from_iterable(arrays), *objects))
-        # Of most levels all are numbers or texts: telling so at once keeps opening fast.
+        # Most levels have only numbers or texts; one check for all of them keeps opening fast.
         if _NESTING.isdisjoint(map(type, below)):
             return
         level = [item for item in below if type(item) in _NESTING]

@@ -1,8 +1,8 @@
 """The manifest: the immutable document of one version, in lines of text.
 
-Line 1 is the head, line 2 its sha256, then one line a column. The head has the place and the
-sha256 of every column's line, so opening parses the head alone and a column costs its own line.
-Knows nothing of what a schema means, and opens nothing.
+Line 1 is the head, line 2 its sha256, and then each column has one line. The head has the offset
+and the sha256 of every line. So opening a table parses only the head, and reading a column parses
+only its line. Knows nothing of the meaning of a schema, and opens no file.
 """
 
 import base64
@@ -24,7 +24,7 @@ FORMAT = "blztable"
 FORMAT_VERSION = 1
 SHA_BYTES = 65  # 64 hexadecimal digits and a line feed
 
-# The keys of the head that are kept as they are, in the order of the file, and their types.
+# Keys of the head that are stored unchanged, in the order of the file, with their types.
 HEAD_FIELDS: dict[str, type | tuple[type, ...]] = {
     "version": int,
     "uuid": str,
@@ -45,17 +45,17 @@ HEAD_FIELDS: dict[str, type | tuple[type, ...]] = {
     "requires": list,
 }
 
-# Keys that a head need not have, each with its type and the value that its absence stands for.
+# Optional keys of the head, each with its type and its default.
 OPTIONAL_FIELDS: dict[str, tuple[type, Json]] = {"lasting": (int, 0)}
 
-# What a program must know to read or write a table, beyond this version of the format.
+# Features beyond this version of the format that this program supports.
 KNOWN_FEATURES: frozenset[str] = frozenset()
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnIndex:
-    """The columns as the head lists them, one entry each: what is known without their lines."""
+    """The columns in the head, one entry each: facts that need no line of a column."""
 
     paths: tuple[Path, ...] = ()
     next_k: tuple[int, ...] = ()
@@ -66,13 +66,13 @@ class ColumnIndex:
     digests: bytes = b""
 
     def digest(self, index: int) -> bytes:
-        """The sha256 of the line of column `index`."""
+        """Return the sha256 of the line of column `index`."""
         return self.digests[32 * index : 32 * index + 32]
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What a version is: everything but the columns' lines."""
+    """The head of a manifest: everything but the lines of the columns."""
 
     version: int
     uuid: str
@@ -85,28 +85,28 @@ class Head:
     schema: bytes
     fields: Mapping[str, tuple[str, ...]]
     next_column: int
-    # Whether this version and all it names were flushed.
+    # True if this version and all files that it names were flushed.
     durable: bool
     properties: Mapping[str, Json]
     attributes: Mapping[str, Json]
     pandas: Mapping[str, Json] | None = None
-    # What callers named their commits, with the version each made.
+    # Names that callers gave their commits, with the version that each commit made.
     commit_ids: tuple[tuple[str, int], ...] = ()
-    # When the versions that were still there were made.
+    # Creation times of the older versions that still existed.
     history: tuple[tuple[str, int], ...] = ()
     requires: tuple[str, ...] = ()
-    # The newest version before this one that was flushed; 0 if there is none, or this one is.
+    # Newest flushed version before this one; 0 if there is none, or if this one was flushed.
     lasting: int = 0
     columns: ColumnIndex = field(default_factory=ColumnIndex)
 
     @property
     def rows(self) -> int:
-        """The rows of the table."""
+        """Number of rows of the table."""
         return sum(self.row_groups)
 
 
 def encode(head: Head, lines: Sequence[bytes]) -> bytes:
-    """The manifest file; the places of `lines` in `head.columns` are computed here."""
+    """Return the bytes of the manifest; the offsets in `head.columns` are computed from `lines`."""
     columns = head.columns
     assert len(lines) == len(columns.paths)
     lengths = [len(line) for line in lines]
@@ -126,7 +126,7 @@ def encode(head: Head, lines: Sequence[bytes]) -> bytes:
             "next_k": list(columns.next_k),
             "nbytes": list(columns.nbytes),
             "cbytes": list(columns.cbytes),
-            "offset": _places(lengths),
+            "offset": _offsets(lengths),
             "length": lengths,
             "sha256": base64.b64encode(
                 b"".join(hashlib.sha256(line).digest() for line in lines)
@@ -139,28 +139,28 @@ def encode(head: Head, lines: Sequence[bytes]) -> bytes:
 
 
 def head_length(prefix: bytes) -> int | None:
-    """Bytes of the head and its sha256, None while `prefix` does not hold the head's end."""
+    """Number of bytes of the head and its sha256; None if `prefix` does not contain its end."""
     end = prefix.find(b"\n")
     return end + 1 + SHA_BYTES if end >= 0 else None
 
 
 def decode_head(data: bytes) -> Head:
-    """Read head and sha256, the first `head_length` bytes of a manifest.
+    """Read the head and its sha256, the first `head_length` bytes of a manifest.
 
-    Offsets of the columns' lines come out as positions in the file.
+    The offsets of the lines in the result count from the start of the file.
     """
     first, newline, rest = data.partition(b"\n")
     if not newline or len(rest) != SHA_BYTES or rest[-1:] != b"\n":
-        raise CorruptError("a manifest that ends within its head")
+        raise CorruptError("the manifest ends within its head")
     if hashlib.sha256(first).hexdigest().encode("ascii") != rest[:-1]:
         raise CorruptError("the head of a manifest does not have the sha256 that follows it")
     text = jsontext.loads(first, "the head of a manifest")
     if not isinstance(text, dict) or text.get("format") != FORMAT:
-        raise FormatError("a manifest that is not blztable's")
+        raise FormatError("not a manifest of blztable")
     if type(text.get("format_version")) is not int or text["format_version"] != FORMAT_VERSION:
         raise FormatError(
-            f"a manifest of format version {text.get('format_version')!r}; "
-            f"{FORMAT_VERSION} is read: a newer blztable wrote it"
+            f"a manifest of format version {text.get('format_version')!r}; expected "
+            f"{FORMAT_VERSION}: a newer blztable wrote it; upgrade blztable"
         )
     for name, (_, absent) in OPTIONAL_FIELDS.items():
         text.setdefault(name, absent)
@@ -168,12 +168,16 @@ def decode_head(data: bytes) -> Head:
     for name, kind in kinds.items():
         value = text.get(name)
         if name not in text or not isinstance(value, kind):
-            raise CorruptError(f"the head of a manifest: {name!r} is missing or of another type")
+            raise CorruptError(
+                f"the head of a manifest: the key {name!r} is missing or has the wrong type"
+            )
         if kind is int:
             jsontext.number(value, f"the head of a manifest: {name}")
     features = text["requires"]
     if not isinstance(features, list) or not KNOWN_FEATURES.issuperset(map(str, features)):
-        raise FormatError(f"a table that needs {features!r:.200}: a newer blztable wrote it")
+        raise FormatError(
+            f"the table requires {features!r:.200}: a newer blztable wrote it; upgrade blztable"
+        )
     values: dict[str, object] = {name: text[name] for name in kinds}
     values["row_groups"] = groups = jsontext.numbers(text["row_groups"], "row groups")
     rows = jsontext.number(text.get("rows"), "rows")
@@ -185,54 +189,61 @@ def decode_head(data: bytes) -> Head:
     values["requires"] = ()
     times = [text["time"], *(pair[0] for pair in history)]
     if not all(TIME.fullmatch(str(time)) for time in times):
-        raise CorruptError("the head of a manifest: a time that is not of the form it has")
+        raise CorruptError(
+            "the head of a manifest: a time is not of the form 2026-11-22T09:30:00.000000+00:00"
+        )
     values["schema"] = _base64(text.get("schema"))
     values["columns"] = _columns(text.get("columns"), len(data))
     return Head(**values)  # type: ignore[arg-type]
 
 
 def check_line(line: bytes, head: Head, index: int) -> None:
-    """CorruptError unless the line of column `index` has the sha256 that the head gives it."""
+    """CorruptError unless the line of column `index` has the sha256 in the head."""
     if hashlib.sha256(line).digest() != head.columns.digest(index):
         path = head.columns.paths[index]
         raise CorruptError(f"the manifest's line of column {path} does not have its sha256")
 
 
 def decode_column(line: bytes, head: Head, index: int) -> ColumnParts:
-    """Read the line of column `index`, its sha256 compared first."""
+    """Read the line of column `index`, after comparing its sha256."""
     path = head.columns.paths[index]
     check_line(line, head, index)
     return ColumnParts.decode(line, path, len(head.row_groups))
 
 
-def _places(lengths: Sequence[int], first: int = 0) -> tuple[int, ...]:
-    """Where each line begins: right behind the one before and its line feed."""
+def _offsets(lengths: Sequence[int], first: int = 0) -> tuple[int, ...]:
+    """Return the offset of each line: behind the line feed of the line before it."""
     return tuple(map(add, accumulate(lengths, initial=first), range(len(lengths))))
 
 
 def _columns(value: Json, head_end: int) -> ColumnIndex:
     if not isinstance(value, dict):
-        raise CorruptError("the head of a manifest: no columns")
+        raise CorruptError("the head of a manifest: 'columns' is not an object")
     listed = value.get("path")
     if not isinstance(listed, list):
-        raise CorruptError("the head of a manifest: columns without paths")
+        raise CorruptError("the head of a manifest: 'path' of the columns is not an array")
     count = len(listed)
-    next_k, nbytes, cbytes, places, lengths = (
+    next_k, nbytes, cbytes, offsets, lengths = (
         jsontext.numbers(value.get(name), "columns", count)
         for name in ("next_k", "nbytes", "cbytes", "offset", "length")
     )
     if 0 in next_k:
-        raise CorruptError("the head of a manifest: columns whose next file has number 0")
+        raise CorruptError(
+            "the head of a manifest: the next file of a column has number 0; expected at least 1"
+        )
     digests = _base64(value.get("sha256"))
     if max(lengths, default=0) > jsontext.MAX_BYTES:
-        raise LimitError(f"a manifest line of {max(lengths)} bytes; {jsontext.MAX_BYTES} are read")
-    if len(digests) != 32 * count or places != _places(lengths):
-        raise CorruptError("the head of a manifest: columns whose lines do not follow each other")
+        raise LimitError(
+            f"a manifest line of {max(lengths)} bytes; at most {jsontext.MAX_BYTES} are read"
+        )
+    if len(digests) != 32 * count or offsets != _offsets(lengths):
+        raise CorruptError(
+            "the head of a manifest: the lines of the columns do not follow each other"
+        )
     paths = _paths(listed)
     if len(set(paths)) != count:
-        raise CorruptError("the head of a manifest: one column twice")
-    offsets = _places(lengths, head_end)
-    return ColumnIndex(paths, next_k, nbytes, cbytes, offsets, lengths, digests)
+        raise CorruptError("the head of a manifest lists one column twice")
+    return ColumnIndex(paths, next_k, nbytes, cbytes, _offsets(lengths, head_end), lengths, digests)
 
 
 def _paths(values: list[Json]) -> tuple[Path, ...]:
@@ -245,7 +256,7 @@ def _path(value: Json) -> Path:
     if not isinstance(value, list):
         return (jsontext.number(value, "a column's path"),)
     if not 1 < len(value) <= jsontext.MAX_DEPTH:
-        raise CorruptError("the head of a manifest: a column without a path")
+        raise CorruptError("the head of a manifest: a column has no valid path")
     return jsontext.numbers(value, "a column's path")
 
 
@@ -257,7 +268,9 @@ def _fields(value: Json) -> dict[str, tuple[str, ...]]:
         or len(names) != len(types)
         or set(map(type, names + types)) - {str}
     ):
-        raise CorruptError("the head of a manifest: fields without names or types")
+        raise CorruptError(
+            "the head of a manifest: 'fields' is not two arrays of text, 'name' and 'type'"
+        )
     return {"name": tuple(names), "type": tuple(types)}  # type: ignore[arg-type]
 
 
@@ -270,7 +283,9 @@ def _pairs(value: Json) -> tuple[tuple[str, int], ...]:
         or not 0 <= pair[1] <= jsontext.MAX_NUMBER
         for pair in value
     ):
-        raise CorruptError("the head of a manifest: a list of pairs holds something else")
+        raise CorruptError(
+            "the head of a manifest: expected a list of pairs of a text and a whole number"
+        )
     return tuple((pair[0], pair[1]) for pair in value)  # type: ignore[index,misc]
 
 
@@ -278,4 +293,4 @@ def _base64(value: Json) -> bytes:
     try:
         return base64.b64decode(value, validate=True)  # type: ignore[arg-type]
     except (binascii.Error, TypeError, ValueError):
-        raise CorruptError("the head of a manifest: base64 is expected") from None
+        raise CorruptError("the head of a manifest: expected base64") from None

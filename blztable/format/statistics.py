@@ -1,8 +1,8 @@
-"""What is known of runs of rows without reading them: nulls, NaNs, smallest and largest value.
+"""Statistics of runs of rows: nulls, NaNs, and bounds of the values, as bytes and as JSON.
 
-A run is a page (the zone map in a trailer) or a row group (a column's line of the manifest).
-Bounds are the little-endian bytes of a value; of text and binary, a prefix that is still a bound.
-Knows nothing of types: which bytes are a bound is decided in `columns`.
+A run is a page (in the zone map of a trailer) or a row group (in a column's line of the manifest).
+A bound is the little-endian bytes of a value; for text and binary it may be a prefix.
+Knows nothing of types: `columns` decides which bytes are a bound.
 """
 
 import base64
@@ -17,7 +17,7 @@ from blztable.errors import CorruptError
 from blztable.format import jsontext
 from blztable.format.jsontext import Json
 
-# The metalayer of a trailer that holds the zone map.
+# Name of the metalayer with the zone map.
 PAGES_LAYER = "pages"
 MAX_BOUND_BYTES = 64
 _NO_BOUND = 255
@@ -25,7 +25,7 @@ _NO_BOUND = 255
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """One entry a run; a bound that is not known is None. NaNs are counted, never bounds."""
+    """One entry per run; an unknown bound is None. NaNs are counted but are never bounds."""
 
     nulls: tuple[int, ...]
     nans: tuple[int, ...]
@@ -35,11 +35,11 @@ class Statistics:
     KEYS: ClassVar = ("nulls", "nans", "min", "max")
 
     def __len__(self) -> int:
-        """The number of runs."""
+        """Number of runs."""
         return len(self.nulls)
 
     def encode(self) -> bytes:
-        """The zone map of a trailer: counts, lengths of the bounds, the bounds."""
+        """Return the zone map: counts, lengths of the bounds, bounds."""
         lengths = [
             bytes(_NO_BOUND if bound is None else len(bound) for bound in bounds)
             for bounds in (self.lowest, self.highest)
@@ -50,10 +50,12 @@ class Statistics:
 
     @classmethod
     def decode(cls, data: bytes, runs: int) -> Self:
-        """Read a zone map of so many pages."""
+        """Read a zone map of `runs` pages."""
         head = 10 * runs
         if len(data) < head:
-            raise CorruptError(f"a zone map of {len(data)} bytes for {runs} pages")
+            raise CorruptError(
+                f"a zone map has {len(data)} bytes for {runs} pages; expected at least {head}"
+            )
         nulls, nans = np.frombuffer(data, "<u4", 2 * runs).reshape(2, runs).tolist()
         bounds: list[bytes | None] = []
         position = head
@@ -62,15 +64,17 @@ class Statistics:
                 bounds.append(None)
                 continue
             if length > MAX_BOUND_BYTES:
-                raise CorruptError(f"a zone map with a bound of {length} bytes")
+                raise CorruptError(
+                    f"a zone map has a bound of {length} bytes; at most {MAX_BOUND_BYTES} are read"
+                )
             bounds.append(data[position : position + length])
             position += length
         if position != len(data):
-            raise CorruptError(f"a zone map of {len(data)} bytes; its bounds end at {position}")
+            raise CorruptError(f"a zone map has {len(data)} bytes; its bounds end at {position}")
         return cls(tuple(nulls), tuple(nans), tuple(bounds[:runs]), tuple(bounds[runs:]))
 
     def to_json(self) -> dict[str, Json]:
-        """Four arrays of one length."""
+        """Return the four arrays, all of the same length."""
         return {
             "nulls": list(self.nulls),
             "nans": list(self.nans),
@@ -91,14 +95,14 @@ class Statistics:
 
     @classmethod
     def lists(cls, value: Mapping[str, Json], runs: int) -> dict[str, list[Json]]:
-        """The four arrays as they are; CorruptError unless each has `runs` entries."""
-        found = {}
+        """Return the four arrays unparsed; CorruptError unless each has `runs` entries."""
+        arrays = {}
         for name in cls.KEYS:
             entries = value.get(name)
             if not isinstance(entries, list) or len(entries) != runs:
-                raise CorruptError(f"statistics that are not of {runs} runs")
-            found[name] = entries
-        return found
+                raise CorruptError(f"statistics: {name!r} is not an array of {runs} entries")
+            arrays[name] = entries
+        return arrays
 
 
 def _encode(bounds: Sequence[bytes | None]) -> list[Json]:
@@ -113,7 +117,7 @@ def _decode(values: list[Json]) -> tuple[bytes | None, ...]:
             for value in values
         ]
     except (binascii.Error, TypeError, ValueError):
-        raise CorruptError("statistics with bounds that are not base64") from None
+        raise CorruptError("statistics: a bound is not valid base64") from None
     if max(map(len, filter(None, bounds)), default=0) > MAX_BOUND_BYTES:
-        raise CorruptError(f"statistics with a bound of more than {MAX_BOUND_BYTES} bytes")
+        raise CorruptError(f"statistics: a bound has more than {MAX_BOUND_BYTES} bytes")
     return tuple(bounds)

@@ -1,9 +1,9 @@
-"""What follows the last chunk: metalayers, every chunk checksum once more, and a checksum over all.
+"""The trailer behind the last chunk: metalayers, a copy of all digests, and a checksum.
 
-A trailer is found from the end of the file, so that one page of a part costs three ranges: front,
-trailer, page. A part without a whole trailer was never finished.
+A reader finds the trailer from the end of the file, so one page of a part needs three ranges:
+front, trailer, page. A file without a complete trailer was never finished.
 
-Knows nothing of what a metalayer holds.
+Knows nothing of the content of a metalayer.
 """
 
 import struct
@@ -27,11 +27,11 @@ assert TRAILER_FOOT.size == 16
 HEAD_MAGIC = b"blztrail"
 FOOT_MAGIC = b"blzt-end"
 VERSION = 1
-# Of the proposals: a name has at most 31 bytes, a layer is small beside the data.
+# From the BLZ proposals: a name has at most 31 bytes, and a layer is small beside the data.
 MAX_NAME_BYTES = 31
 MAX_LAYERS = 16
 MAX_LAYER_BYTES = 16 << 20
-# Below, there is nothing to win.
+# Compressing a smaller layer saves nothing.
 COMPRESSED_FROM = 256
 STORED = 0
 ZLIB = 1
@@ -39,7 +39,7 @@ ZLIB = 1
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A named blob as it is stored; inflated when it is asked for."""
+    """A metalayer as it is stored; `decode` inflates it."""
 
     codec: int
     nbytes: int
@@ -47,9 +47,9 @@ class Layer:
 
     @classmethod
     def encode(cls, blob: bytes) -> Self:
-        """Compress a blob, if that makes it smaller."""
+        """Make a layer of a blob, compressed if that makes it smaller."""
         if len(blob) > MAX_LAYER_BYTES:
-            raise LimitError(f"a metalayer of {len(blob)} bytes; at most {MAX_LAYER_BYTES} fit")
+            raise LimitError(f"a metalayer has {len(blob)} bytes; at most {MAX_LAYER_BYTES} fit")
         if len(blob) >= COMPRESSED_FROM:
             packed = zlib.compress(blob, 1)
             if len(packed) < len(blob):
@@ -57,34 +57,34 @@ class Layer:
         return cls(STORED, len(blob), blob)
 
     def decode(self) -> bytes:
-        """The blob, inflated to the size it claims and no more."""
+        """Return the blob, inflated to at most the size that it claims."""
         blob = self.stored
         if self.codec == ZLIB:
             inflater = zlib.decompressobj()
             try:
                 blob = inflater.decompress(blob, self.nbytes + 1)
             except zlib.error as error:
-                raise CorruptError(f"a metalayer that cannot be read: {error}") from None
+                raise CorruptError(f"a metalayer cannot be inflated: {error}") from None
             if len(blob) == self.nbytes and not inflater.eof:
-                raise CorruptError("a metalayer whose zlib stream is cut")
+                raise CorruptError("the zlib stream of a metalayer is cut off")
             if inflater.unused_data:
-                found = len(inflater.unused_data)
-                raise CorruptError(f"a metalayer with {found} bytes behind its zlib stream")
+                extra = len(inflater.unused_data)
+                raise CorruptError(f"a metalayer has {extra} bytes behind its zlib stream")
         if len(blob) != self.nbytes:
-            raise CorruptError(f"a metalayer of {len(blob)} bytes; expected {self.nbytes}")
+            raise CorruptError(f"a metalayer has {len(blob)} bytes; expected {self.nbytes}")
         return blob
 
 
 @dataclass(frozen=True, slots=True)
 class Trailer:
-    """Named blobs, and the digests of all chunks in the order of the chunks."""
+    """Metalayers by name, and the digests of all chunks in the order of the chunks."""
 
     digest_size: int
     digests: bytes
     layers: Mapping[str, Layer] = field(default_factory=dict)
 
     def encode(self, front: Buffer) -> tuple[bytes, int]:
-        """The trailer of a file with this front, and the crc32 over both."""
+        """Return the trailer for a file with this front, and the crc32 over both."""
         nchunks = len(self.digests) // max(self.digest_size, 1)
         head = TRAILER_HEAD.pack(HEAD_MAGIC, VERSION, len(self.layers), 0, nchunks)
         body = b"".join([head, *map(_encode_layer, self.layers.items()), self.digests])
@@ -93,27 +93,32 @@ class Trailer:
 
     @classmethod
     def decode(cls, front: Buffer, data: bytes, nchunks: int, digest_size: int) -> Self:
-        """Read a trailer, its crc32 over `front` and itself compared first."""
+        """Read a trailer, after comparing the crc32 over `front` and the trailer."""
         least = TRAILER_HEAD.size + TRAILER_FOOT.size + nchunks * digest_size
         if len(data) < least:
-            raise CorruptError(f"a trailer of {len(data)} bytes; at least {least} are expected")
+            raise CorruptError(f"a trailer has {len(data)} bytes; expected at least {least}")
         _, length, foot = TRAILER_FOOT.unpack_from(data, len(data) - TRAILER_FOOT.size)
-        magic, version, nlayers, reserved, found = TRAILER_HEAD.unpack_from(data)
+        magic, version, nlayers, reserved, ndigests = TRAILER_HEAD.unpack_from(data)
         if foot != FOOT_MAGIC or magic != HEAD_MAGIC or length != len(data):
-            raise CorruptError(f"no trailer of {len(data)} bytes at the end; it was never finished")
+            raise CorruptError(
+                f"the file does not end with a trailer of {len(data)} bytes; it was never finished"
+            )
         cls.check_crc(front, data)
         body = memoryview(data)[: -TRAILER_FOOT.size]
         if version != VERSION:
-            raise FormatError(f"a trailer of version {version}; {VERSION} is read")
-        if reserved or found != nchunks or nlayers > MAX_LAYERS:
-            raise CorruptError(f"a trailer with {found} digests; expected {nchunks}")
+            raise FormatError(f"a trailer of version {version}; expected {VERSION}")
+        if reserved or ndigests != nchunks or nlayers > MAX_LAYERS:
+            raise CorruptError(
+                f"a trailer has {ndigests} digests, {nlayers} metalayers and the reserved word "
+                f"{reserved}; expected {nchunks}, at most {MAX_LAYERS}, and 0"
+            )
         layers: dict[str, Layer] = {}
         position = TRAILER_HEAD.size
         end = len(body) - nchunks * digest_size
         for _ in range(nlayers):
             name, layer, position = _decode_layer(body[:end], position)
             if name in layers:
-                raise CorruptError(f"two metalayers {name!r}")
+                raise CorruptError(f"two metalayers have the name {name!r}")
             layers[name] = layer
         if position != end:
             raise CorruptError(f"{end - position} bytes too many in a trailer")
@@ -121,7 +126,7 @@ class Trailer:
 
     @classmethod
     def check_crc(cls, front: Buffer, data: Buffer) -> None:
-        """CorruptError unless front and trailer have the crc32 that the trailer claims."""
+        """CorruptError unless front and trailer match the crc32 in the trailer."""
         crc = cls.stored_crc(data)
         computed = crc32(memoryview(data)[: -TRAILER_FOOT.size], crc32(front))
         if computed != crc:
@@ -129,9 +134,11 @@ class Trailer:
 
     @staticmethod
     def stored_crc(data: Buffer) -> int:
-        """The crc32 a trailer claims; its place is fixed."""
+        """Return the crc32 that the trailer states."""
         if len(data) < TRAILER_FOOT.size:
-            raise CorruptError(f"a trailer of {len(data)} bytes")
+            raise CorruptError(
+                f"a trailer has {len(data)} bytes; its foot alone takes {TRAILER_FOOT.size}"
+            )
         crc: int = TRAILER_FOOT.unpack_from(data, len(data) - TRAILER_FOOT.size)[0]
         return crc
 
@@ -144,19 +151,19 @@ def _encode_layer(item: tuple[str, Layer]) -> bytes:
 
 
 def _decode_layer(data: memoryview, position: int) -> tuple[str, Layer, int]:
-    """The layer at `position`, and the position after it."""
+    """Return the name and layer at `position`, and the position behind it."""
     if position + METALAYER_HEAD.size > len(data):
-        raise CorruptError("a metalayer that ends before its head")
+        raise CorruptError("the trailer ends within the head of a metalayer")
     name_length, codec, reserved, nbytes, stored = METALAYER_HEAD.unpack_from(data, position)
     start = position + METALAYER_HEAD.size + name_length
     if reserved or not 0 < name_length <= MAX_NAME_BYTES or start + stored > len(data):
-        raise CorruptError("a metalayer that does not fit its trailer")
+        raise CorruptError("a metalayer does not fit in its trailer")
     if nbytes > MAX_LAYER_BYTES:
-        raise CorruptError(f"a metalayer of {nbytes} bytes; at most {MAX_LAYER_BYTES} are read")
+        raise CorruptError(f"a metalayer has {nbytes} bytes; at most {MAX_LAYER_BYTES} are read")
     if codec not in (STORED, ZLIB):
-        raise FormatError(f"a metalayer with codec {codec}")
+        raise FormatError(f"a metalayer has codec {codec}; expected {STORED} or {ZLIB}")
     try:
         name = str(data[start - name_length : start], "utf-8")
     except UnicodeDecodeError:
-        raise CorruptError("a metalayer whose name is not UTF-8") from None
+        raise CorruptError("the name of a metalayer is not UTF-8") from None
     return name, Layer(codec, nbytes, bytes(data[start : start + stored])), start + stored

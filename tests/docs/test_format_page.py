@@ -16,8 +16,8 @@ import pyarrow as pa
 import pytest
 
 import blztable as blz
-from blztable.columns.blocks import VALID, VALIDITY
 from blztable.arrow_types import LARGE_OF_VIEW
+from blztable.columns.blocks import VALID, VALIDITY
 from blztable.columns.codecs.families import FAMILIES
 from blztable.columns.types import is_storable, layouts
 from blztable.engine.change import columns

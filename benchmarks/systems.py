@@ -1,9 +1,9 @@
-"""How users of each system filter, take and count: for every kind of question the ways they have.
+"""The systems under comparison: how their users filter, take and count.
 
-A way is given the path and the question and gives the call to time. It opens what it reads anew in
-each call; but for "duckdb", whose connection is open before, and which so has decompressed what it
-reads again: the harder rival. Where a system has several ways, the one that is mostly fastest comes
-first. Knows nothing of how they are measured.
+A way takes the path and the question and returns the call to time. Each call opens the data that
+it reads. "duckdb" is different: its connection is opened before, so it keeps decompressed data,
+which makes it the harder competitor. If a system has several ways, the usually fastest is first.
+Knows nothing of how calls are measured.
 """
 
 import importlib
@@ -20,13 +20,13 @@ import pyarrow.dataset as ds
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 
-# What a knowing user may choose; the default is 2^20.
+# A choice of expert users; the default is 2^20.
 SMALL_GROUP_ROWS = 1 << 17
 FEATHER_BATCH_ROWS = 1 << 16
 
 
 class Filter(NamedTuple):
-    """The rows of which this is true: as Arrow says it, and as SQL does."""
+    """The rows that match a condition, given for Arrow and in SQL."""
 
     columns: list[str]
     filtered: list[str]
@@ -35,14 +35,14 @@ class Filter(NamedTuple):
 
 
 class Take(NamedTuple):
-    """These rows, each once."""
+    """These rows, each of them once."""
 
     columns: list[str]
     indices: np.ndarray
 
 
 class Count(NamedTuple):
-    """How many rows there are of which this is true."""
+    """The number of rows that match a condition."""
 
     filtered: list[str]
     where: pc.Expression
@@ -53,7 +53,7 @@ Way = Callable[[Path, Any], Call]
 
 
 class System(NamedTuple):
-    """What keeps a table, and the ways it has to answer a question of each kind."""
+    """A system that stores a table, and its ways to answer each kind of question."""
 
     suffix: str
     write: Callable[[pa.Table, Path], object]
@@ -61,7 +61,7 @@ class System(NamedTuple):
 
 
 def package(name: str) -> ModuleType:
-    """Imported only by who measures it: it may not be there, and the others do not pay for it."""
+    """Import a package only where it is measured: it may not be installed."""
     return importlib.import_module(name)
 
 
@@ -81,7 +81,7 @@ def blztable_take(path: Path, asked: Take) -> Call:
 
 
 def blztable_whole(path: Path, asked: Take) -> Call:
-    """The columns with all their rows, against which a take is held."""
+    """Read all rows of the columns, to compare with a take."""
     blz = formats.blz()
     return lambda: blz.read_table(path, columns=asked.columns)
 
@@ -131,15 +131,15 @@ def parquet_take(path: Path, asked: Take) -> Call:
 
 
 def parquet_take_groups(path: Path, asked: Take) -> Call:
-    """Of the row groups that have one of the rows only."""
+    """Read only the row groups that contain one of the rows."""
 
     def take() -> pa.Table:
         with pq.ParquetFile(path) as file:
             groups = file.num_row_groups
             rows = [file.metadata.row_group(group).num_rows for group in range(groups)]
-            needed, places = found(np.cumsum(rows), asked.indices)
+            needed, positions = locate(np.cumsum(rows), asked.indices)
             parts = file.read_row_groups(needed.tolist(), columns=asked.columns)
-        return parts.take(pa.array(places))
+        return parts.take(pa.array(positions))
 
     return take
 
@@ -153,7 +153,7 @@ def feather_take(path: Path, asked: Take) -> Call:
 
 
 def feather_take_batches(path: Path, asked: Take) -> Call:
-    """Of the record batches that have one of the rows only."""
+    """Read only the record batches that contain one of the rows."""
 
     def take() -> pa.Table:
         with pa.memory_map(str(path)) as file:
@@ -162,15 +162,15 @@ def feather_take_batches(path: Path, asked: Take) -> Call:
             options = pa.ipc.IpcReadOptions(included_fields=fields)
             reader = pa.ipc.open_file(file, options=options)
             ends = np.arange(1, reader.num_record_batches + 1) * FEATHER_BATCH_ROWS
-            needed, places = found(ends, asked.indices)
+            needed, positions = locate(ends, asked.indices)
             parts = pa.Table.from_batches([reader.get_batch(batch) for batch in needed.tolist()])
-        return parts.take(pa.array(places))
+        return parts.take(pa.array(positions))
 
     return take
 
 
-def found(ends: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The pieces (they end at these rows) with the wanted rows, and their places in those alone."""
+def locate(ends: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the pieces that contain the rows, and the position of each row in these pieces."""
     needed, piece = np.unique(np.searchsorted(ends, indices, side="right"), return_inverse=True)
     starts = np.append(0, ends)[needed]
     before = np.cumsum(ends[needed] - starts) - (ends[needed] - starts)
@@ -198,7 +198,7 @@ def write_lance(table: pa.Table, path: Path) -> None:
 
 
 def write_lance_indexed(table: pa.Table, path: Path) -> None:
-    """With zone maps of what is filtered, which Lance makes on request."""
+    """Write, and make zone maps of the filtered columns, which Lance does on request."""
     data_set = package("lance").write_dataset(table, path)
     for name in {"l_orderkey", "l_shipdate"}.intersection(table.column_names):
         data_set.create_scalar_index(name, index_type="ZONEMAP")

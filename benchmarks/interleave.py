@@ -1,7 +1,7 @@
-"""The method: calls in fresh processes, what is compared taking turns, medians over rounds.
+"""The method of a comparison: fresh processes, competitors in turn, medians over rounds.
 
-Knows nothing of what is measured. A program that uses it starts itself anew with `--run` for each
-process, whose output is the seconds of its calls.
+Knows nothing of what is measured. A program that uses this file starts itself again with `--run`
+for each process, which prints the seconds of its calls.
 """
 
 import json
@@ -19,18 +19,18 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-# The calls that are reported: the first, and the third as the steady state.
+# Indices of the calls that are reported: the first, and the third as the steady state.
 REPORTED = (0, 2)
 
 
-def turn(names: Sequence[str], round_: int) -> list[str]:
-    """The same names, another one first in each round."""
+def rotated(names: Sequence[str], round_: int) -> list[str]:
+    """Return the names in the same cyclic order, with a different first name in each round."""
     first = round_ % len(names)
     return [*names[first:], *names[:first]]
 
 
 def in_fresh_process(program: str, run: Sequence[object]) -> list[float]:
-    """The seconds of each call, from a process that did nothing before."""
+    """Return the seconds of each call, measured in a fresh process."""
     command = [sys.executable, program, "--run", json.dumps(run)]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
     return json.loads(done.stdout)
@@ -39,7 +39,7 @@ def in_fresh_process(program: str, run: Sequence[object]) -> list[float]:
 def timed(
     call: Callable[[], object], calls: int, after: Callable[[], object] = lambda: None
 ) -> list[float]:
-    """The seconds of each call; what comes after each is not timed."""
+    """Return the seconds of each call; `after` runs after each call and is not timed."""
     seconds = []
     for _ in range(calls):
         start = time.perf_counter()
@@ -50,12 +50,12 @@ def timed(
 
 
 def medians(runs: list[list[float]]) -> list[float]:
-    """Of each reported call, the median over the rounds."""
+    """Return the median over the rounds for each reported call."""
     return [statistics.median(run[call] for run in runs) for call in REPORTED]
 
 
 def warm(path: Path) -> None:
-    """Bring a file, or all files of a folder, into the page cache."""
+    """Read a file, or all files of a folder, into the page cache."""
     for file in formats.files_of(path):
         with file.open("rb", buffering=0) as stream:
             while stream.read(1 << 24):
@@ -63,7 +63,7 @@ def warm(path: Path) -> None:
 
 
 def touch_memory(nbytes: int) -> None:
-    """Have the machine give us this much memory, and give it back."""
+    """Allocate and free this much memory in a separate process."""
     code = f"import numpy; numpy.ones({nbytes}, 'u1')"
     subprocess.run([sys.executable, "-c", code], check=True)
 
