@@ -1,6 +1,6 @@
-"""blztable: a columnar table store for people who live in pandas and Arrow.
+"""blztable: a columnar table store for users of pandas and Arrow.
 
-``import blztable`` gives DataFrames a `to_blz` method. The public names are those in ``__all__``.
+``import blztable`` adds the method `to_blz` to DataFrames. ``__all__`` lists the public names.
 """
 
 from blztable import accessor as accessor  # Registers `df.to_blz`.
@@ -8,6 +8,7 @@ from blztable.api import create, dataset, open, read_blz, read_table
 from blztable.errors import (
     BlzError,
     BusyError,
+    ClosedError,
     ColumnNotFoundError,
     CommitUnknownError,
     ConflictError,
@@ -38,6 +39,7 @@ __all__ = [
     "BlzError",
     "BusyError",
     "CTable",
+    "ClosedError",
     "Column",
     "ColumnAppender",
     "ColumnNotFoundError",

@@ -11,14 +11,14 @@ from blztable.writing import to_blz
 
 
 def _without_data(function: Callable[..., None]) -> Signature:
-    """The signature of a method that gives the function its data."""
+    """Return the signature with `self` in place of the first parameter."""
     whole = signature(function)
     first, *others = whole.parameters.values()
     return whole.replace(parameters=[first.replace(name="self"), *others])
 
 
 class _ToBlz:
-    # A frame's `to_blz` shows the documentation and the options of the function.
+    # `df.to_blz` shows the documentation and the options of the function.
     __doc__ = to_blz.__doc__
 
     def __init__(self, frame: pd.DataFrame) -> None:

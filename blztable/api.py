@@ -1,6 +1,6 @@
-"""The verbs on a table at a path, but for writing data: make it, open it, read it.
+"""Functions on a table at a path: create, open and read it; `writing` has `to_blz`.
 
-Each is a few lines over the other rooms; what a user gets wrong is told before anything happens.
+Each is a few lines over the other rooms. Wrong arguments raise before anything happens.
 """
 
 import operator
@@ -37,27 +37,49 @@ def create(
     durability: str = "full",
     attrs: Mapping[str, Any] | None = None,
 ) -> CTable:
-    """Make a table without rows, and open it for writing.
+    """Create a table without rows and open it for changes.
 
     Parameters
     ----------
     path : path-like
-        The table's directory.
+        Directory of the table.
     schema : pyarrow.Schema, or mapping of names to types
-        The columns.
+        Names and types of the columns.
     mode : {"x", "w"}
-        "x" fails if a table is there; "w" replaces it, as a new version.
-    compression, clevel, shuffle, checksum, row_group_rows, page_rows, durability
-        How it is written, as in `to_blz`.
+        If a table exists, "x" fails and "w" replaces it, as a new version.
+    compression : str or mapping of column names to str
+        Codec, as in `to_blz`.
+    clevel : int or mapping of column names to int
+        Compression level, as in `to_blz`.
+    shuffle : str or mapping of column names to str, optional
+        Filter before compression, as in `to_blz`.
+    checksum : str
+        Checksum of each chunk, as in `to_blz`.
+    row_group_rows : int, optional
+        Number of rows of a row group, as in `to_blz`.
+    page_rows : int or mapping of column names to int, optional
+        Number of rows of a page, as in `to_blz`.
+    durability : {"full", "process"}
+        What commits survive, as in `to_blz`.
     attrs : mapping, optional
         Attributes of the table, as in `to_blz`.
+
+    Returns
+    -------
+    CTable
+        The new table, version 1 or the next one, open for changes.
 
     Raises
     ------
     SchemaError
-        A type that cannot be stored.
+        A type cannot be stored.
     TableExistsError
-        With "x" a table is there; or something that is not a table is, which is never touched.
+        A table exists and the mode is "x"; or something that is not a table exists, which is never
+        replaced.
+    ValueError
+        An option is not one of its choices.
+    BusyError, StorageError, CommitUnknownError
+        The commit failed, see `CTable`.
 
     Examples
     --------
@@ -81,26 +103,35 @@ def create(
 def open(
     path: Place, mode: str = "r", *, version: int | None = None, durability: str = "full"
 ) -> CTable:
-    """Open a table and hold one version of it.
+    """Open a table at one version.
 
     Parameters
     ----------
     path : path-like
-        The table's directory.
+        Directory of the table.
     mode : {"r", "a"}
-        "a" to change it too.
+        "r" to read, "a" to read and change.
     version : int, optional
-        The version to show; the newest by default. Changes to an older one are made on the newest,
-        if what they rely on is as it was.
+        Number of the version to show; the newest by default. Changes made through an older version
+        are applied to the newest, if nothing that they rely on has changed since.
     durability : {"full", "process"}
-        What commits of this handle survive, as in `to_blz`.
+        What commits survive, as in `to_blz`.
+
+    Returns
+    -------
+    CTable
+        The table, to be closed by its owner; best in a `with`.
 
     Raises
     ------
     TableNotFoundError
-        No table is there, or not this version of it.
+        No table exists at this path, or it does not have this version.
     CorruptError
-        The manifest of the version is damaged; the message names the newest one that is intact.
+        The manifest of the version is damaged; the message names the newest intact version.
+    FormatError
+        The table was written by a newer program, or in another format.
+    ValueError
+        An option is not one of its choices.
 
     Examples
     --------
@@ -130,46 +161,55 @@ def read_blz(
 ) -> pd.DataFrame:
     """Read a table, or some columns of it, into a DataFrame.
 
-    The frame shares its memory with what was decoded, and is writable. One that was written by
-    `to_blz` comes back as it was: index, labels, dtypes, `attrs`. A few things do not: where an
-    object column mixes None, NaN and NA they all become None, decimals take one scale, foreign
-    byte order becomes native, and tuples in `attrs` become lists.
+    The frame is writable and shares its memory with the decoded columns. A frame that `to_blz`
+    wrote comes back equal: index, labels, dtypes, `attrs`. The exceptions: None, NaN and NA in one
+    object column all become None, decimals get one scale, foreign byte order becomes native, and
+    tuples in `attrs` become lists.
 
     Parameters
     ----------
     path : path-like
-        The table's directory.
+        Directory of the table.
     columns : sequence of str, optional
-        The columns to read, in this order; all by default. The index is restored beside them.
+        Names of the columns to read, in this order; all by default. The index is restored too.
     filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
-        Which rows: those for which an expression is true (`pc.field("a") > 1`), or all tuples
-        (column, operator, value) of a list, or all those of one of several lists; the operators are
-        ==, !=, <, <=, >, >=, in and not in. Also of columns that are not returned. Rows keep their
-        labels. What statistics rule out is not read: see docs/how-to/query.md.
+        Condition that a row must meet; all rows by default. An expression, `pc.field("a") > 1`; or
+        a list of tuples (column, operator, value) that must all be true; or several such lists, of
+        which one must be true. The operators are ==, !=, <, <=, >, >=, in and not in. The columns
+        need not be returned. Rows keep their index labels. Pages that cannot hold such rows are
+        not read, see docs/how-to/query.md.
     version : int, optional
-        The version to read; the newest by default.
+        Number of the version to read; the newest by default.
     dtype_backend : {"numpy_nullable", "pyarrow"}, optional
-        As in pandas. By default dates and decimals become one Python object each, as in pandas;
+        Kind of dtypes, as in pandas. By default, dates and decimals become one Python object each;
         with "pyarrow" they stay Arrow values, which is many times faster.
     on_corrupt : {"raise", "skip"}
-        "skip" leaves out the row groups that are damaged in one of these columns, warns, and says
-        in `attrs["blz:missing_rows"]` which rows they are; the others keep their labels.
+        With "skip", row groups that are damaged in one of the columns read are left out, with a
+        warning. `attrs["blz:missing_rows"]` then lists the missing rows; the others keep their
+        labels.
     progress : bool or callable, optional
-        As in `to_blz`.
+        Progress of the read, as in `to_blz`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The rows that meet the condition, in stored order; one column per name.
 
     Raises
     ------
     TableNotFoundError
-        No table is there, or not this version of it.
+        No table exists at this path, or it does not have this version.
     ColumnNotFoundError
-        No column has one of these names.
+        The table has no column of one of these names.
     SchemaError
-        A filter that does not go with the types of its columns.
+        A filter compares a column with a value of a type that cannot be compared with it.
     CorruptError
-        A file is damaged or missing; the message names it, the column and the chunk. With
-        `on_corrupt="skip"` only where a manifest is damaged.
+        A file is damaged or missing; the message names the file, the column and the chunk. With
+        `on_corrupt="skip"`, only if a manifest is damaged.
     LimitError
-        The result would be larger than this machine's memory.
+        The result would not fit into this machine's memory; read it with `CTable.to_batches`.
+    ValueError
+        An option is not one of its choices.
 
     Examples
     --------
@@ -209,20 +249,26 @@ def read_table(
     Parameters
     ----------
     path : path-like
-        The table's directory.
+        Directory of the table.
     columns : sequence of str, optional
-        The columns to read, in this order; all by default.
+        Names of the columns to read, in this order; all by default.
     filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
-        Which rows, as in `read_blz`.
+        Condition that a row must meet, as in `read_blz`; all rows by default.
     version : int, optional
-        The version to read; the newest by default.
+        Number of the version to read; the newest by default.
     on_corrupt : {"raise", "skip"}
-        "skip" leaves out the row groups that are damaged in one of these columns, warns, and says
-        in the schema's metadata, as "blz:missing_rows", which rows they are.
+        With "skip", row groups that are damaged in one of the columns read are left out, with a
+        warning. The schema's metadata then list the missing rows under "blz:missing_rows".
+
+    Returns
+    -------
+    pyarrow.Table
+        The rows that meet the condition, in stored order; one column per name. A table that was
+        written from Arrow data comes back identical.
 
     Raises
     ------
-    TableNotFoundError, ColumnNotFoundError, CorruptError, LimitError
+    TableNotFoundError, ColumnNotFoundError, SchemaError, CorruptError, LimitError, ValueError
         As in `read_blz`.
 
     Examples
@@ -240,18 +286,23 @@ def read_table(
 def dataset(path: Place, *, version: int | None = None) -> BlzDataset:
     """Open a table as a pyarrow Dataset, for query engines.
 
-    As `CTable.dataset`, of a table of its own: the version is held as long as the dataset is used.
+    The dataset keeps its version as long as it exists; `CTable.dataset` ends with its table.
 
     Parameters
     ----------
     path : path-like
-        The table's directory.
+        Directory of the table.
     version : int, optional
-        The version to show; the newest by default.
+        Number of the version to show; the newest by default.
+
+    Returns
+    -------
+    BlzDataset
+        A pyarrow.dataset.Dataset that DuckDB, Polars and DataFusion can scan.
 
     Raises
     ------
-    TableNotFoundError, CorruptError
+    TableNotFoundError, CorruptError, FormatError
         As in `open`.
 
     Examples

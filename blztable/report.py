@@ -1,6 +1,6 @@
-"""What a look at a table found: the values that `verify`, `versions` and `vacuum` of a table give.
+"""Reports: the values that `verify`, `explain`, `versions` and `vacuum` of a table return.
 
-Knows nothing of how it was found. Of one column or file there may be several problems.
+Knows nothing of how they are computed. One column or file may have several problems.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from typing import Any
 
 from blztable.text import short_text, size_text
 
-# Problems that the text of a report lists before it says how many more there are.
+# Problems that the text of a report lists; it counts the rest.
 SHOWN = 40
 
 Rows = tuple[int, int]
@@ -18,23 +18,49 @@ Rows = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong, and the rows of the table it concerns, `start` to `stop`."""
+    """One thing that is wrong, and the rows that it affects.
+
+    Attributes
+    ----------
+    message : str
+        What was found and what was expected.
+    column : str or None
+        Name of the column; None if all columns are affected.
+    position : int or None
+        Index of the column in the table, because names may repeat; None if all are affected.
+    row_group : int or None
+        Index of the row group; None if all are affected.
+    start, stop : int
+        First row affected, and the row after the last one.
+    file : str
+        Path of the damaged file below the table's directory.
+    is_readable : bool
+        True if the rows can be read all the same: only their statistics or other facts are wrong.
+
+    Examples
+    --------
+    >>> import blztable as blz
+    >>> from pathlib import Path
+    >>> blz.to_blz({"a": [1, 2, 3]}, "t.blz")
+    >>> for file in Path("t.blz/data").glob("*/*"):
+    ...     size = file.write_bytes(file.read_bytes()[:-1])
+    >>> with blz.open("t.blz") as t:
+    ...     problem = t.verify().problems[0]
+    >>> problem.column, problem.start, problem.stop, problem.is_readable
+    ('a', 0, 3, False)
+    """
 
     message: str
     column: str | None
-    # The position of the column in the table, for names may repeat.
     position: int | None
-    # None where it concerns all of them.
     row_group: int | None
     start: int
     stop: int
-    # The file it was found in, below the table's directory.
     file: str
-    # Whether the rows can be read all the same: only what is said about them is wrong.
     is_readable: bool
 
     def __str__(self) -> str:
-        """One line."""
+        """Return one line of text."""
         parts = [self.file] if self.file else []
         if self.column is not None:
             parts.append(f"column {self.column!r}")
@@ -46,30 +72,88 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was checked, what is wrong, and which rows are intact. True where nothing is wrong."""
+    """Result of `CTable.verify`: what was checked and what is wrong. True if nothing is wrong.
+
+    Attributes
+    ----------
+    version : int
+        Number of the version checked.
+    rows : int
+        Number of rows of the version.
+    columns : tuple of str
+        Names of the columns checked.
+    full : bool
+        True if all chunks were checked, False if only manifest, fronts and trailers.
+    files, chunks : int
+        Number of files and of chunks checked.
+    nbytes : int
+        Number of bytes that were compared with a checksum.
+    problems : tuple of Problem
+        What is wrong; empty if the version is intact.
+
+    Examples
+    --------
+    >>> import blztable as blz
+    >>> blz.to_blz({"a": [1, 2, 3]}, "t.blz")
+    >>> with blz.open("t.blz") as t:
+    ...     report = t.verify()
+    >>> bool(report), report.rows, report.columns, report.problems
+    (True, 3, ('a',), ())
+    """
 
     version: int
     rows: int
     columns: tuple[str, ...]
-    # False where only manifest, fronts and trailers were looked at.
     full: bool
     files: int
     chunks: int
-    # Bytes that were compared with a checksum.
     nbytes: int
     problems: tuple[Problem, ...]
 
     @property
     def is_intact(self) -> bool:
-        """Whether nothing is wrong."""
+        """True if nothing is wrong.
+
+        Returns
+        -------
+        bool
+            False if there are problems.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [1, 2, 3]}, "t.blz")
+        >>> with blz.open("t.blz") as t:
+        ...     t.verify().is_intact
+        True
+        """
         return not self.problems
 
     def __bool__(self) -> bool:
-        """Whether nothing is wrong."""
+        """Return True if nothing is wrong."""
         return self.is_intact
 
     def intact_rows(self, column: str | None = None) -> tuple[Rows, ...]:
-        """Ranges of rows, start and stop, that can be read: in this column, or in all of them."""
+        """Return the rows that can be read, in one column or in all columns.
+
+        Parameters
+        ----------
+        column : str, optional
+            Name of a column; by default rows must be readable in all columns.
+
+        Returns
+        -------
+        tuple of (int, int)
+            Ranges of rows in order: first row, and the row after the last one.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [1, 2, 3]}, "t.blz")
+        >>> with blz.open("t.blz") as t:
+        ...     t.verify().intact_rows("a")
+        ((0, 3),)
+        """
         lost = [
             (problem.start, problem.stop)
             for problem in self.problems
@@ -79,7 +163,21 @@ class Report:
 
     @property
     def summary(self) -> str:
-        """What was checked and how it stands, in a line."""
+        """What was checked and whether it is intact, in one line.
+
+        Returns
+        -------
+        str
+            One line of text.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [1, 2, 3]}, "t.blz")
+        >>> with blz.open("t.blz") as t:
+        ...     print(t.verify().summary)
+        version 1: intact; 3 rows x 1 column; checked: ...
+        """
         shape = f"{_count(self.rows, 'row')} x {_count(len(self.columns), 'column')}"
         chunks = f", {_count(self.chunks, 'chunk')}" if self.full else ", no chunks"
         verdict = _count(len(self.problems), "problem") if self.problems else "intact"
@@ -89,7 +187,7 @@ class Report:
         )
 
     def __str__(self) -> str:
-        """A summary, a line for each problem, and the rows that are intact."""
+        """Return a summary, one line per problem, and the rows that are intact."""
         lines = [self.summary, *map(str, self.problems[:SHOWN])]
         if len(self.problems) > SHOWN:
             lines.append(f"... and {len(self.problems) - SHOWN:,} more problems")
@@ -99,7 +197,21 @@ class Report:
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
-        """All of it as values that JSON knows."""
+        """Convert the report to values that `json.dumps` accepts.
+
+        Returns
+        -------
+        dict
+            The fields of the report, and the intact rows of each column.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [1, 2, 3]}, "t.blz")
+        >>> with blz.open("t.blz") as t:
+        ...     t.verify().to_json()["intact_rows"]
+        [[0, 3]]
+        """
         return {
             "version": self.version,
             "rows": self.rows,
@@ -119,7 +231,32 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlan:
-    """What a read takes of one column."""
+    """What a read decodes and skips of one column.
+
+    Attributes
+    ----------
+    name : str
+        Name of the column.
+    position : int
+        Index of the column in the table, because names may repeat.
+    is_filter, is_returned : bool
+        True if the filter needs the column; True if the result has it.
+    row_groups : int
+        Number of row groups of which pages are read.
+    pages, pages_in_all : int
+        Number of pages read, and of all pages.
+    nbytes, nbytes_in_all : int
+        Bytes read of the column's files, with fronts and trailers, and all bytes.
+
+    Examples
+    --------
+    >>> import blztable as blz
+    >>> blz.to_blz({"a": range(64), "b": range(64)}, "t.blz", page_rows=16)
+    >>> with blz.open("t.blz") as t:
+    ...     plan = t.explain(["b"], filters=[("a", "==", 50)])
+    >>> [(column.name, column.pages, column.pages_in_all) for column in plan.columns]
+    [('a', 1, 4), ('b', 1, 4)]
+    """
 
     name: str
     position: int
@@ -127,24 +264,40 @@ class ColumnPlan:
     is_returned: bool
     row_groups: int
     pages: int
-    # All there are.
     pages_in_all: int
-    # Bytes of its files that are read, fronts and trailers among them; and all there are.
     nbytes: int
     nbytes_in_all: int
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What a read takes and passes over, as the statistics tell.
+    """Result of `CTable.explain`: what a read decodes and skips, according to the statistics.
 
-    A look at the rows spares more: pages in which no row is left by a filter are not read of other
-    columns. Manifests are not counted.
+    A read may skip more: once rows were filtered, pages without a matching row are not read from
+    the other columns. Manifests are not counted.
+
+    Attributes
+    ----------
+    steps : tuple of str
+        Steps of the filter, in the order of their evaluation.
+    rows, rows_in_all : int
+        Number of rows in pages that are read, and of all rows.
+    row_groups, row_groups_in_all : int
+        Number of row groups that are read, and of all row groups.
+    columns : tuple of ColumnPlan
+        The same per column: first the filter's columns, then the others.
+
+    Examples
+    --------
+    >>> import blztable as blz
+    >>> blz.to_blz({"a": range(64), "b": range(64)}, "t.blz", page_rows=16)
+    >>> with blz.open("t.blz") as t:
+    ...     plan = t.explain(["b"], filters=[("a", "==", 50)])
+    >>> plan.rows, plan.rows_in_all
+    (16, 64)
     """
 
-    # The steps of the filter, in the order in which they are evaluated.
     steps: tuple[str, ...]
-    # The rows in pages that are not passed over, and all there are.
     rows: int
     rows_in_all: int
     row_groups: int
@@ -153,26 +306,86 @@ class Explanation:
 
     @property
     def pages(self) -> int:
-        """Pages that are read, over all columns."""
+        """Number of pages that are read, over all columns.
+
+        Returns
+        -------
+        int
+            Number of pages.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": range(64), "b": range(64)}, "t.blz", page_rows=16)
+        >>> with blz.open("t.blz") as t:
+        ...     plan = t.explain(["b"], filters=[("a", "==", 50)])
+        >>> plan.pages
+        2
+        """
         return sum(column.pages for column in self.columns)
 
     @property
     def pages_skipped(self) -> int:
-        """Pages of these columns that are passed over."""
+        """Number of pages of these columns that are skipped.
+
+        Returns
+        -------
+        int
+            Number of pages.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": range(64), "b": range(64)}, "t.blz", page_rows=16)
+        >>> with blz.open("t.blz") as t:
+        ...     plan = t.explain(["b"], filters=[("a", "==", 50)])
+        >>> plan.pages_skipped
+        6
+        """
         return sum(column.pages_in_all for column in self.columns) - self.pages
 
     @property
     def nbytes(self) -> int:
-        """Bytes of files that are read."""
+        """Number of bytes of files that are read.
+
+        Returns
+        -------
+        int
+            Bytes, with fronts and trailers.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": range(64), "b": range(64)}, "t.blz", page_rows=16)
+        >>> with blz.open("t.blz") as t:
+        ...     plan = t.explain(["b"], filters=[("a", "==", 50)])
+        >>> plan.nbytes > 0
+        True
+        """
         return sum(column.nbytes for column in self.columns)
 
     @property
     def nbytes_skipped(self) -> int:
-        """Bytes of these columns' files that are passed over."""
+        """Number of bytes of these columns' files that are skipped.
+
+        Returns
+        -------
+        int
+            Bytes.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": range(1_000_000)}, "t.blz", row_group_rows=100_000)
+        >>> with blz.open("t.blz") as t:
+        ...     plan = t.explain(filters=[("a", "==", 50)])
+        >>> plan.nbytes_skipped > 0
+        True
+        """
         return sum(column.nbytes_in_all for column in self.columns) - self.nbytes
 
     def __str__(self) -> str:
-        """A table, a column a line."""
+        """Return a table with one line per column."""
         lines = [
             f"row groups {self.row_groups:,} of {self.row_groups_in_all:,}, "
             f"rows {self.rows:,} of {self.rows_in_all:,}, "
@@ -198,18 +411,48 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class VersionInfo:
-    """One version of a table; of a damaged one only the number and the damage are known."""
+    """One version in the list that `CTable.versions` returns.
+
+    For a damaged version only `number` and `damage` are set.
+
+    Attributes
+    ----------
+    number : int
+        Number of the version.
+    time : datetime.datetime or None
+        Time of the commit in UTC; None also if the manifest holds an impossible time.
+    operation : str or None
+        Kind of commit: "create", "append", "delete" and so on, or "transaction" for several.
+    rows, columns : int or None
+        Number of rows and of columns.
+    row_groups : int or None
+        Number of row groups. `CTable.compact` merges many small ones.
+    parent : int or None
+        Number of the version that this one was made from, 0 for the first.
+    commit_ids : tuple of str or None
+        Values of `commit_id` of the commits that made the version.
+    writer : str or None
+        Program and version that wrote it.
+    damage : str or None
+        What is damaged; None if the version is intact.
+
+    Examples
+    --------
+    >>> import blztable as blz
+    >>> blz.to_blz({"n": [1, 2]}, "t.blz", commit_id="day 1")
+    >>> with blz.open("t.blz") as t:
+    ...     one = t.versions()[0]
+    >>> one.number, one.operation, one.rows, one.commit_ids, one.damage
+    (1, 'create', 2, ('day 1',), None)
+    """
 
     number: int
-    # None as well where the manifest has a time that no calendar has.
     time: datetime | None = None
     operation: str | None = None
     rows: int | None = None
     columns: int | None = None
-    # Many of few rows are what `compact` is for.
     row_groups: int | None = None
     parent: int | None = None
-    # What callers named the commit that made it.
     commit_ids: tuple[str, ...] | None = None
     writer: str | None = None
     damage: str | None = None
@@ -217,14 +460,37 @@ class VersionInfo:
 
 @dataclass(frozen=True, slots=True)
 class Vacuumed:
-    """What a vacuum removed, and what kept it from removing more."""
+    """Result of `CTable.vacuum`: what was removed, and what prevented the removal of more.
+
+    Attributes
+    ----------
+    versions : tuple of int
+        Numbers of the versions removed.
+    files : int
+        Number of files removed that no version names.
+    nbytes : int
+        Size of these files, in bytes.
+    pinned : tuple of int
+        Numbers of superseded versions that stay because someone holds them open.
+    damaged : tuple of int
+        Numbers of versions whose manifest is damaged, so that the files they name are unknown. If
+        there are any, nothing is removed.
+
+    Examples
+    --------
+    >>> import blztable as blz
+    >>> for n in range(3):
+    ...     blz.to_blz({"n": [n]}, "t.blz")
+    >>> with blz.open("t.blz", mode="a") as t:
+    ...     vacuumed = t.vacuum(keep=1)
+    >>> vacuumed.versions, vacuumed.pinned
+    ((1, 2), ())
+    """
 
     versions: tuple[int, ...] = ()
     files: int = 0
     nbytes: int = 0
-    # Past keeping, but someone reads them.
     pinned: tuple[int, ...] = ()
-    # What these versions name cannot be told: not a version nor a file was removed.
     damaged: tuple[int, ...] = ()
 
 
@@ -237,7 +503,7 @@ def _lists(ranges: Sequence[Rows]) -> list[list[int]]:
 
 
 def _without(rows: int, lost: Sequence[Rows]) -> tuple[Rows, ...]:
-    """What is left of so many rows."""
+    """Return the ranges of `rows` rows that are not lost."""
     left, begin = [], 0
     for start, stop in sorted(lost):
         if begin < start:

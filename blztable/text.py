@@ -1,15 +1,15 @@
-"""Names and sizes as people read them, for reprs."""
+"""Names and byte sizes as people read them, for reprs. Knows nothing else."""
 
 NAME_LENGTH = 40
 
 
 def short_text(name: str) -> str:
-    """A name that fits a line."""
+    """Return the name, cut to fit a line."""
     return name if len(name) <= NAME_LENGTH else name[: NAME_LENGTH - 3] + "..."
 
 
 def size_text(nbytes: int) -> str:
-    """A number of bytes, with the unit that suits it."""
+    """Return a number of bytes with a fitting unit."""
     for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if nbytes >= size:
             return f"{nbytes / size:.1f} {unit}"

@@ -1,4 +1,7 @@
-"""Writing: data of any kind and size as a table, or as more rows of one, in one commit."""
+"""Writing: `to_blz` writes data of any kind and size as a table, or appends it, in one commit.
+
+Knows nothing of files: `convert` makes streams of columns, the engine commits them.
+"""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -20,7 +23,7 @@ from blztable.table.progress import ProgressOption, reporting
 from blztable.table.snapshot import Snapshot
 from blztable.table.table import CTable
 
-# An append that meets a table that is being made or replaced is made again on the new one.
+# Tries of an append when other writers create or replace the table meanwhile.
 APPEND_TRIES = 5
 
 
@@ -42,14 +45,14 @@ def to_blz(
     sort_by: str | Sequence[str | tuple[str, str]] | None = None,
     progress: ProgressOption = None,
 ) -> None:
-    """Write a table, in one commit: readers see the old one or the new one, whole.
+    """Write data as a table, in one commit: readers see the old table or the new one.
 
-    Data larger than memory come as a stream: a RecordBatchReader, a pyarrow Dataset, or an iterator
-    of DataFrames, tables, batches or mappings, fetched while what came before is written. About two
-    row groups are held at a time, and the items that their rows came in. The first item decides on
-    columns, types and index; the others may have their columns in another order and types whose
-    values fit. Frames and arrays may be changed once they were given; Arrow data may not. What the
-    iterator raises passes unchanged, and nothing is committed then.
+    Data larger than memory are written from a stream: a RecordBatchReader, a pyarrow Dataset, or an
+    iterator of DataFrames, tables, batches or mappings. Items are fetched while earlier ones are
+    written; about two row groups are in memory, and the items that hold their rows. The first item
+    decides columns, types and index; later items may have another order of columns, and types whose
+    values fit. The caller may change frames and arrays after they were yielded, but not Arrow data.
+    An exception of the iterator is raised unchanged, and nothing is committed.
 
     Parameters
     ----------
@@ -57,55 +60,65 @@ def to_blz(
         A pandas DataFrame, a pyarrow Table or RecordBatch, anything with the Arrow PyCapsule
         interface (polars, duckdb), a mapping of names to arrays of one length; or a stream.
     path : path-like
-        The table's directory.
+        Directory of the table.
     mode : {"w", "a", "x"}
-        "w" replaces a table that is there, as a new version; "a" appends to it, as
-        `CTable.append` does, and makes it where it is missing; "x" fails if there is one.
+        If a table exists, "w" replaces it, as a new version, "a" appends to it, as `CTable.append`
+        does, and "x" fails. If none exists, all three create it.
     index : bool, optional
-        Whether to store a DataFrame's index. By default a RangeIndex is kept as a fact and any
-        other index as columns; True stores a RangeIndex as a column too, False none.
-    compression : {"lz4", "lz4hc", "zlib", "zstd"} or mapping of column names to one
-        The codec.
-    clevel : int or mapping of column names to int
-        From 0, stored as it is, to 9, smallest.
+        Whether to store a DataFrame's index. By default, a RangeIndex is kept as start, stop and
+        step, and any other index as columns; True stores a RangeIndex as a column too, False stores
+        no index.
+    compression : {"lz4", "lz4hc", "zlib", "zstd"} or mapping of column names to one, optional
+        Codec; "lz4" by default.
+    clevel : int or mapping of column names to int, optional
+        Compression level, from 0, not compressed, to 9, smallest; 5 by default.
     shuffle : {"byte", "bit", "none"} or mapping of column names to one, optional
-        What is done to values before compression; "byte" for values wider than a byte by default.
-    checksum : {"crc32", "adler32", "md5", "sha1", "sha224", "sha256", "sha384", "sha512"}
-        What guards every chunk.
+        Filter before compression; by default "byte" for values wider than one byte.
+    checksum : {"crc32", "adler32", "md5", "sha1", "sha224", "sha256", "sha384", "sha512"}, optional
+        Checksum of each chunk; "crc32" by default.
     row_group_rows : int, optional
-        Rows written together in all columns; by default some 256 MB of them, at most 64 MB of a
-        column, and more where 65,536 rows take more.
+        Number of rows of a row group; by default as many as take 256 MB, or 64 MB in one column,
+        but at least 65,536.
     page_rows : int or mapping of column names to int, optional
-        Rows of a page, a power of two from 8; by default about 1 MiB of a column.
+        Number of rows of a page, a power of two of at least 8; by default about 1 MiB of a column.
     durability : {"full", "process"}
-        "full" survives a loss of power once the call returned; "process" survives the end of the
-        process only, and costs no flush.
+        With "full", the commit survives a loss of power once the call returned; with "process", it
+        survives only the end of the process, and nothing is flushed.
     attrs : mapping, optional
-        Attributes of the table: JSON values, and numbers, times and 1-d arrays of numpy and pandas;
-        added to those of a DataFrame.
+        Attributes of the table: JSON values, and numbers, times and 1-dimensional arrays of numpy
+        and pandas. They are added to the `attrs` of a DataFrame.
     commit_id : str, optional
-        A name of the caller's for the commit: where one of the last 1,000 commits that had a name
-        had this one, nothing is written, so that a job may be run again.
+        The caller's name for the commit. If one of the last 1,000 named commits had this name,
+        nothing is written: a job may run twice.
     sort_by : str, or sequence of str or (str, "ascending" or "descending"), optional
-        Columns to sort the rows by, nulls last; ordered categories go by their order. The table
-        keeps this order for `CTable.compact`, which sorts one that is there: with "a" it is a
-        ValueError. A stored index goes along with its rows, a RangeIndex counts them as they are
-        stored. A stream is written twice, and then a few columns at a time are in memory.
+        Columns to sort the rows by, nulls last; ordered categories are sorted by their order. The
+        table keeps this setting for `CTable.compact`. A stored index moves with its rows; a
+        RangeIndex numbers the rows as stored. A stream is written twice, and then a few columns at
+        a time are in memory. Not supported with mode "a".
     progress : bool or callable, optional
-        True shows a bar (with tqdm: the extra `progress`); a callable is called in this thread with
-        the rows done and the rows in all, None where the end of a stream is not known.
+        True shows a bar (needs tqdm, the extra `progress`). A callable is called in this thread
+        with the number of rows done and of all rows, None while a stream's length is unknown.
 
     Raises
     ------
     SchemaError
-        A column or value that cannot be stored or sorted by, an item of a stream that does not fit
-        the first; nothing is committed then.
+        A column or value cannot be stored or sorted by, or an item of a stream does not fit the
+        first one. Nothing is committed.
     TableExistsError
-        With "x" a table is there; or something that is not a table is, which is never touched.
+        A table exists and the mode is "x"; or something that is not a table exists, which is never
+        replaced.
+    ValueError
+        An option is not one of its choices, or `sort_by` is used with mode "a".
     ConflictError, BusyError, StorageError, ReadOnlyError
-        The commit did not happen; the table is as it was.
+        The commit failed, see `CTable`; the table is as it was.
     CommitUnknownError
-        The commit was published, but may not survive a loss of power, or cannot be opened.
+        The commit was published, but may not survive a loss of power, or cannot be read. Open the
+        table and look at its version.
+
+    References
+    ----------
+    The Arrow PyCapsule interface,
+    https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html
 
     Examples
     --------
@@ -116,7 +129,7 @@ def to_blz(
     >>> blz.read_blz("cities.blz").equals(df)
     True
 
-    An iterator, of which only a part is in memory at a time:
+    An iterator, of which a part is in memory at a time:
 
     >>> days = (pd.DataFrame({"day": [day] * 24, "hour": range(24)}) for day in range(365))
     >>> blz.to_blz(days, "hours.blz")
@@ -141,44 +154,47 @@ def to_blz(
         create_with = partial(
             _create, store, data, index, options, attributes, order, commit_id, progress
         )
-        if mode == "a":
-            tries = APPEND_TRIES if is_repeatable(data) else 1
-            while True:
-                try:
-                    if versions.newest_number(store) is None:
-                        return create_with("x")
-                    snapshot = Snapshot(*versions.pin(store))
-                    with (
-                        CTable(
-                            snapshot, writable=True, durability=durability, overrides=overrides
-                        ) as table,
-                        reporting(progress, "appending") as callback,
-                        table.transaction(commit_id=commit_id) as tx,
-                    ):
-                        if order and not tx.is_repeated:
-                            raise ValueError(
-                                "an append leaves rows as they come; compact() sorts all"
-                            )
-                        tx.append(data, index=index, progress=callback)
-                        if attributes:
-                            tx.attrs.update(attrs)
-                    return None
-                except (ConflictError, TableExistsError) as error:
-                    # Another writer made the table or replaced it meanwhile; or it is no table.
-                    tries -= 1
-                    if versions.newest_number(store) is None:
-                        raise
-                    if not tries:
-                        raise _not_again(store, data, error) from error
-        return create_with(mode)
+        if mode != "a":
+            create_with(mode)
+            return
+        tries = APPEND_TRIES if is_repeatable(data) else 1
+        while True:
+            try:
+                if versions.newest_number(store) is None:
+                    create_with("x")
+                    return
+                snapshot = Snapshot(*versions.pin(store))
+                with (
+                    CTable(
+                        snapshot, writable=True, durability=durability, overrides=overrides
+                    ) as table,
+                    reporting(progress, "appending") as callback,
+                    table.transaction(commit_id=commit_id) as tx,
+                ):
+                    if order and not tx.is_repeated:
+                        raise ValueError(
+                            'sort_by is not supported with mode="a"; append, then sort all rows '
+                            "with CTable.compact(sort_by=...)"
+                        )
+                    tx.append(data, index=index, progress=callback)
+                    if attributes:
+                        tx.attrs.update(attrs)
+                return
+            except (ConflictError, TableExistsError) as error:
+                # Another writer created or replaced the table; or the path holds no table.
+                tries -= 1
+                if versions.newest_number(store) is None:
+                    raise
+                if not tries:
+                    raise _not_again(store, data, error) from error
 
 
 def _not_again(store: Store, data: Any, error: Exception) -> ConflictError:
-    """The error for an append that is not tried again."""
-    reason = f"{APPEND_TRIES} times" if is_repeatable(data) else "while the data were drawn"
+    """Return the error for an append that is not tried again."""
+    reason = f"{APPEND_TRIES} times" if is_repeatable(data) else "while the data were read"
     return ConflictError(
-        f"{store.name}: other writers made, replaced or changed the table {reason}; nothing was "
-        f"appended. Repeat the call with all of the data, drawn anew: {error}"
+        f"{store.name}: other writers created, replaced or changed the table {reason}; nothing was "
+        f"appended. Repeat the call with all of the data, from a new iterator: {error}"
     )
 
 
@@ -193,10 +209,10 @@ def _create(
     progress: ProgressOption,
     mode: str,
 ) -> None:
-    """Write a table of these data, in place of one that is there unless the mode is "x"."""
-    given = stream(data, index=index)
+    """Write the data as a table; replace an existing one unless the mode is "x"."""
+    source = stream(data, index=index)
     contents = creation.Contents(
-        given.schema, given.parts, given.frame, given.attrs | attributes, given.rows, sort_by
+        source.schema, source.parts, source.frame, source.attrs | attributes, source.rows, sort_by
     )
     with reporting(progress, "writing") as callback, suppress(AlreadyCommitted):
         _, lock = creation.create(

@@ -1,8 +1,8 @@
-"""Arrow values as JSON has them, and any text as a terminal may see it.
+"""Conversion of Arrow values to JSON values, and of any text to printable text.
 
-What JSON has no word for is text: dates, times and durations in ISO 8601 (instants in UTC, with a
-Z), decimals with all their digits, bytes in hexadecimal, NaN and infinities by name. A time that no
-calendar has is in the words of Arrow.
+Values without a JSON type become text: dates, times and durations in ISO 8601 (instants in UTC,
+with a Z), decimals with all digits, bytes in hexadecimal, NaN and infinities by name. Arrow's own
+text stands for times outside of the calendar. Knows nothing of tables.
 """
 
 import json
@@ -20,12 +20,12 @@ _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 
 
 def json_text(value: Json) -> str:
-    """One line of JSON, in ASCII without control characters, so that no terminal minds it."""
+    """Return one line of JSON, in ASCII without control characters, safe for any terminal."""
     return json.dumps(value, allow_nan=False)
 
 
 def printable(text: str) -> str:
-    """The text in one line: characters that do something rather than show are escaped."""
+    """Return the text in one line, with escapes for control characters."""
     return "".join(one if one.isprintable() else _escaped(one) for one in text)
 
 
@@ -34,12 +34,12 @@ def _escaped(character: str) -> str:
 
 
 def plain_values(column: pa.ChunkedArray) -> list[Json]:
-    """The values of a column as JSON has them, None for a null."""
+    """Return the values of a column as JSON values, None for a null."""
     return [value for chunk in column.chunks for value in _plain(chunk)]
 
 
 def plain_object(value: Any) -> Json:
-    """A value of the attributes, which are JSON but for numbers of numpy and times."""
+    """Return a value of the attributes as a JSON value: numpy numbers and times are converted."""
     match value:
         case dict():
             return {key: plain_object(item) for key, item in value.items()}
@@ -58,7 +58,7 @@ def _plain(array: pa.Array) -> list[Json]:
         codes = array.indices.to_pylist()
         return [None if code is None else _plain(array.dictionary[code:][:1])[0] for code in codes]
     if pa.types.is_timestamp(type_):
-        # Read as without a zone, which gives UTC: the zone may be one that this machine lacks.
+        # Cast without the zone, which gives UTC: this machine may not know the zone.
         texts = array.view(pa.timestamp(type_.unit)).cast(pa.string()).to_pylist()
         return [
             _mapped(text, lambda text: _iso(text) + ("Z" if type_.tz else "")) for text in texts
@@ -90,7 +90,7 @@ def _seconds(count: int, unit: str) -> str:
 
 
 def _floats(array: pa.Array) -> list[float | None]:
-    """Values as the shortest decimal that is the same in their own width."""
+    """Return the values as the shortest decimals that are equal in their own width."""
     values = array.to_pylist()
     if pa.types.is_float64(array.type):
         return values

@@ -1,4 +1,7 @@
-"""What each command shows: as values for JSON, and as lines for people."""
+"""Output of each command: values for `--json`, and lines of text.
+
+Knows nothing of arguments and exit codes.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -9,21 +12,21 @@ import pyarrow as pa
 import blztable as blz
 from blztable.cli.plain import Json, json_text, plain_object, plain_values, printable
 
-# Characters of one value that are shown.
+# Maximum number of characters of one value.
 CELL = 32
 GAP = "  "
 
 
 def info(table: blz.CTable) -> Json:
-    """What the table is."""
-    said = facts(table)
+    """Return the facts of `blz info`."""
+    entry = facts(table)
     return {
         "path": table.path,
         "version": table.version,
-        **_made(said),
+        **_made(entry),
         "rows": table.nrows,
         "columns": len(table.column_names),
-        "row_groups": said.row_groups,
+        "row_groups": entry.row_groups,
         "sort_by": [list(key) for key in table.sort_by],
         "nbytes": table.nbytes,
         "cbytes": table.cbytes,
@@ -32,28 +35,28 @@ def info(table: blz.CTable) -> Json:
     }
 
 
-def info_lines(found: Json) -> Iterator[str]:
-    """A line for each fact."""
+def info_lines(result: Json) -> Iterator[str]:
+    """Yield one line per fact."""
     sizes = {"nbytes": " bytes uncompressed", "cbytes": " bytes on disk"}
-    order = (name if way == "ascending" else f"{name} {way}" for name, way in found["sort_by"])
-    for name, value in {**found, "sort_by": ", ".join(order)}.items():
+    order = (name if way == "ascending" else f"{name} {way}" for name, way in result["sort_by"])
+    for name, value in {**result, "sort_by": ", ".join(order)}.items():
         if name != "attributes" and value != "":
             number = f"{value:,}" if isinstance(value, int) else str(value)
             title = name.replace("_", " ")
             yield f"{title + ':':<11} {printable(number)}{sizes.get(name, '')}"
-    for name, value in found["attributes"].items():
+    for name, value in result["attributes"].items():
         yield f"attribute {printable(name)}: {json_text(value)}"
 
 
 def facts(table: blz.CTable) -> blz.VersionInfo:
-    """What is said of the version that is open in the list of versions."""
-    found = (one for one in table.versions() if one.number == table.version)
-    # It can only be gone where a medium does not lock.
-    return next(found, blz.VersionInfo(table.version))
+    """Return the entry of the open version in the list of versions."""
+    result = (one for one in table.versions() if one.number == table.version)
+    # The entry can be missing only on a file system without locks.
+    return next(result, blz.VersionInfo(table.version))
 
 
 def versions(table: blz.CTable) -> Json:
-    """The versions that are there, oldest first."""
+    """Return the versions that exist, oldest first."""
     return {
         "path": table.path,
         "versions": [
@@ -71,37 +74,39 @@ def versions(table: blz.CTable) -> Json:
     }
 
 
-def versions_lines(found: Json) -> Iterator[str]:
-    """A line for each version below the titles, and then what is wrong with each damaged one."""
+def versions_lines(result: Json) -> Iterator[str]:
+    """Yield a title, one line per version, and the damage of each damaged version."""
     names = ("version", "time", "operation", "rows", "row_groups", "commit_ids")
     columns = [[name.replace("_", " ")] for name in names]
-    for one in found["versions"]:
+    for one in result["versions"]:
         cells = {**one, "commit_ids": ", ".join(one["commit_ids"] or ())}
         if one["damage"] is not None:
             cells["operation"] = "damaged"
         for name, column in zip(names, columns, strict=True):
             column.append(_cell(cells[name]))
     yield from _aligned(columns)
-    for one in found["versions"]:
+    for one in result["versions"]:
         if one["damage"] is not None:
             yield f"version {one['version']} is damaged: {one['damage']}"
 
 
 def vacuumed(table: blz.CTable, removed: blz.Vacuumed) -> Json:
-    """What went, and what did not."""
+    """Return what was removed and what was not."""
     return {"path": table.path, **asdict(removed)}
 
 
-def vacuumed_lines(found: Json) -> Iterator[str]:
-    """A line for what was removed, and one for each reason why no more was."""
-    numbers = {name: ", ".join(map(str, found[name])) for name in ("versions", "pinned", "damaged")}
-    if found["damaged"]:
-        yield f"nothing was removed: what these versions name is damaged: {numbers['damaged']}"
+def vacuumed_lines(result: Json) -> Iterator[str]:
+    """Yield what was removed, and the reasons why no more was."""
+    numbers = {
+        name: ", ".join(map(str, result[name])) for name in ("versions", "pinned", "damaged")
+    }
+    if result["damaged"]:
+        yield f"nothing was removed; versions with damaged manifests: {numbers['damaged']}"
     else:
-        files = f"{found['files']:,} files that no version named ({found['nbytes']:,} bytes)"
+        files = f"{result['files']:,} files that no version uses ({result['nbytes']:,} bytes)"
         yield f"removed: versions {numbers['versions'] or 'none'}; {files}"
-    if found["pinned"]:
-        yield f"kept, because someone has them open: versions {numbers['pinned']}"
+    if result["pinned"]:
+        yield f"kept, because they are open elsewhere: versions {numbers['pinned']}"
 
 
 def _made(one: blz.VersionInfo) -> Json:
@@ -110,7 +115,7 @@ def _made(one: blz.VersionInfo) -> Json:
 
 
 def schema(table: blz.CTable) -> Json:
-    """The columns: names, types, and whether values may be missing."""
+    """Return names and types of the columns, and whether they are nullable."""
     return {
         "columns": [
             {"name": field.name, "type": str(field.type), "nullable": field.nullable}
@@ -119,17 +124,17 @@ def schema(table: blz.CTable) -> Json:
     }
 
 
-def schema_lines(found: Json) -> Iterator[str]:
-    """A line for each column."""
+def schema_lines(result: Json) -> Iterator[str]:
+    """Yield one line per column."""
     rows = [
         (entry["name"], entry["type"], "" if entry["nullable"] else "not null")
-        for entry in found["columns"]
+        for entry in result["columns"]
     ]
     return _aligned([[printable(cell) for cell in column] for column in zip(*rows, strict=True)])
 
 
 def head(rows: pa.Table) -> Json:
-    """Names and types of the columns, and the rows: a list each, for names may repeat."""
+    """Return names, types and rows, each as a list because names may repeat."""
     columns = [plain_values(column) for column in rows.columns]
     return {
         "columns": rows.column_names,
@@ -138,11 +143,11 @@ def head(rows: pa.Table) -> Json:
     }
 
 
-def head_lines(found: Json, width: int) -> Iterator[str]:
-    """The rows below the names, as many columns as have room; what was left out is said."""
+def head_lines(result: Json, width: int) -> Iterator[str]:
+    """Yield the names and the rows, with as many columns as fit, and count the others."""
     columns = [
-        [_cell(name), *(_cell(row[at]) for row in found["rows"])]
-        for at, name in enumerate(found["columns"])
+        [_cell(name), *(_cell(row[index]) for row in result["rows"])]
+        for index, name in enumerate(result["columns"])
     ]
     ends = accumulate(max(map(len, column)) + len(GAP) for column in columns)
     fitting = max(sum(end <= width + len(GAP) for end in ends), 1)

@@ -1,4 +1,7 @@
-"""Appender: columns fed one by one, in any order, and appended together."""
+"""Appender: append column by column, in any order, as one change.
+
+Knows nothing of files: `convert` coerces the values, the engine writes them.
+"""
 
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -12,15 +15,27 @@ from blztable.convert.source import kept
 from blztable.convert.values import values_of
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.column_append import Feeding
-from blztable.errors import BlzError
+from blztable.errors import TransactionError
 
 
 class Appender:
-    """The columns of a table by their names, each to be fed by `append`.
+    """The columns of a table by name, each with a method `append`.
 
-    At the end of the `with` all must have been given equally many rows, those of an index too; else
-    it is a SchemaError that names the columns and their lengths, and nothing is committed. Rows are
-    written as they come: about one row group is in memory.
+    Made by `CTable.appender`. At the end of the `with`, all columns must have the same number of
+    new rows, also the columns of a stored index; else SchemaError names the columns and their
+    lengths, and nothing is committed. Rows are written as they come: about one row group is in
+    memory.
+
+    Examples
+    --------
+    >>> import blztable as blz
+    >>> blz.to_blz({"x": [1], "y": ["a"]}, "t.blz")
+    >>> with blz.open("t.blz", mode="a") as t:
+    ...     with t.appender() as a:
+    ...         a["y"].append(["b", "c"])
+    ...         a["x"].append([2, 3])
+    ...     print(t.nrows)
+    3
     """
 
     def __init__(
@@ -29,10 +44,10 @@ class Appender:
         categories: Callable[[int], pa.Array | None],
         done: Callable[[], None],
     ) -> None:
-        # Without work, for a commit that was made before, what is fed goes nowhere.
+        # None for a commit that was made before: values are ignored.
         self._change_set = change_set
         self._feeding = Feeding(change_set) if change_set else None
-        # Of the ordered columns, as the table or what was fed first has them.
+        # Categories of the ordered columns, from the table or from the first values appended.
         self._categories = categories
         self._orders: dict[int, pa.Array | None] = {}
         self._done = done
@@ -40,12 +55,22 @@ class Appender:
         self._held = ExitStack()
 
     def __getitem__(self, name: str) -> "ColumnAppender":
-        """The column of this name.
+        """Return the column of this name, to append to.
+
+        Parameters
+        ----------
+        name : str
+            Name of a column.
+
+        Returns
+        -------
+        ColumnAppender
+            The column, with a method `append`.
 
         Raises
         ------
         ColumnNotFoundError
-            There is none, or more than one.
+            The table has no column of this name, or more than one.
         """
         return ColumnAppender(self, name)
 
@@ -67,34 +92,53 @@ class Appender:
 
     def _feed(self, name: str, values: Any) -> None:
         if not self._is_open:
-            raise BlzError("an appender takes rows inside of its `with`")
+            raise TransactionError("an appender takes rows only inside of its `with`")
         if self._change_set is None or self._feeding is None:
             return
-        staged, what = self._change_set.staged, f"column {name!r}"
+        staged, context = self._change_set.staged, f"column {name!r}"
         index = staged.position(name)
-        found, descriptor = values_of(kept(values), what)
-        fit = fit_column(found, descriptor, staged.schema.field(index), staged.frame, what)
-        self._feeding.add(index, self._ordered(index, fit, isinstance(found, pa.Scalar), what))
+        array, descriptor = values_of(kept(values), context)
+        column = fit_column(array, descriptor, staged.schema.field(index), staged.frame, context)
+        self._feeding.add(
+            index, self._ordered(index, column, isinstance(array, pa.Scalar), context)
+        )
 
     def _ordered(
-        self, index: int, column: pa.ChunkedArray, is_one: bool, what: str
+        self, index: int, column: pa.ChunkedArray, is_one: bool, context: str
     ) -> pa.ChunkedArray:
-        """The column by the categories that there are; SchemaError where it has others."""
+        """Return the column with the table's categories; SchemaError if their order differs."""
         if index not in self._orders:
             self._orders[index] = self._categories(index)
         order = self._orders[index]
         if is_one:
-            column = one_in_order(column, order, what)
+            column = one_in_order(column, order, context)
         else:
-            check_order(column, order, what)
-        first = orders_of(pa.table([column], names=[what])).get(0)
+            check_order(column, order, context)
+        first = orders_of(pa.table([column], names=[context])).get(0)
         if order is None and first is not None and len(first):
             self._orders[index] = first
         return column
 
 
 class ColumnAppender:
-    """One column of an appender."""
+    """One column of an `Appender`, made by ``appender["name"]``.
+
+    Attributes
+    ----------
+    name : str
+        Name of the column.
+
+    Examples
+    --------
+    >>> import blztable as blz
+    >>> blz.to_blz({"x": [1]}, "t.blz")
+    >>> with blz.open("t.blz", mode="a") as t:
+    ...     with t.appender() as a:
+    ...         column = a["x"]
+    ...         column.append([2, 3])
+    ...     print(column.name, t["x"][:].to_pylist())
+    x [1, 2, 3]
+    """
 
     def __init__(self, appender: Appender, name: str) -> None:
         if appender._change_set is not None:
@@ -103,11 +147,29 @@ class ColumnAppender:
         self.name = name
 
     def append(self, values: Any) -> None:
-        """Add rows to this column: an array of any kind, or one value.
+        """Append values to this column.
+
+        Parameters
+        ----------
+        values : array-like or scalar
+            An array of any kind, with shape (rows,), or one value.
 
         Raises
         ------
         SchemaError
-            A type that would lose something; the rows fed before stay fed.
+            The type cannot be stored without loss. Values appended before are kept.
+        TransactionError
+            Called outside of the appender's `with`.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"x": [1]}, "t.blz")
+        >>> with blz.open("t.blz", mode="a") as t:
+        ...     with t.appender() as a:
+        ...         a["x"].append([2, 3])
+        ...         a["x"].append(4)
+        ...     print(t["x"][:].to_pylist())
+        [1, 2, 3, 4]
         """
         self._appender._feed(self.name, values)

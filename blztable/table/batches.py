@@ -1,4 +1,13 @@
-"""Batches: a table read a few row groups at a time, the next decoded while the caller works."""
+"""Batches: a table read as a stream, a few row groups at a time.
+
+Theory of operation. A version is cut into windows: ranges of rows that take a bounded amount of
+memory. A generator (`_jobs`) yields one call per window. The prefetcher of engine/run draws these
+calls and runs one ahead in its own thread, which decodes with the pool, while the caller's thread
+cuts the last window into record batches of at most `batch_rows` rows. The next window is begun only
+when the caller asks for the last batches of the current one, so about two windows are in memory.
+Any thread may iterate or close: one at a time holds the turn. Closing ends the generator, which
+closes the files. Knows nothing of what a filter is.
+"""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -14,15 +23,29 @@ from blztable.engine.read.parts import OpenParts
 from blztable.engine.run.prefetch import Prefetcher
 from blztable.table.snapshot import Snapshot
 
-# The most rows of a batch by default, as other readers have it.
+# Default maximum number of rows of a batch, as in other readers.
 BATCH_ROWS = 1 << 17
 
 
 class Batches:
-    """The rows of a table as record batches, a few row groups in memory at a time.
+    """The rows of a table as a stream of record batches, a few row groups in memory at a time.
 
-    An iterator: while the caller works with one batch, the rows that come next are decoded. Closing
-    it early, at the end of a `with` or when nobody holds it any more, ends that too.
+    Made by `CTable.to_batches`. An iterator and a context manager: while the caller works with one
+    batch, the next rows are decoded. Closing it, or dropping the last reference, stops that. It has
+    the Arrow PyCapsule interface, so pyarrow, polars and duckdb read it as a stream.
+
+    References
+    ----------
+    The Arrow PyCapsule interface,
+    https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html
+
+    Examples
+    --------
+    >>> import blztable as blz
+    >>> blz.to_blz({"a": range(10)}, "t.blz")
+    >>> with blz.open("t.blz") as t, t.to_batches(batch_rows=6) as batches:
+    ...     print([batch.num_rows for batch in batches])
+    [6, 4]
     """
 
     def __init__(
@@ -33,47 +56,66 @@ class Batches:
         filters: object = None,
     ) -> None:
         scan = snapshot.scan(filters)
-        # pyarrow takes no number of more than 64 bits.
+        # pyarrow takes no number above 64 bits.
         self._batch_rows = None if batch_rows is None else min(batch_rows, max(snapshot.rows, 1))
         self._schema = snapshot.schema(positions)
-        # Until it is closed: a stream closed keeps no version.
+        # None once closed: a closed stream keeps no version.
         self._snapshot: Snapshot | None = snapshot
         self._tables = Prefetcher(_jobs(snapshot, positions, scan))
-        # Batches of a window: the next ones, and those that are made when they are asked for.
+        # Batches of the current window: the next ones, and an iterator that cuts the others.
         self._ready: deque[pa.RecordBatch] = deque()
         self._uncut: Iterator[pa.RecordBatch] = iter(())
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema of the batches."""
+        """Arrow schema of the batches.
+
+        Returns
+        -------
+        pyarrow.Schema
+            One field per column.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [1], "b": ["x"]}, "t.blz")
+        >>> with blz.open("t.blz") as t, t.to_batches(["b"]) as batches:
+        ...     batches.schema.names
+        ['b']
+        """
         return self._schema
 
     def __iter__(self) -> "Batches":
         return self
 
     def __next__(self) -> pa.RecordBatch:
-        """The next batch.
+        """Return the next batch.
+
+        Returns
+        -------
+        pyarrow.RecordBatch
+            At least one and at most `batch_rows` rows.
 
         Raises
         ------
         CorruptError
             A file is damaged or missing.
-        BlzError
-            This iterator, or its table, was closed.
+        ClosedError
+            The stream, or its table, was closed.
         """
         with self._tables.exclusive():
             self._tables.check_open()
             if self._snapshot is not None:
                 self._snapshot.check_open()
-            ready = self._ready  # Another one takes its place when someone closes.
+            ready = self._ready  # `close` replaces it.
             if ready:
-                # Only now, for at the first of them the caller may still hold those before.
+                # Only now: before, the caller may still hold the batches of the last window.
                 self._tables.prefetch()
             while not ready:
                 table = next(self._tables)
-                # Rows of nothing are not cut by default: there may be any number of them.
+                # Rows of the null type are not cut by default: their number has no bound.
                 most = self._batch_rows or (BATCH_ROWS if table.nbytes else None)
-                # Nothing of a window may be left by a filter.
+                # A filter may leave no row of a window.
                 self._uncut = table.to_reader(max_chunksize=most) if table.num_rows else iter(())
                 del table
                 self._cut(ready, 2)
@@ -85,39 +127,49 @@ class Batches:
             return batch
 
     def _cut(self, ready: deque[pa.RecordBatch], count: int) -> None:
-        """Cut a few more batches of the window: a small `batch_rows` makes millions of them."""
-        found = list(islice(self._uncut, count))
-        ready.extend(found)
-        if len(found) < count:
-            self._uncut = iter(())  # An Arrow reader keeps its table to the end.
+        """Cut `count` more batches; all at once may be millions if `batch_rows` is small."""
+        batches = list(islice(self._uncut, count))
+        ready.extend(batches)
+        if len(batches) < count:
+            self._uncut = iter(())  # An exhausted Arrow reader still holds its table.
 
     def close(self) -> None:
-        """Decode no more; closing twice is harmless."""
+        """Stop decoding and release memory and files; closing twice is harmless.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": range(10)}, "t.blz")
+        >>> with blz.open("t.blz") as t:
+        ...     batches = t.to_batches(batch_rows=2)
+        ...     first = next(batches)
+        ...     batches.close()
+        """
         self._tables.close()
         self._ready = deque()
         self._uncut = iter(())
         self._snapshot = None
 
     def __arrow_c_schema__(self) -> object:
-        """The schema as an Arrow PyCapsule."""
+        """Return the schema as an Arrow PyCapsule."""
         return self._schema.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The batches left, as an Arrow PyCapsule stream, cast to the schema requested.
+        """Return the remaining batches as an Arrow PyCapsule stream, cast to `requested_schema`.
 
-        ValueError for other names than those of the columns, ArrowTypeError for types that cannot
-        be cast to; a value that does not fit is told by the batch that has it.
+        ValueError if the names differ, ArrowTypeError if a type cannot be cast. A value that does
+        not fit raises when its batch is read.
         """
         if requested_schema is None:
             return pa.RecordBatchReader.from_batches(self._schema, self).__arrow_c_stream__()
-        # Arrow casts all but the values of a dictionary that are views.
+        # Arrow casts everything but dictionaries of views.
         schema = without_views(self._schema)
         batches = (cast(batch, schema) for batch in self)
         reader = pa.RecordBatchReader.from_batches(schema, batches)
         return reader.__arrow_c_stream__(requested_schema)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        raise TypeError("a stream goes on only where it was begun; pickle the table instead")
+        raise TypeError("a stream of batches cannot be pickled; pickle the table instead")
 
     def __enter__(self) -> "Batches":
         return self
@@ -129,19 +181,19 @@ class Batches:
 def _jobs(
     snapshot: Snapshot, positions: Sequence[int], scan: Scan | None
 ) -> Iterator[Callable[[], pa.Table]]:
-    """The call that reads each window. The files stay open until the generator ends."""
+    """Yield one call per window that reads it; files stay open until the generator ends."""
     with OpenParts(snapshot.version) as parts:
         for window in snapshot.windows(positions, scan):
             yield partial(snapshot.window, positions, window, parts, scan)
 
 
 def without_views(schema: pa.Schema) -> pa.Schema:
-    """The schema with text and bytes in place of views, which Arrow can do little with."""
+    """Return the schema with large text and bytes instead of views, which few kernels support."""
     return pa.schema(map(_without_view, schema), schema.metadata)
 
 
 def cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """A batch as one of a schema without views."""
+    """Cast a batch to a schema without views."""
     if batch.schema == schema:
         return batch
     arrays = map(_cast, batch.columns, schema.types)

@@ -1,4 +1,7 @@
-"""Column: one column of an open table, by itself."""
+"""Column: one column of an open table.
+
+Knows nothing of the other columns, but for the index of a frame.
+"""
 
 import operator
 from typing import Any, overload
@@ -16,7 +19,7 @@ from blztable.text import size_text
 
 
 class Column:
-    """One column of an open table.
+    """One column of an open table, made by ``t["name"]``; values are read when asked for.
 
     Examples
     --------
@@ -33,22 +36,78 @@ class Column:
 
     @property
     def name(self) -> str:
-        """The column's name."""
+        """Name of the column.
+
+        Returns
+        -------
+        str
+            The name.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [1, 2, 3]}, "t.blz")
+        >>> with blz.open("t.blz") as t:
+        ...     t["a"].name
+        'a'
+        """
         return str(self._field.name)
 
     @property
     def type(self) -> pa.DataType:
-        """The column's Arrow type."""
+        """Arrow type of the column.
+
+        Returns
+        -------
+        pyarrow.DataType
+            The type.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [1, 2, 3]}, "t.blz")
+        >>> with blz.open("t.blz") as t:
+        ...     t["a"].type
+        DataType(int64)
+        """
         return self._field.type
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the column, uncompressed."""
+        """Uncompressed size of the column, in bytes.
+
+        Returns
+        -------
+        int
+            Bytes that the values take in memory as Arrow arrays.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [1, 2, 3]}, "t.blz")
+        >>> with blz.open("t.blz") as t:
+        ...     t["a"].nbytes
+        24
+        """
         return self._snapshot.version.head.columns.nbytes[self._index]
 
     @property
     def cbytes(self) -> int:
-        """Bytes of the column's files."""
+        """Compressed size of the column, in bytes.
+
+        Returns
+        -------
+        int
+            Bytes of the column's files on disk.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": range(1_000_000)}, "t.blz")
+        >>> with blz.open("t.blz") as t:
+        ...     t["a"].cbytes < t["a"].nbytes / 10
+        True
+        """
         return self._snapshot.version.head.columns.cbytes[self._index]
 
     def __len__(self) -> int:
@@ -62,26 +121,106 @@ class Column:
     def __getitem__(self, key: slice) -> pa.Array: ...
 
     def __getitem__(self, key: int | slice) -> Any:
-        """One value as Python has it, or rows as an Arrow array; only their pages are decoded."""
+        """Return one value or a slice of rows; only the pages that hold them are decoded.
+
+        Parameters
+        ----------
+        key : int or slice
+            Row number, negative from the end, or rows as in a list.
+
+        Returns
+        -------
+        Any or pyarrow.Array
+            The value as a Python object, None for a null; or the rows, with shape (rows,).
+
+        Raises
+        ------
+        IndexError
+            The row number is not a number of a row.
+        CorruptError
+            A file is damaged or missing.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [10, 20, 30]}, "t.blz")
+        >>> with blz.open("t.blz") as t:
+        ...     t["a"][-1], t["a"][1:].to_pylist()
+        (30, [20, 30])
+        """
         if isinstance(key, slice):
             start, stop, step = key.indices(len(self))
             return self._snapshot.array(self._index, range(start, stop, step))
         if isinstance(key, bool):
-            raise TypeError(f"a row is given by its number, not by {key}")
+            raise TypeError(f"a row number must be an integer, not {key}")
         row = operator.index(key)
         row += len(self) if row < 0 else 0
         if not 0 <= row < len(self):
-            raise IndexError(f"row {key} of a column of {len(self)} rows")
+            raise IndexError(f"row {key} is out of range for a column of {len(self)} rows")
         return self[row : row + 1][0].as_py()
 
     def to_arrow(self) -> pa.ChunkedArray:
-        """The column as Arrow has it."""
+        """Read the column into an Arrow array.
+
+        Returns
+        -------
+        pyarrow.ChunkedArray
+            All values, with shape (rows,).
+
+        Raises
+        ------
+        CorruptError
+            A file is damaged or missing.
+        LimitError
+            The result would not fit into this machine's memory.
+        ClosedError
+            The table was closed.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [1, 2, None]}, "t.blz")
+        >>> with blz.open("t.blz") as t:
+        ...     t["a"].to_arrow().null_count
+        1
+        """
         return self._snapshot.column(self._index)
 
     def to_pandas(self, *, dtype_backend: Any = no_default) -> pd.Series:
-        """The column as a Series, with the table's index."""
+        """Read the column into a Series with the table's index.
+
+        Parameters
+        ----------
+        dtype_backend : {"numpy_nullable", "pyarrow"}, optional
+            Kind of dtype, as in pandas.
+
+        Returns
+        -------
+        pandas.Series
+            All values, with shape (rows,). A column that is the index itself has a default index.
+
+        Raises
+        ------
+        CorruptError
+            A file is damaged or missing.
+        LimitError
+            The result would not fit into this machine's memory.
+        ClosedError
+            The table was closed.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [1, 2, 3]}, "t.blz")
+        >>> with blz.open("t.blz") as t:
+        ...     t["a"].to_pandas()
+        0    1
+        1    2
+        2    3
+        Name: a, dtype: int64
+        """
         frame = self._snapshot.pandas([self._index], columns=None, dtype_backend=dtype_backend)
-        if frame.shape[1] == 0:  # It is the index, or a level of it.
+        if frame.shape[1] == 0:  # The column is the index, or a level of it.
             index = frame.index
             if isinstance(index, pd.MultiIndex):
                 index = index.get_level_values(self._snapshot.levels.index(self.name))
@@ -89,11 +228,39 @@ class Column:
         return frame.iloc[:, 0]
 
     def to_numpy(self) -> np.ndarray:
-        """The column as a numpy array: writable and without a copy for numbers without nulls."""
+        """Read the column into a numpy array.
+
+        Integers and floats without nulls are not copied, and the array is writable.
+
+        Returns
+        -------
+        numpy.ndarray
+            All values, with shape (rows,). Integers with nulls become floats with NaN, text becomes
+            Python objects.
+
+        Raises
+        ------
+        SchemaError
+            Numpy has no type for these values; use `to_arrow`.
+        CorruptError
+            A file is damaged or missing.
+        LimitError
+            The result would not fit into this machine's memory.
+        ClosedError
+            The table was closed.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [1, 2, 3]}, "t.blz")
+        >>> with blz.open("t.blz") as t:
+        ...     t["a"].to_numpy()
+        array([1, 2, 3])
+        """
         array = self._snapshot.array(self._index, range(len(self)))
         type_ = array.type
         if not pa.types.is_primitive(type_):
-            # Rows of nothing take no memory in Arrow, but a pointer each in numpy.
+            # Rows of the null type take no memory in Arrow, but one pointer each in numpy.
             self._snapshot.check_rows(len(array), f"column {self.name!r}")
         if is_number(type_) and array.null_count == 0 and len(array):
             buffer, dtype = array.buffers()[1], np.dtype(type_.to_pandas_dtype())
@@ -106,7 +273,7 @@ class Column:
             return array.to_numpy(zero_copy_only=False)
         except (*REFUSALS, ArithmeticError, ValueError) as error:
             raise SchemaError(
-                f"column {self.name!r}: numpy cannot hold {type_}: {error}; take to_arrow()"
+                f"column {self.name!r}: numpy has no type for {type_}: {error}; use to_arrow()"
             ) from None
 
     def __repr__(self) -> str:

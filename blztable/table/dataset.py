@@ -1,7 +1,7 @@
-"""BlzDataset: a version of a table as pyarrow's Dataset, which query engines scan.
+"""BlzDataset: a version of a table as a pyarrow Dataset, which query engines scan.
 
-They say which columns and which rows they want, and are given no others. Knows nothing of files:
-whatever reads columns by a filter, a view, does the work.
+An engine asks for columns and a filter, and gets only these columns and rows. Knows nothing of
+files: a TableReader does the work.
 """
 
 from collections import Counter
@@ -18,15 +18,15 @@ from blztable.engine.query import expressions
 from blztable.errors import SchemaError
 from blztable.table.batches import Batches, cast, without_views
 
-# Names, or expressions by the names of their results, as pyarrow's own datasets take them.
+# Names, or a mapping of result names to expressions, as in pyarrow's own datasets.
 Projection = Sequence[str] | Mapping[str, pc.Expression]
 
-# The one file of every dataset: what of Arrow's own code goes round the methods below looks for it,
-# and says so.
+# The one file of every dataset: Arrow code that bypasses the methods below looks for it, and its
+# error shows this name.
 _SENTINEL = "/no file: Arrow cannot scan a blztable dataset by itself; use its to_table()"
 
 
-# Arguments of pyarrow's scanners that change nothing here.
+# Arguments of pyarrow's scanners that have no effect here.
 _OF_NO_EFFECT = {
     *("batch_readahead", "fragment_readahead", "fragment_scan_options", "use_threads"),
     *("cache_metadata", "memory_pool"),
@@ -34,14 +34,14 @@ _OF_NO_EFFECT = {
 
 
 class Readable(Protocol):
-    """What is scanned: some columns of a version."""
+    """The part of a TableReader that a scan needs."""
 
     @property
     def schema(self) -> pa.Schema:
         """The schema of the columns."""
 
     def to_arrow(self, columns: Sequence[str] | None = None, *, filters: Any = None) -> pa.Table:
-        """The rows that a filter keeps, as a table."""
+        """Read the rows that meet a condition into a table."""
 
     def to_batches(
         self,
@@ -50,58 +50,200 @@ class Readable(Protocol):
         filters: Any = None,
         batch_rows: int | None = None,
     ) -> Batches:
-        """The rows that a filter keeps, as a stream."""
+        """Read the rows that meet a condition as a stream."""
 
     def take(self, indices: Any, columns: Sequence[str] | None = None) -> pa.Table:
-        """Rows by their numbers."""
+        """Read rows by number."""
 
     def count(self, *, filters: Any = None) -> int:
-        """How many rows a filter keeps."""
+        """Count the rows that meet a condition."""
 
 
 class _Scannable:
-    """What a dataset and its fragment can do once they have a scanner."""
+    """Methods that a dataset and its fragment derive from `scanner`."""
 
     def scanner(self, *args: Any, **options: Any) -> "BlzScan":
         raise NotImplementedError
 
     def to_batches(self, *args: Any, **options: Any) -> Iterator[pa.RecordBatch]:
-        """The batches of the `scanner` of these arguments."""
+        """Read some columns and rows as a stream of record batches.
+
+        Parameters
+        ----------
+        *args : Any
+            Arguments of `scanner`: columns, filter, batch_size.
+        **options : Any
+            Keyword arguments of `scanner`.
+
+        Returns
+        -------
+        iterator of pyarrow.RecordBatch
+            The rows that meet the condition, in stored order.
+
+        Raises
+        ------
+        ColumnNotFoundError, SchemaError
+            As `BlzDataset.scanner`.
+        CorruptError
+            A file is damaged or missing.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"n": [1, 2, 3]}, "t.blz")
+        >>> [batch.num_rows for batch in blz.dataset("t.blz").to_batches(batch_size=2)]
+        [2, 1]
+        """
         return self.scanner(*args, **options).to_batches()
 
     def to_table(self, *args: Any, **options: Any) -> pa.Table:
-        """The rows of the `scanner` of these arguments."""
+        """Read some columns and rows into an Arrow table.
+
+        Parameters
+        ----------
+        *args : Any
+            Arguments of `scanner`: columns, filter, batch_size.
+        **options : Any
+            Keyword arguments of `scanner`.
+
+        Returns
+        -------
+        pyarrow.Table
+            The rows that meet the condition, in stored order.
+
+        Raises
+        ------
+        ColumnNotFoundError, SchemaError
+            As `BlzDataset.scanner`.
+        CorruptError
+            A file is damaged or missing.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"n": [1, 2, 3]}, "t.blz")
+        >>> blz.dataset("t.blz").to_table(["n"]).to_pydict()
+        {'n': [1, 2, 3]}
+        """
         return self.scanner(*args, **options).to_table()
 
     def head(self, num_rows: int, *args: Any, **options: Any) -> pa.Table:
-        """The first rows of the `scanner` of the other arguments."""
+        """Read the first rows into an Arrow table.
+
+        Parameters
+        ----------
+        num_rows : int
+            Maximum number of rows.
+        *args : Any
+            Arguments of `scanner`: columns, filter, batch_size.
+        **options : Any
+            Keyword arguments of `scanner`.
+
+        Returns
+        -------
+        pyarrow.Table
+            The first rows that meet the condition.
+
+        Raises
+        ------
+        ColumnNotFoundError, SchemaError
+            As `BlzDataset.scanner`.
+        CorruptError
+            A file is damaged or missing.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"n": [1, 2, 3]}, "t.blz")
+        >>> blz.dataset("t.blz").head(2).to_pydict()
+        {'n': [1, 2]}
+        """
         return self.scanner(*args, **options).head(num_rows)
 
     def take(self, indices: Any, *args: Any, **options: Any) -> pa.Table:
-        """Rows, by their numbers, of the `scanner` of the other arguments."""
+        """Read rows by number into an Arrow table.
+
+        Parameters
+        ----------
+        indices : array-like of int
+            Numbers of rows among those that meet the condition, with shape (n,).
+        *args : Any
+            Arguments of `scanner`: columns, filter, batch_size.
+        **options : Any
+            Keyword arguments of `scanner`.
+
+        Returns
+        -------
+        pyarrow.Table
+            Row `i` is row `indices[i]`: n rows.
+
+        Raises
+        ------
+        ColumnNotFoundError, SchemaError
+            As `BlzDataset.scanner`.
+        CorruptError
+            A file is damaged or missing.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"n": [1, 2, 3]}, "t.blz")
+        >>> blz.dataset("t.blz").take([2, 0]).to_pydict()
+        {'n': [3, 1]}
+        """
         return self.scanner(*args, **options).take(indices)
 
     def count_rows(self, filter: pc.Expression | None = None, **options: Any) -> int:
-        """How many rows a filter keeps; no more than its columns are read."""
+        """Count the rows that meet a condition; only its columns are read.
+
+        Parameters
+        ----------
+        filter : pyarrow.compute.Expression, optional
+            Condition that a row must meet; all rows by default.
+        **options : Any
+            Keyword arguments of `scanner`.
+
+        Returns
+        -------
+        int
+            Number of rows.
+
+        Raises
+        ------
+        ColumnNotFoundError, SchemaError
+            As `BlzDataset.scanner`.
+        CorruptError
+            A file is damaged or missing.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> import pyarrow.compute as pc
+        >>> blz.to_blz({"n": [1, 2, 3]}, "t.blz")
+        >>> blz.dataset("t.blz").count_rows(pc.field("n") > 1)
+        2
+        """
         return self.scanner(filter=filter, **options).count_rows()
 
 
 class BlzDataset(_Scannable, ds.FileSystemDataset):  # type: ignore[misc]
     """A version of a table as a pyarrow Dataset: engines read the columns and rows they need.
 
-    DuckDB, Polars (`scan_pyarrow_dataset`), DataFusion (`register_dataset`), and what is built on
-    them, hand down the columns of a query and the part of its conditions that Arrow can express;
-    row groups and pages that cannot hold such rows are passed over. Made by `CTable.dataset` and
-    `blztable.dataset`.
+    Made by `CTable.dataset` and `blztable.dataset`. DuckDB, Polars (`scan_pyarrow_dataset`) and
+    DataFusion (`register_dataset`) pass the columns of a query, and the conditions that Arrow can
+    express; row groups and pages that cannot hold such rows are skipped.
 
-    The schema is that of the table, but views of text and bytes are large text and bytes, with
-    which all engines can compare. A type that an engine does not take, as DuckDB does not take
-    float16, is refused there; choose other columns, `t[["a", "b"]].dataset()`. A column whose name
-    is there twice cannot be read.
+    The schema is the table's, with large text and bytes instead of views, because all engines can
+    compare these. An engine refuses types that it does not know, as DuckDB refuses float16: choose
+    the other columns, `t[["a", "b"]].dataset()`. Columns that share a name cannot be read.
 
-    It holds its version, may be scanned by threads at the same time, and pickles as path, version
-    and filter. `sort_by`, `join`, `join_asof` and `replace_schema` are not supported, nor a union
-    with other datasets: `to_table` first.
+    The dataset keeps its version, may be scanned by several threads, and pickles as path, version
+    and filter. `sort_by`, `join`, `join_asof`, `replace_schema` and unions with other datasets are
+    not supported; call `to_table` first.
+
+    References
+    ----------
+    pyarrow datasets, https://arrow.apache.org/docs/python/dataset.html
 
     Examples
     --------
@@ -124,7 +266,31 @@ class BlzDataset(_Scannable, ds.FileSystemDataset):  # type: ignore[misc]
         return type(self), (self._source, self._filter)
 
     def filter(self, expression: pc.Expression) -> Self:
-        """The dataset of the rows that a filter keeps, beside those before it."""
+        """Return a dataset of the rows that meet a condition, besides earlier ones.
+
+        Parameters
+        ----------
+        expression : pyarrow.compute.Expression
+            Condition that a row must meet.
+
+        Returns
+        -------
+        BlzDataset
+            A dataset of the same version; nothing is read.
+
+        Raises
+        ------
+        SchemaError
+            The condition compares a column with a value of a type that cannot be compared with it.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> import pyarrow.compute as pc
+        >>> blz.to_blz({"n": [1, 2, 3]}, "t.blz")
+        >>> blz.dataset("t.blz").filter(pc.field("n") > 1).count_rows()
+        2
+        """
         expression = expressions.as_expression(expression, self.schema)
         expressions.check(expression, self.schema)
         return type(self)(self._source, _both(self._filter, expression))
@@ -136,19 +302,40 @@ class BlzDataset(_Scannable, ds.FileSystemDataset):  # type: ignore[misc]
         batch_size: int | None = None,
         **others: Any,
     ) -> "BlzScan":
-        """What a query needs, to be read as a table or a stream, as often as one likes.
+        """Return a scan of some columns and rows, which can be read several times.
 
         Parameters
         ----------
-        columns : list of str, or dict of expressions, optional
-            Names of columns, or what is computed from them, by the names of the results.
+        columns : list of str, or dict of str to pyarrow.compute.Expression, optional
+            Names of columns, or names of results and how to compute them; all columns by default.
         filter : pyarrow.compute.Expression, optional
-            Which rows; its columns need not be among `columns`.
+            Condition that a row must meet. Its columns need not be among `columns`.
         batch_size : int, optional
-            The most rows of a batch.
+            Maximum number of rows of a batch.
+        **others : Any
+            Further arguments of pyarrow's scanners, such as `use_threads`, have no effect.
 
-        Further arguments of pyarrow's datasets, how far to read ahead and by how many threads, are
-        taken and change nothing.
+        Returns
+        -------
+        BlzScan
+            An object with the methods of pyarrow.dataset.Scanner.
+
+        Raises
+        ------
+        ColumnNotFoundError
+            The table has no column of one of these names.
+        SchemaError
+            A condition or expression does not fit the types of its columns, or columns share a
+            name.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> import pyarrow.compute as pc
+        >>> blz.to_blz({"n": [1, 2, 3]}, "t.blz")
+        >>> scan = blz.dataset("t.blz").scanner({"double": pc.field("n") * 2})
+        >>> scan.to_table().to_pydict()
+        {'double': [2, 4, 6]}
         """
         if unknown := others.keys() - _OF_NO_EFFECT:
             raise TypeError(f"unexpected keyword argument {min(unknown)!r}")
@@ -157,16 +344,31 @@ class BlzDataset(_Scannable, ds.FileSystemDataset):  # type: ignore[misc]
         return BlzScan(self._source, columns, _both(self._filter, filter), batch_size)
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator["BlzFragment"]:
-        """The one fragment there is, with all rows: it is decoded by all processors.
+        """Return the only fragment, with all rows; it is decoded by all processors.
 
-        The filter is checked only, as pyarrow's leave out fragments by it, and no rows of them.
+        Parameters
+        ----------
+        filter : pyarrow.compute.Expression, optional
+            Checked, but not applied: as in pyarrow, it could only leave out whole fragments.
+
+        Returns
+        -------
+        iterator of BlzFragment
+            One fragment.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"n": [1, 2, 3]}, "t.blz")
+        >>> [one.count_rows() for one in blz.dataset("t.blz").get_fragments()]
+        [3]
         """
         if filter is not None:
             expressions.check(expressions.as_expression(filter), self.schema)
         return iter([BlzFragment(self)])
 
     def _is_refused(self, *_: Any, **__: Any) -> NoReturn:
-        raise NotImplementedError("not by a blztable dataset; call its to_table() first")
+        raise NotImplementedError("a blztable dataset cannot do this; call its to_table() first")
 
     sort_by = join = join_asof = replace_schema = _is_refused
 
@@ -179,24 +381,24 @@ class BlzFragment(_Scannable):
 
     @property
     def physical_schema(self) -> pa.Schema:
-        """The schema, that of the dataset."""
+        """Arrow schema of the dataset."""
         return self._dataset.schema
 
     @property
     def partition_expression(self) -> pc.Expression:
-        """True of all rows."""
+        """Expression that is true for all rows."""
         return pc.scalar(True)
 
     def scanner(self, schema: pa.Schema | None = None, *args: Any, **options: Any) -> "BlzScan":
-        """As that of the dataset, whatever the schema."""
+        """Return `BlzDataset.scanner`; the schema has no effect."""
         return self._dataset.scanner(*args, **options)
 
 
 class BlzScan:
-    """Columns of the rows that a filter keeps, as pyarrow's Scanner gives them.
+    """Columns of the rows that meet a condition, with the methods of pyarrow's Scanner.
 
-    Not one of pyarrow's: those fetch batches in threads of Arrow's, and a process that ends while
-    one of these is in Python hangs.
+    It is not a pyarrow Scanner: those fetch batches in Arrow's threads, and a process that ends
+    while one of these threads runs Python hangs.
     """
 
     def __init__(
@@ -213,7 +415,7 @@ class BlzScan:
         self._filter = filter
         self._batch_rows = batch_rows
         self._names = columns if not isinstance(columns, Mapping) else None
-        # What is made of the columns read; nothing where they are given out as they are.
+        # Columns computed from those read; empty if columns are returned as stored.
         self._made: list[_Made] = []
         if isinstance(columns, Mapping):
             self._made = [_Made.of(name, columns[name], schema) for name in columns]
@@ -221,30 +423,33 @@ class BlzScan:
         times = Counter(schema.names)
         for name in schema.names if self._names is None else self._names:
             if times[name] > 1:
-                raise SchemaError(f"column {name!r} is there twice; a dataset needs one")
-        # Asked for now: it tells of columns that are not there.
+                raise SchemaError(
+                    f"{times[name]} columns are named {name!r}; rename one with rename_columns(), "
+                    "or choose other columns"
+                )
+        # Now, so that names of missing columns raise here.
         stored = source.to_batches(self._names).schema
-        # The metadata are the dataset's, as with pyarrow's own: DataFusion compares them.
+        # The metadata are the dataset's, as in pyarrow: DataFusion compares them.
         self._read = without_views(stored).with_metadata(schema.metadata)
         self._is_as_stored = self._read == stored and not self._made
 
     @property
     def dataset_schema(self) -> pa.Schema:
-        """The schema of the table."""
+        """Arrow schema of the dataset."""
         return without_views(self._source.schema)
 
     @property
     def projected_schema(self) -> pa.Schema:
-        """The schema of the batches."""
+        """Arrow schema of the batches."""
         made = pa.schema([one.field for one in self._made], self._read.metadata)
         return made if self._made else self._read
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The rows as a RecordBatchReader."""
+        """Return the rows as a RecordBatchReader."""
         return pa.RecordBatchReader.from_batches(self.projected_schema, self.to_batches())
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows as batches."""
+        """Return an iterator of the rows as batches."""
         rows = self._source.to_batches(
             self._names, filters=self._filter, batch_rows=self._batch_rows
         )
@@ -254,13 +459,13 @@ class BlzScan:
         return map(self._make, batches) if self._made else batches
 
     def to_table(self) -> pa.Table:
-        """The rows as a table."""
+        """Read the rows into a table."""
         if self._is_as_stored:
             return self._source.to_arrow(self._names, filters=self._filter)
         return self.to_reader().read_all()
 
     def head(self, num_rows: int) -> pa.Table:
-        """The first rows."""
+        """Read the first rows into a table."""
         taken: list[pa.RecordBatch] = []
         left = num_rows
         with self.to_reader() as reader:
@@ -270,17 +475,17 @@ class BlzScan:
         return pa.Table.from_batches(taken, reader.schema)
 
     def take(self, indices: Any) -> pa.Table:
-        """Rows by their numbers among those read."""
+        """Read rows by their numbers in the result."""
         if self._is_as_stored and self._filter is None:
             return self._source.take(indices, self._names)
         return self.to_table().take(indices)
 
     def count_rows(self) -> int:
-        """How many rows there are; no more than the filter's columns are read."""
+        """Count the rows; only the filter's columns are read."""
         return self._source.count(filters=self._filter)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The rows as an Arrow PyCapsule stream."""
+        """Return the rows as an Arrow PyCapsule stream."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def _make(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -290,7 +495,7 @@ class BlzScan:
 
 @dataclass(frozen=True)
 class _Made:
-    """A column given out: the columns it is made of, and the expression, if it is not just one."""
+    """A column of the result: its field, its input columns, and its expression, if any."""
 
     field: pa.Field
     needs: tuple[str, ...]
@@ -298,14 +503,14 @@ class _Made:
 
     @classmethod
     def of(cls, name: str, expression: pc.Expression, schema: pa.Schema) -> Self:
-        """What an expression over columns of this schema makes."""
+        """Return the column that an expression over this schema makes."""
         needs = tuple(schema.names[index] for index in expressions.columns_of(expression, schema))
         if len(needs) == 1 and expression.equals(pc.field(needs[0])):
             return cls(schema.field(needs[0]).with_name(name), needs)
         return cls(pa.field(name, expressions.type_of(expression, schema)), needs, expression)
 
     def array(self, batch: pa.RecordBatch) -> pa.Array:
-        """Its values for the rows of a batch."""
+        """Compute its values for the rows of a batch."""
         if self.expression is None:
             return batch.column(self.needs[0])
         columns = {name: pa.chunked_array([batch.column(name)]) for name in self.needs}
@@ -313,7 +518,7 @@ class _Made:
 
 
 def _both(one: pc.Expression | None, other: pc.Expression | None) -> pc.Expression | None:
-    """The filter of the rows that both keep."""
+    """Return the conjunction of two filters."""
     if one is None or other is None:
         return other if one is None else one
     return one & other

@@ -1,5 +1,9 @@
-"""Numbers of rows as users give them, checked."""
+"""Row numbers and numbers of rows that users pass, checked.
 
+Knows nothing of tables.
+"""
+
+import operator
 from typing import Any
 
 import numpy as np
@@ -7,18 +11,10 @@ import pyarrow as pa
 
 
 def row_numbers(indices: Any, rows: int) -> np.ndarray:
-    """The numbers, each of a row from 0 to `rows`.
-
-    Raises
-    ------
-    IndexError
-        A number that is not the number of a row.
-    TypeError
-        Something else than whole numbers, a mask among others.
-    """
+    """Return the row numbers as an int64 array; IndexError unless each is from 0 to `rows` - 1."""
     if isinstance(indices, pa.Array | pa.ChunkedArray):
         if indices.null_count:
-            raise IndexError("a null is the number of no row")
+            raise IndexError("a row number is null; drop the nulls first")
         indices = indices.to_numpy(zero_copy_only=False) if len(indices) else np.zeros(0, np.int64)
     try:
         numbers = np.asarray(indices)
@@ -27,9 +23,23 @@ def row_numbers(indices: Any, rows: int) -> np.ndarray:
     if numbers.size == 0 and numbers.ndim == 1:
         return np.zeros(0, np.int64)
     if numbers.dtype.kind not in "iu" or numbers.ndim != 1:
-        what = f"{numbers.ndim}-d {numbers.dtype}" if numbers.size else type(indices).__name__
-        raise TypeError(f"rows are named by a 1-d array of whole numbers, not by {what}")
+        kind = f"{numbers.ndim}-d {numbers.dtype}" if numbers.size else type(indices).__name__
+        raise TypeError(
+            f"row numbers must be a 1-d array of integers, not {kind}; for a condition pass "
+            "filters= to to_arrow()"
+        )
     least, most = numbers.min(), numbers.max()
     if least < 0 or most >= rows:
-        raise IndexError(f"row {least if least < 0 else most} of a table of {rows} rows")
+        wrong = least if least < 0 else most
+        raise IndexError(f"row {wrong} is out of range for a table of {rows} rows")
     return numbers.astype(np.int64, copy=False)
+
+
+def checked_count(value: Any, name: str, least: int = 0) -> int:
+    """Return the number as an int; an error names the argument if it is none or too small."""
+    if isinstance(value, bool):
+        raise TypeError(f"{name} must be an integer, not {value}")
+    number = operator.index(value)
+    if number < least:
+        raise ValueError(f"{name} must be at least {least}, not {value}")
+    return number

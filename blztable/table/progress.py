@@ -1,4 +1,7 @@
-"""What users give as `progress`: a callback of their own, or True for a bar of tqdm."""
+"""Progress: the `progress` option of reads and writes, a callback or True for a bar of tqdm.
+
+Knows nothing of what is read or written.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +14,7 @@ ProgressOption = bool | Callable[[int, int | None], Any] | None
 
 @contextmanager
 def reporting(progress: ProgressOption, doing: str) -> Iterator[Callback | None]:
-    """The callback for a `progress` option; a bar is closed when the work is over."""
+    """Yield the callback for a `progress` option; the end of the `with` closes the bar."""
     if progress is None or progress is False:
         yield None
     elif callable(progress):
@@ -26,15 +29,15 @@ def reporting(progress: ProgressOption, doing: str) -> Iterator[Callback | None]
             yield show
             bar.refresh()
     else:
-        raise TypeError(f"progress is True or a callable, not {type(progress).__name__}")
+        raise TypeError(f"progress must be a bool or a callable, not {type(progress).__name__}")
 
 
 def _bar(doing: str) -> Any:
     try:
-        # Late: an extra that may not be there.
+        # Late: an extra that may not be installed.
         from tqdm.auto import tqdm
     except ImportError:
         raise ImportError(
-            "progress=True needs tqdm: pip install 'blztable[progress]'; or give a callable"
+            "progress=True needs tqdm: pip install 'blztable[progress]', or pass a callable"
         ) from None
     return tqdm(desc=doing, unit=" rows", unit_scale=True)

@@ -3,7 +3,6 @@
 Base of CTable and of Transaction, which shows the table as its changes have made it so far.
 """
 
-import operator
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias, overload
 
@@ -19,7 +18,7 @@ from blztable.report import Explanation, Report
 from blztable.table.batches import Batches
 from blztable.table.column import Column
 from blztable.table.dataset import BlzDataset
-from blztable.table.indices import row_numbers
+from blztable.table.indices import checked_count, row_numbers
 from blztable.table.progress import ProgressOption, reporting
 from blztable.table.snapshot import Reading, Snapshot
 from blztable.text import short_text, size_text
@@ -35,12 +34,26 @@ class TableReader:
 
     def __init__(self, snapshot: Snapshot, columns: Sequence[int] | None = None) -> None:
         self._snapshot = snapshot
-        # Positions of the columns shown, None for all of them.
+        # Indices of the columns shown, None for all of them.
         self._columns = columns
 
     @property
     def nrows(self) -> int:
-        """Number of rows."""
+        """Number of rows of the version shown.
+
+        Returns
+        -------
+        int
+            Number of rows, also what `len` returns.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [1, 2, 3]}, "t.blz")
+        >>> with blz.open("t.blz") as t:
+        ...     t.nrows, len(t)
+        (3, 3)
+        """
         return self._snapshot.rows
 
     def __len__(self) -> int:
@@ -49,34 +62,105 @@ class TableReader:
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema: exactly the one that was written, for data that came from Arrow."""
+        """Arrow schema of the columns shown.
+
+        Returns
+        -------
+        pyarrow.Schema
+            One field per column. Data that came from Arrow keep their schema exactly; a DataFrame's
+            schema carries the pandas metadata that pyarrow needs to restore its index.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [1, 2, 3], "b": ["x", "y", "z"]}, "t.blz")
+        >>> with blz.open("t.blz") as t:
+        ...     t.schema.types
+        [DataType(int64), DataType(string)]
+        """
         snapshot, shown = self._reading()
         return snapshot.schema(shown)
 
     @property
     def column_names(self) -> list[str]:
-        """Names of the columns in their order; a stored index is among them."""
+        """Names of the columns shown, in order.
+
+        Returns
+        -------
+        list of str
+            One name per column. The columns of a stored index are among them.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [1], "b": ["x"]}, "t.blz")
+        >>> with blz.open("t.blz") as t:
+        ...     t.column_names, t[["b"]].column_names
+        (['a', 'b'], ['b'])
+        """
         snapshot, shown = self._reading()
         names = snapshot.version.schema.names
         return [names[index] for index in shown]
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the columns, uncompressed."""
+        """Uncompressed size of the columns shown, in bytes.
+
+        Returns
+        -------
+        int
+            Bytes that the values take in memory as Arrow arrays.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": range(1_000_000)}, "t.blz")
+        >>> with blz.open("t.blz") as t:
+        ...     t.nbytes, t.cbytes < t.nbytes
+        (8000000, True)
+        """
         snapshot, shown = self._reading()
         return sum(snapshot.version.head.columns.nbytes[index] for index in shown)
 
     @property
     def cbytes(self) -> int:
-        """Bytes of the columns' files."""
+        """Compressed size of the columns shown, in bytes.
+
+        Returns
+        -------
+        int
+            Bytes of the columns' files on disk, without the manifest.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": range(1_000_000)}, "t.blz")
+        >>> with blz.open("t.blz") as t:
+        ...     t.cbytes < t.nbytes / 10
+        True
+        """
         snapshot, shown = self._reading()
         return sum(snapshot.version.head.columns.cbytes[index] for index in shown)
 
     @property
     def sort_by(self) -> list[tuple[str, str]]:
-        """The columns that `to_blz` or `compact` sorted the rows by, each with its direction.
+        """Columns that `to_blz` or `compact` last sorted the rows by.
 
-        What was appended or changed since is where it is, until `compact` sorts again.
+        Rows that were appended or changed since are not in this order until `compact` sorts again.
+
+        Returns
+        -------
+        list of (str, str)
+            Name and direction, "ascending" or "descending", of each column; empty if the rows were
+            never sorted.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [2, 1, 3]}, "t.blz", sort_by=[("a", "descending")])
+        >>> with blz.open("t.blz") as t:
+        ...     t.sort_by
+        [('a', 'descending')]
         """
         version = self._snapshot.version
         keys = kept(version.head.properties, version.head.columns.paths)
@@ -84,17 +168,42 @@ class TableReader:
 
     @property
     def version(self) -> int:
-        """Number of the version shown; it grows by one with every commit."""
+        """Number of the version shown.
+
+        Returns
+        -------
+        int
+            1 for the first version; each commit adds one.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> for n in range(3):
+        ...     blz.to_blz({"n": [n]}, "t.blz")
+        >>> with blz.open("t.blz") as t:
+        ...     t.version
+        3
+        """
         return self._snapshot.version.head.version
 
     @property
     def path(self) -> str:
-        """Where the table is."""
-        return self._snapshot.name
+        """Path of the table.
 
-    def __arrow_c_schema__(self) -> object:
-        """The schema as an Arrow PyCapsule, without opening a stream."""
-        return self.schema.__arrow_c_schema__()
+        Returns
+        -------
+        str
+            The table's directory, or the name of its store.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [1]}, "t.blz")
+        >>> with blz.open("t.blz") as t:
+        ...     print(t.path)
+        /.../t.blz
+        """
+        return self._snapshot.name
 
     def to_arrow(
         self,
@@ -109,29 +218,47 @@ class TableReader:
         Parameters
         ----------
         columns : sequence of str, optional
-            The columns to read, in this order; all by default. Of columns that share a name, all
-            are read.
+            Names of the columns to read, in this order; all by default. A name that several columns
+            share selects all of them.
         filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
-            Which rows, as in `read_blz`.
+            Condition that a row must meet, as in `read_blz`; all rows by default.
         on_corrupt : {"raise", "skip"}
-            "skip" leaves out the row groups that are damaged in one of these columns, warns, and
-            says in the schema's metadata, as "blz:missing_rows", which rows they are.
+            With "skip", row groups that are damaged in one of the columns read are left out, with a
+            warning. The schema's metadata then list the missing rows under "blz:missing_rows".
         progress : bool or callable, optional
-            As in `to_blz`.
+            Progress of the read, as in `to_blz`.
+
+        Returns
+        -------
+        pyarrow.Table
+            The rows that meet the condition, in stored order; one column per name.
 
         Raises
         ------
         ColumnNotFoundError
-            No column has one of these names.
+            The table has no column of one of these names.
+        SchemaError
+            A filter compares a column with a value of a type that cannot be compared with it.
         CorruptError
-            A file is damaged or missing.
+            A file is damaged or missing; `verify` lists all damage, `on_corrupt="skip"` reads the
+            rest.
         LimitError
-            The result would be larger than this machine's memory.
+            The result would not fit into this machine's memory; read it with `to_batches`.
+        ClosedError
+            The table was closed.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [1, 2, 3], "b": ["x", "y", "z"]}, "t.blz")
+        >>> with blz.open("t.blz") as t:
+        ...     t.to_arrow(["b"], filters=[("a", ">", 1)]).to_pydict()
+        {'b': ['y', 'z']}
         """
         with reporting(progress, "reading") as callback:
             how = Reading(filters, on_corrupt, callback)
-            snapshot, positions = self._reading(columns)
-            return snapshot.arrow(positions, 0, snapshot.rows, how)
+            snapshot, indices = self._reading(columns)
+            return snapshot.arrow(indices, 0, snapshot.rows, how)
 
     def to_batches(
         self,
@@ -142,30 +269,37 @@ class TableReader:
     ) -> Batches:
         """Read as a stream of record batches, for tables larger than memory.
 
-        A few row groups are in memory at a time: the batches given out last, and the rows after
+        A few row groups are in memory at a time: the batches returned last, and the rows after
         them, which are decoded while the caller works.
 
         Parameters
         ----------
         columns : sequence of str, optional
-            The columns to read, in this order; all by default.
+            Names of the columns to read, in this order; all by default.
         filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
-            Which rows, as in `read_blz`.
+            Condition that a row must meet, as in `read_blz`; all rows by default.
         batch_rows : int, optional
-            The most rows of a batch, 131,072 by default. Some have fewer, where row groups end.
+            Maximum number of rows of a batch, 131,072 by default. Batches at the end of row groups
+            have fewer.
 
         Returns
         -------
         Batches
             An iterator of pyarrow.RecordBatch with a `schema` and a method `close`; also a context
-            manager. It can be left at any time, and read or closed by another thread.
+            manager. Any thread may read or close it.
 
         Raises
         ------
         ColumnNotFoundError
-            No column has one of these names.
+            The table has no column of one of these names.
+        SchemaError
+            A filter compares a column with a value of a type that cannot be compared with it.
         CorruptError
-            A file is damaged or missing, told by the batch that would need it.
+            A file is damaged or missing; raised by the batch that needs it.
+        ValueError
+            The number of rows of a batch is less than 1.
+        ClosedError
+            The table was closed.
 
         Examples
         --------
@@ -175,11 +309,7 @@ class TableReader:
         ...     print([batch.num_rows for batch in t.to_batches(batch_rows=4)])
         [4, 4, 2]
         """
-        if isinstance(batch_rows, bool):
-            raise TypeError(f"batch_rows is a number of rows, not {batch_rows}")
-        most = None if batch_rows is None else operator.index(batch_rows)
-        if most is not None and most < 1:
-            raise ValueError(f"a batch has at least 1 row, not {most}")
+        most = None if batch_rows is None else checked_count(batch_rows, "batch_rows", least=1)
         return Batches(*self._reading(columns), most, filters)
 
     def to_pandas(
@@ -191,49 +321,93 @@ class TableReader:
         on_corrupt: str = "raise",
         progress: ProgressOption = None,
     ) -> pd.DataFrame:
-        """Read into a DataFrame that shares its memory with what was decoded, and is writable.
+        """Read into a DataFrame.
+
+        The frame is writable and shares its memory with the decoded columns.
 
         Parameters
         ----------
         columns : sequence of str, optional
-            The columns to read, in this order; all by default. The index is restored beside them.
+            Names of the columns to read, in this order; all by default. The index is restored too.
         filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
-            Which rows, as in `read_blz`; they keep their labels.
+            Condition that a row must meet, as in `read_blz`; all rows by default.
         dtype_backend : {"numpy_nullable", "pyarrow"}, optional
-            As in pandas. With "pyarrow" dates and decimals stay Arrow values instead of one Python
-            object each, which is many times faster.
+            Kind of dtypes, as in pandas. With "pyarrow", dates and decimals stay Arrow values
+            instead of one Python object each, which is many times faster.
         on_corrupt : {"raise", "skip"}
-            "skip" leaves out the row groups that are damaged in one of these columns, warns, and
-            says in `attrs["blz:missing_rows"]` which rows they are; the others keep their labels.
+            With "skip", row groups that are damaged in one of the columns read are left out, with a
+            warning. `attrs["blz:missing_rows"]` then lists the missing rows.
         progress : bool or callable, optional
-            As in `to_blz`.
+            Progress of the read, as in `to_blz`.
+
+        Returns
+        -------
+        pandas.DataFrame
+            The rows that meet the condition, in stored order and with their index labels; one
+            column per name.
 
         Raises
         ------
         ColumnNotFoundError
-            No column has one of these names.
+            The table has no column of one of these names.
+        SchemaError
+            A filter compares a column with a value of a type that cannot be compared with it.
         CorruptError
-            A file is damaged or missing.
+            A file is damaged or missing; `verify` lists all damage, `on_corrupt="skip"` reads the
+            rest.
         LimitError
-            The result would be larger than this machine's memory.
+            The result would not fit into this machine's memory; read it with `to_batches`.
+        ClosedError
+            The table was closed.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [1, 2, 3], "b": ["x", "y", "z"]}, "t.blz")
+        >>> with blz.open("t.blz") as t:
+        ...     t.to_pandas(filters=[("a", ">", 1)])
+           a  b
+        1  2  y
+        2  3  z
         """
         columns = _list_of(columns)
         with reporting(progress, "reading") as callback:
-            snapshot, positions = self._reading(columns)
+            snapshot, indices = self._reading(columns)
             names = columns
             if columns is None and self._columns is not None:
-                names = _names_asked_for(snapshot.version.schema.names, positions)
+                names = _names_asked_for(snapshot.version.schema.names, indices)
             return snapshot.pandas(
-                positions,
+                indices,
                 columns=None if names is None else list(names),
                 dtype_backend=dtype_backend,
                 how=Reading(filters, on_corrupt, callback),
             )
 
     def count(self, *, filters: Filters = None) -> int:
-        """How many rows there are, or how many of them a filter leaves.
+        """Count the rows, or the rows that meet a condition.
 
-        Nothing is read but columns of the filter, and of these nothing where statistics decide.
+        Only the filter's columns are read, and only the pages that statistics do not decide.
+
+        Parameters
+        ----------
+        filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
+            Condition that a row must meet, as in `read_blz`; all rows by default.
+
+        Returns
+        -------
+        int
+            Number of rows.
+
+        Raises
+        ------
+        ColumnNotFoundError
+            The filter names a column that the table does not have.
+        SchemaError
+            A filter compares a column with a value of a type that cannot be compared with it.
+        CorruptError
+            A file is damaged or missing.
+        ClosedError
+            The table was closed.
 
         Examples
         --------
@@ -248,9 +422,32 @@ class TableReader:
     def explain(
         self, columns: Sequence[str] | None = None, *, filters: Filters = None
     ) -> Explanation:
-        """What reading these columns through this filter takes, and what it passes over.
+        """Show what a read with this filter decodes and what it skips.
 
-        Told from the manifest, fronts and trailers alone. Printed, it is a table.
+        Only the manifest, the fronts and the trailers are read.
+
+        Parameters
+        ----------
+        columns : sequence of str, optional
+            Names of the columns to read; all by default.
+        filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
+            Condition that a row must meet, as in `read_blz`; all rows by default.
+
+        Returns
+        -------
+        Explanation
+            Row groups, rows, pages and bytes, per column and in total. `print` shows a table.
+
+        Raises
+        ------
+        ColumnNotFoundError
+            The table has no column of one of these names.
+        SchemaError
+            A filter compares a column with a value of a type that cannot be compared with it.
+        CorruptError
+            A file is damaged or missing.
+        ClosedError
+            The table was closed.
 
         Examples
         --------
@@ -261,36 +458,104 @@ class TableReader:
         >>> plan.row_groups, plan.rows, plan.pages, plan.pages_skipped
         (1, 16, 2, 6)
         """
-        snapshot, positions = self._reading(columns)
-        return snapshot.explain(positions, filters)
+        snapshot, indices = self._reading(columns)
+        return snapshot.explain(indices, filters)
 
     def head(self, n: int = 5) -> pa.Table:
-        """The first `n` rows as an Arrow table; only the pages that hold them are decoded."""
-        return self[: _number_of_rows(n)]
+        """Read the first rows; only the pages that hold them are decoded.
+
+        Parameters
+        ----------
+        n : int, optional
+            Maximum number of rows.
+
+        Returns
+        -------
+        pyarrow.Table
+            The first min(n, nrows) rows of the columns shown.
+
+        Raises
+        ------
+        ValueError
+            The number of rows is negative.
+        CorruptError
+            A file is damaged or missing.
+        ClosedError
+            The table was closed.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": range(10)}, "t.blz")
+        >>> with blz.open("t.blz") as t:
+        ...     t.head(2).to_pydict(), t.head().num_rows
+        ({'a': [0, 1]}, 5)
+        """
+        return self[: checked_count(n, "n")]
 
     def tail(self, n: int = 5) -> pa.Table:
-        """The last `n` rows as an Arrow table; only the pages that hold them are decoded."""
+        """Read the last rows; only the pages that hold them are decoded.
+
+        Parameters
+        ----------
+        n : int, optional
+            Maximum number of rows.
+
+        Returns
+        -------
+        pyarrow.Table
+            The last min(n, nrows) rows of the columns shown, in stored order.
+
+        Raises
+        ------
+        ValueError
+            The number of rows is negative.
+        CorruptError
+            A file is damaged or missing.
+        ClosedError
+            The table was closed.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": range(10)}, "t.blz")
+        >>> with blz.open("t.blz") as t:
+        ...     t.tail(2).to_pydict()
+        {'a': [8, 9]}
+        """
         snapshot, shown = self._reading()
-        return snapshot.arrow(shown, max(snapshot.rows - _number_of_rows(n), 0), snapshot.rows)
+        return snapshot.arrow(shown, max(snapshot.rows - checked_count(n, "n"), 0), snapshot.rows)
 
     def take(self, indices: Any, columns: Sequence[str] | None = None) -> pa.Table:
-        """These rows as an Arrow table, in any order and as often as they are named.
+        """Read rows by number, in any order and with repetitions.
 
-        Only the pages that hold them are decoded, each of them once.
+        Only the pages that hold these rows are decoded, each page once.
 
         Parameters
         ----------
         indices : array-like of int
-            Numbers of rows from 0: of numpy, Arrow or pandas, or a list.
+            Row numbers, 1-dimensional, from 0 to nrows - 1: a numpy, Arrow or pandas array, or a
+            list.
         columns : sequence of str, optional
-            The columns to read, in this order; all by default.
+            Names of the columns to read, in this order; all by default.
+
+        Returns
+        -------
+        pyarrow.Table
+            Row `i` is row `indices[i]` of the table: len(indices) rows, one column per name.
 
         Raises
         ------
         IndexError
-            A number that is negative, or not below the number of rows.
-        ColumnNotFoundError, CorruptError
-            As in `to_arrow`.
+            A row number is negative, null, or not less than the number of rows.
+        TypeError
+            The row numbers are not integers: a boolean mask, for example.
+        ColumnNotFoundError
+            The table has no column of one of these names.
+        CorruptError
+            A file is damaged or missing.
+        ClosedError
+            The table was closed.
 
         Examples
         --------
@@ -304,10 +569,20 @@ class TableReader:
         return snapshot.take(positions, row_numbers(indices, snapshot.rows))
 
     def dataset(self) -> BlzDataset:
-        """The version, or the columns shown of it, as a pyarrow Dataset, for query engines.
+        """Return the version as a pyarrow Dataset, for query engines.
 
-        It shows this version whatever is committed, until the table is closed; `blztable.dataset`
-        makes one that stays open.
+        The dataset shows this version, whatever is committed later, until the table is closed;
+        `blztable.dataset` returns one that stays open.
+
+        Returns
+        -------
+        BlzDataset
+            A pyarrow.dataset.Dataset of the columns shown.
+
+        Raises
+        ------
+        ClosedError
+            The table was closed.
 
         Examples
         --------
@@ -320,19 +595,31 @@ class TableReader:
         [('b',), ('c',)]
         """
         self._snapshot.check_open()
-        # A view of its own: the table may show another version after a commit.
+        # A reader of its own: the table may show another version after a commit.
         return BlzDataset(TableReader(*self._reading()))
 
     def verify(self, *, full: bool = True) -> Report:
-        """Check the version, or the columns shown of it, and say what is wrong and what intact.
+        """Check the version for damage.
 
-        Damage is reported, not raised, and does not keep the rest from being checked.
+        Damage is reported, not raised, and does not stop the check of the rest.
 
         Parameters
         ----------
         full : bool, optional
-            Read all: every checksum, chunk and value, and whether the statistics are true of the
-            values. Without it only the manifest, the sizes of files and their fronts and trailers.
+            If True, check every checksum, chunk and value, and compare the statistics with the
+            values. If False, check only the manifest, file sizes, fronts and trailers.
+
+        Returns
+        -------
+        Report
+            True if nothing is wrong; else it lists the problems and the rows that are intact.
+
+        Raises
+        ------
+        ClosedError
+            The table was closed.
+        StorageError
+            The disk fails.
 
         Examples
         --------
@@ -357,12 +644,14 @@ class TableReader:
     def __getitem__(self, key: slice) -> pa.Table: ...
 
     def __getitem__(self, key: str | list[str] | slice) -> "Column | TableReader | pa.Table":
-        """One column by its name; the table narrowed to a list of columns; or a slice of rows."""
+        """Return a column by name, the table with a list of columns, or a slice of rows."""
         if isinstance(key, str):
-            snapshot, positions = self._reading([key])
-            if len(positions) > 1:
-                raise ColumnNotFoundError(f"{len(positions)} columns are named {key!r}")
-            return Column(snapshot, positions[0])
+            snapshot, indices = self._reading([key])
+            if len(indices) > 1:
+                raise ColumnNotFoundError(
+                    f"{len(indices)} columns are named {key!r}; read them with to_arrow([{key!r}])"
+                )
+            return Column(snapshot, indices[0])
         if isinstance(key, list):
             return TableReader(*self._reading(key))
         if isinstance(key, slice):
@@ -372,11 +661,16 @@ class TableReader:
                 return snapshot.arrow(shown, start, max(start, stop))
             return snapshot.take(shown, snapshot.numbers(range(start, stop, step)))
         raise TypeError(
-            f"a column's name, a list of names, or a slice of rows, not {type(key).__name__}"
+            "a table is indexed by a column name, a list of column names or a slice of rows, not "
+            f"by {type(key).__name__}; read single rows with take()"
         )
 
+    def __arrow_c_schema__(self) -> object:
+        """Return the schema as an Arrow PyCapsule, without opening a stream."""
+        return self.schema.__arrow_c_schema__()
+
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The table as an Arrow PyCapsule stream: a few row groups in memory, as `to_batches`."""
+        """Return the rows as an Arrow PyCapsule stream; like `to_batches`, it decodes as read."""
         return Batches(*self._reading()).__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
@@ -396,9 +690,9 @@ class TableReader:
         return "\n".join(lines)
 
     def _reading(self, columns: Sequence[str] | None = None) -> tuple[Snapshot, Sequence[int]]:
-        """What to read from, and the positions there of these columns, all shown by default.
+        """Return the snapshot to read and the indices of these columns, all shown by default.
 
-        Asked once for each read: a commit in another thread puts a newer snapshot in its place.
+        Called once per read: a commit in another thread replaces the snapshot.
         """
         snapshot = self._snapshot
         everything = range(len(snapshot.version.schema))
@@ -406,21 +700,14 @@ class TableReader:
         return snapshot, snapshot.positions(columns, shown)
 
 
-def _names_asked_for(names: Sequence[str], positions: Sequence[int]) -> list[str]:
-    """The names that lead to these positions; one name leads to all columns that share it."""
+def _names_asked_for(names: Sequence[str], indices: Sequence[int]) -> list[str]:
+    """Return the names that select these columns; one name selects all columns that share it."""
     first: dict[str, int] = {}
-    for position in positions:
-        first.setdefault(names[position], position)
-    return [names[position] for position in positions if first[names[position]] == position]
-
-
-def _number_of_rows(n: int) -> int:
-    rows = operator.index(n)
-    if rows < 0:
-        raise ValueError(f"a number of rows from 0, not {rows}")
-    return rows
+    for index in indices:
+        first.setdefault(names[index], index)
+    return [names[index] for index in indices if first[names[index]] == index]
 
 
 def _list_of(columns: Iterable[str] | None) -> Sequence[str] | None:
-    """The names as a list, for they are gone through twice; one text stays, to be refused."""
+    """Return the names as a list that can be read twice; a single str is refused later."""
     return columns if columns is None or isinstance(columns, str) else list(columns)

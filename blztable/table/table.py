@@ -1,7 +1,7 @@
-"""CTable: one version of a table, held open, and what users do with it.
+"""CTable: one version of a table, held open, the versions beside it, and verbs that change it.
 
-A table shows one snapshot for its life: it pins its version, so nothing of it is removed while the
-table is open. After a commit of its own it shows the version it published.
+A table shows one snapshot, which pins its version: none of its files is removed while the table is
+open. After a commit of its own it shows the version it published. Knows nothing of files.
 """
 
 import operator
@@ -30,18 +30,23 @@ from blztable.table.transaction import Transaction
 
 
 class CTable(TableReader):
-    """One version of a table on disk, opened for reading, or for changing it too.
+    """One version of a table on disk, opened for reading or for changes.
 
-    Made by `open` and `create`. A context manager: closing lets go of the version, so that it can
-    be removed when newer ones have taken its place. A table may be shared by threads for reading.
+    Made by `open` and `create`. A context manager: closing releases the version, so that it can be
+    removed once newer versions have replaced it. Threads may share a table for reading.
 
-    Every change is one commit: after it returns the table is changed, also after a loss of power,
-    and before that nobody sees any of it. What others committed meanwhile stays. Where a change
-    relies on something they changed it raises ConflictError, and nothing is committed; open the
-    table again and repeat it. All methods that change the table raise ReadOnlyError for a table
-    opened for reading, BusyError where a lock was not got in time, StorageError where the disk
-    fails, CommitUnknownError where a commit may not survive a loss of power; they return the number
-    of the version they made.
+    Each change is one commit. When the method returns, the change survives a loss of power; before
+    that, no reader sees any of it. Changes that others committed meanwhile are kept. If a change
+    relies on something that another commit changed, it raises ConflictError and nothing is
+    committed; open the table again and repeat the change. Each method that changes the table
+    returns the number of the version it made, and raises:
+
+    - ReadOnlyError if the table was opened with mode "r": open it with mode "a";
+    - TransactionError while a transaction of this table is open: use the transaction;
+    - BusyError if other writers held the lock for 30 seconds: repeat the change;
+    - StorageError if the disk fails or is full;
+    - CommitUnknownError if the commit may not survive a loss of power: open the table again and
+      look at its version.
 
     Examples
     --------
@@ -67,7 +72,7 @@ class CTable(TableReader):
         self._writable = writable
         self._pid = os.getpid()
         self._durability = durability
-        # Options of writing that are not those the table was made with.
+        # Write options that replace those the table was created with.
         self._overrides = overrides or {}
         self._transactions: WeakSet[Transaction] = WeakSet()
 
@@ -78,11 +83,42 @@ class CTable(TableReader):
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _transactions=WeakSet())
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release the version; reading afterwards raises ClosedError.
+
+        Closing twice is harmless. A table with some of the columns, `t[["a"]]`, stays open as long
+        as `t`.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [1]}, "t.blz")
+        >>> t = blz.open("t.blz")
+        >>> t.close()
+        >>> t.to_arrow()
+        Traceback (most recent call last):
+            ...
+        blztable.errors.ClosedError: ...t.blz was closed; open the table again
+        """
+        if self._columns is None:
+            self._snapshot.close()
+
     @property
     def attrs(self) -> Attributes:
-        """The table's attributes, a mapping; an assignment is one commit.
+        """Attributes of the table: JSON values that travel with it.
 
-        JSON values; numbers and times of numpy and pandas and 1-d arrays of them keep their type.
+        Numbers and times of numpy and pandas, and 1-dimensional arrays of them, keep their type.
+
+        Returns
+        -------
+        blztable.Attributes
+            A mutable mapping of str to values; each assignment is one commit.
 
         Examples
         --------
@@ -105,28 +141,65 @@ class CTable(TableReader):
     def __getitem__(self, key: slice) -> pa.Table: ...
 
     def __getitem__(self, key: str | list[str] | slice) -> "Column | TableReader | pa.Table":
-        """One column by its name; the table narrowed to a list of columns; or a slice of rows."""
+        """Return a column by name, the table with a list of columns, or a slice of rows.
+
+        Parameters
+        ----------
+        key : str, list of str or slice
+            Name of a column, names of columns, or row numbers as in a list.
+
+        Returns
+        -------
+        Column, CTable or pyarrow.Table
+            The column, unread; the table with these columns, unread and not writable; the rows.
+
+        Raises
+        ------
+        ColumnNotFoundError
+            The table has no column of this name, or, for a str, more than one.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [1, 2, 3], "b": ["x", "y", "z"]}, "t.blz")
+        >>> with blz.open("t.blz") as t:
+        ...     t["a"][1], t[["b"]].column_names, t[1:].to_pydict()
+        (2, ['b'], {'a': [2, 3], 'b': ['y', 'z']})
+        """
         if isinstance(key, list):
             snapshot, columns = self._reading(key)
             return CTable(snapshot, writable=False, columns=columns)
         return super().__getitem__(key)
 
     def transaction(self, *, commit_id: str | None = None) -> Transaction:
-        """Several changes in one commit, or none of them.
+        """Begin a transaction: several changes in one commit, or none of them.
 
         Parameters
         ----------
         commit_id : str, optional
-            A name of the caller's for the commit. Where one of the last 1,000 commits that had a
-            name had this one, nothing is written: a job that is run again does no harm.
+            The caller's name for the commit. If one of the last 1,000 named commits had this name,
+            nothing is written: a job may run twice.
 
         Returns
         -------
         Transaction
-            A context manager with the methods that change a table. It shows what it has made of
-            the table so far, which nobody else sees before the `with` ends; an exception in it
-            discards all. Until it ends, a change through the table itself raises
-            TransactionError: it would be a commit of its own.
+            A context manager with the methods that change a table. Reads through it see its
+            changes, which nobody else sees before the `with` ends. An exception in the `with`
+            discards all changes. Until the `with` ends, changes through the table itself raise
+            TransactionError, because they would be commits of their own.
+
+        Raises
+        ------
+        ReadOnlyError
+            The table was opened with mode "r", or before a fork.
+        ConflictError
+            At the end of the `with`: another commit changed something that the changes rely on.
+            Nothing is committed; open the table again and repeat the transaction.
+        BusyError
+            At the end of the `with`: other writers held the lock for 30 seconds.
+        CommitUnknownError
+            At the end of the `with`: the commit may not survive a loss of power. Open the table
+            again and look at its version.
 
         Examples
         --------
@@ -144,15 +217,6 @@ class CTable(TableReader):
         self._transactions.add(begun)
         return begun
 
-    def _begin(self, commit_id: str | None = None) -> Transaction:
-        return Transaction(self._writing(), self._options(), commit_id, self._shows)
-
-    def _alone(self, commit_id: str | None = None) -> Transaction:
-        """A transaction of one verb of the table itself."""
-        self._writing()
-        self._check_no_transaction()
-        return self._begin(commit_id)
-
     def append(
         self,
         data: Any,
@@ -164,32 +228,43 @@ class CTable(TableReader):
     ) -> int:
         """Add rows at the end.
 
-        Columns go by name, in any order. A column that is missing is filled with its default, or
-        null where it may be; text may be longer and categories may be others than before.
+        Columns are matched by name, in any order. A missing column is filled with its default, or
+        with nulls if it is nullable. Text may be longer than before, and categories may differ.
 
         Parameters
         ----------
         data : DataFrame, Arrow data, mapping, or an iterable of these
-            As in `to_blz`; iterators are streamed.
+            The rows, as in `to_blz`; iterators are streamed.
         evolve : bool, optional
-            Add columns that the table does not have, null in the rows before, and make integers
-            and floats as wide as those that come, in the same commit.
+            If True, columns that the table lacks are added, with nulls in the existing rows, and
+            integer and float columns are widened to the type of the data, in the same commit.
         commit_id : str, optional
-            As in `transaction`: where it is known, nothing is written, its version is returned.
+            The caller's name for the commit, as in `transaction`: if it is known, nothing is
+            written and the version of that commit is returned.
         index : bool, optional
-            As in `to_blz`. A default RangeIndex goes on; one that starts where the table's stops
-            does, too; an index of columns goes by their names.
+            Whether the DataFrame's index is stored, as in `to_blz`. A default RangeIndex, or one
+            that starts where the table's ends, continues the table's; an index of columns is
+            matched by name.
         progress : bool or callable, optional
-            As in `to_blz`.
+            Progress of the write, as in `to_blz`.
+
+        Returns
+        -------
+        int
+            Number of the version that has the rows.
 
         Raises
         ------
         SchemaError
-            A column that is unknown, missing or of a type that would lose something, or an index
-            that does not go on; nothing is committed.
+            A column is unknown, missing or of a type that cannot be stored without loss, or the
+            index does not continue the table's. Nothing is committed.
         ConflictError
-            Another commit changed the columns; or the rows, for an index that counts on from them,
-            and where `evolve` adds or widens a column.
+            Another commit changed the columns. Or it changed the rows, and the data have a
+            RangeIndex that continues the table's, or `evolve` adds or widens a column.
+        ReadOnlyError
+            The table was opened with mode "r".
+        BusyError, StorageError, CommitUnknownError
+            The commit failed, see `CTable`.
 
         Examples
         --------
@@ -210,9 +285,25 @@ class CTable(TableReader):
 
     @contextmanager
     def appender(self, *, commit_id: str | None = None) -> Iterator[Appender]:
-        """Feed each column by itself, in any order and pieces of any size; one commit at the end.
+        """Append column by column, in any order and in pieces of any size, in one commit.
 
-        Gives, to a `with`, an Appender: columns by their names, each with a method `append`.
+        Parameters
+        ----------
+        commit_id : str, optional
+            The caller's name for the commit, as in `transaction`.
+
+        Yields
+        ------
+        Appender
+            The columns by name, each with a method `append`. The end of the `with` commits; an
+            exception in it discards everything.
+
+        Raises
+        ------
+        SchemaError
+            At the end of the `with`: the columns have different numbers of new rows.
+        ConflictError, ReadOnlyError, BusyError, StorageError, CommitUnknownError
+            As in `append`.
 
         Examples
         --------
@@ -230,26 +321,38 @@ class CTable(TableReader):
             yield columns
 
     def update(self, values: Mapping[str, Any], where: Any = None) -> int:
-        """Set columns, in the rows for which `where` is true.
+        """Set columns in the rows that meet a condition.
 
-        Of the row groups that have such rows the columns named are written anew, the others not.
+        Only the named columns are written, and only in row groups that have such rows.
 
         Parameters
         ----------
         values : mapping
-            By the column's name: one value, as many as rows to be set, by position, or a pyarrow
-            expression, which sees the values before the update, with types as in `add_column`.
-        where : pyarrow.compute.Expression or list of tuples, optional
-            Which rows; all by default. Rows for which it is null are left.
+            Name of a column to its new values: one scalar; an array with one value per row that
+            meets the condition, in stored order; or a pyarrow expression, computed from the values
+            before the update, with types as in `add_column`.
+        where : pyarrow.compute.Expression, list of tuples or list of such lists, optional
+            Condition that a row must meet, as `filters` of `read_blz`; all rows by default. Rows
+            for which it is null are not changed.
+
+        Returns
+        -------
+        int
+            Number of the version that has the new values. `Transaction.update` returns the number
+            of rows.
 
         Raises
         ------
         ColumnNotFoundError
-            No column has one of these names.
+            The table has no column of one of these names.
         SchemaError
-            Values that do not fit the column's type, or not as many as rows.
+            Values do not fit the column's type, or their number is not the number of rows.
         ConflictError
-            Another commit changed columns or rows.
+            Another commit changed the columns or the rows.
+        ReadOnlyError
+            The table was opened with mode "r".
+        BusyError, StorageError, CommitUnknownError
+            The commit failed, see `CTable`.
 
         Examples
         --------
@@ -266,15 +369,34 @@ class CTable(TableReader):
         return tx.version
 
     def delete(self, where: Any) -> int:
-        """Remove the rows for which `where` is true, a pyarrow expression or a list of tuples.
+        """Remove the rows that meet a condition.
 
-        The row groups that lose rows are written anew with all their columns; a RangeIndex counts
-        the rows that are left.
+        Row groups that lose rows are written again, with all columns. A RangeIndex numbers the
+        remaining rows again.
+
+        Parameters
+        ----------
+        where : pyarrow.compute.Expression, list of tuples or list of such lists
+            Condition that a row must meet, as `filters` of `read_blz`. Rows for which it is null
+            are kept.
+
+        Returns
+        -------
+        int
+            Number of the version without the rows. `Transaction.delete` returns the number of rows.
 
         Raises
         ------
-        ColumnNotFoundError, ConflictError
-            As `update`.
+        ColumnNotFoundError
+            The condition names a column that the table does not have.
+        SchemaError
+            The condition compares a column with a value of a type that cannot be compared with it.
+        ConflictError
+            Another commit changed the columns or the rows.
+        ReadOnlyError
+            The table was opened with mode "r".
+        BusyError, StorageError, CommitUnknownError
+            The commit failed, see `CTable`.
 
         Examples
         --------
@@ -290,16 +412,68 @@ class CTable(TableReader):
         return tx.version
 
     def truncate(self, n: int) -> int:
-        """Leave the first `n` rows; ConflictError where another commit changed rows or columns."""
+        """Keep the first rows and remove the others.
+
+        Parameters
+        ----------
+        n : int
+            Maximum number of rows to keep.
+
+        Returns
+        -------
+        int
+            Number of the version that has these rows.
+
+        Raises
+        ------
+        ValueError
+            The number of rows is negative.
+        ConflictError
+            Another commit changed the columns or the rows.
+        ReadOnlyError
+            The table was opened with mode "r".
+        BusyError, StorageError, CommitUnknownError
+            The commit failed, see `CTable`.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"n": [1, 2, 3]}, "t.blz")
+        >>> with blz.open("t.blz", mode="a") as t:
+        ...     version = t.truncate(2)
+        ...     print(t["n"][:].to_pylist())
+        [1, 2]
+        """
         with self._alone() as tx:
             tx.truncate(n)
         return tx.version
 
     def resize(self, n: int) -> int:
-        """Leave the first `n` rows, or add rows up to `n`.
+        """Keep the first rows, or add rows, until there are `n`.
 
-        Rows added have each column's default: the one that was declared in `add_column`, else null
-        where the column may be null, else zero. Raises ConflictError as `truncate` does.
+        A new row has each column's default: the default that `add_column` declared, else null if
+        the column is nullable, else zero or empty.
+
+        Parameters
+        ----------
+        n : int
+            Number of rows of the new version.
+
+        Returns
+        -------
+        int
+            Number of the version that has `n` rows.
+
+        Raises
+        ------
+        ValueError
+            The number of rows is negative.
+        ConflictError
+            Another commit changed the columns or the rows.
+        ReadOnlyError
+            The table was opened with mode "r".
+        BusyError, StorageError, CommitUnknownError
+            The commit failed, see `CTable`.
 
         Examples
         --------
@@ -316,25 +490,37 @@ class CTable(TableReader):
         return tx.version
 
     def add_column(self, name: str, data: Any, *, default: Any = None) -> int:
-        """Add a column behind the others, without reading or writing any of them.
+        """Add a column behind the others, without writing any of them.
 
         Parameters
         ----------
         name : str
-            Its name.
+            Name of the new column.
         data : array-like, scalar or pyarrow.compute.Expression
-            A value a row, by position; or the same for all rows; or computed of other columns, by
-            pyarrow's rules: cast an integer that meets a float, `pc.field("a").cast("double")`, or
-            the result may be a float32.
+            An array with one value per row, in stored order; one value for all rows; or an
+            expression of other columns. Expressions follow pyarrow's rules: cast an integer that
+            meets a float, `pc.field("a").cast("double")`, or the result may be a float32.
         default : scalar, optional
-            What appended rows have that come without this column; null by default.
+            Value of the column in rows that are appended without it; null by default.
+
+        Returns
+        -------
+        int
+            Number of the version that has the column.
 
         Raises
         ------
         SchemaError
-            There is a column of this name; a type that cannot be stored; too few or many values.
+            The table has a column of this name, the type cannot be stored, or the number of values
+            is not the number of rows.
+        ColumnNotFoundError
+            The expression names a column that the table does not have.
         ConflictError
-            Another commit changed columns or rows.
+            Another commit changed the columns or the rows.
+        ReadOnlyError
+            The table was opened with mode "r".
+        BusyError, StorageError, CommitUnknownError
+            The commit failed, see `CTable`.
 
         Examples
         --------
@@ -351,14 +537,30 @@ class CTable(TableReader):
         return tx.version
 
     def drop_columns(self, names: Iterable[str]) -> int:
-        """Drop columns; no data are touched, their files go with the last version that has them.
+        """Drop columns; no data are read or written.
+
+        Their files are removed together with the last version that has the columns.
+
+        Parameters
+        ----------
+        names : iterable of str
+            Names of the columns to drop.
+
+        Returns
+        -------
+        int
+            Number of the version without the columns.
 
         Raises
         ------
         ColumnNotFoundError
-            No column has one of these names.
+            The table has no column of one of these names.
         ConflictError
             Another commit changed the columns.
+        ReadOnlyError
+            The table was opened with mode "r".
+        BusyError, StorageError, CommitUnknownError
+            The commit failed, see `CTable`.
 
         Examples
         --------
@@ -375,36 +577,111 @@ class CTable(TableReader):
         return tx.version
 
     def rename_columns(self, names: Mapping[str, str]) -> int:
-        """Give columns other names, `{old: new}`; no data are touched.
+        """Rename columns; no data are read or written.
 
-        Raises as `drop_columns` does, and SchemaError where two columns would have one name.
+        Parameters
+        ----------
+        names : mapping of str to str
+            Old name to new name.
+
+        Returns
+        -------
+        int
+            Number of the version that has the new names.
+
+        Raises
+        ------
+        ColumnNotFoundError
+            The table has no column of one of the old names.
+        SchemaError
+            Two columns would have the same name.
+        ConflictError
+            Another commit changed the columns.
+        ReadOnlyError
+            The table was opened with mode "r".
+        BusyError, StorageError, CommitUnknownError
+            The commit failed, see `CTable`.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [1], "b": [2]}, "t.blz")
+        >>> with blz.open("t.blz", mode="a") as t:
+        ...     version = t.rename_columns({"a": "b", "b": "a"})
+        ...     print(t.head().to_pydict())
+        {'b': [1], 'a': [2]}
         """
         with self._alone() as tx:
             tx.rename_columns(names)
         return tx.version
 
     def reorder_columns(self, names: Iterable[str]) -> int:
-        """Put these columns first, in this order; no data are touched. As `drop_columns`."""
+        """Put some columns first; no data are read or written.
+
+        Parameters
+        ----------
+        names : iterable of str
+            Names of the columns to put first, in this order. The others follow in their old order.
+
+        Returns
+        -------
+        int
+            Number of the version that has the new order.
+
+        Raises
+        ------
+        ColumnNotFoundError
+            The table has no column of one of these names.
+        ConflictError
+            Another commit changed the columns.
+        ReadOnlyError
+            The table was opened with mode "r".
+        BusyError, StorageError, CommitUnknownError
+            The commit failed, see `CTable`.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [1], "b": [2], "c": [3]}, "t.blz")
+        >>> with blz.open("t.blz", mode="a") as t:
+        ...     version = t.reorder_columns(["c"])
+        ...     print(t.column_names)
+        ['c', 'a', 'b']
+        """
         with self._alone() as tx:
             tx.reorder_columns(names)
         return tx.version
 
     def compact(self, sort_by: str | Sequence[str | tuple[str, str]] | None = None) -> int:
-        """Write small row groups together, or all rows in another order, beside others' appends.
+        """Merge small row groups, or sort all rows.
 
-        Appends join small row groups at the end by themselves; this is for those that `delete`
-        and a few large appends leave.
+        Appends by others may be committed meanwhile. Appends merge small row groups at the end by
+        themselves; `compact` is for the small row groups that `delete` and large appends leave.
 
         Parameters
         ----------
         sort_by : str, or sequence of str or (str, "ascending" or "descending"), optional
-            Columns to sort all rows by, nulls last, as in `to_blz`; a few of all columns at a time
-            are in memory. By default those that the table was sorted by last; () for none.
+            Columns to sort all rows by, nulls last, as in `to_blz`; by default the columns that the
+            table was last sorted by, and () to sort by none. While sorting, a few columns at a time
+            are in memory with all their rows.
+
+        Returns
+        -------
+        int
+            Number of the new version, or of the version shown if there was nothing to do.
 
         Raises
         ------
+        ColumnNotFoundError
+            The table has no column of one of these names.
+        SchemaError
+            Rows cannot be sorted by a column of this type.
         ConflictError
-            Another commit changed the rows that are written anew, or the columns.
+            Another commit changed the columns, or rows that were written again.
+        ReadOnlyError
+            The table was opened with mode "r".
+        BusyError, StorageError, CommitUnknownError
+            The commit failed, see `CTable`.
 
         Examples
         --------
@@ -420,14 +697,31 @@ class CTable(TableReader):
         return tx.version
 
     def set_retention(self, *, versions: int | None = None, seconds: int | None = None) -> int:
-        """Say how long versions are kept that were superseded: by default an hour, at most 10.
+        """Set how long superseded versions are kept: by default one hour, at most 10 versions.
 
         Parameters
         ----------
         versions : int, optional
-            The most versions that are there, the newest among them; as it is where not given.
+            Maximum number of versions, the newest included; unchanged by default.
         seconds : int, optional
-            How long one stays after the next was committed; as it is where not given.
+            Time that a version is kept after the next one was committed, in seconds; unchanged by
+            default.
+
+        Returns
+        -------
+        int
+            Number of the version that has the new setting.
+
+        Raises
+        ------
+        ValueError
+            A number is negative, or the number of versions is 0.
+        ConflictError
+            Another commit changed the same setting.
+        ReadOnlyError
+            The table was opened with mode "r".
+        BusyError, StorageError, CommitUnknownError
+            The commit failed, see `CTable`.
 
         Examples
         --------
@@ -441,14 +735,21 @@ class CTable(TableReader):
             tx.set_retention(versions=versions, seconds=seconds)
         return tx.version
 
-    def _set_attributes(self, changes: Mapping[str, Any], removed: Sequence[str]) -> None:
-        with self._alone() as tx:
-            tx._set_attributes(changes, removed)
-
     def versions(self) -> list[VersionInfo]:
-        """The versions that are still there, oldest first: when each was made, what by, its rows.
+        """List the versions that still exist.
 
-        Those that are damaged say so in `damage`.
+        Returns
+        -------
+        list of VersionInfo
+            One entry per version, oldest first: number, time, operation, rows and so on. The entry
+            of a damaged version says so in `damage`.
+
+        Raises
+        ------
+        ClosedError
+            The table was closed.
+        StorageError
+            The disk fails.
 
         Examples
         --------
@@ -464,16 +765,30 @@ class CTable(TableReader):
         return history.listed(self._snapshot.version.store)
 
     def restore(self, version: int) -> int:
-        """Commit what an older version held, as the newest one; it relies on nothing.
+        """Commit the contents of an older version as the newest one.
 
-        Commits since are undone, and with them the ids they had: their jobs may run again. A table
-        whose newest version is damaged is opened by an older one to do so,
-        `open(path, "a", version=...)`.
+        All commits after that version are undone, also their `commit_id`s: their jobs may run
+        again. `restore` never conflicts. If the newest version is damaged, open the table at an
+        older one, `open(path, "a", version=...)`, and restore that.
+
+        Parameters
+        ----------
+        version : int
+            Number of the version to restore; `versions` lists them.
+
+        Returns
+        -------
+        int
+            Number of the new version.
 
         Raises
         ------
         TableNotFoundError
-            This version is not there any more.
+            The version does not exist any more.
+        ReadOnlyError
+            The table was opened with mode "r".
+        BusyError, StorageError, CommitUnknownError
+            The commit failed, see `CTable`.
 
         Examples
         --------
@@ -499,24 +814,34 @@ class CTable(TableReader):
         older_than: float | None = None,
         wait: float = LOCK_SECONDS,
     ) -> Vacuumed:
-        """Remove versions past keeping, and files that killed writers left.
+        """Remove versions that are no longer kept, and files that killed writers left.
 
-        Versions that anyone holds open stay, and the newest. By default a version is kept for an
-        hour, at most 10 are.
+        The newest version stays, and so does every version that someone holds open. By default the
+        table's retention decides, see `set_retention`.
 
         Parameters
         ----------
         keep : int, optional
-            How many versions to keep, with the newest.
+            Maximum number of versions to keep, the newest included.
         older_than : float, optional
-            Seconds since a version was superseded, for which it is kept.
+            Time since a version was superseded, in seconds, after which it is removed.
         wait : float, optional
-            Seconds to wait until no writer is at work.
+            Maximum time to wait until no writer is at work, in seconds.
+
+        Returns
+        -------
+        Vacuumed
+            The versions removed; the number and bytes of the other files removed; and the versions
+            that stay because someone holds them open or because they are damaged.
 
         Raises
         ------
         BusyError
             Writers were at work all the time.
+        ReadOnlyError
+            The table was opened with mode "r".
+        StorageError
+            The disk fails.
 
         Examples
         --------
@@ -532,22 +857,27 @@ class CTable(TableReader):
         store = self._snapshot.version.store
         return vacuum.vacuum(store, keep_versions=keep, keep_seconds=older_than, wait=wait)
 
-    def close(self) -> None:
-        """Let go of the version; reading afterwards is an error."""
-        if self._columns is None:
-            self._snapshot.close()
+    def _begin(self, commit_id: str | None = None) -> Transaction:
+        return Transaction(self._writing(), self._options(), commit_id, self._shows)
 
-    def __enter__(self) -> Self:
-        return self
+    def _alone(self, commit_id: str | None = None) -> Transaction:
+        """Return a transaction for one verb of the table itself."""
+        self._writing()
+        self._check_no_transaction()
+        return self._begin(commit_id)
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def _set_attributes(self, changes: Mapping[str, Any], removed: Sequence[str]) -> None:
+        with self._alone() as tx:
+            tx._set_attributes(changes, removed)
 
     def _writing(self) -> Snapshot:
-        """The snapshot to be changed, by a handle that may."""
+        """Return the snapshot to change, or raise ReadOnlyError."""
         self._snapshot.check_open()
         if self._columns is not None:
-            raise ReadOnlyError(f"these are some columns of {self.path}; change the table itself")
+            raise ReadOnlyError(
+                f"{self.path}: a table with a list of columns cannot be changed; change the table "
+                "that it was made from"
+            )
         if not self._writable:
             raise ReadOnlyError(f"{self.path} was opened for reading; open it with mode='a'")
         if os.getpid() != self._pid:
@@ -555,7 +885,7 @@ class CTable(TableReader):
         return self._snapshot
 
     def _check_no_transaction(self) -> None:
-        """TransactionError while a transaction that the user began is open."""
+        """Raise TransactionError while a transaction that the user began is open."""
         if any(one.is_open for one in list(self._transactions)):
             raise TransactionError(
                 f"{self.path}: a transaction of this table is open, and a change through the table "
@@ -568,8 +898,8 @@ class CTable(TableReader):
         return WriteOptions.of(properties, self._durability)
 
     def _shows(self, version: Version, pinned: Lock) -> None:
-        # The one before is let go, not closed: columns and threads may still read from it.
+        # The old snapshot is released, not closed: columns and threads may still read from it.
         before, self._snapshot = self._snapshot, Snapshot(version, pinned)
         if before.is_closed:
-            # By the user, while a transaction was open.
+            # The user closed the table while a transaction was open.
             self._snapshot.close()

@@ -1,11 +1,10 @@
 """Transaction: several changes to a table in one commit, or none of them.
 
-The one room in which data of the user's meet the engine's changes: `convert` makes columns of
-them, the engine files. All verbs that change a table are here; a table's own are one-line
-transactions.
+The user's data meet the engine's changes here: `convert` makes columns of the data, the engine
+makes files of the columns. All verbs that change a table are here; the verbs of CTable are
+transactions of one line. Knows nothing of files and commits.
 """
 
-import operator
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -38,23 +37,39 @@ from blztable.interrupts import DeferInterrupt
 from blztable.storage.store import Lock
 from blztable.table.appender import Appender
 from blztable.table.attributes import Attributes
+from blztable.table.indices import checked_count
 from blztable.table.reader import TableReader
 from blztable.table.snapshot import Snapshot
 
 Published = Callable[[Version, Lock], None]
-# What may leave one small row group after the other at the end.
+# Operations that may leave small row groups at the end.
 GROWING = {"append", "resize"}
 
 
 class Transaction(TableReader):
-    """Changes under way, and the table as they have made it so far; nobody else sees it.
+    """Several changes to a table in one commit, and the table as they have made it so far.
 
-    Made by `CTable.transaction`. Leaving the `with` commits, an exception discards all of it.
+    Made by `CTable.transaction`. The end of the `with` commits; an exception in it discards all
+    changes. A verb that fails leaves the transaction as it was before the verb. Reads see the
+    changes made so far; nobody else sees them before the commit.
 
     Attributes
     ----------
     is_repeated : bool
-        Whether a commit with this `commit_id` was made before. Nothing is written then.
+        True if a commit with this `commit_id` was made before. Nothing is written then.
+
+    Examples
+    --------
+    >>> import blztable as blz
+    >>> blz.to_blz({"day": [1, 2], "sold": [7, 9]}, "daily.blz")
+    >>> with blz.open("daily.blz", mode="a") as t:
+    ...     with t.transaction() as tx:
+    ...         removed = tx.delete([("day", "==", 2)])
+    ...         tx.append({"day": [2], "sold": [8]})
+    ...         print(tx.nrows, tx.version)
+    ...     print(t["sold"][:].to_pylist(), t.version)
+    2 1
+    [7, 8] 2
     """
 
     def __init__(
@@ -73,12 +88,47 @@ class Transaction(TableReader):
 
     @property
     def version(self) -> int:
-        """The version that was committed; before that the one below."""
+        """Number of the version committed, or of the version below before the commit.
+
+        Returns
+        -------
+        int
+            Number of the version. If the `commit_id` was known, the version of that commit.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"n": [1]}, "t.blz")
+        >>> with blz.open("t.blz", mode="a") as t:
+        ...     with t.transaction() as tx:
+        ...         tx.append({"n": [2]})
+        ...         print(tx.version)
+        ...     print(tx.version)
+        1
+        2
+        """
         return super().version if self._committed is None else self._committed
 
     @property
     def is_open(self) -> bool:
-        """True inside of its `with`: it takes changes."""
+        """True inside of the `with`, where changes can be made.
+
+        Returns
+        -------
+        bool
+            False before and after the `with`.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"n": [1]}, "t.blz")
+        >>> with blz.open("t.blz", mode="a") as t:
+        ...     with t.transaction() as tx:
+        ...         print(tx.is_open)
+        ...     print(tx.is_open)
+        True
+        False
+        """
         return self._is_open
 
     def append(
@@ -89,95 +139,316 @@ class Transaction(TableReader):
         index: bool | None = None,
         progress: Callback | None = None,
     ) -> None:
-        """Add rows, as `CTable.append` does."""
+        """Add rows at the end, see `CTable.append`.
+
+        Parameters
+        ----------
+        data : DataFrame, Arrow data, mapping, or an iterable of these
+            The rows, as in `to_blz`; iterators are streamed.
+        evolve : bool, optional
+            If True, columns that the table lacks are added, with nulls in the existing rows, and
+            integer and float columns are widened to the type of the data.
+        index : bool, optional
+            Whether the DataFrame's index is stored, as in `CTable.append`.
+        progress : callable, optional
+            Called with the number of rows done and the number of all rows, None while unknown.
+
+        Raises
+        ------
+        SchemaError
+            A column is unknown, missing or of a type that cannot be stored without loss, or the
+            index does not continue the table's. Changes made before stay in the transaction.
+        ReadOnlyError
+            Called in another process than the one that began the transaction.
+        TransactionError
+            Called outside of the transaction's `with`.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"n": [1]}, "t.blz")
+        >>> with blz.open("t.blz", mode="a") as t:
+        ...     with t.transaction() as tx:
+        ...         tx.append({"n": [2]})
+        ...         tx.append({"n": [3]})
+        ...         print(tx.nrows, t.nrows)
+        ...     print(t.nrows, t.version)
+        3 1
+        3 2
+        """
         with self._changing() as change_set:
             if change_set is None:
                 return
             schema, head = change_set.staged.schema, change_set.staged.head
             frame, declared = change_set.staged.frame, evolving.defaults(change_set.staged)
-            defaults = {place: self._placed(place, value) for place, value in declared.items()}
+            defaults = {index: self._in_order(index, value) for index, value in declared.items()}
             target = TableSpec(schema, frame, head.rows, defaults, self._categories)
-            given = append_source(data, target, index=index, evolve=evolve)
+            source = append_source(data, target, index=index, evolve=evolve)
             rows.append(
                 change_set,
-                given.segments,
-                continues_index=lambda: given.continues_index,
-                rows=given.rows,
+                source.segments,
+                continues_index=lambda: source.continues_index,
+                rows=source.rows,
                 progress=progress,
             )
 
     def appender(self) -> Appender:
-        """Feed each column by itself, as `CTable.appender` does; appended where its `with` ends."""
+        """Append column by column, see `CTable.appender`.
+
+        Returns
+        -------
+        Appender
+            A context manager: the columns by name, each with a method `append`. The end of its
+            `with` adds the rows to the transaction.
+
+        Raises
+        ------
+        SchemaError
+            At the end of the appender's `with`: the columns have different numbers of new rows.
+        ReadOnlyError
+            Called in another process than the one that began the transaction.
+        TransactionError
+            Called outside of the transaction's `with`.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"x": [1], "y": ["a"]}, "t.blz")
+        >>> with blz.open("t.blz", mode="a") as t:
+        ...     with t.transaction() as tx:
+        ...         with tx.appender() as a:
+        ...             a["y"].append(["b"])
+        ...             a["x"].append([2])
+        ...         print(tx.tail(1).to_pydict())
+        {'x': [2], 'y': ['b']}
+        """
         return Appender(self._working(), self._categories, self._show)
 
     def update(self, values: Mapping[str, Any], where: Any = None) -> int:
-        """Set values, as `CTable.update` does; the number of rows."""
+        """Set columns in the rows that meet a condition, see `CTable.update`.
+
+        Parameters
+        ----------
+        values : mapping
+            Name of a column to its new values: one scalar, an array with one value per row that
+            meets the condition, or a pyarrow expression of the values before the update.
+        where : pyarrow.compute.Expression, list of tuples or list of such lists, optional
+            Condition that a row must meet, as `filters` of `read_blz`; all rows by
+            default. Rows for which it is null are not changed.
+
+        Returns
+        -------
+        int
+            Number of rows that meet the condition.
+
+        Raises
+        ------
+        ColumnNotFoundError
+            The table has no column of one of these names.
+        SchemaError
+            Values do not fit the column's type, or their number is not the number of rows.
+        ReadOnlyError
+            Called in another process than the one that began the transaction.
+        TransactionError
+            Called outside of the transaction's `with`.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"item": ["tea", "cup"], "price": [3.0, 8.0]}, "t.blz")
+        >>> with blz.open("t.blz", mode="a") as t:
+        ...     with t.transaction() as tx:
+        ...         tx.update({"price": 4.0}, where=[("item", "==", "tea")])
+        ...         print(tx["price"][:].to_pylist())
+        1
+        [4.0, 8.0]
+        """
         with self._changing() as change_set:
             if change_set is None:
                 return 0
             staged = change_set.staged
 
-            def fitted(index: int, array: Any, descriptor: Any = None) -> pa.ChunkedArray:
+            def coerced(index: int, array: Any, descriptor: Any = None) -> pa.ChunkedArray:
                 field = staged.schema.field(index)
                 return fit_column(array, descriptor, field, staged.frame, f"column {field.name!r}")
 
             def computed(index: int, array: pa.ChunkedArray) -> pa.ChunkedArray:
-                return fitted(index, as_computed_for(array, staged.schema.field(index).type))
+                return coerced(index, as_computed_for(array, staged.schema.field(index).type))
 
-            wanted: dict[int, update.Values] = {}
+            new_values: dict[int, update.Values] = {}
             for name, value in values.items():
                 evolving.check_text(name)
                 index = staged.position(name)
                 if isinstance(value, pc.Expression):
-                    wanted[index] = expressions.as_expression(value)
+                    new_values[index] = expressions.as_expression(value)
                     continue
-                found, descriptor = values_of(value, f"column {name!r}")
-                fit = fitted(index, found, descriptor)
-                if isinstance(found, pa.Scalar):
-                    wanted[index] = self._placed(index, fit[0])
+                array, descriptor = values_of(value, f"column {name!r}")
+                column = coerced(index, array, descriptor)
+                if isinstance(array, pa.Scalar):
+                    new_values[index] = self._in_order(index, column[0])
                 else:
-                    check_order(fit, self._categories(index), f"column {name!r}")
-                    wanted[index] = fit
-            return update.update(change_set, wanted, where, computed)
+                    check_order(column, self._categories(index), f"column {name!r}")
+                    new_values[index] = column
+            return update.update(change_set, new_values, where, computed)
 
     def delete(self, where: Any) -> int:
-        """Remove rows, as `CTable.delete` does; how many they were."""
+        """Remove the rows that meet a condition, see `CTable.delete`.
+
+        Parameters
+        ----------
+        where : pyarrow.compute.Expression, list of tuples or list of such lists
+            Condition that a row must meet, as `filters` of `read_blz`. Rows for which it is
+            null are kept.
+
+        Returns
+        -------
+        int
+            Number of rows removed.
+
+        Raises
+        ------
+        ColumnNotFoundError
+            The condition names a column that the table does not have.
+        SchemaError
+            The condition compares a column with a value of a type that cannot be compared with it.
+        ReadOnlyError
+            Called in another process than the one that began the transaction.
+        TransactionError
+            Called outside of the transaction's `with`.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"day": [1, 2], "sold": [7, 9]}, "t.blz")
+        >>> with blz.open("t.blz", mode="a") as t:
+        ...     with t.transaction() as tx:
+        ...         tx.delete([("day", "==", 2)])
+        ...         tx.append({"day": [2], "sold": [8]})
+        ...     print(t["sold"][:].to_pylist())
+        1
+        [7, 8]
+        """
         with self._changing() as change_set:
             if change_set is None:
                 return 0
             return rows.delete(change_set, where)
 
     def truncate(self, n: int) -> None:
-        """Leave the first `n` rows."""
-        self._change(rows.truncate, _number(n, "n"))
+        """Keep the first rows and remove the others.
+
+        Parameters
+        ----------
+        n : int
+            Maximum number of rows to keep.
+
+        Raises
+        ------
+        ValueError
+            The number of rows is negative.
+        ReadOnlyError
+            Called in another process than the one that began the transaction.
+        TransactionError
+            Called outside of the transaction's `with`.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"n": [1, 2, 3]}, "t.blz")
+        >>> with blz.open("t.blz", mode="a") as t:
+        ...     with t.transaction() as tx:
+        ...         tx.truncate(2)
+        ...     print(t["n"][:].to_pylist())
+        [1, 2]
+        """
+        self._change(rows.truncate, checked_count(n, "n"))
 
     def resize(self, n: int) -> None:
-        """Leave the first `n` rows, or add rows of the columns' default values up to `n`."""
+        """Keep the first rows, or add rows with default values, until there are `n`.
+
+        Parameters
+        ----------
+        n : int
+            Number of rows to have; defaults are described in `CTable.resize`.
+
+        Raises
+        ------
+        ValueError
+            The number of rows is negative.
+        ReadOnlyError
+            Called in another process than the one that began the transaction.
+        TransactionError
+            Called outside of the transaction's `with`.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"n": [1, 2]}, "t.blz")
+        >>> with blz.open("t.blz", mode="a") as t:
+        ...     with t.transaction() as tx:
+        ...         tx.resize(3)
+        ...     print(t["n"][:].to_pylist())
+        [1, 2, None]
+        """
         with self._changing() as change_set:
             if change_set is None:
                 return
             frame = change_set.staged.frame
             nullable = [may_be_null(field, frame) for field in change_set.staged.schema]
             empty = evolving.fillings(change_set.staged, nullable)
-            fillings = [self._placed(place, value) for place, value in enumerate(empty)]
-            rows.resize(change_set, _number(n, "n"), fillings)
+            fillings = [self._in_order(index, value) for index, value in enumerate(empty)]
+            rows.resize(change_set, checked_count(n, "n"), fillings)
 
     def add_column(self, name: str, data: Any, *, default: Any = None) -> None:
-        """Add a column, as `CTable.add_column` does."""
+        """Add a column behind the others, see `CTable.add_column`.
+
+        Parameters
+        ----------
+        name : str
+            Name of the new column.
+        data : array-like, scalar or pyarrow.compute.Expression
+            An array with one value per row, one value for all rows, or an expression of other
+            columns.
+        default : scalar, optional
+            Value of the column in rows that are appended without it; null by default.
+
+        Raises
+        ------
+        SchemaError
+            The table has a column of this name, the type cannot be stored, or the number of values
+            is not the number of rows.
+        ColumnNotFoundError
+            The expression names a column that the table does not have.
+        ReadOnlyError
+            Called in another process than the one that began the transaction.
+        TransactionError
+            Called outside of the transaction's `with`.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> import pyarrow.compute as pc
+        >>> blz.to_blz({"net": [10.0, 20.0]}, "t.blz")
+        >>> with blz.open("t.blz", mode="a") as t:
+        ...     with t.transaction() as tx:
+        ...         tx.add_column("gross", pc.field("net") * 1.5)
+        ...         tx.drop_columns(["net"])
+        ...     print(t.head().to_pydict())
+        {'gross': [15.0, 30.0]}
+        """
         with self._changing() as change_set:
             if change_set is None:
                 return
             evolving.check_text(name)
-            staged, descriptor, found = change_set.staged, None, None
+            staged, descriptor, values = change_set.staged, None, None
             rows_of: Callable[[int], Any]
             if isinstance(data, pc.Expression):
                 data = expressions.as_expression(data)
                 type_ = expressions.type_of(data, staged.schema)
                 rows_of = partial(update.computed, staged, data)
             else:
-                found, descriptor = values_of(data, f"column {name!r}")
-                type_ = found.type
-                rows_of = _by_group(found, staged.head.row_groups, name)
+                values, descriptor = values_of(data, f"column {name!r}")
+                type_ = values.type
+                rows_of = _by_group(values, staged.head.row_groups, name)
             field, nulls = described(pa.field(name, type_), descriptor), 0
 
             def counted(group: int) -> Any:
@@ -190,28 +461,104 @@ class Transaction(TableReader):
                 final = field
                 if nulls and not may_be_null(field, staged.frame):
                     final = with_nulls(field, staged.frame)
-                return final, default_of(default, final, staged.frame, order_of(found))
+                return final, default_of(default, final, staged.frame, order_of(values))
 
             frame = staged.head.pandas
             evolving.add_column(change_set, field, counted, frame=frame, settled=settled)
 
     def drop_columns(self, names: Iterable[str]) -> None:
-        """Drop columns, as `CTable.drop_columns` does."""
+        """Drop columns; no data are read or written.
+
+        Parameters
+        ----------
+        names : iterable of str
+            Names of the columns to drop.
+
+        Raises
+        ------
+        ColumnNotFoundError
+            The table has no column of one of these names.
+        ReadOnlyError
+            Called in another process than the one that began the transaction.
+        TransactionError
+            Called outside of the transaction's `with`.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [1], "b": [2]}, "t.blz")
+        >>> with blz.open("t.blz", mode="a") as t:
+        ...     with t.transaction() as tx:
+        ...         tx.drop_columns(["a"])
+        ...     print(t.column_names)
+        ['b']
+        """
         with self._changing() as change_set:
             if change_set is not None:
                 gone = evolving.checked_names(change_set.staged, names)
                 evolving.drop_columns(change_set, gone, dropped(change_set.staged.frame, gone))
 
     def reorder_columns(self, names: Iterable[str]) -> None:
-        """Put columns first, as `CTable.reorder_columns` does."""
+        """Put some columns first; no data are read or written.
+
+        Parameters
+        ----------
+        names : iterable of str
+            Names of the columns to put first, in this order. The others follow in their old order.
+
+        Raises
+        ------
+        ColumnNotFoundError
+            The table has no column of one of these names.
+        ReadOnlyError
+            Called in another process than the one that began the transaction.
+        TransactionError
+            Called outside of the transaction's `with`.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [1], "b": [2], "c": [3]}, "t.blz")
+        >>> with blz.open("t.blz", mode="a") as t:
+        ...     with t.transaction() as tx:
+        ...         tx.reorder_columns(["c"])
+        ...     print(t.column_names)
+        ['c', 'a', 'b']
+        """
         with self._changing() as change_set:
             if change_set is not None:
-                evolving.reorder_columns(
-                    change_set, evolving.checked_names(change_set.staged, names)
-                )
+                first = evolving.checked_names(change_set.staged, names)
+                evolving.reorder_columns(change_set, first)
 
     def rename_columns(self, names: Mapping[str, str]) -> None:
-        """Give columns other names, as `CTable.rename_columns` does."""
+        """Rename columns; no data are read or written.
+
+        Parameters
+        ----------
+        names : mapping of str to str
+            Old name to new name.
+
+        Raises
+        ------
+        ColumnNotFoundError
+            The table has no column of one of the old names.
+        SchemaError
+            Two columns would have the same name.
+        ReadOnlyError
+            Called in another process than the one that began the transaction.
+        TransactionError
+            Called outside of the transaction's `with`.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [1], "b": [2]}, "t.blz")
+        >>> with blz.open("t.blz", mode="a") as t:
+        ...     with t.transaction() as tx:
+        ...         tx.rename_columns({"a": "c"})
+        ...     print(t.column_names)
+        ['c', 'b']
+        """
         with self._changing() as change_set:
             if change_set is not None:
                 evolving.checked_names(change_set.staged, names)
@@ -220,25 +567,101 @@ class Transaction(TableReader):
                 evolving.rename_columns(change_set, names, renamed(change_set.staged.frame, names))
 
     def compact(self, sort_by: str | Sequence[str | tuple[str, str]] | None = None) -> None:
-        """Write rows anew in full row groups, as `CTable.compact` does."""
+        """Merge small row groups, or sort all rows, see `CTable.compact`.
+
+        Parameters
+        ----------
+        sort_by : str, or sequence of str or (str, "ascending" or "descending"), optional
+            Columns to sort all rows by, nulls last; by default the columns that the table was last
+            sorted by, and () to sort by none.
+
+        Raises
+        ------
+        ColumnNotFoundError
+            The table has no column of one of these names.
+        SchemaError
+            Rows cannot be sorted by a column of this type.
+        ReadOnlyError
+            Called in another process than the one that began the transaction.
+        TransactionError
+            Called outside of the transaction's `with`.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"n": [2, 3]}, "t.blz")
+        >>> with blz.open("t.blz", mode="a") as t:
+        ...     with t.transaction() as tx:
+        ...         tx.append({"n": [1]})
+        ...         tx.compact(sort_by="n")
+        ...     print(t["n"][:].to_pylist(), t.version)
+        [1, 2, 3] 2
+        """
         self._change(compact.compact, None if sort_by is None else sort_keys.parsed(sort_by))
 
     def set_retention(self, *, versions: int | None = None, seconds: int | None = None) -> None:
-        """Say how long versions are kept, as `CTable.set_retention` does."""
-        given = {"keep_versions": versions, "keep_seconds": seconds}
-        kept = {key: _number(value, key) for key, value in given.items() if value is not None}
+        """Set how long superseded versions are kept.
+
+        Parameters
+        ----------
+        versions : int, optional
+            Maximum number of versions, the newest included; unchanged by default.
+        seconds : int, optional
+            Time that a version is kept after the next one was committed, in seconds; unchanged by
+            default.
+
+        Raises
+        ------
+        ValueError
+            A number is negative, or the number of versions is 0.
+        ReadOnlyError
+            Called in another process than the one that began the transaction.
+        TransactionError
+            Called outside of the transaction's `with`.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"n": [1]}, "t.blz")
+        >>> with blz.open("t.blz", mode="a") as t:
+        ...     with t.transaction() as tx:
+        ...         tx.set_retention(versions=2)
+        ...         tx.append({"n": [2]})
+        ...     print(t.version)
+        2
+        """
+        chosen = {"versions": versions, "seconds": seconds}
+        kept = {f"keep_{k}": checked_count(v, k) for k, v in chosen.items() if v is not None}
         if kept.get("keep_versions") == 0:
-            raise ValueError("the newest version is always kept: at least 1")
+            raise ValueError("versions must be at least 1: the newest version is always kept")
         self._change(_set_keys, "properties", kept, ())
 
     @property
     def attrs(self) -> "Attributes":
-        """The table's attributes; what is set is committed with the rest."""
+        """Attributes of the table; assignments are committed with the other changes.
+
+        Returns
+        -------
+        blztable.Attributes
+            A mutable mapping of str to values.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"n": [1]}, "t.blz")
+        >>> with blz.open("t.blz", mode="a") as t:
+        ...     with t.transaction() as tx:
+        ...         tx.attrs["until"] = 1
+        ...     print(t.attrs, t.version)
+        {'until': 1} 2
+        """
         return Attributes(lambda: self._snapshot.version.head.attributes, self._set_attributes)
 
     def __enter__(self) -> Self:
         if self._base is None or self._is_open:
-            raise TransactionError(f"{self.path}: a transaction is entered once; begin another one")
+            raise TransactionError(
+                f"{self.path}: this transaction was entered before; begin another one"
+            )
         self._base.check_open()
         try:
             with DeferInterrupt():
@@ -269,7 +692,7 @@ class Transaction(TableReader):
     def _commit(self, was_open: bool) -> None:
         """Publish the changes, show the new version, and merge small row groups."""
         if not was_open:
-            raise TransactionError(f"{self.path}: the transaction has ended; begin another one")
+            raise TransactionError(f"{self.path}: this transaction has ended; begin another one")
         self._check_process()
         # A reference to an ended transaction must not keep a version.
         self._base = None
@@ -292,24 +715,24 @@ class Transaction(TableReader):
                 self._published(*merged)
 
     def _end(self, error: BaseException) -> None:
-        """Discard what was done and let go of everything; harmless where that was done."""
+        """Discard the changes and release everything; harmless if called twice."""
         with DeferInterrupt():
             self._is_open = False
             self._base = None
             self._held.__exit__(type(error), error, error.__traceback__)
 
     def _working(self) -> ChangeSet | None:
-        """What takes changes; None where all was done before."""
+        """Return the change set; None if the commit was made before."""
         self._check_process()
         if not self._is_open:
             raise TransactionError(
-                f"{self.path}: a transaction takes changes inside of its `with` only"
+                f"{self.path}: a transaction takes changes only inside of its `with`"
             )
         return None if self.is_repeated else self._change_set
 
     @contextmanager
     def _changing(self) -> Iterator[ChangeSet | None]:
-        """What takes the changes of one verb, all or none; None where all was done before."""
+        """Yield the change set for one verb, all or nothing; None if the commit was made before."""
         change_set = self._working()
         if change_set is None:
             yield None
@@ -324,29 +747,29 @@ class Transaction(TableReader):
                 function(change_set, *arguments)
 
     def _show(self) -> None:
-        """Let reads see what was done."""
+        """Let reads see the changes made so far."""
         # The change set pins the version below.
         self._snapshot = Snapshot(self._change_set.staged, None, lambda: self._is_open)
 
     def _set_attributes(self, changes: Mapping[str, Any], removed: Sequence[str]) -> None:
         self._change(_set_keys, "attributes", checked_attrs(dict(changes)), removed)
 
-    def _placed(self, place: int, value: pa.Scalar) -> pa.Scalar:
-        """The value for rows of this column, of an ordered one by the categories there are."""
+    def _in_order(self, index: int, value: pa.Scalar) -> pa.Scalar:
+        """Return the value; for an ordered column, with the categories that the column has."""
         if not pa.types.is_dictionary(value.type) or not value.is_valid:
             return value
-        what = f"column {self._change_set.staged.schema.field(place).name!r}"
+        context = f"column {self._change_set.staged.schema.field(index).name!r}"
         one = pa.chunked_array([rows.repeated(value, 1)])
-        return one_in_order(one, self._categories(place), what)[0]
+        return one_in_order(one, self._categories(index), context)[0]
 
-    def _categories(self, place: int) -> pa.Array | None:
-        """The categories of an ordered column, as its first rows have them; else None."""
-        type_ = self._change_set.staged.schema.field(place).type
+    def _categories(self, index: int) -> pa.Array | None:
+        """Return the categories of an ordered column, from its first rows; else None."""
+        type_ = self._change_set.staged.schema.field(index).type
         if not pa.types.is_dictionary(type_) or not type_.ordered:
             return None
         start = 0
         for group_rows in self._change_set.staged.head.row_groups:
-            array = self._snapshot.array(place, range(start, start + 1))
+            array = self._snapshot.array(index, range(start, start + 1))
             if len(array.dictionary):
                 return array.dictionary
             start += group_rows
@@ -354,19 +777,24 @@ class Transaction(TableReader):
 
     def _check_process(self) -> None:
         if os.getpid() != self._pid:
-            where = f"{self.path}: a transaction belongs to the process it began in"
-            raise ReadOnlyError(f"{where}; open the table again in this one")
+            raise ReadOnlyError(
+                f"{self.path}: the transaction began in another process; open the table again in "
+                "this one"
+            )
 
 
 def _by_group(
     values: pa.Scalar | pa.Array | pa.ChunkedArray, row_groups: Sequence[int], name: str
 ) -> Callable[[int], pa.Array | pa.ChunkedArray]:
-    """The values of each row group."""
+    """Return a function from a row group's index to its values."""
     if isinstance(values, pa.Scalar):
         return lambda group: rows.repeated(values, row_groups[group])
     total = sum(row_groups)
     if len(values) != total:
-        raise SchemaError(f"column {name!r}: {len(values)} values for a table of {total} rows")
+        raise SchemaError(
+            f"column {name!r}: {len(values)} values for a table of {total} rows; pass one value "
+            "per row, or one scalar for all rows"
+        )
     first = list(accumulate(row_groups, initial=0))
     return lambda group: values.slice(first[group], row_groups[group])
 
@@ -376,12 +804,3 @@ def _set_keys(
 ) -> None:
     if changes or removed:
         change_set.add(mapping, Keys.of(change_set.staged, mapping, changes, removed))
-
-
-def _number(value: Any, what: str) -> int:
-    if isinstance(value, bool):
-        raise TypeError(f"{what} is a number, not {value}")
-    number = operator.index(value)
-    if number < 0:
-        raise ValueError(f"{what} is a number from 0, not {value}")
-    return number

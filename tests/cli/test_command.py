@@ -254,7 +254,7 @@ def test_versions_lists_them_with_what_made_them(run, run_json, path):
 
 
 def test_restore_commits_what_a_version_held(run, run_json, path):
-    assert run("restore", path, 1) == (0, "version 3 holds what version 1 held; rows: 1\n", "")
+    assert run("restore", path, 1) == (0, "version 3 has the contents of version 1; rows: 1\n", "")
     assert run_json("restore", path, 2) == {"path": path, "version": 4, "restored": 2, "rows": 3}
     assert blz.read_table(path)["visits"].to_pylist() == [7, 11, 2]
 
@@ -284,8 +284,8 @@ def test_where_no_version_is_intact_versions_says_so(run, path):
 def test_compact_joins_row_groups_and_sorts(run, run_json, path):
     with blz.open(path, "a") as table:
         table.append(DATA)
-    assert run("compact", path) == (0, "version 4 was made; row groups: 1\n", "")
-    assert run("compact", path) == (0, "version 4 is compact; row groups: 1\n", "")
+    assert run("compact", path) == (0, "compacted as version 4; row groups: 1\n", "")
+    assert run("compact", path) == (0, "version 4 is compact already; row groups: 1\n", "")
     assert run_json("compact", path, "--sort-by", "visits,city")["version"] == 5
     assert blz.read_table(path)["visits"].to_pylist() == [2, 2, 7, 7, 11, 11]
 
@@ -319,8 +319,8 @@ def test_vacuum_says_what_went_and_what_someone_holds(run, run_json, path):
     with blz.open(path, version=1):
         out = run("vacuum", path, "--keep", 2)[1]
     assert re.fullmatch(
-        r"removed: versions 2; \d+ files that no version named \([\d,]+ bytes\)\n"
-        "kept, because someone has them open: versions 1\n",
+        r"removed: versions 2; \d+ files that no version uses \([\d,]+ bytes\)\n"
+        "kept, because they are open elsewhere: versions 1\n",
         out,
     )
     assert not orphan.exists()
@@ -329,8 +329,7 @@ def test_vacuum_says_what_went_and_what_someone_holds(run, run_json, path):
     assert found.pop("nbytes") > 0
     assert found == {"path": path, "versions": [1, 3], "pinned": [], "damaged": []}
     assert (
-        run("vacuum", path)[1]
-        == "removed: versions none; 0 files that no version named (0 bytes)\n"
+        run("vacuum", path)[1] == "removed: versions none; 0 files that no version uses (0 bytes)\n"
     )
 
 
@@ -346,7 +345,7 @@ def test_vacuum_beside_a_damaged_version_removes_nothing_and_fails(run, path):
     damage(path, 1)
     code, out, err = run("vacuum", path)
     assert (code, err) == (1, "")
-    assert out == "nothing was removed: what these versions name is damaged: 1\n"
+    assert out == "nothing was removed; versions with damaged manifests: 1\n"
     # Gone with all that only it names, once it is past keeping.
     assert run("vacuum", path, "--keep", 1)[0] == 0
 
@@ -375,11 +374,11 @@ def test_verify_tells_what_is_wrong_by_its_exit_code_too(run, path):
     ("arguments", "message"),
     [
         (["info", "nowhere"], "no table at"),
-        (["info", ""], "an empty path"),
+        (["info", ""], "the path is empty"),
         (["info", "PATH", "--at", "9"], "no version 9"),
         (["info", "PATH", "--at", "x"], "invalid int value"),
-        (["head", "PATH", "-n", "-1"], "a number of rows from 0, not '-1'"),
-        (["head", "PATH", "-n", "x"], "a number of rows from 0, not 'x'"),
+        (["head", "PATH", "-n", "-1"], "expected a number of rows of at least 0, not '-1'"),
+        (["head", "PATH", "-n", "x"], "expected a number of rows of at least 0, not 'x'"),
         (["head", "PATH", "--columns", "nope"], "no column 'nope'"),
         (["head", "PATH", "--nope"], "unrecognized arguments"),
         (["versions", "nowhere"], "no table at"),
@@ -387,11 +386,11 @@ def test_verify_tells_what_is_wrong_by_its_exit_code_too(run, path):
         (["restore", "PATH", "9"], "no version 9"),
         (["restore", "PATH", "-1"], "no version -1"),
         (["compact", "PATH", "--sort-by", "visits,nope"], "no column is named 'nope'"),
-        (["compact", "PATH", "--sort-by", "city,city"], "sort_by has a column twice"),
+        (["compact", "PATH", "--sort-by", "city,city"], "sort_by names a column twice"),
         (["compact", "PATH", "--sort-by", "\udcff"], "no column is named '\\udcff'"),
-        (["vacuum", "PATH", "--keep", "0"], "a number of versions from 1, not '0'"),
-        (["vacuum", "PATH", "--older-than", "nan"], "a number of seconds from 0, not 'nan'"),
-        (["vacuum", "PATH", "--wait", "-1"], "a number of seconds from 0, not '-1'"),
+        (["vacuum", "PATH", "--keep", "0"], "expected at least 1 version, not '0'"),
+        (["vacuum", "PATH", "--older-than", "nan"], "expected seconds of at least 0, not 'nan'"),
+        (["vacuum", "PATH", "--wait", "-1"], "expected seconds of at least 0, not '-1'"),
         (["nope"], "invalid choice"),
         ([], "required"),
         (["info", "FILE"], "is a file"),

@@ -349,14 +349,16 @@ def test_damage_is_raised_where_nobody_asked_to_skip_it(path, read):
 @pytest.mark.parametrize("word", ["ignore", "", None, True, "SKIP", b"skip", ["skip"]])
 def test_another_word_is_told_before_anything_is_read(path, read, word):
     damage(path, 0, 0)
-    with pytest.raises(ValueError, match="on_corrupt is one of 'raise', 'skip', not ") as caught:
+    with pytest.raises(
+        ValueError, match="on_corrupt must be one of 'raise', 'skip', not "
+    ) as caught:
         read(path, on_corrupt=word)
     assert not isinstance(caught.value, blz.BlzError)
 
 
 @pytest.mark.parametrize("read", [blz.read_blz, blz.read_table])
 def test_another_word_is_told_before_a_table_is_looked_for(tmp_path, read):
-    with pytest.raises(ValueError, match="on_corrupt is one of 'raise', 'skip'"):
+    with pytest.raises(ValueError, match="on_corrupt must be one of 'raise', 'skip'"):
         read(tmp_path / "none.blz", on_corrupt="ignore")
 
 
@@ -448,7 +450,7 @@ def test_a_table_closed_meanwhile_is_closed_not_damaged(path):
             return super().open(key)
 
     opened = blz.open(ClosingStore(path))
-    with pytest.raises(blz.BlzError, match=f"{path} was closed"):
+    with pytest.raises(blz.ClosedError, match=f"{path} was closed"):
         opened.to_arrow(on_corrupt="skip")
 
 

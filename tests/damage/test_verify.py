@@ -215,7 +215,7 @@ def test_bytes_behind_the_last_line_are_told(path):
     file = path / "meta/manifest/00000000000000000001"
     file.write_bytes(file.read_bytes() + b"x\n")
     problem = only_problem(path, full=False)
-    assert (problem.message, problem.is_readable) == ("2 bytes behind the last line", True)
+    assert (problem.message, problem.is_readable) == ("2 bytes after the last line", True)
 
 
 def test_what_the_storage_refuses_is_a_problem_of_its_file():
@@ -465,7 +465,7 @@ def test_a_narrowed_table_is_checked_in_its_columns_alone(path):
 def test_a_closed_table_is_not_verified(path):
     with blz.open(path) as table:
         pass
-    with pytest.raises(blz.BlzError, match="closed"):
+    with pytest.raises(blz.ClosedError, match="closed"):
         table.verify()
 
 

@@ -290,7 +290,7 @@ def test_usual_row_groups_keep_the_limits_however_the_items_were_cut(sizes, widt
             patch.setattr(cuts, name, value)
         names = [f"c{i}" for i in range(width)]
         items = [pa.table([np.zeros(size)] * width, names) for size in sizes]
-        groups = [rows for _, rows in row_groups.row_groups(zip(items, sizes, strict=True), None)]
+        groups = [rows for _, rows in cuts.row_groups(zip(items, sizes, strict=True), None)]
     assert sum(groups) == sum(sizes)
     for rows in groups:
         within = rows * 8 * width <= 2000 and rows * 8 <= 500

@@ -86,7 +86,7 @@ def test_a_row_group_of_more_rows_than_any_table_has_is_damage(store, write):
     edit(store, "properties", {"row_group_rows": 10**30})
     with (
         pytest.raises(
-            blz.CorruptError, match=r"row_group_rows is a whole number from 1 to 2\*\*62"
+            blz.CorruptError, match=r"row_group_rows must be an integer from 1 to 2\*\*62"
         ),
         blz.open(store, "a") as t,
     ):

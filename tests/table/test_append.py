@@ -346,7 +346,7 @@ class TestAppender:
         t = table({"x": [0]})
         with t.appender() as a:
             column = a["x"]
-        with pytest.raises(blz.BlzError, match="inside of its `with`"):
+        with pytest.raises(blz.TransactionError, match="inside of its `with`"):
             column.append([1])
 
 

@@ -199,7 +199,7 @@ class TestWrong:
         d = blz.dataset(tmp_path / "t.blz")
         assert d.to_table(columns=["b"]).to_pydict() == {"b": [2]}
         for columns in (None, ["a"], {"y": field("a")}):
-            with pytest.raises(blz.SchemaError, match="'a' is there twice"):
+            with pytest.raises(blz.SchemaError, match="(2|several) columns are named 'a'"):
                 d.scanner(columns)
 
 
@@ -271,9 +271,9 @@ class TestVersion:
             assert after.count_rows() == 6
             assert d.count_rows() == ROWS
             assert opened[["n", "word"]].dataset().schema.names == ["n", "word"]
-        with pytest.raises(blz.BlzError, match="was closed"):
+        with pytest.raises(blz.ClosedError, match="was closed"):
             after.to_table()
-        with pytest.raises(blz.BlzError, match="was closed"):
+        with pytest.raises(blz.ClosedError, match="was closed"):
             opened.dataset()
 
     def test_it_pickles_as_path_version_and_filter(self, path):

@@ -207,7 +207,7 @@ def test_a_handle_closed_while_a_transaction_is_open_stays_closed_and_holds_noth
         tx.append(rows(1))
         handle.close()
     assert len(os.listdir("/dev/fd")) == before
-    with pytest.raises(blz.BlzError, match="was closed"):
+    with pytest.raises(blz.ClosedError, match="was closed"):
         handle.to_arrow()
     assert blz.read_table(table).num_rows == 80_001
 

@@ -269,9 +269,9 @@ def test_without_tqdm_it_is_said_what_to_install(store, monkeypatch):
 @pytest.mark.parametrize("progress", [1, 0, "yes", []], ids=str)
 def test_other_values_are_told(store, progress):
     before = tree(store)
-    with pytest.raises(TypeError, match="progress is True or a callable, not"):
+    with pytest.raises(TypeError, match="progress must be a bool or a callable, not"):
         blz.to_blz(TABLE, store, progress=progress)
     for read in READS.values():
-        with pytest.raises(TypeError, match="progress is True or a callable, not"):
+        with pytest.raises(TypeError, match="progress must be a bool or a callable, not"):
             read(store, progress=progress)
     assert tree(store) == before

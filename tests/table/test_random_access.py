@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import blztable as blz
 from blztable.engine.read import chunks
-from blztable.errors import BlzError, ColumnNotFoundError
+from blztable.errors import ClosedError, ColumnNotFoundError
 from blztable.storage.memory import MemoryStore
 from support import arrow_strategies as own
 from support import samples
@@ -138,7 +138,7 @@ def test_no_rows_are_a_table_without_rows(table, rows):
     "rows", [[60], [0, -1], np.array([2**64 - 1], np.uint64), [0, 10**9], pa.array([-5])], ids=str
 )
 def test_a_row_that_is_not_there_is_told(table, rows):
-    with pytest.raises(IndexError, match=r"row -?\d+ of a table of 60 rows"):
+    with pytest.raises(IndexError, match=r"row -?\d+ is out of range for a table of 60 rows"):
         table.take(rows)
 
 
@@ -181,7 +181,10 @@ def test_of_no_rows_there_is_none():
 )
 def test_what_names_no_rows_is_told_before_anything_is_read(store, rows, error):
     recorded = Recorded(store)
-    with blz.open(recorded) as table, pytest.raises(error, match=r"rows are named by|no row"):
+    with (
+        blz.open(recorded) as table,
+        pytest.raises(error, match=r"row numbers must|is null|out of range"),
+    ):
         table.take(rows)
     assert recorded.data == []
 
@@ -254,7 +257,7 @@ def test_head_and_tail_are_the_first_rows_and_the_last(table, n):
 
 def test_head_and_tail_say_what_is_not_possible(table):
     for read in (table.head, table.tail):
-        with pytest.raises(ValueError, match="a number of rows from 0, not -1"):
+        with pytest.raises(ValueError, match="n must be at least 0, not -1"):
             read(-1)
         for n in (2.5, "2", None):
             with pytest.raises(TypeError):
@@ -354,7 +357,7 @@ def test_a_closed_table_has_no_rows(store):
         lambda: table.to_arrow(filters=[("n", ">", 1)]),
         lambda: table.to_batches(filters=[("n", ">", 1)]),
     ):
-        with pytest.raises(BlzError, match="was closed"):
+        with pytest.raises(ClosedError, match="was closed"):
             read()
 
 

@@ -56,7 +56,7 @@ def test_a_table_that_is_closed_while_it_is_read_was_closed_and_is_not_damaged(r
     hooked = Hooked(store)
     table = blz.open(hooked)
     hooked._before = gone
-    with pytest.raises(blz.BlzError, match="here was closed"):
+    with pytest.raises(blz.ClosedError, match="here was closed"):
         read(table)
 
 

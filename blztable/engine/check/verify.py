@@ -1,7 +1,12 @@
-"""A whole version looked at: manifest, then row group by row group every part of it.
+"""Verify: check a whole version, the manifest first, then all parts row group by row group.
 
-Columns are decoded by `read/columns.py`, so whatever reading checks is checked. `examine.py`
-compares what is left. Damage is written down, and the rest is checked all the same.
+Does not know how a part is decoded or compared (`engine/read`, `examine.py`).
+
+Theory of operation. The calling thread goes through windows of row groups: one, or several small
+ones. For each window three phases run as tasks of the pool: open all parts, decode all columns
+together as a read does, compare the values with statistics and sizes. If decoding together fails,
+each row group is decoded alone, then each part. Damage becomes a `Problem`, and the checks go on.
+Memory is bounded by the decoded columns of one window.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,19 +27,19 @@ from blztable.errors import BlzError
 from blztable.report import Problem, Report
 from blztable.storage.store import KeyNotFound
 
-# What is looked at together, where row groups are small. A row may take memory and no bytes.
+# Limits of a window; rows are limited too, for a row may take memory and no bytes in a file.
 WINDOW_GROUPS = 256
 WINDOW_BYTES = 16_000_000
 WINDOW_ROWS = 1 << 20
 
 
 def verify(version: Version, indices: Sequence[int], *, full: bool) -> Report:
-    """Check the columns at these positions: all of them, or only manifest, fronts and trailers.
+    """Check columns of a version: everything if `full`, else manifest, fronts and trailers.
 
-    Damage is reported, not raised; what is not damage (no memory, an interrupt) is raised.
+    Damage is reported; anything else (no memory, an interrupt) is raised.
     """
     head = version.head
-    # Without the lines that were read before: they are to be read again.
+    # Without the lines that were read before, so that they are read again.
     version = replace(version, _lines={})
     problems = list(_manifest(version))
     columns = [Column(version, index) for index in indices]
@@ -68,7 +73,7 @@ def verify(version: Version, indices: Sequence[int], *, full: bool) -> Report:
 
 
 def _manifest(version: Version) -> Iterator[Problem]:
-    """What is wrong with the manifest besides the columns' lines."""
+    """Yield the problems of the manifest, except for its column lines."""
     head, columns = version.head, version.head.columns
 
     def problem(message: str, is_readable: bool) -> Problem:
@@ -76,22 +81,22 @@ def _manifest(version: Version) -> Iterator[Problem]:
 
     try:
         if load(version.store, head.version).head != head:
-            yield problem("another manifest than the one that was opened", False)
+            yield problem("the manifest is not the one that was opened", False)
         elif columns.offsets:
             end = columns.offsets[-1] + columns.lengths[-1] + 1
             with version.store.open(version.key) as reader:
                 if reader.size > end:
-                    yield problem(f"{reader.size - end} bytes behind the last line", True)
+                    yield problem(f"{reader.size - end} bytes after the last line", True)
     except KeyNotFound:
-        yield problem("it is gone", False)
+        yield problem("the manifest is missing", False)
     except BlzError as error:
         yield problem(str(error), False)
 
 
 def _windows(columns: Sequence[Column], row_groups: Sequence[int]) -> Iterator[range]:
-    """Row groups that are looked at together: one, or some small ones."""
+    """Yield the row groups of each window: one, or several small ones."""
     streams = [sizes for one in columns if one.parts for sizes in one.parts.streams.values()]
-    # Read together, a part of nulls may come with the dictionary of the part beside it.
+    # In a joint read, an all-null part may get the dictionary of its neighbour.
     most = 1 if any(pa.types.is_dictionary(one.type) for one in columns) else WINDOW_GROUPS
     start = taken = rows = 0
     for group, more in enumerate(row_groups):
@@ -106,10 +111,7 @@ def _windows(columns: Sequence[Column], row_groups: Sequence[int]) -> Iterator[r
 
 
 def _read(by_group: Sequence[Sequence[Part]], spans: Sequence[RowSpan]) -> None:
-    """Decode the parts of some row groups together.
-
-    Where that fails, the parts of each group together; where one is damaged, each by itself.
-    """
+    """Decode row groups together; if that fails, each alone; if that fails, each part alone."""
     parts = [[part for part in of_group if part.opened] for of_group in by_group]
     is_whole = all(map(len, parts)) and len(set(map(len, parts))) == 1
     if len(parts) > 1:
@@ -122,7 +124,7 @@ def _read(by_group: Sequence[Sequence[Part]], spans: Sequence[RowSpan]) -> None:
 
 
 def _read_together(by_group: Sequence[Sequence[Part]], spans: Sequence[RowSpan]) -> bool:
-    """Decode the same columns of some row groups at once; False where that fails."""
+    """Decode the same columns of several row groups; False if that fails."""
     columns = [part.column.index for part in by_group[0]]
     try:
         arrays = read_columns(by_group[0][0].column.version, columns, spans)
@@ -137,5 +139,5 @@ def _read_together(by_group: Sequence[Sequence[Part]], spans: Sequence[RowSpan])
 
 
 def _order(problem: Problem) -> tuple[int, int, int]:
-    position = -1 if problem.position is None else problem.position
-    return position, problem.start, problem.stop
+    index = -1 if problem.position is None else problem.position
+    return index, problem.start, problem.stop

@@ -1,15 +1,20 @@
-"""The tree of an expression: what of which arguments, and the parts of a conjunction.
+"""Expression trees: parse an Arrow expression into terms, and split it into its conjuncts.
 
 Knows Arrow's expressions and nothing else: no schemas, no values of columns, no statistics.
 
-Arrow lets nobody look into an expression, but writes it down for pickle: as a file of IPC whose one
-batch holds the literals and options, and whose metadata are the tree in order: `call` and its name,
-the arguments, perhaps `options`, `end`. What is not as foreseen, in a version of Arrow to come, has
-no tree, and whoever asks must do without.
+Theory of operation. Arrow has no API to inspect an expression, but pickles it as an Arrow IPC file.
+The record batch has one row, with a column for each literal and each options struct. The schema
+metadata are the tree as (key, value) pairs in prefix order: `call` with the function's name, its
+arguments, `options` if there are any, `end`; an argument is a `call`, a `field_ref` or a `literal`.
+Parsing these pairs gives a `Term`; writing some of them as a new file gives the expression of a
+part of the tree. Lists of tuples take the same way, as expressions: one way is tested for both.
+An expression that is not pickled like this, perhaps by a later Arrow, has no tree. Then nothing is
+pruned, and rows are filtered with the whole expression.
 """
 
 import struct
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -18,16 +23,14 @@ import pyarrow.compute as pc
 from blztable.arrow_errors import REFUSALS
 from blztable.arrow_types import without_view
 
-# So that whoever goes down a tree may recurse; chains of the same are one call.
+# Limit for functions that recurse into a tree; a chain of `and` or `or` has the depth of one call.
 MAX_DEPTH = 100
 _SMALL = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 _CHAINS = ("and", "and_kleene", "or", "or_kleene")
 _CONJUNCTIONS = ("and", "and_kleene")
-_UNFORESEEN = (
-    *(*REFUSALS, struct.error, AttributeError, ValueError),
-    *(TypeError, LookupError),
-)
-# Of Arrow's Message and Schema, by the number of the field in its flatbuffer.
+# What parsing raises if a pickled expression has another form than expected.
+_UNEXPECTED = (*REFUSALS, struct.error, AttributeError, ValueError, TypeError, LookupError)
+# Field numbers in the flatbuffer tables Message and Schema of Arrow's format.
 _MESSAGE_HEADER = 2
 _SCHEMA_METADATA = 2
 
@@ -36,21 +39,21 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """The column of this name."""
+    """A column, by name."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """The same value for each row."""
+    """A value that is the same for all rows."""
 
     value: pa.Scalar
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function of arguments; options by name, as Arrow's scalars."""
+    """A function, its arguments, and its options by name as Arrow scalars."""
 
     function: str
     arguments: tuple["Term", ...]
@@ -61,34 +64,25 @@ Term = Field | Literal | Call
 
 
 def tree(expression: pc.Expression) -> Term | None:
-    """The tree; a chain of `and` or `or` is one call. None where it cannot be told."""
-    try:
-        pairs, batch = _written(expression)
-        return _term(pairs, batch)
-    except _UNFORESEEN:
-        return None
+    """Return the tree of an expression, a chain of `and` or `or` as one call; None without one."""
+    with suppress(*_UNEXPECTED):
+        return _tree(*_pickled(expression))
+    return None
 
 
 def parts(expression: pc.Expression) -> list[tuple[pc.Expression, Term | None]]:
-    """The expressions that are all true where this one is, in order; itself if it is but one.
-
-    Each with its tree, which is None where it cannot be told.
-    """
-    try:
-        pairs, batch = _written(expression)
+    """Return the conjuncts of an expression in order, each with its tree or None."""
+    with suppress(*_UNEXPECTED):
+        pairs, batch = _pickled(expression)
         spans = list(_conjunct_spans(pairs))
-        if len(spans) == 1:
-            return [(expression, tree(expression))]
-        return [
-            (_expression(pairs[start:stop], batch), _tree_of(pairs[start:stop], batch))
-            for start, stop in spans
-        ]
-    except _UNFORESEEN:
-        return [(expression, tree(expression))]
+        if len(spans) > 1:
+            conjuncts = [pairs[start:stop] for start, stop in spans]
+            return [(_expression(each, batch), _tree(each, batch)) for each in conjuncts]
+    return [(expression, tree(expression))]
 
 
 def names(term: Term) -> Iterator[str]:
-    """The columns that a tree refers to, as often as it does."""
+    """Yield the name of each column reference in a tree."""
     match term:
         case Field(name):
             yield name
@@ -97,32 +91,29 @@ def names(term: Term) -> Iterator[str]:
                 yield from names(argument)
 
 
-def _tree_of(pairs: list[Pair], batch: pa.RecordBatch) -> Term | None:
-    try:
-        return _term(pairs, batch)
-    except _UNFORESEEN:
-        return None
-
-
 def with_safe_literals(expression: pc.Expression) -> pc.Expression:
-    """The expression with literals that Arrow can compare: no views, no nulls of large text."""
-    try:
-        pairs, batch = _written(expression)
+    """Replace literals that Arrow cannot compare: views, and nulls of large text."""
+    with suppress(*_UNEXPECTED):
+        pairs, batch = _pickled(expression)
         columns = list(map(_comparable, batch.columns))
-        if all(old is new for old, new in zip(batch.columns, columns, strict=True)):
-            return expression
-        return _expression(pairs, pa.RecordBatch.from_arrays(columns, names=batch.schema.names))
-    except _UNFORESEEN:
-        return expression
+        if any(old is not new for old, new in zip(batch.columns, columns, strict=True)):
+            return _expression(pairs, pa.RecordBatch.from_arrays(columns, names=batch.schema.names))
+    return expression
 
 
 def _comparable(literal: pa.Array) -> pa.Array:
-    """One value, of a type that Arrow has kernels for."""
+    """Return a literal, an array of length 1, as a type for which Arrow has kernels."""
     type_ = without_view(literal.type)
     if literal.null_count and type_ in _SMALL:
-        # Casting a null of large text to another type ends the process.
+        # Arrow crashes when it casts a null of large text to another type.
         return pa.nulls(1, _SMALL[type_])
     return literal if type_ == literal.type else literal.cast(type_)
+
+
+def _tree(pairs: list[Pair], batch: pa.RecordBatch) -> Term | None:
+    with suppress(*_UNEXPECTED):
+        return _term(pairs, batch)
+    return None
 
 
 def _term(pairs: list[Pair], batch: pa.RecordBatch) -> Term:
@@ -149,7 +140,7 @@ def _term(pairs: list[Pair], batch: pa.RecordBatch) -> Term:
 
 @dataclass(slots=True)
 class _Open:
-    """A call of which not all arguments are read."""
+    """A call while its arguments are parsed."""
 
     function: str
     arguments: list[Term] = field(default_factory=list)
@@ -163,7 +154,7 @@ class _Open:
         else:
             self.arguments.append(term)
         self.depth = max(self.depth, depth + 1)
-        # What is around the whole is a level too.
+        # The outermost `_Open` holds the whole expression, and counts as one level.
         if self.depth > MAX_DEPTH + 1:
             raise ValueError("an expression nested too deep")
 
@@ -172,10 +163,10 @@ class _Open:
 
 
 def _conjunct_spans(pairs: list[Pair]) -> Iterator[tuple[int, int]]:
-    """Where in the pairs the operands of the conjunctions at the top are."""
-    # The calls that are open, and how many of them are conjunctions with nothing else around them.
+    """Yield the range of pairs of each operand of the outermost conjunctions."""
+    # Open calls; and how many of them are conjunctions inside nothing but conjunctions.
     depth = outer = start = 0
-    for at, (key, value) in enumerate(pairs):
+    for index, (key, value) in enumerate(pairs):
         if key == "options":
             continue
         if key not in ("call", "end", "field_ref", "literal"):
@@ -187,27 +178,27 @@ def _conjunct_spans(pairs: list[Pair]) -> Iterator[tuple[int, int]]:
             if key == "end":
                 depth, outer = depth - 1, outer - 1
                 continue
-            start = at
+            start = index
         depth += {"call": 1, "end": -1}.get(key, 0)
         if depth == outer:
-            yield start, at + 1
+            yield start, index + 1
 
 
-def _written(expression: pc.Expression) -> tuple[list[Pair], pa.RecordBatch]:
-    """An expression as it is pickled: its tree as pairs, and the literals and options."""
+def _pickled(expression: pc.Expression) -> tuple[list[Pair], pa.RecordBatch]:
+    """Return the pairs of the tree, and the record batch of literals and options."""
     buffer = expression.__reduce__()[1][0]
     reader = pa.ipc.open_file(buffer)
     return list(_metadata(reader.schema)), reader.get_batch(0)
 
 
 def _expression(pairs: list[Pair], batch: pa.RecordBatch) -> pc.Expression:
-    """What these pairs are written for."""
+    """Return the expression that these pairs describe."""
     fields: list[pa.Field] = []
     arrays: list[pa.Array] = []
     numbered: list[Pair] = []
     for key, value in pairs:
         if key in ("literal", "options"):
-            # Of the columns its own ones only: there are as many as in the whole expression.
+            # Copy only the columns to which these pairs refer.
             numbered.append((key, str(len(arrays))))
             fields.append(batch.schema.field(int(value)))
             arrays.append(batch.column(int(value)))
@@ -225,29 +216,29 @@ def _expression(pairs: list[Pair], batch: pa.RecordBatch) -> pc.Expression:
 
 
 def _metadata(schema: pa.Schema) -> Iterator[Pair]:
-    """The metadata in order, and as often as they are there: pyarrow makes a dict of them."""
+    """Yield all metadata in order, from the flatbuffer; pyarrow's dict drops repeated keys."""
     message = schema.serialize().to_pybytes()
-    # Behind the mark of a message and its length is a flatbuffer.
+    # The flatbuffer follows 4 bytes of continuation marker and 4 bytes of length.
     data = memoryview(message)[8:]
 
-    def number(form: str, at: int) -> int:
-        (value,) = struct.unpack_from("<" + form, data, at)
+    def number(form: str, offset: int) -> int:
+        (value,) = struct.unpack_from("<" + form, data, offset)
         return int(value)
 
-    def target(at: int) -> int:
-        return at + number("I", at)
+    def target(offset: int) -> int:
+        return offset + number("I", offset)
 
     def slot(table: int, field: int) -> int:
-        """Where a field of a table is; it is there."""
+        """Return the offset of a field that the table has."""
         fields = table - number("i", table)
         return table + number("H", fields + 4 + 2 * field)
 
-    def text(at: int) -> str:
-        start = target(at) + 4
+    def text(offset: int) -> str:
+        start = target(offset) + 4
         return str(data[start : start + number("I", start - 4)], "utf-8")
 
     header = target(slot(target(0), _MESSAGE_HEADER))
     pairs = target(slot(header, _SCHEMA_METADATA))
-    for at in range(pairs + 4, pairs + 4 + 4 * number("I", pairs), 4):
-        pair = target(at)
+    for offset in range(pairs + 4, pairs + 4 + 4 * number("I", pairs), 4):
+        pair = target(offset)
         yield text(slot(pair, 0)), text(slot(pair, 1))

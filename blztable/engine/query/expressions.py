@@ -1,10 +1,15 @@
-"""Expressions over columns: which columns one refers to, its type, its value for each row.
+"""Expressions: check a filter against a schema, and evaluate it for all rows of some arrays.
 
-Arrow evaluates them, by one thread, the caller's. Knows nothing of files, versions and the rows
-that a read may pass over.
+Knows nothing of files, versions, statistics or pruning.
 
-A column is compared as its values: of a dictionary what the codes stand for, and where Arrow
-compares a type badly or not at all a wider one that holds the same values (`compared_type`).
+Theory of operation. A filter is an Arrow expression; pandas' tuples become one. Arrow (Acero)
+evaluates it, in the calling thread only: callers are tasks of the pool, which has as many threads
+as cores. Arrow does not list the columns of an expression, so they are searched by trial: the
+columns whose name occurs in its text are renamed one by one, and where it no longer evaluates on
+a row of nulls, it needs that column. That row also finds type errors before any data are read.
+
+A column is compared by its values: a dictionary is decoded, and a type for which Arrow lacks
+kernels is cast to a wider one with the same values (`compared_type`).
 """
 
 import pickle
@@ -30,48 +35,52 @@ _OPERATORS = ("=", "==", "!=", "<", ">", "<=", ">=", "in", "not in")
 _OF_MANY = ("in", "not in")
 
 
-def as_expression(where: object, schema: pa.Schema | None = None) -> pc.Expression:
-    """A filter as an expression: itself, or pandas' list of tuples (and), or list of those (or).
+def as_expression(filters: object, schema: pa.Schema | None = None) -> pc.Expression:
+    """Return a filter as an expression: an expression, a list of tuples, or a list of such lists.
 
-    Values of tuples become the type that their column is compared as, where they lose nothing.
+    Tuples of one list are joined by and, lists by or. A value is cast to the type as which its
+    column is compared, if that loses nothing.
 
     Raises
     ------
     TypeError
-        Neither of them.
+        The filter is neither an expression nor a list.
     ValueError
-        Tuples that are no filter.
+        The list is not a valid filter.
     """
-    if isinstance(where, pc.Expression):
-        return with_safe_literals(where)
-    if not isinstance(where, list):
+    if isinstance(filters, pc.Expression):
+        return with_safe_literals(filters)
+    if not isinstance(filters, list):
         raise TypeError(
-            "a filter is a pyarrow Expression or a list of tuples (column, operator, value), "
-            f"not {type(where).__name__}"
+            "a filter must be a pyarrow Expression or a list of tuples (column, operator, value), "
+            f"not {type(filters).__name__}"
         )
-    for predicate in _predicates(where):
+    for predicate in _predicates(filters):
         _check_predicate(predicate)
     try:
         return with_safe_literals(
-            parquet.filters_to_expression(_typed(where, schema or pa.schema([])))
+            parquet.filters_to_expression(_typed(filters, schema or pa.schema([])))
         )
     except (*REFUSALS, TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"the filter {where!r:.500} is not understood: {error}") from None
+        raise ValueError(
+            f"the filter {filters!r:.500} is not valid: {error}; "
+            "give a value that Arrow can compare with the column"
+        ) from None
 
 
-def _typed(where: list[Any], schema: pa.Schema) -> list[Any]:
-    """The tuples, their values as their columns compare them, where these are there."""
+def _typed(filters: list[Any], schema: pa.Schema) -> list[Any]:
+    """Return the tuples with their values cast to the types of their columns."""
     return [
         _typed_predicate(item, schema) if _is_predicate(item) else _typed(item, schema)
-        for item in where
+        for item in filters
     ]
 
 
 def _typed_predicate(predicate: Sequence[Any], schema: pa.Schema) -> tuple[str, str, Any]:
     column, operator, value = predicate
-    found = schema.get_all_field_indices(column)
-    if len(found) == 1 and not isinstance(value, pa.Array | pa.ChunkedArray | pa.Scalar):
-        type_ = compared_type(schema.types[found[0]])
+    indices = schema.get_all_field_indices(column)
+    if len(indices) == 1 and not isinstance(value, pa.Array | pa.ChunkedArray | pa.Scalar):
+        type_ = compared_type(schema.types[indices[0]])
         is_many = operator in _OF_MANY
         typed = _as_type(list(value) if is_many else [value], type_)
         if typed is not None:
@@ -80,10 +89,10 @@ def _typed_predicate(predicate: Sequence[Any], schema: pa.Schema) -> tuple[str, 
 
 
 def _as_type(values: list[Any], type_: pa.DataType) -> pa.Array | None:
-    """The values as this type; None where that would change one."""
+    """Return the values as this type; None if the cast would change one."""
     is_float = pa.types.is_floating(type_)
     try:
-        # What pandas has for a missing value is a null, but NaN of floats.
+        # Missing values of pandas are nulls, except that NaN stays NaN among floats.
         typed = pa.array(values, type_, from_pandas=not is_float)
         is_same = is_float or all(
             one is None or one == other
@@ -95,64 +104,65 @@ def _as_type(values: list[Any], type_: pa.DataType) -> pa.Array | None:
 
 
 def check(expression: pc.Expression, schema: pa.Schema) -> tuple[int, ...]:
-    """The columns a filter refers to, by position; it is sound and says yes or no to a row.
+    """Check that an expression is a filter for this schema, and return its column indices.
 
     Raises
     ------
     ColumnNotFoundError
-        A column that is not there.
+        The schema lacks a column.
     SchemaError
-        Types that do not go together, a name that is there twice, a result that is not boolean.
+        Types do not match, a column name is ambiguous, or the result is not boolean.
     """
     check_type(expression, schema)
     return columns_of(expression, schema)
 
 
 def check_type(expression: pc.Expression, schema: pa.Schema) -> None:
-    """What `check` raises, without a look at which columns are needed."""
-    found = type_of(expression, schema)
-    if not pa.types.is_boolean(found):
-        raise SchemaError(f"a filter is true or false; {text_of(expression)} is {found}")
+    """Raise as `check` does, without searching the columns."""
+    type_ = type_of(expression, schema)
+    if not pa.types.is_boolean(type_):
+        raise SchemaError(
+            f"a filter must be boolean; {text_of(expression)} is {type_}; compare it with a value"
+        )
 
 
 def type_of(expression: pc.Expression, schema: pa.Schema) -> pa.DataType:
-    """The type of an expression's values; raises what `check` does, but of any type."""
-    among = _candidates(expression, schema)
-    return _type_among(expression, schema, _rows_of_nulls(schema, among), among)
+    """Return the type of an expression of any type; raises as `check` does."""
+    return _type(expression, schema, _row_of_nulls(schema, _candidates(expression, schema)))
 
 
 def columns_of(expression: pc.Expression, schema: pa.Schema) -> tuple[int, ...]:
-    """The columns an expression refers to, by position; raises what `type_of` does.
+    """Return the indices of the columns that an expression refers to; raises as `type_of` does.
 
-    One that refers to columns by position needs all before them, so that they keep theirs.
+    A reference by index needs all columns before it, so that they keep their indices.
     """
-    among = _candidates(expression, schema)
-    rows = _rows_of_nulls(schema, among)
-    _type_among(expression, schema, rows, among)
+    candidates = _candidates(expression, schema)
+    row = _row_of_nulls(schema, candidates)
+    _type(expression, schema, row)
     text = text_of(expression)
-    # The name of no column, so of none that the expression refers to.
-    other = "?" * (1 + max(map(len, schema.names), default=0))
-    names = [schema.names[position] for position in among]
+    # Longer than any column name, so the expression does not refer to it.
+    unused = "?" * (1 + max(map(len, schema.names), default=0))
+    names = [schema.names[index] for index in candidates]
     needed = set(range(_leading(expression, text)))
-    for place, position in enumerate(among):
-        if position in needed or names[place] not in text:
+    for place, index in enumerate(candidates):
+        if index in needed or names[place] not in text:
             continue
-        renamed = [*names[:place], other, *names[place + 1 :]]
+        renamed = [*names[:place], unused, *names[place + 1 :]]
         try:
-            project([expression], rows.rename_columns(renamed))
+            project([expression], row.rename_columns(renamed))
         except REFUSALS:
-            needed.add(position)
-    chosen = tuple(sorted(needed))
-    _check_unique([schema.names[position] for position in chosen])
-    return chosen
+            needed.add(index)
+    columns = tuple(sorted(needed))
+    _check_unique([schema.names[index] for index in columns])
+    return columns
 
 
 def evaluate(
     expression: pc.Expression, columns: Mapping[str, pa.ChunkedArray], rows: int
 ) -> pa.ChunkedArray:
-    """The expression's value for each of `rows` rows, from the columns that `columns_of` returns.
+    """Return the value of an expression for each row, given the columns of `columns_of` by name.
 
-    SchemaError where a value does not allow it: a number divided by zero, a cast that does not fit.
+    SchemaError if a value does not allow it: a division by zero, a cast that overflows.
     """
     check_rows(rows, text_of(expression))
     arrays = [comparable(column) for column in columns.values()]
@@ -168,13 +178,13 @@ def evaluate(
 def mask(
     expression: pc.Expression, columns: Mapping[str, pa.ChunkedArray], rows: int
 ) -> np.ndarray:
-    """Which rows a filter keeps; a null is no."""
-    found = [_truths(chunk) for chunk in evaluate(expression, columns, rows).chunks]
-    return found[0] if len(found) == 1 else np.concatenate([np.zeros(0, np.bool_), *found])
+    """Return for each row whether a filter is true; a null counts as false."""
+    masks = [_mask(chunk) for chunk in evaluate(expression, columns, rows).chunks]
+    return masks[0] if len(masks) == 1 else np.concatenate([np.zeros(0, np.bool_), *masks])
 
 
-def _truths(chunk: pa.BooleanArray) -> np.ndarray:
-    """Of each row whether it is true; Arrow's own way to numpy takes many times as long."""
+def _mask(chunk: pa.BooleanArray) -> np.ndarray:
+    """Convert to numpy, nulls as false; Arrow's own conversion is many times slower."""
     valid, values = chunk.buffers()
     true = bits_of(np.frombuffer(values, np.uint8), chunk.offset, len(chunk))
     if chunk.null_count:
@@ -182,18 +192,18 @@ def _truths(chunk: pa.BooleanArray) -> np.ndarray:
     return true.view(np.bool_)
 
 
-def _predicates(where: Sequence[object]) -> Iterator[object]:
-    """The tuples of a list of them, or of a list of such lists."""
-    if not where:
-        raise ValueError("a filter without any tuple (column, operator, value)")
-    if _is_predicate(where[0]):
-        yield from where
+def _predicates(filters: Sequence[object]) -> Iterator[object]:
+    """Yield the tuples of a list of tuples, or of a list of such lists."""
+    if not filters:
+        raise ValueError("a filter must have at least one tuple (column, operator, value)")
+    if _is_predicate(filters[0]):
+        yield from filters
         return
-    for conjunction in where:
+    for conjunction in filters:
         if not isinstance(conjunction, list) or not conjunction:
             raise ValueError(
-                "a filter is a list of tuples (column, operator, value) or a list of such lists; "
-                f"{conjunction!r} is neither"
+                "a filter must be a list of tuples (column, operator, value) or a list of such "
+                f"lists; {conjunction!r} is neither"
             )
         yield from conjunction
 
@@ -206,98 +216,103 @@ def _is_predicate(item: object) -> bool:
 
 def _check_predicate(predicate: object) -> None:
     if not isinstance(predicate, tuple | list) or len(predicate) != 3:
-        raise ValueError(f"a filter's tuple is (column, operator, value), not {predicate!r}")
+        raise ValueError(
+            f"a tuple of a filter must be (column, operator, value), not {predicate!r}"
+        )
     column, operator, value = predicate
     if not isinstance(column, str):
-        raise ValueError(f"a filter names its column as text, not {column!r}")
+        raise ValueError(f"a filter must name its column as a str, not {column!r}")
     if operator not in _OPERATORS:
-        raise ValueError(f"a filter's operator is one of {_OPERATORS}, not {operator!r}")
-    # The letters of a text would be taken for the values.
+        raise ValueError(f"the operator of a filter must be one of {_OPERATORS}, not {operator!r}")
+    # A str would be taken as a list of its characters.
     if operator in _OF_MANY and isinstance(value, str | bytes):
-        raise ValueError(f"{operator!r} takes a list of values, not {value!r}")
+        raise ValueError(f"{operator!r} needs a list of values, not {value!r}")
 
 
 def _candidates(expression: pc.Expression, schema: pa.Schema) -> list[int]:
-    """Positions of all columns that an expression may refer to: its text holds their names."""
+    """Return the columns to which an expression may refer: its text contains their names."""
     text = text_of(expression)
     if _leading(expression, text):
         return list(range(len(schema)))
-    return [position for position, name in enumerate(schema.names) if name in text]
+    return [index for index, name in enumerate(schema.names) if name in text]
 
 
 def text_of(expression: pc.Expression) -> str:
-    """An expression as Arrow writes it, names as they are."""
+    """Return an expression as Arrow prints it."""
     try:
         return str(expression)
     except UnicodeDecodeError as error:
-        # Of a long text in a set Arrow leaves out the middle, to the byte.
+        # Arrow shortens a long text in a value set, and may cut within a character.
         return error.object.decode(errors="replace")
 
 
 def _leading(expression: pc.Expression, text: str) -> int:
-    """How many of the first columns have to be in place; 0 for an expression that only names."""
-    found = re.findall(r"FieldPath\((\d+)\)", text)
-    if not found:
+    """Number of leading columns that a reference by index needs; 0 if all references are names."""
+    paths = re.findall(r"FieldPath\((\d+)\)", text)
+    if not paths:
         return 0
     try:
-        # It may have been a literal's text. Arrow writes down names and nothing else.
+        # The match may be the text of a literal. Arrow refuses to pickle references by index.
         pickle.dumps(expression)
     except pa.ArrowNotImplementedError:
-        return max(map(int, found)) + 1
+        return max(map(int, paths)) + 1
     return 0
 
 
-def _rows_of_nulls(schema: pa.Schema, among: Sequence[int]) -> pa.Table:
-    """A row, for a function that is not one of rows is found out when it is called only."""
-    if not among:
+def _row_of_nulls(schema: pa.Schema, columns: Sequence[int]) -> pa.Table:
+    """Return one row: Arrow rejects an aggregate function only when it is called on rows."""
+    if not columns:
         return _no_columns(1)
-    arrays = [pa.nulls(1, compared_type(schema.types[position])) for position in among]
-    return pa.Table.from_arrays(arrays, names=[schema.names[position] for position in among])
+    arrays = [pa.nulls(1, compared_type(schema.types[index])) for index in columns]
+    return pa.Table.from_arrays(arrays, names=[schema.names[index] for index in columns])
 
 
-def _type_among(
-    expression: pc.Expression, schema: pa.Schema, rows: pa.Table, among: Sequence[int]
-) -> pa.DataType:
+def _type(expression: pc.Expression, schema: pa.Schema, row: pa.Table) -> pa.DataType:
     try:
-        return project([expression], rows)[0].type
+        return project([expression], row)[0].type
     except REFUSALS as error:
         message = str(error)
     named = re.match(r"(No|Multiple) match\w* for FieldRef\.Name\((.*)\) in ", message, re.DOTALL)
     if named and named[1] == "Multiple":
-        raise _twice(named[2])
+        raise _ambiguous(named[2])
     if message.startswith("No match for "):
-        what = repr(named[2]) if named else f"for {text_of(expression)}"
-        raise ColumnNotFoundError(f"no column {what}; there are {schema.names!r:.500}")
-    raise SchemaError(f"{text_of(expression)} does not go with the types of its columns: {message}")
+        missing = repr(named[2]) if named else f"for {text_of(expression)}"
+        raise ColumnNotFoundError(f"no column {missing}; the columns are {schema.names!r:.500}")
+    raise SchemaError(
+        f"{text_of(expression)} does not match the types of its columns: {message}; "
+        "cast the value or the column"
+    )
 
 
 def _check_unique(names: Sequence[str]) -> None:
     for name in names:
         if names.count(name) > 1:
-            raise _twice(name)
+            raise _ambiguous(name)
 
 
-def _twice(name: str) -> SchemaError:
-    return SchemaError(f"column {name!r} is there twice; an expression needs one")
+def _ambiguous(name: str) -> SchemaError:
+    return SchemaError(
+        f"several columns are named {name!r}; an expression can refer only to unique names"
+    )
 
 
 def project(expressions: Sequence[pc.Expression], table: pa.Table) -> list[pa.ChunkedArray]:
-    """The value of each expression for each row; raises one of `REFUSALS`."""
+    """Return the value of each expression for each row; raises one of `REFUSALS`."""
     names = [str(place) for place in range(len(expressions))]
     source = acero.Declaration("table_source", acero.TableSourceNodeOptions(table))
     node = acero.Declaration("project", acero.ProjectNodeOptions(list(expressions), names))
-    # Whoever calls may be one of our threads already.
+    # The calling thread may be one of the pool.
     result = acero.Declaration.from_sequence([source, node]).to_table(use_threads=False)
     return result.columns
 
 
 def _no_columns(rows: int) -> pa.Table:
-    """Rows for an expression that refers to no column."""
+    """Return a table of this many rows, for an expression without columns."""
     return pa.Table.from_arrays([null.nulls(rows)], names=[""]).select([])
 
 
 def comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The column as it is compared and sorted."""
+    """Return a column as it is compared and sorted."""
     type_ = compared_type(column.type)
     if type_ == column.type:
         return column

@@ -41,7 +41,7 @@ class Step:
     columns: tuple[int, ...]
     names: tuple[str, ...]
     pruner: Pruner
-    # The terms of its own conjuncts; empty where the expression has no tree.
+    # The terms of its own conjuncts; empty if the expression has no tree.
     terms: tuple[Term, ...]
 
     def mask(self, columns: Mapping[int, pa.ChunkedArray], rows: int) -> np.ndarray:
@@ -70,12 +70,13 @@ class _Column:
     rows: np.ndarray
     values: pa.ChunkedArray
 
-    def of(self, rows: np.ndarray) -> pa.ChunkedArray:
+    def of(self, rows: np.ndarray, places: np.ndarray | None) -> pa.ChunkedArray:
         """Return the values of these rows, all of which the column covers."""
         if np.count_nonzero(rows) == len(self.values):
             return self.values
-        within = rows if len(rows) == len(self.values) else rows[self.rows]
-        return take_places(self.values, np.flatnonzero(within))
+        if places is None or len(self.values) < len(rows):
+            places = np.flatnonzero(rows[self.rows])
+        return take_places(self.values, places)
 
 
 class Morsel:
@@ -94,44 +95,49 @@ class Morsel:
         blocks, passing = self._blocks, self._passing
         is_open = blocks.open[number]
         if passing is not None:
-            is_open = is_open & np.logical_or.reduceat(
-                passing, np.cumsum(blocks.rows) - blocks.rows
-            )
+            starts = np.cumsum(blocks.rows) - blocks.rows
+            is_open = is_open & np.logical_or.reduceat(passing, starts)
         if not is_open.any():
             return
-        if passing is None:
-            check_rows(int(blocks.rows.sum()), "the rows of a filter")
-            passing = np.ones(blocks.rows.sum(), np.bool_)
-        places = rows = np.repeat(is_open, blocks.rows)
+        check_rows(int(blocks.rows.sum()), "the rows of a filter")
+        rows, places = np.repeat(is_open, blocks.rows), None
         selection: Sequence[RowSelection] = blocks[is_open].spans()
-        if np.count_nonzero(passing) * SPARSE <= len(passing):
+        if passing is not None and np.count_nonzero(passing) * SPARSE <= len(passing):
             rows &= passing
             places = np.flatnonzero(rows)
             selection = blocks.picked(places)
-        values = self._values(step.columns, rows, selection)
+        values = self._values(step.columns, rows, places, selection)
         true = step.mask(values, int(np.count_nonzero(rows)))
-        if len(true) == len(passing):
-            passing &= true
+        if len(true) == len(rows):
+            self._passing = true if passing is None else passing & true
         else:
-            passing[places] &= true
-        self._passing = passing
+            self._passing = np.ones_like(rows) if passing is None else passing
+            self._passing[rows if places is None else places] &= true
 
     def result(self, columns: Iterable[int]) -> FilteredRows:
         """Return the rows that pass all steps, and these columns of them."""
         if self._passing is None:
             spans = self._blocks.spans()
             return FilteredRows(spans, self._read(columns, spans))
-        selection = self._blocks.picked(np.flatnonzero(self._passing))
-        return FilteredRows(selection, self._values(columns, self._passing, selection))
+        places = np.flatnonzero(self._passing)
+        selection = self._blocks.picked(places)
+        return FilteredRows(selection, self._values(columns, self._passing, places, selection))
 
     def _values(
-        self, columns: Iterable[int], rows: np.ndarray, selection: Sequence[RowSelection]
+        self,
+        columns: Iterable[int],
+        rows: np.ndarray,
+        places: np.ndarray | None,
+        selection: Sequence[RowSelection],
     ) -> dict[int, pa.ChunkedArray]:
-        """Return columns of these rows; only those that do not cover the rows yet are read."""
+        """Return columns of these rows; only those that do not cover the rows yet are read.
+
+        `places` are the indices of the flags set in `rows`, if they are known.
+        """
         missing = unread(columns, rows, {index: one.rows for index, one in self._columns.items()})
         for index, values in self._read(missing, selection).items():
             self._columns[index] = _Column(rows, values)
-        return {index: self._columns[index].of(rows) for index in columns}
+        return {index: self._columns[index].of(rows, places) for index in columns}
 
     def _read(
         self, columns: Iterable[int], selection: Sequence[RowSelection]
@@ -147,10 +153,10 @@ class Morsel:
         return dict(zip(indices, arrays, strict=True))
 
 
-def unread(columns: Iterable[int], wanted: np.ndarray, read: Mapping[int, np.ndarray]) -> list[int]:
-    """Return the columns that were not read yet in all rows (or blocks) that are wanted."""
+def unread(columns: Iterable[int], rows: np.ndarray, read: Mapping[int, np.ndarray]) -> list[int]:
+    """Return the columns that were not read yet in all of these rows (or blocks)."""
     return [
         index
         for index in dict.fromkeys(columns)
-        if index not in read or bool((wanted & ~read[index]).any())
+        if index not in read or (not read[index].all() and bool((rows > read[index]).any()))
     ]

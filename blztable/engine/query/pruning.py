@@ -223,12 +223,12 @@ def _is_nan(one: Operand, statistics: RunStatistics) -> Kleene:
 def _is_in(one: Operand, values: _Set, statistics: RunStatistics) -> Kleene:
     kinds = one.value_kinds(statistics)
     bounds = project_bounds([one.lowest, one.highest], [one], statistics)
-    some, only = (True, False) if bounds is None else _among(values.members, *bounds)
+    may, must = (True, False) if bounds is None else _among(values.members, *bounds)
     is_matched = values.nulls is _Nulls.MATCH and values.has_null
     is_null = values.nulls in (_Nulls.EMIT_NULL, _Nulls.INCONCLUSIVE)
-    true = kinds.value & some | kinds.nan & values.has_nan | kinds.null & is_matched
+    true = kinds.value & may | kinds.nan & values.has_nan | kinds.null & is_matched
     false = (
-        kinds.value & ~np.bool_(only) | kinds.nan | kinds.null & (not is_matched and not is_null)
+        kinds.value & ~np.bool_(must) | kinds.nan | kinds.null & (not is_matched and not is_null)
     )
     null = kinds.null & is_null
     if values.nulls is _Nulls.INCONCLUSIVE and values.has_null:
@@ -244,12 +244,12 @@ def _among(members: pa.Array, lowest: pa.Array, highest: pa.Array) -> tuple[np.n
     # Ranks count from 1. An unknown bound ranks last, which is correct for an upper bound only.
     low = np.where(np.asarray(lowest.is_valid()), low, 0)
     of_members = np.append(np.sort(of_members), len(ranks) + 1)
-    some = of_members[np.searchsorted(of_members, low)] <= high
-    only = some & (low == high)
+    may = of_members[np.searchsorted(of_members, low)] <= high
+    must = may & (low == high)
     if pa.types.is_floating(lowest.type):
         # A bound of zero stands for both signs, a member for one.
-        only &= np.asarray(pc.fill_null(pc.not_equal(lowest, 0), False))
-    return some, only
+        must &= np.asarray(pc.fill_null(pc.not_equal(lowest, 0), False))
+    return may, must
 
 
 def _compared(operands: Sequence[Operand], tests: Tests, statistics: RunStatistics) -> Kleene:

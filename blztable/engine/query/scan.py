@@ -46,9 +46,9 @@ _SELECTIVITY_ELSE = 0.4
 class Scan:
     """A filter over one version."""
 
-    def __init__(self, version: Version, where: object) -> None:
+    def __init__(self, version: Version, filters: object) -> None:
         """Split the filter into steps and prune row groups; raises as `expressions.check` does."""
-        expression = expressions.as_expression(where, version.schema)
+        expression = expressions.as_expression(filters, version.schema)
         expressions.check_type(expression, version.schema)
         self.version = version
         steps = list(_steps(expression, version.schema))
@@ -107,7 +107,7 @@ class Scan:
             return _applied(self.steps, blocks, parts)
         except SchemaError as error:
             failure = error
-        # Arrow does not evaluate y in `false and y`, so the whole filter may have a value where
+        # Arrow does not evaluate y in `false and y`, so the whole filter may have a value although
         # one of its conjuncts fails on its own.
         whole = _step(self._expression, self.columns, self.version.schema)
         is_open = np.logical_or.reduce(blocks.open, axis=0, keepdims=True)
@@ -239,9 +239,9 @@ def _statistics_of_groups(version: Version, index: int) -> Runs:
         raise CorruptError(f"{version.store.name}, column {name!r}: {error}") from None
 
 
-def _runs(type_: pa.DataType, known: Statistics, rows: Sequence[int]) -> Runs:
-    return bounds.runs(type_, rows, known.nulls, known.nans, known.lowest, known.highest)
+def _runs(type_: pa.DataType, stored: Statistics, rows: Sequence[int]) -> Runs:
+    return bounds.runs(type_, rows, stored.nulls, stored.nans, stored.lowest, stored.highest)
 
 
-def _open(parts: OpenParts, position: int, group: int) -> None:
-    parts.open(position, group)
+def _open(parts: OpenParts, index: int, group: int) -> None:
+    parts.open(index, group)

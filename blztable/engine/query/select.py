@@ -41,17 +41,17 @@ class Selected:
 def read_selected(
     version: Version,
     columns: Sequence[int],
-    wanted: Sequence[RowSpan],
+    rows: Sequence[RowSpan],
     scan: Scan | None,
     progress: Progress | None = None,
 ) -> Selected:
     """Return columns of these rows, or of the rows among them that pass the filter."""
     if scan is None or scan.is_decided:
-        rows = wanted if scan is None else scan.within(wanted)
+        rows = rows if scan is None else scan.within(rows)
         return Selected(read_columns(version, columns, rows, progress), numbers(version, rows))
     results = []
     with OpenParts(version) as parts:
-        for window in windows(version, scan.columns, wanted, READ_BYTES, scan):
+        for window in windows(version, scan.columns, rows, READ_BYTES, scan):
             results.append(select(version, columns, window, parts, scan))
             if progress is not None:
                 progress.add(sum(span.count for span in window) * len(columns))
@@ -67,7 +67,7 @@ def read_selected(
 def windows(
     version: Version,
     columns: Sequence[int],
-    wanted: Sequence[RowSpan],
+    rows: Sequence[RowSpan],
     nbytes: int | None,
     scan: Scan | None,
 ) -> Iterator[list[RowSpan]]:
@@ -76,7 +76,7 @@ def windows(
     A window has about `nbytes` bytes in these columns, and whole row groups. Without `nbytes` it
     has the size for a stream, and may be some pages of a row group.
     """
-    kept = list(wanted) if scan is None else scan.within(wanted)
+    kept = list(rows) if scan is None else scan.within(rows)
     size = sum(version.head.columns.nbytes[index] for index in columns)
 
     def may_be_cut(number: int) -> bool:
@@ -84,11 +84,11 @@ def windows(
             return False
         return any(version.column(index).k[kept[number].group] for index in columns)
 
-    rows = [span.count for span in kept]
-    for start, stop in row_windows(rows, size / max(version.head.rows, 1), may_be_cut, nbytes):
+    counts = [span.count for span in kept]
+    for start, stop in row_windows(counts, size / max(version.head.rows, 1), may_be_cut, nbytes):
         yield [
             RowSpan(span.group, span.start + part.start, span.start + part.stop)
-            for part in spans(rows, start, stop)
+            for part in spans(counts, start, stop)
             for span in (kept[part.group],)
         ]
 

@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from typing import Generic, TypeVar
 
 from blztable.engine.run.pool import Background
-from blztable.errors import BlzError
+from blztable.errors import ClosedError
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ class Prefetcher(Generic[T]):
         return self
 
     def __next__(self) -> T:
-        """The next result; BlzError after `close`, or the exception of the job."""
+        """The next result; ClosedError after `close`, or the exception of the job."""
         with self.exclusive():
             self.check_open()
             if self._job is None:
@@ -79,9 +79,9 @@ class Prefetcher(Generic[T]):
                 self._drop()
 
     def check_open(self) -> None:
-        """Raise BlzError after `close`."""
+        """Raise ClosedError after `close`."""
         if self._is_closed:
-            raise BlzError("reading from a stream that was closed")
+            raise ClosedError("reading from a stream that was closed; begin another one")
 
     def close(self) -> None:
         """Start no more jobs, wait for the one that runs, and drop all results."""

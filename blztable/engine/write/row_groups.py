@@ -1,7 +1,13 @@
-"""Where a table is cut into row groups: the same rows in all columns.
+"""Row groups: how a stream of tables is divided into row groups, the same rows in all columns.
 
-A row group is what is appended, sharded and rewritten at once. It should be large enough that its
-files are read in long runs, and small enough that one fits memory several times over.
+Knows nothing of files. A row group is the unit that is appended, sharded and rewritten. It should
+be so large that its files are read in long runs, and so small that memory holds several of them.
+
+Theory of operation. `row_groups` is a generator between the user's stream and the writer, run by
+the thread that draws from it. It collects tables until they exceed the size of a row group, then
+yields whole row groups and keeps the last, unfinished one. It holds at most the rows of one row
+group and the table that filled it. Small tables are joined early, for an Arrow array has a fixed
+cost. A row group also ends where a dictionary changes, and where text would exceed `MOST_BYTES`.
 """
 
 from collections import deque
@@ -22,51 +28,48 @@ GROUP_BYTES = 256_000_000
 COLUMN_BYTES = 64_000_000
 LEAST_ROWS = 65_536
 MOST_BYTES = 1_000_000_000
-# An Arrow array costs some 1,000 bytes: smaller tables are joined, so many at a time.
+# An Arrow array costs about 1,000 bytes, so up to MOST_SMALL tables below SMALL_BYTES are joined.
 SMALL_BYTES = 1 << 18
 MOST_SMALL = 256
 
-# A table and its number of rows, which one without columns does not know.
+# A table and its number of rows, which a table without columns does not know.
 Portion = tuple[pa.Table, int]
 
 
-def row_groups(parts: Iterable[Portion], wanted: int | None) -> Iterator[Portion]:
-    """Parts of any size as row groups; of `wanted` rows where they were asked for.
-
-    No more is held than the rows of a group and the part that filled it.
-    """
+def row_groups(parts: Iterable[Portion], group_rows: int | None) -> Iterator[Portion]:
+    """Divide tables of any size into row groups, of `group_rows` rows each if given."""
     pending = _Pending()
     for table, rows in parts:
         if rows == 0:
             continue
         pending.add(table, rows)
         del table
-        if pending.rows > rows_per_group(pending.nbytes, pending.rows, wanted):
-            ready = pending.cut(wanted)
+        if pending.rows > rows_per_group(pending.nbytes, pending.rows, group_rows):
+            ready = pending.cut(group_rows)
             pending.add(*ready.pop())
             while ready:
                 yield ready.popleft()
-    ready = pending.cut(wanted)
+    ready = pending.cut(group_rows)
     while ready:
         yield ready.popleft()
 
 
 class _Pending:
-    """Rows that wait for their row group to be full, in tables one after another."""
+    """Tables that wait until their row group is full."""
 
     def __init__(self) -> None:
         self._clear()
 
     def _clear(self) -> None:
         self._tables: list[pa.Table] = []
-        # The last ones, while they are small: thousands of arrays would take more memory than rows.
+        # The last tables, if they are small: thousands of arrays would take more memory than rows.
         self._small: list[pa.Table] = []
         self.rows = 0
-        # By column.
+        # Bytes of each column.
         self.nbytes: list[int] = []
 
     def add(self, table: pa.Table, rows: int) -> None:
-        """Some more rows."""
+        """Append a table."""
         more = list(map(bytes_taken, table.columns))
         self.nbytes = [sum(pair) for pair in zip_longest(self.nbytes, more, fillvalue=0)]
         self.rows += rows
@@ -78,19 +81,19 @@ class _Pending:
         if sum(more) >= SMALL_BYTES:
             self._tables.append(table)
 
-    def cut(self, wanted: int | None) -> "deque[Portion]":
-        """All of them as row groups, the last one maybe not full."""
+    def cut(self, group_rows: int | None) -> "deque[Portion]":
+        """Remove all rows and return them as row groups; the last may be incomplete."""
         tables, rows = [*self._tables, *_joined(self._small)], self.rows
         self._clear()
         if not rows:
             return deque()
         table = pa.concat_tables(tables) if len(tables) > 1 else tables[0]
-        ranges = row_ranges(table, rows, wanted)
+        ranges = row_ranges(table, rows, group_rows)
         return deque((table.slice(start, stop - start), stop - start) for start, stop in ranges)
 
 
 def _joined(tables: list[pa.Table]) -> list[pa.Table]:
-    """Small tables as one, its columns of one array each where they have room."""
+    """Join small tables, each column into one array unless it exceeds an Arrow array."""
     if len(tables) < 2:
         return tables
     whole = pa.concat_tables(tables)
@@ -102,9 +105,9 @@ def _joined(tables: list[pa.Table]) -> list[pa.Table]:
     return [pa.Table.from_arrays(columns, schema=whole.schema)]
 
 
-def row_ranges(table: pa.Table, rows: int, wanted: int | None) -> Iterator[tuple[int, int]]:
-    """The rows of each group of a table."""
-    size = rows_per_group(list(map(bytes_taken, table.columns)), rows, wanted)
+def row_ranges(table: pa.Table, rows: int, group_rows: int | None) -> Iterator[tuple[int, int]]:
+    """Yield (start, stop) of each row group of a table."""
+    size = rows_per_group(list(map(bytes_taken, table.columns)), rows, group_rows)
     cuts = set(range(0, rows, size)) | {rows}
     for column in table.columns:
         if pa.types.is_dictionary(column.type):
@@ -114,10 +117,10 @@ def row_ranges(table: pa.Table, rows: int, wanted: int | None) -> Iterator[tuple
         yield from _within_limits(table, start, stop)
 
 
-def rows_per_group(nbytes: Sequence[int], rows: int, wanted: int | None) -> int:
-    """The rows that a group should have, of columns that take so many bytes for these rows."""
-    if wanted:
-        return wanted
+def rows_per_group(nbytes: Sequence[int], rows: int, group_rows: int | None) -> int:
+    """Return the number of rows of a row group, given the bytes of each column for `rows` rows."""
+    if group_rows:
+        return group_rows
     widths = [column / max(rows, 1) for column in nbytes]
     total, widest = sum(widths), max(widths, default=0)
     if total == 0:
@@ -125,12 +128,12 @@ def rows_per_group(nbytes: Sequence[int], rows: int, wanted: int | None) -> int:
     fitting = int(min(GROUP_BYTES / total, COLUMN_BYTES / widest))
     if fitting < LEAST_ROWS:
         fitting = min(LEAST_ROWS, int(MOST_BYTES / total))
-    # Whole pages, so that no group but the last ends with a short one.
+    # Whole pages, so that only the last row group ends with a short page.
     return fitting // USUAL_PAGE_ROWS * USUAL_PAGE_ROWS or max(fitting // 8 * 8, 8)
 
 
 def _within_limits(table: pa.Table, start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """The range, halved while a column of varying width holds too many bytes in it."""
+    """Yield the range, halved until each column of variable width has at most MOST_BYTES."""
     rows = stop - start
     if rows <= 0:
         return
@@ -147,12 +150,12 @@ def _within_limits(table: pa.Table, start: int, stop: int) -> Iterator[tuple[int
 
 
 def is_fixed(type_: pa.DataType) -> bool:
-    """Whether all rows take the same."""
+    """True if all values of the type have the same size."""
     return pa.types.is_primitive(type_) or pa.types.is_fixed_size_binary(type_)
 
 
 def bytes_taken(column: pa.ChunkedArray) -> int:
-    """About what the rows take, without what they share with others: dictionaries, view buffers."""
+    """Return the approximate size of a column, without buffers it shares: dictionaries, views."""
     if pa.types.is_dictionary(column.type):
         return sum(chunk.indices.nbytes for chunk in column.chunks)
     if is_view(column.type):
@@ -161,7 +164,7 @@ def bytes_taken(column: pa.ChunkedArray) -> int:
 
 
 def _view_bytes(chunk: pa.Array) -> int:
-    """The lengths of all views; each is the first of a view's four words."""
+    """Return the summed lengths of all views; the length is the first of a view's four words."""
     views = chunk.buffers()[1]
     if views is None or len(chunk) == 0:
         return 0

@@ -1,7 +1,7 @@
-"""Sort keys: the columns that rows are sorted by, as users give them and as a version keeps them.
+"""Sort keys: the columns by which a table is sorted, as given by users and as stored in a version.
 
-Knows nothing of rows. A version keeps ids, so that a column may be renamed. What it keeps is the
-order in which rows are put when they are written anew: those appended since lie at the end.
+Knows nothing of rows. A version stores column ids, so that a column may be renamed. The keys are
+the order in which compaction sorts rows; rows appended later stay at the end until then.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,56 +13,56 @@ from blztable.engine.version import schema as schemas
 from blztable.format.jsontext import Json
 from blztable.format.layout import Path
 
-# The property that keeps them.
+# The property of a version that stores the keys.
 SORT_BY = "sort_by"
-WAYS = ("ascending", "descending")
-# The position of a column, and one of the ways.
+DIRECTIONS = ("ascending", "descending")
+# The index of a column, and one of the directions.
 Key = tuple[int, str]
 
 
 def parsed(sort_by: Any) -> list[tuple[str, str]]:
-    """What a user says, a name or several, as names with ways; ValueError where it is none."""
+    """Return (name, direction) pairs for a name, or a list of names and pairs; else ValueError."""
     pairs = []
     for item in [sort_by] if isinstance(sort_by, str) else sort_by:
         match item:
             case str(name):
-                pairs.append((name, WAYS[0]))
-            case [str(name), str(way)] if way in WAYS:
-                pairs.append((name, way))
+                pairs.append((name, DIRECTIONS[0]))
+            case [str(name), str(direction)] if direction in DIRECTIONS:
+                pairs.append((name, direction))
             case _:
                 raise ValueError(
-                    "sort_by has names, or names with a direction, "
-                    f"'ascending' or 'descending', not {item!r:.100}"
+                    "sort_by must be column names or (name, 'ascending' or 'descending') pairs, "
+                    f"not {item!r:.100}"
                 )
     return pairs
 
 
-def placed(pairs: Sequence[tuple[str, str]], schema: pa.Schema, where: str) -> list[Key]:
-    """The keys as columns of a schema; ColumnNotFoundError where there is no such column."""
-    keys = [(schemas.position(schema, name, where), way) for name, way in pairs]
+def placed(pairs: Sequence[tuple[str, str]], schema: pa.Schema, context: str) -> list[Key]:
+    """Return the keys of the named columns; ColumnNotFoundError if the schema lacks one."""
+    keys = [(schemas.position(schema, name, context), direction) for name, direction in pairs]
     if len({index for index, _ in keys}) < len(keys):
-        raise ValueError(f"sort_by has a column twice: {pairs!r:.500}")
+        raise ValueError(f"sort_by names a column twice: {pairs!r:.500}; name each column once")
     return keys
 
 
 def to_json(keys: Sequence[Key], paths: Sequence[Path]) -> Json:
-    """The keys as a version keeps them, whose columns have these paths."""
-    return [[paths[index][0], way] for index, way in keys]
+    """Return the keys as a version stores them, given the paths of its columns."""
+    return [[paths[index][0], direction] for index, direction in keys]
 
 
 def kept(properties: Mapping[str, Json], paths: Sequence[Path]) -> list[Key]:
-    """The keys that a version with these columns keeps; none where one of them is gone."""
-    found = properties.get(SORT_BY)
-    places = {path[0]: index for index, path in enumerate(paths)}
+    """Return the keys that a version stores; none if one of their columns no longer exists."""
+    stored = properties.get(SORT_BY)
+    indices = {path[0]: index for index, path in enumerate(paths)}
     keys = []
-    for item in found if isinstance(found, list) else ():
+    for item in stored if isinstance(stored, list) else ():
         match item:
-            # A number may be given once, and a truth value is none.
-            case [int(number), str(way)] if type(number) is int and way in WAYS:
-                place = places.pop(number, None)
-                if place is None:
+            # A bool is not an id, and each id may occur once.
+            case [int(column), str(direction)] if type(column) is int and direction in DIRECTIONS:
+                index = indices.pop(column, None)
+                if index is None:
                     return []
-                keys.append((place, way))
+                keys.append((index, direction))
             case _:
                 return []
     return keys

@@ -193,7 +193,7 @@ def test_a_column_that_is_not_there_is_named(there, missing):
     schema = pa.schema([(name, pa.int64()) for name in there])
     with pytest.raises(ColumnNotFoundError) as caught:
         expressions.check(field(missing) == 1, schema)
-    assert str(caught.value) == f"no column {missing!r}; there are {there!r:.500}"
+    assert str(caught.value) == f"no column {missing!r}; the columns are {there!r:.500}"
 
 
 def test_a_long_text_that_arrow_cannot_show_can_be_looked_for():
@@ -239,12 +239,12 @@ def test_rows_stay_in_order():
 @pytest.mark.parametrize(
     ("expression", "message"),
     [
-        (field("i") == "x", "does not go with the types"),
-        (field("i") + 1, "a filter is true or false; .* is int64"),
+        (field("i") == "x", "does not match the types"),
+        (field("i") + 1, "a filter must be boolean; .* is int64"),
         (field("s"), "is large_string"),
         (pc.sum(field("i")) > 1, "non-scalar"),
-        (field("twice") == 1, "column 'twice' is there twice"),
-        (field(6) == 1, "column 't' is there twice"),
+        (field("twice") == 1, "several columns are named 'twice'"),
+        (field(6) == 1, "several columns are named 't'"),
     ],
     ids=str,
 )
@@ -289,25 +289,27 @@ def test_a_filter_is_an_expression_or_the_lists_that_pandas_takes(where, expecte
 
 @pytest.mark.parametrize("where", [None, "a == 1", ("a", "==", 1), {"a": 1}, 5, True], ids=repr)
 def test_anything_else_is_no_filter(where):
-    with pytest.raises(TypeError, match="a filter is a pyarrow Expression or a list of tuples"):
+    with pytest.raises(
+        TypeError, match="a filter must be a pyarrow Expression or a list of tuples"
+    ):
         expressions.as_expression(where)
 
 
 @pytest.mark.parametrize(
     ("where", "message"),
     [
-        ([], "without any tuple"),
+        ([], "at least one tuple"),
         ([[]], "is neither"),
         ([5], "is neither"),
         ([[("a", "==", 1)], ("a", "==", 1)], "is neither"),
-        ([("a", "==", 1), [("a", "==", 1)]], r"is \(column, operator, value\), not"),
-        ([("a", 1)], r"is \(column, operator, value\), not"),
-        ([[("a", "==", 1), ("a", 1)]], r"is \(column, operator, value\), not"),
-        ([(0, "==", 1)], "names its column as text, not 0"),
-        ([("a", "~", 1)], "operator is one of .* not '~'"),
-        ([("a", "in", "xyz")], "takes a list of values, not 'xyz'"),
-        ([("a", "in", 5)], "is not understood"),
-        ([("a", "==", object)], "is not understood"),
+        ([("a", "==", 1), [("a", "==", 1)]], r"must be \(column, operator, value\), not"),
+        ([("a", 1)], r"must be \(column, operator, value\), not"),
+        ([[("a", "==", 1), ("a", 1)]], r"must be \(column, operator, value\), not"),
+        ([(0, "==", 1)], "must name its column as a str, not 0"),
+        ([("a", "~", 1)], "operator of a filter must be one of .* not '~'"),
+        ([("a", "in", "xyz")], "needs a list of values, not 'xyz'"),
+        ([("a", "in", 5)], "is not valid"),
+        ([("a", "==", object)], "is not valid"),
     ],
     ids=repr,
 )
@@ -372,10 +374,10 @@ def test_a_value_of_a_tuple_is_compared_as_the_type_of_its_column(predicate, row
 )
 def test_a_value_that_does_not_go_with_its_column_is_left_to_arrow_to_refuse(predicate):
     schema = pa.table(TYPED).schema
-    with pytest.raises(SchemaError, match="does not go with"):
+    with pytest.raises(SchemaError, match="does not match"):
         expressions.check(expressions.as_expression([predicate], schema), schema)
 
 
 def test_a_number_that_no_type_holds_is_told():
-    with pytest.raises(ValueError, match="is not understood"):
+    with pytest.raises(ValueError, match="is not valid"):
         expressions.as_expression([("n", "<", 1 << 70)], pa.table(TYPED).schema)

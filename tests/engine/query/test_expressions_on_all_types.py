@@ -88,5 +88,5 @@ def test_values_are_found_in_a_set(type_, data):
 
 @pytest.mark.parametrize("type_", UNORDERED, ids=str)
 def test_what_has_no_order_is_refused(type_):
-    with pytest.raises(SchemaError, match="does not go with the types"):
+    with pytest.raises(SchemaError, match="does not match the types"):
         expressions.check(COLUMN < COLUMN, pa.schema([("a", type_)]))
