@@ -133,17 +133,17 @@ def unchecked(run: object, read: object) -> None:
     number = place.first_chunk + run.first
     offsets = part.offsets[number : place.first_chunk + run.last + 1]
     raw = read.scratch(offsets[-1] - offsets[0])
-    part.reader().read_into(offsets[0], raw)
-    (goal,) = run.goals
-    address = goal.target.buffer.ctypes.data - goal.low
+    part.reader.read_into(offsets[0], raw)
+    (request,) = run.requests
     begin = run.begin
     for index, nbytes in enumerate(place.info.chunks[run.first : run.last]):
         end = offsets[index + 1] - offsets[0] - part.checksum.size
-        blosc.decompress_ptr(raw[offsets[index] - offsets[0] : end], address + begin)
+        chunk = raw[offsets[index] - offsets[0] : end]
+        blosc.decompress_ptr(chunk, request.sink.address + begin)
         begin += nbytes
-    if goal.target.check is not None and run.stream == "ends":
+    if place.name == "ends":
         # This check also moves the ends to their place, so it is needed.
-        goal.target.check(max(run.begin, goal.low) - goal.low, min(begin, goal.high) - goal.low)
+        request.sink.finish(run.begin, begin)
 
 
 class Growth:

@@ -1,7 +1,7 @@
-"""Arrow errors: what Arrow raises about the data, types and values that it was given.
+"""Arrow errors: the exceptions by which Arrow refuses data, types and values.
 
-Running out of memory and a cancelled call are Arrow exceptions too. They say nothing about the
-data, so they are not here, and no code of the package takes them for a refusal.
+Knows nothing of tables. Arrow exceptions for lack of memory and for a cancelled call say nothing
+about the data. They are not listed here, so no code of the package takes them for a refusal.
 """
 
 import pyarrow as pa
@@ -18,8 +18,9 @@ REFUSALS = (
 
 
 def is_foreign(error: BaseException) -> bool:
-    """True for an OSError that Arrow's readers of bytes in memory do not raise.
+    """True for an OSError that does not come from an Arrow reader of bytes in memory.
 
-    They raise OSError itself. A subclass, such as TimeoutError, comes from a signal handler.
+    These readers raise OSError itself. A subclass, such as TimeoutError, comes from a signal
+    handler.
     """
     return isinstance(error, OSError) and type(error) is not OSError

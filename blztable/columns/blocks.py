@@ -1,26 +1,44 @@
-"""The words the other files of this room share: streams on the way in, pieces and targets back.
+"""The terms of this room: layouts and blocks on the way in, pieces, targets and decoders back.
 
-Knows no type of Arrow.
+Theory of operation. An Arrow array is stored as a tree of blocks. A block has rows, streams of
+bytes, and children; the codec of its type and encoding (`types.py`) says which. Writing is one
+call: `encode(array)` returns the whole tree. Reading is a dialogue, because a reader decompresses
+chunks of all columns in threads and straight into the memory of the result:
+
+1. The reader describes the rows it wants as a sequence of `Piece`, in the order of the result.
+   A piece has the number of bytes that each stream has of its rows.
+2. `decoder(type, pieces)` allocates the memory of the whole column.
+3. `Decoder.target(piece, stream)` returns the buffer for a stream of a piece, and
+   `Decoder.child(piece, name)` the decoder of a child. The reader fills the buffers in any order
+   and from any thread, and calls `Target.check` on each range of bytes once it is filled.
+4. `Decoder.checks()` returns the checks that need whole streams, to be run in any thread.
+5. `Decoder.finish()` returns the column.
+
+No byte of a buffer is trusted before step 5. Knows nothing of files.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
-VALID = "valid"
-ENDS = "ends"
-VALUES = "values"
-CODES = "codes"
-# Streams of a dictionary bear its name in front: "dictionary.values".
-DICTIONARY = "dictionary."
+from blztable.block_terms import PLAIN, VALID, child_prefix
 
 
 @dataclass(frozen=True, slots=True)
 class StreamLayout:
-    """One stream a type is stored in. `bits` a row; None where each page has its own length."""
+    """The form of a stream.
+
+    Attributes
+    ----------
+    name
+        The name of the stream within its block.
+    dtype, typesize
+        The type of an item, and its bytes.
+    bits
+        Bits of a row; None if each page has a length of its own.
+    """
 
     name: str
     dtype: str
@@ -28,7 +46,7 @@ class StreamLayout:
     bits: int | None
 
     def nbytes(self, rows: int) -> int:
-        """Bytes of so many rows of a stream that has `bits`."""
+        """Return the bytes of `rows` rows of a stream that has `bits`."""
         assert self.bits is not None
         return -(-rows * self.bits // 8)
 
@@ -37,8 +55,19 @@ VALIDITY = StreamLayout(VALID, "bitmap", 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
+class BlockLayout:
+    """The form of a block: the streams it may have, in the order of their chunks, and children.
+
+    Only the stream of validity may be absent.
+    """
+
+    streams: Mapping[str, StreamLayout]
+    children: Mapping[str, pa.DataType]
+
+
+@dataclass(frozen=True, slots=True)
 class Stream:
-    """The bytes of one stream of one part."""
+    """The bytes of a stream of a part."""
 
     layout: StreamLayout
     data: np.ndarray
@@ -48,49 +77,116 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """An array in streams, all of them cut in the same pages."""
+    """An array as streams, all of them cut in the same pages, and child blocks with their own."""
 
     rows: int
     page_rows: int
     streams: tuple[Stream, ...]
-    dictionary: "Block | None" = None
+    children: Mapping[str, "Block"] = field(default_factory=dict)
+    encoding: str = PLAIN
+
+    def walk(self, prefix: str = "") -> Iterator[tuple[str, Stream]]:
+        """Yield every stream of the tree with its full name, in the order of the chunks."""
+        for stream in self.streams:
+            yield prefix + stream.layout.name, stream
+        for name, child in self.children.items():
+            yield from child.walk(child_prefix(prefix, name))
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Consecutive rows of one part to be decoded, and the bytes each stream has of them."""
+    """Rows of one part to decode.
+
+    Attributes
+    ----------
+    rows
+        Number of rows.
+    sizes
+        Bytes that each stream of the block has of these rows.
+    first_byte
+        Bytes of the part's items before the first of these rows.
+    page_rows, pages
+        Rows of a page, and bytes of the items of each page.
+    children
+        The rows of each child that these rows need. Pieces may share the piece of a child.
+    """
 
     rows: int
     sizes: Mapping[str, int]
-    # Bytes of the part's items before the first one of these rows.
     first_byte: int = 0
-    # Rows of a page, and the bytes of items that each of these pages has.
     page_rows: int = 0
     pages: tuple[int, ...] = ()
-    dictionary: "Piece | None" = None
+    children: Mapping[str, "Piece"] = field(default_factory=dict)
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of all streams, children included, the bitmap of validity excluded."""
+        own = sum(self.sizes.values()) - self.sizes.get(VALID, 0)
+        return own + sum(child.nbytes for child in self.children.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where the bytes of one stream of one piece go.
+    """The buffer for a stream of a piece.
 
-    `check` is called with a range of bytes, once all of them are there and while they are warm in
-    the cache; it may finish them (an item end becomes relative to the column) and raises
-    CorruptError for what no checksum can see.
+    `check(start, stop)` is called once the bytes from `start` to `stop` are in the buffer, while
+    they are warm in the cache. It may change them (an item end becomes relative to the column), and
+    raises CorruptError for what no checksum can see.
     """
 
     buffer: np.ndarray
     check: Callable[[int, int], None] | None = None
 
 
-class Decoder(Protocol):
-    """A column being decoded: asked for targets, then for the checks left, then for the result."""
+class Decoder:
+    """A column being decoded; see the theory of operation above."""
 
     def target(self, piece: int, stream: str) -> Target:
-        """Where this stream of this piece goes."""
+        """Return the buffer for this stream of this piece."""
+        raise NotImplementedError
+
+    def child(self, piece: int, name: str) -> tuple["Decoder", int]:
+        """Return the decoder of a child, and the number that the child of this piece has there."""
+        raise AssertionError(f"piece {piece} has no child {name!r}")
 
     def checks(self) -> Iterable[Callable[[], None]]:
-        """What is to be checked when every target is full; to be run in any order, in threads."""
+        """Return the checks to run when every buffer is filled."""
+        return ()
 
     def finish(self) -> pa.ChunkedArray:
-        """The column, when all checks have passed."""
+        """Return the column; called when all checks have passed."""
+        raise NotImplementedError
+
+
+# Makes the decoder of a column: of its type, and of its pieces.
+MakeDecoder = Callable[[pa.DataType, Sequence[Piece]], Decoder]
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """How arrays of a family of types become streams under one encoding, and come back.
+
+    Attributes
+    ----------
+    layout
+        Return the streams of a type beside validity, in the order of their chunks.
+    encode
+        Return the rows of a page and the streams of an array, given the mask of its values (None:
+        all rows have one) and the rows of a page that the caller asks for (None: choose). The slots
+        of nulls are empty. Raise SchemaError for values that the type does not allow.
+    decoder
+        Make a decoder for pieces; children are decoded by what the third argument makes.
+    child_types, child_arrays
+        Return the types, or the arrays, of the children, by name.
+    """
+
+    layout: Callable[[pa.DataType], tuple[StreamLayout, ...]]
+    encode: Callable[[pa.Array, np.ndarray | None, int | None], tuple[int, tuple[Stream, ...]]]
+    decoder: Callable[[pa.DataType, Sequence[Piece], MakeDecoder], Decoder]
+    child_types: Callable[[pa.DataType], Mapping[str, pa.DataType]] = lambda type_: {}
+    child_arrays: Callable[[pa.Array], Mapping[str, pa.Array]] = lambda array: {}
+
+
+def leaf(decoder: MakeDecoder) -> Callable[[pa.DataType, Sequence[Piece], MakeDecoder], Decoder]:
+    """Return the `Codec.decoder` of a family whose blocks have no children."""
+    return lambda type_, pieces, make: decoder(type_, pieces)

@@ -1,24 +1,26 @@
-"""What a column has where nothing was given: a value as bytes, and back.
+"""The default value of a column as bytes, and back.
 
-The bytes are those of a row in the streams of the type: little-endian, of text and binary the item,
-of a dictionary the value. What is read back passes the checks of a column: it may be a stranger's.
+The bytes are a row of the type's streams: little-endian; the item of text and binary; the value of
+a dictionary. A default that is read passes the checks of a column, because a stranger may have
+written it. A null default has no bytes.
 
-Knows nothing of where the bytes are kept; a default that is null is not kept at all.
+Knows nothing of where the bytes are kept.
 """
 
 import numpy as np
 import pyarrow as pa
 
 from blztable.arrow_types import value_type
-from blztable.columns.blocks import ENDS, VALUES, Piece
-from blztable.columns.types import decoder, encode, layouts
+from blztable.block_terms import ENDS, VALUES
+from blztable.columns.blocks import Piece
+from blztable.columns.types import decoder, encode, layout_of
 from blztable.errors import CorruptError, LimitError
 
 MAX_DEFAULT_BYTES = 1 << 16
 
 
 def encode_default(scalar: pa.Scalar) -> bytes:
-    """The bytes of a value that is not null."""
+    """Return the bytes of a value that is not null."""
     value = scalar.value if pa.types.is_dictionary(scalar.type) else scalar
     assert value.is_valid, scalar.type
     streams = {stream.layout.name: stream.data for stream in encode(pa.repeat(value, 1)).streams}
@@ -28,13 +30,13 @@ def encode_default(scalar: pa.Scalar) -> bytes:
 
 
 def decode_default(data: bytes, type_: pa.DataType) -> pa.Scalar:
-    """The value of a column of this type; CorruptError for bytes that are none."""
+    """Return the value that these bytes are in a column of this type, or raise CorruptError."""
     _check_size(data)
     return _decode(data, type_)
 
 
 def zero_of(type_: pa.DataType) -> pa.Scalar:
-    """What a column has that cannot be null: 0, False, nothing written."""
+    """Return the value that takes the place of a null: 0, False, an empty item."""
     if pa.types.is_null(type_):
         return pa.scalar(None, type_)
     return _decode(bytes(_width(value_type(type_)) or 0), type_)
@@ -44,7 +46,7 @@ def _decode(data: bytes, type_: pa.DataType) -> pa.Scalar:
     plain = value_type(type_)
     width = _width(plain)
     if pa.types.is_null(plain):
-        raise CorruptError("a default of a column that is nothing but null")
+        raise CorruptError("a default value of a column of type null")
     if width is not None and len(data) != width:
         raise CorruptError(f"a default of {len(data)} bytes, values of {plain} have {width}")
     array = _one_row(data, plain)
@@ -55,9 +57,9 @@ def _decode(data: bytes, type_: pa.DataType) -> pa.Scalar:
 
 
 def _one_row(data: bytes, type_: pa.DataType) -> pa.Array:
-    """A column of one row, decoded as from a file."""
+    """Return a column of one row, decoded as from a file."""
     streams = {}
-    for name, layout in layouts(type_).items():
+    for name, layout in layout_of(type_).streams.items():
         if name == VALUES:
             streams[name] = np.frombuffer(data, np.uint8)
         elif name == ENDS:
@@ -74,8 +76,8 @@ def _one_row(data: bytes, type_: pa.DataType) -> pa.Array:
 
 
 def _width(type_: pa.DataType) -> int | None:
-    """Bytes of a value; None where each has its own length."""
-    streams = layouts(type_)
+    """Return the bytes of a value; None if each value has its own length."""
+    streams = layout_of(type_).streams
     if VALUES not in streams:
         return 0
     return streams[VALUES].nbytes(1) if streams[VALUES].bits is not None else None

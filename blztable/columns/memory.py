@@ -1,7 +1,7 @@
-"""Memory that results are decoded into: Arrow buffers of ours, seen through numpy.
+"""The memory of results: Arrow buffers, viewed by numpy.
 
-Arrow's pool hands out pages that are warm already, and what it gives is writable, so numpy, pandas
-and Arrow share it without a copy.
+Arrow's memory pool reuses warm pages. Its buffers are writable, so numpy, pandas and Arrow share
+them without a copy. Knows nothing of types.
 """
 
 import numpy as np
@@ -9,15 +9,15 @@ import pyarrow as pa
 
 
 def allocate(nbytes: int) -> pa.Buffer:
-    """Room for `nbytes` bytes, not cleared; MemoryError where there is none."""
+    """Return a buffer of `nbytes` bytes, not cleared; raise MemoryError if memory is short."""
     return pa.allocate_buffer(nbytes)
 
 
 def view(buffer: pa.Buffer) -> np.ndarray:
-    """The bytes of a buffer, writable where it is."""
+    """Return the bytes of a buffer; they are writable if the buffer is."""
     return np.frombuffer(buffer, np.uint8)
 
 
 def bytes_of(buffer: pa.Buffer | None) -> np.ndarray:
-    """The bytes of a buffer of an array; Arrow leaves out the buffers of empty ones."""
+    """Return the bytes of an array's buffer; Arrow leaves out the buffers of empty arrays."""
     return np.empty(0, np.uint8) if buffer is None else view(buffer)

@@ -1,45 +1,86 @@
-"""Picking: the bytes of single rows, taken out of each chunk of a stream while it is warm.
+"""Sinks: what takes the bytes of a stream, chunk by chunk, while each is warm.
 
-So nothing is kept of a page but the rows that are wanted; together they are streams of a part that
-has these rows only, for the decoders to go on with. Chunks come in any order, from any thread.
+`Memory` takes whole pages as they are. `Bits`, `Words`, `Ends` and `Bytes` pick single rows out of
+each chunk: what they picked is a stream of a part that has no other rows, so a decoder goes on with
+it. Chunks come in any order and from any thread, each of them once.
 
-Knows streams and no types. Rows are numbers in the part, and ascend.
+Knows streams and no types. Rows are indices within the part, in ascending order.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 
+from blztable.columns.blocks import Target
 from blztable.columns.memory import view
 from blztable.errors import CorruptError
 
-# Takes the bytes of a chunk, which are gone afterwards, and where in the stream they begin.
-Accept = Callable[[int, np.ndarray], None]
-# Copied as numbers of their width; others go byte by byte.
+# Values of these widths are copied as numbers, others byte by byte.
 _WORDS = {1: "|u1", 2: "<u2", 4: "<u4", 8: "<u8"}
 
 
-class Bits:
-    """Of a stream of a bit a row."""
+class Sink:
+    """What takes bytes of a stream; this one drops them: a chunk is only checked.
+
+    Attributes
+    ----------
+    address
+        The memory address of the stream's byte 0, if chunks can be decompressed in place; else
+        None, and each chunk is given to `take`.
+    """
+
+    address: int | None = None
+
+    def take(self, begin: int, data: np.ndarray) -> None:
+        """Take a chunk that begins at byte `begin`; its memory is reused afterwards."""
+
+    def finish(self, begin: int, stop: int) -> None:
+        """Check the bytes from `begin` to `stop` of the stream, which have just arrived."""
+
+
+class Memory(Sink):
+    """Bytes of a stream from `low` on, as they are, into the buffer of a target."""
+
+    def __init__(self, target: Target, low: int) -> None:
+        self._target = target
+        self._low = low
+        self._high = low + len(target.buffer)
+        self.address = target.buffer.ctypes.data - low
+
+    def take(self, begin: int, data: np.ndarray) -> None:
+        """Copy the bytes that are within the range."""
+        low = self._low
+        start, stop = max(begin, low), min(begin + len(data), self._high)
+        self._target.buffer[start - low : stop - low] = data[start - begin : stop - begin]
+
+    def finish(self, begin: int, stop: int) -> None:
+        """Call the check of the target."""
+        if self._target.check is not None:
+            low = self._low
+            self._target.check(max(begin, low) - low, min(stop, self._high) - low)
+
+
+class Bits(Sink):
+    """Rows of a stream of one bit a row."""
 
     def __init__(self, rows: np.ndarray) -> None:
         self._rows = rows
         self._flags = np.zeros(len(rows), np.uint8)
 
-    def accept(self, begin: int, data: np.ndarray) -> None:
-        """Take the bits that are in these bytes."""
+    def take(self, begin: int, data: np.ndarray) -> None:
+        """Pick the bits that are in these bytes."""
         first, last = np.searchsorted(self._rows, [8 * begin, 8 * (begin + len(data))])
         rows = self._rows[first:last]
         self._flags[first:last] = data[(rows >> 3) - begin] >> (rows & 7).astype(np.uint8) & 1
 
-    def packed(self) -> np.ndarray:
-        """The bits, when all chunks have come."""
+    def encode(self) -> np.ndarray:
+        """Return the picked bits as a stream has them."""
         return np.packbits(self._flags, bitorder="little")
 
 
-class Words:
-    """Of a stream of values of one width, into memory that has room for the rows."""
+class Words(Sink):
+    """Rows of a stream of values of one width, into memory for these rows."""
 
     def __init__(self, rows: np.ndarray, width: int, out: np.ndarray) -> None:
         self._rows = rows
@@ -49,12 +90,12 @@ class Words:
         self._bytes = Bytes(starts, starts + width, out)
         self._dtype = _WORDS.get(width)
 
-    def accept(self, begin: int, data: np.ndarray) -> None:
-        """Take the values that are in these bytes."""
+    def take(self, begin: int, data: np.ndarray) -> None:
+        """Pick the values that are in these bytes."""
         width = self._width
         if self._dtype is None or begin % width or len(data) % width:
             # A chunk may cut a value of many bytes.
-            self._bytes.accept(begin, data)
+            self._bytes.take(begin, data)
             return
         start = begin // width
         first, last = np.searchsorted(self._rows, [start, start + len(data) // width])
@@ -62,13 +103,13 @@ class Words:
         self._out.view(self._dtype)[first:last] = values[self._rows[first:last] - start]
 
 
-class Ends:
-    """Of a stream of item ends: where the items of some rows begin and end in the part's bytes."""
+class Ends(Sink):
+    """Rows of a stream of item ends: where their items begin and end in the part's bytes."""
 
     def __init__(
         self, rows: np.ndarray, width: int, count: int, page_rows: int, pages: Sequence[int]
     ) -> None:
-        """Of `count` rows; `pages` says where each page's items begin, and the last one's end."""
+        """Pick from `count` rows; `pages` has the begin of each page's items, and the last end."""
         page = rows // page_rows
         bounds = np.array(pages, np.int64)
         self._width = width
@@ -79,8 +120,8 @@ class Ends:
         self.starts = self._low.copy()
         self.ends = np.zeros(len(rows), np.int64)
 
-    def accept(self, begin: int, data: np.ndarray) -> None:
-        """Take the ends of these items, and of those before them."""
+    def take(self, begin: int, data: np.ndarray) -> None:
+        """Pick the ends of the rows' items, and of the items before them."""
         if begin % self._width or len(data) % self._width:
             raise CorruptError(f"a chunk that cuts an item of {self._width} bytes")
         ends = data.view(f"<i{self._width}")
@@ -93,16 +134,16 @@ class Ends:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the items together."""
+        """Return the bytes of all picked items."""
         return int((self.ends - self.starts).sum())
 
     def encode(self) -> np.ndarray:
-        """The ends of the items where they stand one after another, as a stream has them."""
+        """Return the ends of the picked items, laid one after another, as a stream has them."""
         ends = np.cumsum(self.ends - self.starts).astype(f"<i{self._width}")
         return ends.view(np.uint8)
 
     def check(self) -> None:
-        """CorruptError unless each item lies in its page, behind the one before it."""
+        """Raise CorruptError unless each item lies in its page, behind the item before it."""
         starts, ends = self.starts, self.ends
         if (
             (starts > ends).any()
@@ -111,13 +152,13 @@ class Ends:
             or (starts[1:] < ends[:-1]).any()
         ):
             raise CorruptError("item ends that do not ascend within their page")
-        # Else the item would be another one than in a read of all.
+        # Otherwise the item would differ from the one that a full read returns.
         if (ends < self._high)[self._ends_page].any():
             raise CorruptError("item ends that are not those of their pages")
 
 
-class Bytes:
-    """Of a stream of bytes: those from each start to each end, which ascend, one after another."""
+class Bytes(Sink):
+    """Ranges of a stream of bytes, in ascending order, one after another into memory for them."""
 
     def __init__(self, starts: np.ndarray, ends: np.ndarray, out: np.ndarray) -> None:
         self._starts = starts
@@ -126,8 +167,8 @@ class Bytes:
         self._places = np.cumsum(lengths) - lengths
         self._out = out
 
-    def accept(self, begin: int, data: np.ndarray) -> None:
-        """Take what is in these bytes."""
+    def take(self, begin: int, data: np.ndarray) -> None:
+        """Pick what these bytes have of the ranges."""
         stop = begin + len(data)
         first = np.searchsorted(self._ends, begin, "right")
         last = np.searchsorted(self._starts, stop)
@@ -136,7 +177,7 @@ class Bytes:
         starts = np.maximum(self._starts[first:last], begin) - begin
         ends = np.minimum(self._ends[first:last], stop) - begin
         place = int(self._places[first] + begin + starts[0] - self._starts[first])
-        # Neighbours as one.
+        # Adjacent ranges become one.
         cuts = np.flatnonzero(starts[1:] != ends[:-1])
         starts, ends = starts[np.append(0, cuts + 1)], ends[np.append(cuts, -1)]
         taken = data[starts[0] : ends[0]] if len(starts) == 1 else _ranges(data, starts, ends)
@@ -144,7 +185,7 @@ class Bytes:
 
 
 def _ranges(data: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """The bytes from each start to each end, one after another, copied by Arrow."""
+    """Return the bytes from each start to each end, one after another, copied by Arrow."""
     # Items of an array: a range, the gap behind it, the next range...
     offsets = np.stack([starts, ends], axis=1).reshape(-1)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]

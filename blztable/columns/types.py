@@ -1,42 +1,70 @@
-"""The face of this room: which types can be stored, in which streams, and there and back.
+"""The types that can be stored, and the codec of each type and encoding.
 
-What is not in the closed list is refused before anything is written, and not believed when read.
+The two tables are closed lists: a type outside is refused before anything is written, an encoding
+outside when a file is read. Knows nothing of files.
 """
 
-from collections.abc import Mapping, Sequence
-from types import ModuleType
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
-from blztable.columns.blocks import DICTIONARY, VALID, VALIDITY, Block, Decoder, Piece, StreamLayout
-from blztable.columns.codecs import dictionary, text, validity
-from blztable.columns.codecs.families import as_stored, family_of, is_plain, stored_type
-from blztable.columns.codecs.fixed import MAX_WIDTH
-from blztable.errors import SchemaError
+from blztable.block_terms import PLAIN, VALID, child_prefix
+from blztable.columns.blocks import (
+    VALIDITY,
+    Block,
+    BlockLayout,
+    Codec,
+    Decoder,
+    Piece,
+    StreamLayout,
+    Target,
+)
+from blztable.columns.codecs import boolean, dictionary, fixed, null, text, validity
+from blztable.columns.stored import as_stored, stored_type
+from blztable.errors import FormatError, SchemaError
+
+# The codec of a stored type's id and an encoding.
+CODECS: dict[tuple[int, str], Codec] = {
+    (type_id, PLAIN): family.CODEC
+    for family in (fixed, boolean, text, null, dictionary)
+    for type_id in family.TYPE_IDS
+}
 
 
 def is_storable(type_: pa.DataType) -> bool:
-    """Whether the type is in the closed list."""
+    """True if the type is in the closed list."""
     if pa.types.is_dictionary(type_):
         return is_storable(type_.value_type) and not pa.types.is_dictionary(type_.value_type)
-    if pa.types.is_fixed_size_binary(type_) and type_.byte_width > MAX_WIDTH:
+    if pa.types.is_fixed_size_binary(type_) and type_.byte_width > fixed.MAX_WIDTH:
         return False
-    return is_plain(type_)
+    if isinstance(type_, pa.BaseExtensionType):
+        return False
+    return (stored_type(type_).id, PLAIN) in CODECS
 
 
-def layouts(type_: pa.DataType) -> Mapping[str, StreamLayout]:
-    """Every stream a part of this type may have, in the order of its chunks in the file."""
+def layout_of(type_: pa.DataType, encoding: str = PLAIN) -> BlockLayout:
+    """Return the form of a block; raise FormatError for an unknown encoding."""
     stored = stored_type(type_)
-    own = {} if pa.types.is_null(stored) else {VALID: VALIDITY}
-    own |= {stream.name: stream for stream in _family(stored).layout(stored)}
-    if pa.types.is_dictionary(type_):
-        child = layouts(type_.value_type)
-        own |= {DICTIONARY + name: stream for name, stream in child.items()}
-    return own
+    codec = _codec(stored, encoding)
+    streams = {} if pa.types.is_null(stored) else {VALID: VALIDITY}
+    streams |= {stream.name: stream for stream in codec.layout(stored)}
+    return BlockLayout(streams, codec.child_types(stored))
+
+
+def stream_layouts(type_: pa.DataType, prefix: str = "") -> dict[str, StreamLayout]:
+    """Return every stream that a plain part of this type may have, by full name, in file order."""
+    layout = layout_of(type_)
+    streams = {prefix + name: stream for name, stream in layout.streams.items()}
+    for name, child in layout.children.items():
+        streams |= stream_layouts(child, child_prefix(prefix, name))
+    return streams
 
 
 def encode(array: pa.Array, page_rows: int | None = None) -> Block:
-    """An array in streams: slice offsets gone, null slots empty, views as large types.
+    """Return an array as a tree of blocks.
+
+    The blocks know nothing of the array's offset, null slots are empty, and views are stored as
+    large types.
 
     Raises
     ------
@@ -44,17 +72,32 @@ def encode(array: pa.Array, page_rows: int | None = None) -> Block:
         Values the type does not allow: text that is not UTF-8, indices outside a dictionary.
     """
     array = as_stored(array)
-    stored = array.type
+    codec = _codec(array.type, PLAIN)
     mask = validity.mask_of(array)
-    page_rows, streams = _family(stored).encode(array, mask, page_rows)
-    child = None
-    if pa.types.is_dictionary(stored):
-        child = encode(array.dictionary)
-    return Block(len(array), page_rows, validity.encode(mask) + streams, child)
+    page_rows, streams = codec.encode(array, mask, page_rows)
+    children = {name: encode(child) for name, child in codec.child_arrays(array).items()}
+    return Block(len(array), page_rows, validity.encode(mask) + streams, children)
+
+
+def decoder(type_: pa.DataType, pieces: Sequence[Piece]) -> Decoder:
+    """Return the decoder of a column of this type.
+
+    The decoder asks for the streams of the plain encoding, whatever encodings the parts have.
+    """
+    stored = stored_type(type_)
+    if stored.id != type_.id:
+        # An offset of a view has 32 bits.
+        return _Cast(text.TextDecoder(stored, pieces, text.MAX_NARROW_BYTES), type_)
+    return _codec(stored, PLAIN).decoder(stored, pieces, decoder)
+
+
+def child_arrays(array: pa.Array) -> Mapping[str, pa.Array]:
+    """Return the arrays of the children that a plain block of this array has, by name."""
+    return _codec(stored_type(array.type), PLAIN).child_arrays(array)
 
 
 def one_array(column: pa.ChunkedArray) -> pa.Array:
-    """A column as one array; SchemaError where it has no room in one."""
+    """Return a column as one array; raise SchemaError if one array cannot hold it."""
     if column.num_chunks == 0:
         return pa.nulls(0, column.type)
     if column.num_chunks == 1:
@@ -62,44 +105,45 @@ def one_array(column: pa.ChunkedArray) -> pa.Array:
     if pa.types.is_dictionary(column.type):
         joined = dictionary.join(column.chunks)
     else:
-        # Not the empty ones: of a slice that was imported, Arrow looks for the bytes before it.
+        # Empty chunks are left out: of an imported empty slice, Arrow reads the bytes before it.
         chunks = [chunk for chunk in column.chunks if len(chunk)]
         joined = _combined(pa.chunked_array(chunks, column.type))
     if not isinstance(joined, pa.Array):
-        raise SchemaError(f"{len(column)} rows have no room in one array of {column.type}")
+        raise SchemaError(f"{len(column)} rows do not fit into one array of {column.type}")
     return joined
 
 
 def _combined(column: pa.ChunkedArray) -> pa.Array | pa.ChunkedArray | None:
-    """The chunks put together as far as they have room; None where Arrow does not even try."""
+    """Concatenate chunks into as few arrays as can hold them; return None if Arrow refuses."""
     try:
         return column.combine_chunks()
     except pa.ArrowInvalid:
         return None
 
 
-class _Cast:
-    """A decoder whose result is cast to the type it was stored for."""
+def _codec(stored: pa.DataType, encoding: str) -> Codec:
+    codec = CODECS.get((stored.id, encoding))
+    if codec is None:
+        raise FormatError(
+            f"encoding {encoding!r} of {stored} is not known here; read it with a newer blztable"
+        )
+    return codec
+
+
+class _Cast(Decoder):
+    """A decoder whose column is cast from the type it is stored as to its own."""
 
     def __init__(self, decoder: Decoder, type_: pa.DataType) -> None:
-        self.target = decoder.target
-        self.checks = decoder.checks
-        self._finish = decoder.finish
+        self._decoder = decoder
         self._type = type_
 
+    def target(self, piece: int, stream: str) -> Target:
+        return self._decoder.target(piece, stream)
+
+    def checks(self) -> Iterable[Callable[[], None]]:
+        return self._decoder.checks()
+
     def finish(self) -> pa.ChunkedArray:
-        return self._finish().cast(self._type)
-
-
-def decoder(type_: pa.DataType, pieces: Sequence[Piece]) -> Decoder:
-    """What decodes these pieces into one column of the type."""
-    stored = stored_type(type_)
-    if stored.id != type_.id:
-        # A view counts with 32 bits where its item lies.
-        return _Cast(text.TextDecoder(stored, pieces, text.MAX_NARROW_BYTES), type_)
-    result: Decoder = _family(stored).decoder(stored, pieces)
-    return result
-
-
-def _family(stored: pa.DataType) -> ModuleType:
-    return dictionary if pa.types.is_dictionary(stored) else family_of(stored)
+        # Chunk by chunk: a cast of the whole column drops empty chunks.
+        chunks = [chunk.cast(self._type) for chunk in self._decoder.finish().chunks]
+        return pa.chunked_array(chunks, self._type)

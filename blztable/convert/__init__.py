@@ -1,4 +1,4 @@
 """Convert: pandas and Arrow, both ways, and a door for anything that speaks Arrow.
 
-Knows no disk: it takes tables and frames and gives back frames and tables.
+Knows no disk: it takes and returns DataFrames and Arrow tables.
 """

@@ -1,8 +1,20 @@
-"""Append source: data as more rows of a table that is there, which keeps its schema or evolves.
+"""Append source: data as more rows of a table that exists, which keeps its schema or evolves.
 
-Columns go by name; a column the data have not is filled. Where the table may evolve, data that do
-not fit end a segment and begin the next, with a schema that takes them. Knows nothing of where the
-table is.
+Knows nothing of where the table is.
+
+Theory of operation
+-------------------
+`append_source` starts nothing: it returns runs of rows with one schema each, and each run is an
+iterator of parts. Whoever writes draws the parts, one thread at a time, in the order of the rows.
+
+1. `source` makes one item of a DataFrame or an Arrow table, and one item at a time of an iterator.
+2. With `evolve`, `evolved` widens the schema for the item. A changed schema ends the run.
+3. `coerce_item` matches columns by name, casts each without loss, fills the columns that the item
+   lacks, and checks that its index continues the table's.
+4. Ordered categories are compared with the table's, or with the first that the data brings.
+
+One coerced part waits here, because it tells whether the run goes on; no other item is held. All
+errors of an item come before its part is handed out, so a part is never written in half.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -12,7 +24,9 @@ from typing import Any
 import pyarrow as pa
 
 from blztable.convert.categories import check_orders, orders_of
-from blztable.convert.coerce import filled, fitted, needs_exact_rows
+from blztable.convert.coerce import coerce_item
+from blztable.convert.coerce_index import needs_exact_rows
+from blztable.convert.exact_cast import repeated
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.gateway import Ingested
 from blztable.convert.source import Source, source
@@ -20,26 +34,26 @@ from blztable.convert.stream import Portion
 from blztable.convert.widen import evolved
 
 
-def _no_order(place: int) -> pa.Array | None:
+def _no_order(index: int) -> pa.Array | None:
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class TableSpec:
-    """What data have to know of the table they go on."""
+    """The facts of a table that appended data depends on."""
 
     schema: pa.Schema
     frame: Descriptor | None
     rows: int
-    # By a column's place, the value of rows that have none.
+    # The default of a column, by its index.
     defaults: Mapping[int, pa.Scalar] = field(default_factory=dict)
-    # The categories of an ordered column at a place; None where no row has any.
+    # Returns the categories of an ordered column, by its index; None if no row has any.
     orders: Callable[[int], pa.Array | None] = _no_order
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaRun:
-    """Rows of one schema. Its parts are drawn before the next segment is asked for."""
+    """Rows of one schema. All parts must be drawn before the next run."""
 
     schema: pa.Schema
     frame: Descriptor | None
@@ -49,37 +63,37 @@ class SchemaRun:
 def append_source(
     data: Any, table: TableSpec, *, index: bool | None = None, evolve: bool = False
 ) -> "AppendSource":
-    """Whatever `stream` takes, as more rows of the table; its errors come as parts are drawn."""
+    """Return any data that `stream` takes as more rows of the table; parts raise its errors."""
     return AppendSource(source(data, index=index), table, evolve)
 
 
 class AppendSource:
-    """Data to append to a table, segment after segment; one only where it may not evolve."""
+    """Data to append to a table, as runs of one schema; a single run without `evolve`."""
 
-    def __init__(self, given: Source, table: TableSpec, evolve: bool) -> None:
-        # None where the end is not known.
-        self.rows = given.rows
-        # Once all is drawn: whether a range index of the data goes on `table.rows` rows only.
+    def __init__(self, items: Source, table: TableSpec, evolve: bool) -> None:
+        # None while the end is unknown.
+        self.rows = items.rows
+        # Known once all parts are drawn: True if the data fits only after `table.rows` rows.
         self.continues_index = False
-        self.segments: Iterator[SchemaRun] = self._segments()
-        self._items = given.items
+        self.runs: Iterator[SchemaRun] = self._runs()
+        self._items = items.items
         self._table = table
         self._evolve = evolve
         self._schema, self._frame = table.schema, table.frame
         self._orders: dict[int, pa.Array | None] = {}
         self._drawn = 0
-        # Fitted, but not handed out: it says whether the segment goes on.
+        # Coerced but not handed out: its schema tells whether the run goes on.
         self._next: Portion | None = None
 
-    def _segments(self) -> Iterator[SchemaRun]:
+    def _runs(self) -> Iterator[SchemaRun]:
         self._advance()
         while True:
             schema = self._schema
             yield SchemaRun(schema, self._frame, self._parts(schema))
             if self._next is None:
                 return
-            # Else rows would be lost.
-            assert self._schema is not schema, "all parts are drawn before the next segment"
+            # Otherwise rows would be lost.
+            assert self._schema is not schema, "all parts are drawn before the next run"
 
     def _parts(self, schema: pa.Schema) -> Iterator[Portion]:
         while self._next is not None and self._schema is schema:
@@ -89,41 +103,46 @@ class AppendSource:
             self._advance()
 
     def _advance(self) -> None:
-        """Fit the next item, to a schema that takes it."""
+        """Coerce the next item, with a schema that takes it."""
         item = next(self._items, None)
         if item is None:
             return
-        what, data = item.what, item.data
+        context, data = item.context, item.data
         del item
-        table = self._fitted(data, what)
-        self._check_orders(table, what)
+        table = self._coerced(data, context)
+        self._check_orders(table, context)
         self._drawn += data.rows
         self._next = table, data.rows
 
-    def _fitted(self, data: Ingested, what: str) -> pa.Table:
+    def _coerced(self, data: Ingested, context: str) -> pa.Table:
         if self._evolve:
             schema, frame = evolved(data, self._schema, self._frame)
-            # The schema ends a segment by being another object.
+            # Another schema object ends the run.
             if not schema.equals(self._schema, check_metadata=True):
                 self._schema, self._frame = schema, frame
         rows = self._table.rows + self._drawn
-        # Data that began to count where the table stops do not count from 0 as well.
+        # An index that continued the table's cannot count the rows of the source as well.
         drawn = None if self.continues_index else self._drawn
-        table = fitted(data, self._schema, self._frame, rows, what, drawn=drawn, fill=self._fill)
+        table = coerce_item(
+            *(data, self._schema, self._frame, rows, context),
+            drawn=drawn,
+            fill=self._fill,
+            may_evolve=not self._evolve,
+        )
         self.continues_index |= needs_exact_rows(data, self._frame, drawn)
         return table
 
-    def _fill(self, place: int, rows: int) -> pa.ChunkedArray:
-        return filled(self._schema.field(place).type, rows, self._table.defaults.get(place))
+    def _fill(self, index: int, rows: int) -> pa.ChunkedArray:
+        return repeated(self._schema.field(index).type, rows, self._table.defaults.get(index))
 
-    def _check_orders(self, table: pa.Table, what: str) -> None:
-        for place, order in orders_of(table).items():
-            # Of a table without rows the first ones decide.
-            if self._order_at(place) is None:
-                self._orders[place] = order
-        check_orders(table, self._order_at, what, "the table")
+    def _check_orders(self, table: pa.Table, context: str) -> None:
+        for index, order in orders_of(table).items():
+            # A table without rows takes the first categories that come.
+            if self._order_at(index) is None:
+                self._orders[index] = order
+        check_orders(table, self._order_at, context, "the table")
 
-    def _order_at(self, place: int) -> pa.Array | None:
-        if place not in self._orders and place < len(self._table.schema):
-            self._orders[place] = self._table.orders(place)
-        return self._orders.get(place)
+    def _order_at(self, index: int) -> pa.Array | None:
+        if index not in self._orders and index < len(self._table.schema):
+            self._orders[index] = self._table.orders(index)
+        return self._orders.get(index)

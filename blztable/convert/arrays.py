@@ -1,6 +1,6 @@
-"""Arrays: Arrow buffers seen as numpy arrays, and numpy arrays put into Arrow buffers.
+"""Arrays: Arrow buffers as numpy arrays, and numpy arrays as Arrow buffers.
 
-Knows nothing of pandas. A view is given where the memory is ours to write into, else a copy.
+Knows nothing of pandas. An array is a view where its memory is writable, else a copy.
 """
 
 from typing import Any, TypeAlias
@@ -8,19 +8,19 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-# An extension array of pandas; its stubs do not know what all of them have.
+# An extension array of pandas; the stubs lack some of its members.
 PandasArray: TypeAlias = Any
 
 
 def from_values(values: np.ndarray, missing: np.ndarray | None, type_: pa.DataType) -> pa.Array:
-    """An Arrow array over the memory of `values`; a row where `missing` is set is null."""
+    """Return an Arrow array over the memory of `values`, null where `missing` is True."""
     count = len(values)
     if missing is not None and not missing.any():
         missing = None
     if pa.types.is_boolean(type_):
         data = np.packbits(np.asarray(values, dtype=np.bool_), bitorder="little")
     else:
-        # numpy gives no buffer for datetimes, only for the bytes below them.
+        # numpy exports no buffer of datetimes, only of their bytes.
         data = np.ascontiguousarray(values).view(np.uint8)
     if missing is None:
         return pa.Array.from_buffers(type_, count, [None, pa.py_buffer(data)], 0)
@@ -30,10 +30,12 @@ def from_values(values: np.ndarray, missing: np.ndarray | None, type_: pa.DataTy
 
 
 def whole(column: pa.ChunkedArray) -> pa.Array:
-    """All chunks as one array; a single chunk is not copied."""
+    """Return all chunks as one array, without a copy of a single chunk."""
     match column.num_chunks:
         case 0:
-            return pa.nulls(0, column.type)  # Arrow makes no empty list of some dictionaries.
+            return pa.nulls(
+                0, column.type
+            )  # Arrow cannot concatenate no chunks of some dictionaries.
         case 1:
             return column.chunk(0)
         case _:
@@ -41,7 +43,7 @@ def whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 def values_of(array: pa.Array, dtype: np.dtype) -> np.ndarray:
-    """The fixed-width values of an array, writable; what lies under a null is undefined."""
+    """Return the fixed-width values of an array, writable; the value of a null is undefined."""
     buffer = array.buffers()[1]
     if len(array) == 0 or buffer is None:
         return np.zeros(len(array), dtype)
@@ -50,7 +52,7 @@ def values_of(array: pa.Array, dtype: np.dtype) -> np.ndarray:
 
 
 def booleans_of(array: pa.Array) -> np.ndarray:
-    """The bits of a boolean array, one byte a row."""
+    """Return the values of a boolean array, one byte a row."""
     buffer = array.buffers()[1]
     if len(array) == 0 or buffer is None:
         return np.zeros(len(array), np.bool_)
@@ -58,7 +60,7 @@ def booleans_of(array: pa.Array) -> np.ndarray:
 
 
 def missing_of(array: pa.Array) -> np.ndarray | None:
-    """True where a row is null; None when no row is."""
+    """Return a mask that is True for each null row; None without nulls."""
     if array.null_count == 0:
         return None
     validity = array.buffers()[0]

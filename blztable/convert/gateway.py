@@ -1,7 +1,7 @@
-"""Gateway: one door for everything that is a table: DataFrames, anything Arrow, named arrays.
+"""Gateway: the door for tabular data: DataFrames, anything Arrow, mappings of arrays.
 
-Knows how each comes in, nothing of where it goes. Arrow data pass unchanged; what pandas adds
-to them goes into descriptors.
+Knows how each kind is read, nothing of where it goes. Arrow data passes unchanged; what pandas
+adds to it goes into descriptors.
 """
 
 from collections.abc import Mapping
@@ -29,18 +29,18 @@ ACCEPTED = (
 
 @dataclass(frozen=True, slots=True)
 class Ingested:
-    """Data on their way into a table."""
+    """Tabular data as an Arrow table, with what pandas knows beyond it."""
 
     table: pa.Table
-    # An Arrow table without columns loses its count, so it is said.
+    # An Arrow table without columns loses its row count.
     rows: int
-    # The frame descriptor; None when the data were no DataFrame.
+    # The frame descriptor; None for data other than a DataFrame.
     frame: Descriptor | None
     attrs: dict[str, Any]
 
 
 def is_tabular(data: Any) -> bool:
-    """Whether it is something that `ingest` takes."""
+    """True for data that `ingest` takes."""
     return (
         isinstance(data, pd.DataFrame | pa.Table | pa.RecordBatch | Mapping)
         or hasattr(data, "__arrow_c_stream__")
@@ -49,7 +49,7 @@ def is_tabular(data: Any) -> bool:
 
 
 def ingest(data: Any, *, index: bool | None = None) -> Ingested:
-    """Whatever tabular `data` is, as an Arrow table and the facts pandas needs beside it."""
+    """Return tabular data of any kind as an Arrow table and its facts for pandas."""
     check_no_series(data, "the data")
     if isinstance(data, pd.DataFrame):
         attrs = checked_attrs(data.attrs)
@@ -66,7 +66,7 @@ def ingest(data: Any, *, index: bool | None = None) -> Ingested:
         try:
             batch = pa.record_batch(data)
         except pa.ArrowInvalid as error:
-            raise SchemaError(f"{type(data).__name__} is no table: {error}") from None
+            raise _not_a_table(data, error) from None
         return _from_arrow(pa.Table.from_batches([batch]), batch.num_rows)
     if isinstance(data, Mapping):
         return _from_mapping(data)
@@ -78,24 +78,31 @@ def _from_arrow(table: pa.Table, rows: int) -> Ingested:
     return Ingested(table, rows, frame, attrs)
 
 
-def check_no_series(data: Any, what: str) -> None:
-    """SchemaError for a Series, which has the methods of a stream and is one column."""
+def check_no_series(data: Any, context: str) -> None:
+    """SchemaError for a Series, which has the methods of a stream but is one column."""
     if isinstance(data, pd.Series):
         raise SchemaError(
-            f"{what}: a pandas Series is one column, and a DataFrame is expected; "
-            'give series.to_frame("name")'
+            f"{context}: expected a DataFrame, found a pandas Series, which is one column; "
+            'call series.to_frame("name")'
         )
 
 
+def _not_a_table(data: Any, error: Exception) -> SchemaError:
+    return SchemaError(
+        f"the data: expected a table, found {type(data).__name__} ({error}); "
+        'pass one column as {"name": data}'
+    )
+
+
 def reader_of(data: Any) -> pa.RecordBatchReader:
-    """The reader of anything with `__arrow_c_stream__`; a reader is its own."""
+    """Return a reader of anything with `__arrow_c_stream__`; return a reader unchanged."""
     if isinstance(data, pa.RecordBatchReader):
-        # By way of a capsule the exceptions of a Python iterator below would be lost.
+        # A capsule would lose the exceptions of a Python iterator below it.
         return data
     try:
         return pa.RecordBatchReader.from_stream(data)
     except pa.ArrowInvalid as error:
-        raise SchemaError(f"{type(data).__name__} is no stream of tables: {error}") from None
+        raise _not_a_table(data, error) from None
 
 
 def _from_stream(data: Any) -> Ingested:
@@ -109,44 +116,44 @@ def _from_mapping(data: Mapping[str, Any]) -> Ingested:
     fields, arrays = [], []
     for name, values in data.items():
         if not isinstance(name, str):
-            raise SchemaError(f"column names are text; found {name!r:.60}")
+            raise SchemaError(f"a column name must be str; found {name!r:.60}")
         check_text(name, f"column {name!r}")
         array, descriptor = encoded(values, f"column {name!r}")
         fields.append(described(pa.field(str(name), array.type), descriptor))
         arrays.append(array)
-    lengths = {field.name: len(array) for field, array in zip(fields, arrays, strict=True)}
-    if len(set(lengths.values())) > 1:
+    if len(set(map(len, arrays))) > 1:
+        lengths = {field.name: len(array) for field, array in zip(fields, arrays, strict=True)}
         raise SchemaError(f"columns of different lengths: {lengths!r:.500}")
     table = pa.Table.from_arrays(arrays, schema=pa.schema(fields))
     return Ingested(table, table.num_rows, None, {})
 
 
-def encoded(values: Any, place: str) -> dtypes.Encoded:
-    """The values of one column; what pandas does not know is Arrow's to understand."""
+def encoded(values: Any, context: str) -> dtypes.Encoded:
+    """Return the values of one column; Arrow reads those that pandas does not know."""
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values, None
     if isinstance(values, pd.Series | pd.Index):
         values = values.array
     if isinstance(values, np.ndarray):
         if values.ndim != 1:
-            raise SchemaError(f"{place}: expected one dimension, found {values.ndim}")
+            raise SchemaError(f"{context}: expected one dimension, found {values.ndim}")
         known = values.dtype.kind in "iufbOmM" and not np.ma.isMaskedArray(values)
         if known and values.dtype not in DAYS:
-            return dtypes.encode(values, place)
+            return dtypes.encode(values, context)
     elif isinstance(values, pd.api.extensions.ExtensionArray):
-        return dtypes.encode(values, place)
+        return dtypes.encode(values, context)
     elif isinstance(values, str | bytes) or not hasattr(values, "__len__"):
-        raise SchemaError(f"{place}: expected an array, found {type(values).__name__}")
-    return arrow_array(values, place), None
+        raise SchemaError(f"{context}: expected an array, found {type(values).__name__}")
+    return arrow_array(values, context), None
 
 
-def arrow_array(values: Any, place: str) -> pa.Array | pa.ChunkedArray:
-    """Values as Arrow understands them."""
+def arrow_array(values: Any, context: str) -> pa.Array | pa.ChunkedArray:
+    """Return values as the array that Arrow makes of them."""
     try:
         return pa.array(values)
     except (*REFUSALS, TypeError, ValueError, OverflowError, LookupError) as error:
-        raise SchemaError(f"{place}: {error}") from None
+        raise SchemaError(f"{context}: {error}") from None
 
 
-# Arrow has dates for these, pandas has not.
+# Arrow has dates for this dtype, pandas has none.
 DAYS = (np.dtype("M8[D]"),)

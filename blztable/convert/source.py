@@ -1,7 +1,7 @@
-"""Source: whatever tabular data are, as the items they come in.
+"""Source: tabular data of any kind as a sequence of items.
 
-A frame or a table is one item; of a reader, a dataset or an iterator an item is made when it is
-asked for, and nobody knows how many there will be. Knows nothing of where they go.
+Knows nothing of the table that the items go to. A DataFrame or an Arrow table is one item. A
+reader, a dataset or an iterator gives one item at a time, and their number is unknown.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,7 +26,7 @@ from blztable.convert.gateway import (
 )
 from blztable.errors import SchemaError
 
-# Values of one column that can be drawn again.
+# Values of one column that can be read twice.
 IN_MEMORY = (
     *(np.ndarray, pa.Array, pa.ChunkedArray, pd.Series, pd.Index),
     *(pd.api.extensions.ExtensionArray, list, tuple, range),
@@ -35,25 +35,25 @@ IN_MEMORY = (
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One item, and what errors call it."""
+    """One item, and the context prefix of its errors."""
 
-    what: str
+    context: str
     data: Ingested
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Items, none of which is held here once it was asked for."""
+    """Items; none is held here once it is drawn."""
 
     items: Iterator[Item]
-    # None where the end is not known.
+    # None while the end is unknown.
     rows: int | None = None
-    # Of a reader, which knows it before its first batch.
+    # Known only for a reader, before its first batch.
     schema: pa.Schema | None = None
 
 
 def source(data: Any, *, index: bool | None = None) -> Source:
-    """The items of whatever tabular `data` is, or of an iterable of such."""
+    """Return the items of tabular `data`, or of an iterable of tabular data."""
     if isinstance(data, pd.DataFrame | pa.Table | pa.RecordBatch):
         return _of_one(data, index)
     check_no_series(data, "the data")
@@ -62,25 +62,25 @@ def source(data: Any, *, index: bool | None = None) -> Source:
         data = data.scanner(batch_readahead=1, fragment_readahead=1)
     if hasattr(data, "to_reader"):  # A scanner.
         data = data.to_reader()
-    elif hasattr(data, "to_batches"):  # A table of ours, for one.
+    elif hasattr(data, "to_batches"):  # Such as a CTable.
         data = data.to_batches()
     if isinstance(data, Iterator) and isinstance(getattr(data, "schema", None), pa.Schema):
-        # Not by way of a capsule: what its batches raise would be lost.
+        # Not through a capsule, which loses the exceptions of the iterator.
         return _of_reader(data)
     if hasattr(data, "__arrow_c_stream__"):
         return _of_reader(reader_of(data))
     if hasattr(data, "__arrow_c_array__") or isinstance(data, Mapping):
         return _of_one(data, index)
     if isinstance(data, Iterable) and not isinstance(data, str | bytes | bytearray | memoryview):
-        # By `map`, which unlike a generator holds no item while it is used.
+        # `map` holds no item while it is used; a generator would.
         return Source(map(partial(_item, index), count(), data))
     raise TypeError(f"expected {ACCEPTED}, or an iterable of these; found {type(data).__name__}")
 
 
 def is_repeatable(data: Any) -> bool:
-    """True for data that give the same rows each time they are drawn, as they lie in memory.
+    """True for data in memory, which gives the same rows each time it is read.
 
-    Anything else may be a cursor, a queue or a socket: what was drawn from it is gone.
+    Anything else may be a cursor, a queue or a socket, which can be read once.
     """
     if isinstance(data, list | tuple):
         return all(map(is_repeatable, data))
@@ -88,17 +88,17 @@ def is_repeatable(data: Any) -> bool:
         return all(isinstance(values, IN_MEMORY) for values in data.values())
     if isinstance(data, pd.DataFrame | pa.Table | pa.RecordBatch):
         return True
-    # The frames of polars and others; a cursor is no array.
+    # DataFrames of polars and others have both; a cursor has no __array__.
     return hasattr(data, "__arrow_c_stream__") and hasattr(data, "__array__")
 
 
 def _of_one(data: Any, index: bool | None) -> Source:
-    found = ingest(data, index=index)
-    return Source(iter([Item("the data", found)]), found.rows)
+    ingested = ingest(data, index=index)
+    return Source(iter([Item("the data", ingested)]), ingested.rows)
 
 
 def _of_reader(reader: Any) -> Source:
-    """The batches of a reader of Arrow's, or of any iterator of batches with a schema."""
+    """Return the batches of an Arrow reader, or of any iterator of batches with a schema."""
     schema = reader.schema
     frame = from_metadata(schema, 0)[0]
     return Source(map(partial(_batch, schema, frame), count(), reader), schema=schema)
@@ -110,24 +110,24 @@ def _batch(schema: pa.Schema, frame: Descriptor | None, number: int, batch: pa.R
 
 
 def _item(index: bool | None, number: int, item: Any) -> Item:
-    """One item. Its memory is copied where it could be written to before we are done with it."""
-    what = f"item {number}"
-    check_no_series(item, what)
+    """Return one item; copy its memory where the caller could write to it before it is stored."""
+    context = f"item {number}"
+    check_no_series(item, context)
     if not is_tabular(item):
-        raise TypeError(f"{what}: expected {ACCEPTED}; found {type(item).__name__}")
+        raise TypeError(f"{context}: expected {ACCEPTED}; found {type(item).__name__}")
     if isinstance(item, pd.DataFrame):
         item = item.copy().set_axis(item.index.copy(deep=True))
     elif isinstance(item, Mapping):
         item = {name: kept(values) for name, values in item.items()}
     try:
-        return Item(what, ingest(item, index=index))
+        return Item(context, ingest(item, index=index))
     except SchemaError as error:
-        raise SchemaError(f"{what}: {error}") from None
+        raise SchemaError(f"{context}: {error}") from None
 
 
 def kept(values: Any) -> Any:
-    """Values that nobody writes to while they wait."""
-    # What speaks Arrow is not written to once it was handed out.
+    """Return the values, copied where the caller could write to them meanwhile."""
+    # Arrow data is immutable once it is handed out.
     is_arrow = hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__")
     if is_arrow and not isinstance(values, pd.Series):
         return values

@@ -1,6 +1,7 @@
-"""Stream: data that come in parts, none of which knows how many there will be.
+"""Stream: data for a new table, in parts of an unknown number.
 
-The first part decides on columns, types and index of a new table; the others are fitted to it.
+Knows nothing of where the table is. The first part decides the columns, types and index of the
+table; the later parts are coerced to them.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -11,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from blztable.convert.categories import check_orders, orders_of, with_room
-from blztable.convert.coerce import fitted
+from blztable.convert.coerce import coerce_item
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.frame import Facts
 from blztable.convert.frames.pandas_metadata import from_metadata
@@ -19,38 +20,38 @@ from blztable.convert.gateway import Ingested
 from blztable.convert.source import Item, source
 from blztable.errors import SchemaError
 
-# Rows, told apart, for a table without columns has some too.
+# A table and its row count, which a table without columns does not know.
 Portion = tuple[pa.Table, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Data on their way into a table, part after part."""
+    """Data for a new table, part by part."""
 
     schema: pa.Schema
     parts: Iterator[Portion]
-    # None where the end is not known.
+    # None while the end is unknown.
     rows: int | None
-    # The frame descriptor of so many rows.
+    # Returns the frame descriptor for a row count.
     frame: Callable[[int], Descriptor | None]
     attrs: dict[str, Any]
 
 
 def stream(data: Any, *, index: bool | None = None) -> Stream:
-    """Whatever tabular `data` is, or an iterable of such, as parts of one table."""
-    given = source(data, index=index)
-    if given.schema is not None:
-        return _of_batches(given.items, given.schema)
-    # The first item is taken at once: it says what the table is.
-    first = next(given.items, None)
+    """Return tabular `data`, or an iterable of tabular data, as parts of one table."""
+    items = source(data, index=index)
+    if items.schema is not None:
+        return _of_batches(items.items, items.schema)
+    # The first item is drawn at once, because it decides what the table is.
+    first = next(items.items, None)
     if first is None:
         raise SchemaError(
-            f"a {type(data).__name__} without an item has no columns; "
-            "for a table without rows give a DataFrame, or a RecordBatchReader with a schema"
+            f"a {type(data).__name__} without items has no columns; for a table without rows "
+            "pass a DataFrame, or a RecordBatchReader with a schema"
         )
-    if given.rows is not None:
+    if items.rows is not None:
         return _of_one(first.data)
-    return _of_items(first, given.items)
+    return _of_items(first, items.items)
 
 
 def _of_one(data: Ingested) -> Stream:
@@ -65,13 +66,13 @@ def _of_batches(batches: Iterator[Item], schema: pa.Schema) -> Stream:
 
 
 def _in_order(items: Iterable[Item]) -> Iterator[Portion]:
-    """The rows of the items, whose ordered columns have the same categories throughout."""
+    """Yield the rows of the items; raise where ordered categories differ between items."""
     orders: dict[int, pa.Array] = {}
     for item in items:
-        what, table, rows = item.what, item.data.table, item.data.rows
+        context, table, rows = item.context, item.data.table, item.data.rows
         del item  # Not held while the next one comes.
         orders = orders_of(table) | orders
-        check_orders(table, orders.get, what, "the first row")
+        check_orders(table, orders.get, context, "the first row")
         yield table, rows
         del table
 
@@ -89,11 +90,11 @@ def _of_items(first: Item, others: Iterator[Item]) -> Stream:
                     continue
                 item = later
             del later
-            table, count = fitted(item.data, schema, frame, rows, item.what), item.data.rows
-            what = item.what
+            context, count = item.context, item.data.rows
+            table = coerce_item(item.data, schema, frame, rows, context)
             del item  # Not held while the next one comes.
             orders = orders_of(table) | orders
-            check_orders(table, orders.get, what, "the first item")
+            check_orders(table, orders.get, context, "the first item")
             rows += count
             yield table, count
             del table
@@ -102,5 +103,5 @@ def _of_items(first: Item, others: Iterator[Item]) -> Stream:
 
 
 def _is_nothing(data: Ingested) -> bool:
-    """An empty frame, for a day without data."""
+    """True for a DataFrame without rows and columns, such as a day without data."""
     return data.frame is not None and not (data.rows or data.table.num_columns)

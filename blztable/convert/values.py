@@ -1,6 +1,6 @@
-"""Values: what users give for one column, a value for all of its rows or one for each.
+"""Values: data for one column, one value for all rows or one value a row.
 
-Knows how each comes in, nothing of the column they are for: `fit` knows that.
+Knows how each kind is read, nothing of the column; `coerce_column` knows that.
 """
 
 from collections.abc import Mapping
@@ -15,37 +15,38 @@ from blztable.convert.frames.text import check_text
 from blztable.convert.gateway import arrow_array, encoded
 from blztable.errors import SchemaError
 
-# Of the kinds that pandas knows more of than Arrow.
+# pandas keeps more of these than Arrow would.
 _OF_PANDAS = pd.Timestamp | pd.Timedelta | pd.Period | pd.Interval
-# Values that have a length.
+# One value each, although they have a length.
 _WHOLE = (str, bytes, bytearray, memoryview, Mapping)
 
 
 def values_of(
-    values: Any, place: str
+    values: Any, context: str
 ) -> tuple[pa.Array | pa.ChunkedArray | pa.Scalar, Descriptor | None]:
-    """One value as a scalar, else an array; with the descriptor a frame's column would have.
+    """Return one value as a scalar, else an array; with the descriptor of a DataFrame's column.
 
-    A Series goes by position, whatever its index. A NaN is a number, None and pandas' others are
-    nulls.
+    The index of a Series is ignored. NaN is a number; None, pd.NA and pd.NaT are nulls.
 
     Raises
     ------
     SchemaError
-        What is no value and no array that can be stored; `place` begins the message.
+        Values that cannot be stored; `context` begins the message.
     """
     if isinstance(values, pa.Scalar):
         return values, None
     if isinstance(values, pd.DataFrame | pa.Table | pa.RecordBatch):
-        raise SchemaError(f"{place}: expected one column, found a {type(values).__name__}")
+        raise SchemaError(f"{context}: expected one column, found a {type(values).__name__}")
     if isinstance(values, np.ndarray) and values.ndim == 0:
         values = values[()]
     if _is_one(values):
-        array, descriptor = _of_one(values, place)
+        array, descriptor = _of_one(values, context)
         return array[0], descriptor
     if isinstance(values, set | frozenset):
-        raise SchemaError(f"{place}: the values of a {type(values).__name__} have no order")
-    return encoded(values, place)
+        raise SchemaError(
+            f"{context}: the values of a {type(values).__name__} have no order; pass a list"
+        )
+    return encoded(values, context)
 
 
 def _is_one(values: Any) -> bool:
@@ -53,11 +54,11 @@ def _is_one(values: Any) -> bool:
     return isinstance(values, _WHOLE) or not (is_arrow or hasattr(values, "__len__"))
 
 
-def _of_one(value: Any, place: str) -> tuple[pa.Array | pa.ChunkedArray, Descriptor | None]:
-    """The value as an array of one."""
+def _of_one(value: Any, context: str) -> tuple[pa.Array | pa.ChunkedArray, Descriptor | None]:
+    """Return the value as an array of one row."""
     if value is pd.NA or value is pd.NaT:
         return pa.nulls(1), None
     if isinstance(value, _OF_PANDAS):
-        return encoded(pd.Series([value]), place)
-    check_text(value, place)
-    return arrow_array([value], place), None
+        return encoded(pd.Series([value]), context)
+    check_text(value, context)
+    return arrow_array([value], context), None

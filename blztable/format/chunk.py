@@ -14,8 +14,7 @@ import blosc
 import numpy as np
 
 from blztable.errors import BlzError, CorruptError, FormatError
-
-Buffer = bytes | bytearray | memoryview
+from blztable.format.checksum import Buffer
 
 CHUNK_HEADER = struct.Struct("<BBBBIII")
 assert CHUNK_HEADER.size == 16

@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from blztable.errors import CorruptError, FormatError
-from blztable.format.checksum import CHECKSUMS
-
-Buffer = bytes | bytearray | memoryview
+from blztable.format.checksum import CHECKSUMS, Buffer
 
 FILE_HEADER = struct.Struct("<4sBBBBiiqII")
 assert FILE_HEADER.size == 32

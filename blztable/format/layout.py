@@ -1,9 +1,10 @@
-"""Where everything lies under the root of a table; the only file that spells a path.
+"""Keys of the files of a table, and addresses in them. No other file spells a path.
 
 Paths are made of numbers alone: a column's name never reaches the file system.
 """
 
 import re
+from dataclasses import dataclass
 
 DATA = "data"
 META = "meta"
@@ -27,8 +28,22 @@ _VERSION = re.compile(r"[0-9]{20}")
 _COLUMN = re.compile(r"col(0|[1-9][0-9]{0,17})")
 _PART = re.compile(r"__([1-9][0-9]{0,17})__\.bin")
 
-# The path of a column: its id, and below it the number of a child, of a child of that...
+# The path of a node of a column: the column's id, then the number of a child at each level below.
 Path = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where the bytes of a superchunk lie: `length` bytes from `offset` in the file at `key`."""
+
+    key: str
+    offset: int
+    length: int
+
+    @property
+    def end(self) -> int:
+        """Return the offset behind the last byte."""
+        return self.offset + self.length
 
 
 def manifest(version: int) -> str:

@@ -1,6 +1,6 @@
-"""A column's line of the manifest: which file each row group has, and what is known of it.
+"""A column's line of the manifest: the address, the facts and the statistics of each part.
 
-Knows nothing of the head beside it, nor of types.
+Knows neither the head of the manifest nor Arrow types.
 """
 
 import re
@@ -11,19 +11,19 @@ from typing import Any, Self
 from blztable.errors import CorruptError
 from blztable.format import jsontext, layout
 from blztable.format.jsontext import Json
-from blztable.format.layout import Path
+from blztable.format.layout import Address, Path
 from blztable.format.metadata import check_page_rows
 from blztable.format.statistics import Statistics
 from blztable.format.superchunk import PartFacts
 
 NO_FILE = 0
-# How a line begins, up to the numbers of its files.
+# The beginning of a line, up to the numbers of its files.
 _LINE_START = re.compile(rb'\{"path":[0-9,\[\]]+,"k":\[((?:[0-9]{1,18},)*[0-9]{1,18})\]')
 
 
 @dataclass(frozen=True, slots=True)
 class FactArrays:
-    """The facts of a column's parts, an array of each: an object a part would cost too much."""
+    """The facts of a column's parts as arrays: one object for each part would cost too much."""
 
     rows: tuple[int, ...]
     page_rows: tuple[int, ...]
@@ -34,11 +34,11 @@ class FactArrays:
 
     @classmethod
     def of(cls, parts: Sequence[PartFacts]) -> Self:
-        """The arrays of these facts."""
+        """Return the arrays of these facts."""
         return cls(*(tuple(getattr(part, name) for part in parts) for name in cls.__slots__))
 
     def __getitem__(self, group: int) -> PartFacts:
-        """The facts of the part in this row group."""
+        """Return the facts of the part in this row group."""
         return PartFacts(
             self.rows[group],
             self.page_rows[group],
@@ -51,44 +51,51 @@ class FactArrays:
 
 @dataclass(frozen=True, slots=True)
 class ColumnParts:
-    """One column's line: an entry a row group. Without a file, `k` is `NO_FILE`."""
+    """A column's line: one entry for each row group. A part without bytes has `k` = `NO_FILE`."""
 
     path: Path
     k: tuple[int, ...]
     facts: FactArrays
     streams: Mapping[str, tuple[int, ...]]
-    # As the line has them: most readers never ask.
+    # Statistics as the line has them; `statistics` decodes them on demand.
     known: Mapping[str, Json]
 
     @property
     def statistics(self) -> Statistics:
-        """What is known of each row group; CorruptError where the line has it wrong."""
+        """Return the statistics of each row group; raise CorruptError if the line is malformed."""
         return Statistics.from_json(self.known, len(self.k))
+
+    def address(self, group: int) -> Address | None:
+        """Return where the part of a row group lies; None if the part has no bytes."""
+        k = self.k[group]
+        if k == NO_FILE:
+            return None
+        return Address(layout.part(self.path, k), 0, self.facts.cbytes[group])
 
     @property
     def files(self) -> list[str]:
-        """The keys of its files, in the order of the row groups."""
+        """Return the keys of the files, in the order of the row groups."""
         return [layout.part(self.path, k) for k in self.k if k != NO_FILE]
 
     @property
     def nbytes(self) -> int:
-        """Uncompressed bytes of all streams."""
+        """Return the uncompressed bytes of all streams."""
         return sum(sum(sizes) for sizes in self.streams.values())
 
     @property
     def cbytes(self) -> int:
-        """Bytes of all files."""
+        """Return the bytes of all parts."""
         return sum(self.facts.cbytes)
 
     def arranged(self, other: "ColumnParts", order: Sequence[int]) -> "ColumnParts":
-        """The parts at these places of a list of these and then those of `other`."""
+        """Return parts of this line and of `other`, by their indices in both lists joined."""
         before, after = len(self.k), len(other.k)
 
-        is_all = order == range(before + after)  # An append, which is to be quick.
+        is_all = order == range(before + after)  # An append, which must be fast.
 
         def chosen(mine: Sequence[Any], theirs: Sequence[Any]) -> tuple[Any, ...]:
             both = (*mine, *theirs)
-            return both if is_all else tuple(both[place] for place in order)
+            return both if is_all else tuple(both[index] for index in order)
 
         mine, theirs = self.facts, other.facts
         known = Statistics.lists(self.known, before), Statistics.lists(other.known, after)
@@ -108,7 +115,7 @@ class ColumnParts:
         )
 
     def encode(self) -> bytes:
-        """The line, without its line feed."""
+        """Return the line without its line feed."""
         line = {
             "path": spelled(self.path),
             "k": self.k,
@@ -120,10 +127,10 @@ class ColumnParts:
 
     @classmethod
     def decode(cls, data: bytes, path: Path, groups: int) -> Self:
-        """Read the line of the column with this path, in a table of so many row groups."""
+        """Read the line of the column with this path, in a table with `groups` row groups."""
         what = f"the manifest's line of column {path}"
         line = jsontext.loads(data, what)
-        # As text, for in Python 0.0 and False are equal to 0.
+        # Compared as text: in Python 0.0 and False are equal to 0.
         if not isinstance(line, dict) or repr(line.get("path")) != repr(spelled(path)):
             raise CorruptError(f"{what}: it is not the line of that column")
         arrays = (jsontext.numbers(line.get(name), what, groups) for name in FactArrays.__slots__)
@@ -147,7 +154,7 @@ class ColumnParts:
 
 
 def file_numbers(line: bytes, path: Path, groups: int) -> set[int]:
-    """The files that a line names which has its sha256, read without all that follows them."""
+    """Return the file numbers of a line with a valid sha256, without decoding all of it."""
     match = _LINE_START.match(line)
     if match:
         numbers: Iterable[int] = map(int, match[1].split(b","))
@@ -157,5 +164,5 @@ def file_numbers(line: bytes, path: Path, groups: int) -> set[int]:
 
 
 def spelled(path: Path) -> Json:
-    """A path as JSON has it: that of one id is the number, for a wide table has very many."""
+    """Return a path as JSON has it; a path of one id is a number, which keeps wide tables small."""
     return path[0] if len(path) == 1 else list(path)

@@ -1,13 +1,15 @@
-"""The metadata of a version-4 superchunk: which streams it holds and how they are cut in chunks.
+"""The metadata of a version-4 superchunk: the tree of its blocks, and the chunks of each stream.
 
-A block is a number of rows and the streams that hold them; a dictionary is a block of its own
-inside the block of its codes. Knows nothing of the types a stream may carry.
+A block is a number of rows and the streams that hold them. A block may have child blocks, as the
+codes of a dictionary column have the dictionary. Knows nothing of Arrow types or of encodings.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Self
 
+from blztable import block_terms
+from blztable.block_terms import DICTIONARY, MIN_PAGE_ROWS, PLAIN, child_prefix
 from blztable.errors import CorruptError, FormatError, LimitError
 from blztable.format import jsontext
 from blztable.format.chunk import MAX_CHUNK_BYTES
@@ -15,15 +17,27 @@ from blztable.format.header import MAX_CHUNKS, MAX_METADATA_BYTES
 from blztable.format.jsontext import Json
 
 PACKED = "packed"
-MIN_PAGE_ROWS = 8
 MAX_PAGE_ROWS = 1 << 30
+# The names of children that this version of the format has, in the order of their chunks.
+CHILDREN = (DICTIONARY,)
+# Levels of a tree of blocks: a bound for files from strangers.
+MAX_DEPTH = 8
 
 
 @dataclass(frozen=True, slots=True)
 class StreamInfo:
-    """One stream: its chunks, by their uncompressed sizes.
+    """One stream of a block.
 
-    `pages` holds the bytes of each page where they differ from page to page, else it is None.
+    Attributes
+    ----------
+    name
+        The name of the stream within its block.
+    dtype, typesize
+        The type of an item, and its bytes.
+    chunks
+        The uncompressed bytes of each chunk.
+    pages
+        The bytes of each page; None if a row of the stream has a fixed number of bits.
     """
 
     name: str
@@ -34,11 +48,11 @@ class StreamInfo:
 
     @property
     def nbytes(self) -> int:
-        """Uncompressed bytes of the stream."""
+        """Return the uncompressed bytes of the stream."""
         return sum(self.chunks)
 
     def to_json(self) -> dict[str, object]:
-        """The stream as the metadata spells it."""
+        """Return the stream as the metadata spell it."""
         result: dict[str, object] = {
             "name": self.name,
             "dtype": self.dtype,
@@ -56,7 +70,7 @@ class StreamInfo:
 
     @classmethod
     def from_json(cls, value: Json, most_chunks: int = MAX_CHUNKS) -> Self:
-        """Read a stream, its sizes checked against each other and the limits."""
+        """Read a stream and check its sizes against each other and against the limits."""
         entry = _object(value, {"name", "dtype", "typesize", "nbytes"}, "a stream")
         name = jsontext.text(entry["name"], "a stream's name")
         nbytes = jsontext.number(entry["nbytes"], "a stream's size")
@@ -80,15 +94,30 @@ class StreamInfo:
 
 @dataclass(frozen=True, slots=True)
 class BlockInfo:
-    """Rows, the page they are counted in, and the streams that hold them."""
+    """A node of a part's tree: rows, the streams that hold them, and the blocks below.
+
+    Attributes
+    ----------
+    rows
+        Number of rows. A child has a number of its own.
+    page_rows
+        Number of rows of a page, a power of two.
+    streams
+        The block's own streams, in the order of their chunks in the file.
+    children
+        The blocks below this one, by name, in the order of their chunks in the file.
+    encoding
+        The rule by which values became streams. This file does not know the rules.
+    """
 
     rows: int
     page_rows: int
     streams: tuple[StreamInfo, ...]
-    dictionary: "BlockInfo | None" = None
+    children: Mapping[str, "BlockInfo"] = field(default_factory=dict)
+    encoding: str = PLAIN
 
     def encode(self) -> bytes:
-        """The metadata section; LimitError where it would be larger than is read."""
+        """Return the metadata section; raise LimitError if it exceeds the size a reader accepts."""
         data = jsontext.dumps(self.to_json())
         if len(data) > MAX_METADATA_BYTES:
             raise LimitError(
@@ -99,25 +128,31 @@ class BlockInfo:
 
     @classmethod
     def decode(cls, data: bytes, most_chunks: int = MAX_CHUNKS) -> Self:
-        """Read the metadata section of a superchunk with so many chunks."""
+        """Read the metadata section of a superchunk that has `most_chunks` chunks."""
         value = jsontext.loads(data, "the metadata of a superchunk")
-        return cls.from_json(value, most_chunks)
+        return cls._from_json(value, _Budget(most_chunks), MAX_DEPTH)
+
+    def walk(self, prefix: str = "") -> Iterator[tuple[str, StreamInfo]]:
+        """Yield every stream of the tree with its full name, in the order of the chunks."""
+        for stream in self.streams:
+            yield prefix + stream.name, stream
+        for name, child in self.children.items():
+            yield from child.walk(child_prefix(prefix, name))
 
     def to_json(self) -> dict[str, object]:
-        """The block as the metadata spells it."""
+        """Return the block as the metadata spell it."""
         result: dict[str, object] = {
             "rows": self.rows,
             "page_rows": self.page_rows,
             "packing": PACKED,
             "streams": [stream.to_json() for stream in self.streams],
         }
-        if self.dictionary is not None:
-            result["dictionary"] = self.dictionary.to_json()
-        return result
+        if self.encoding != PLAIN:
+            result["encoding"] = self.encoding
+        return result | {name: child.to_json() for name, child in self.children.items()}
 
     @classmethod
-    def from_json(cls, value: Json, most_chunks: int = MAX_CHUNKS, *, nested: bool = False) -> Self:
-        """Read a block; a dictionary has none of its own."""
+    def _from_json(cls, value: Json, budget: "_Budget", depth: int) -> Self:
         entry = _object(value, {"rows", "page_rows", "packing", "streams"}, "a block")
         if entry["packing"] != PACKED:
             raise FormatError(f"packing {entry['packing']!r}; only {PACKED!r} is read")
@@ -125,49 +160,54 @@ class BlockInfo:
         check_page_rows(page_rows)
         if not isinstance(entry["streams"], list):
             raise CorruptError("streams that are no list")
-        streams = []
-        for listed in entry["streams"]:
-            stream = StreamInfo.from_json(listed, most_chunks)
-            # A stream says in two numbers that it has millions of chunks, and there may be many.
-            most_chunks -= len(stream.chunks)
-            streams.append(stream)
+        streams = tuple(
+            budget.spend(StreamInfo.from_json(one, budget.chunks)) for one in entry["streams"]
+        )
         if len({stream.name for stream in streams}) != len(streams):
             raise CorruptError("two streams of one name")
-        dictionary = None
-        if "dictionary" in entry:
-            if nested:
-                raise CorruptError("a dictionary inside a dictionary")
-            dictionary = cls.from_json(entry["dictionary"], most_chunks, nested=True)
+        present = [name for name in CHILDREN if name in entry]
+        if present and depth == 1:
+            raise CorruptError(f"blocks nested more than {MAX_DEPTH} deep")
+        children = {name: cls._from_json(entry[name], budget, depth - 1) for name in present}
         rows = jsontext.number(entry["rows"], "rows")
         npages = -(-rows // page_rows)
         if any(stream.pages is not None and len(stream.pages) != npages for stream in streams):
             raise CorruptError(f"a stream whose pages are not the {npages} of its block")
-        return cls(rows, page_rows, tuple(streams), dictionary)
+        encoding = jsontext.text(entry.get("encoding", PLAIN), "encoding")
+        return cls(rows, page_rows, streams, children, encoding)
 
-    @property
-    def all_streams(self) -> tuple[StreamInfo, ...]:
-        """The streams in the order of their chunks in the file, the dictionary's last."""
-        return self.streams + (self.dictionary.streams if self.dictionary else ())
+
+@dataclass(slots=True)
+class _Budget:
+    """Number of chunks the streams not read yet may have.
+
+    Two numbers can claim that a stream has millions of chunks, and there may be many streams.
+    """
+
+    chunks: int
+
+    def spend(self, stream: StreamInfo) -> StreamInfo:
+        self.chunks -= len(stream.chunks)
+        return stream
 
 
 def check_page_rows(rows: int) -> None:
-    """CorruptError unless `rows` is a power of two a page may have."""
+    """Raise CorruptError unless `rows` is a number of rows that a page may have."""
     if not MIN_PAGE_ROWS <= rows <= MAX_PAGE_ROWS or rows & (rows - 1):
         raise CorruptError(f"pages of {rows} rows; a power of two from 8 is expected")
 
 
 def split_evenly(nbytes: int, size: int, most: int = MAX_CHUNKS) -> tuple[int, ...]:
-    """Chunks of `size` bytes, the last one smaller where `nbytes` is no multiple."""
+    """Return chunks of `size` bytes; raise CorruptError for too large or too many chunks."""
     if nbytes == 0:
         return ()
     if not 0 < size <= MAX_CHUNK_BYTES or nbytes > most * size:
         raise CorruptError(f"{nbytes} bytes in chunks of {size}")
-    full, rest = divmod(nbytes, size)
-    return (size,) * full + ((rest,) if rest else ())
+    return block_terms.split_evenly(nbytes, size)
 
 
 def uniform_size(chunks: Sequence[int]) -> int | None:
-    """The size of all chunks but a smaller last one; None where they differ or are none."""
+    """Return the size of all chunks but a smaller last one; None if they differ or are none."""
     if not chunks:
         return None
     first = chunks[0]

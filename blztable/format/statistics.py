@@ -38,6 +38,25 @@ class Statistics:
         """Number of runs."""
         return len(self.nulls)
 
+    @classmethod
+    def joined(cls, parts: Sequence["Statistics"]) -> Self:
+        """Return the runs of all parts, one part after the other."""
+        return cls(
+            tuple(nulls for part in parts for nulls in part.nulls),
+            tuple(nans for part in parts for nans in part.nans),
+            tuple(bound for part in parts for bound in part.lowest),
+            tuple(bound for part in parts for bound in part.highest),
+        )
+
+    def of_run(self, index: int) -> "Statistics":
+        """Return the statistics of one run."""
+        return Statistics(
+            (self.nulls[index],),
+            (self.nans[index],),
+            (self.lowest[index],),
+            (self.highest[index],),
+        )
+
     def encode(self) -> bytes:
         """Return the zone map: counts, lengths of the bounds, bounds."""
         lengths = [

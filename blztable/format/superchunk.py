@@ -1,8 +1,8 @@
-"""One superchunk, a file: front, chunks with their checksums, trailer; and what lies where.
+"""A superchunk: front, chunks with their checksums, trailer.
 
-`pack` takes compressed chunks and gives the pieces of a file. `unpack` takes the front and the
-trailer of one and says where each chunk lies, how large it is and what its checksum must be,
-after every check that needs no chunk. Both are pure: reading and writing is the engine's.
+`pack` makes the bytes of a superchunk from compressed chunks. `unpack` reads front and trailer: it
+returns where each chunk lies, its size and its checksum, after every check that needs no chunk.
+Both are pure: the engine reads and writes files.
 """
 
 import struct
@@ -12,6 +12,7 @@ from operator import sub
 
 import numpy as np
 
+from blztable.block_terms import ENDS, PLAIN, VALUES
 from blztable.errors import CorruptError, FormatError, LimitError
 from blztable.format.checksum import CHECKSUMS, Checksum
 from blztable.format.chunk import CHUNK_HEADER
@@ -29,14 +30,11 @@ from blztable.format.metadata import BlockInfo, StreamInfo, split_evenly, unifor
 from blztable.format.trailer import Layer, Trailer
 
 UNKNOWN = -1
-# The name of the one stream a genuine Bloscpack file may hold, and of the stream of item ends.
-VALUES = "values"
-ENDS = "ends"
 
 
 @dataclass(frozen=True, slots=True)
 class PartFacts:
-    """What the manifest keeps of one superchunk, enough to find and to recognise it."""
+    """What the manifest keeps of one superchunk: enough to read it and to recognise it."""
 
     rows: int
     page_rows: int
@@ -48,12 +46,12 @@ class PartFacts:
 
 @dataclass(frozen=True, slots=True)
 class Superchunk:
-    """Where the chunks of one file lie, and what they hold."""
+    """Where the chunks of a superchunk lie, and what they hold."""
 
     header: FileHeader
     info: BlockInfo
     checksum: Checksum
-    # nchunks + 1 positions: the last is where the trailer begins.
+    # nchunks + 1 offsets from the first byte of the superchunk; the trailer begins at the last.
     offsets: list[int]
     trailer: Trailer
 
@@ -65,7 +63,7 @@ def pack(
     checksum: Checksum,
     layers: Mapping[str, Layer],
 ) -> tuple[list[bytes], PartFacts]:
-    """The pieces of the file that holds `chunks`, and the facts about it."""
+    """Return the bytes of the superchunk that holds `chunks`, in pieces, and its facts."""
     front = _front(info, chunks, checksum)
     trailer, crc = Trailer(checksum.size, b"".join(digests), layers).encode(front)
     pieces = [front]
@@ -77,11 +75,11 @@ def pack(
 
 
 def unpack(front: bytes, trailer: bytes, facts: PartFacts) -> Superchunk:
-    """Read front and trailer; CorruptError unless they are the ones the manifest describes."""
+    """Read front and trailer; raise CorruptError unless the manifest describes them."""
     try:
         header = FileHeader.decode(front)
     except FormatError:
-        # Of damaged bytes it means nothing that they speak of another version.
+        # Damaged bytes may look like another version: report the damage.
         Trailer.check_crc(front, trailer)
         raise
     if not len(front) == header.front_length == facts.front_length:
@@ -96,7 +94,7 @@ def unpack(front: bytes, trailer: bytes, facts: PartFacts) -> Superchunk:
         raise CorruptError("a superchunk without checksums")
     decoded = Trailer.decode(front, trailer, header.nchunks, checksum.size)
     meta_end = len(front) - 8 * header.nchunks
-    # Numbers of Python, which do not wrap however hostile they are; most files have few chunks.
+    # Python integers do not wrap around, and most files have few chunks.
     offsets = [
         *struct.unpack_from(f"<{header.nchunks}q", front, meta_end),
         facts.cbytes - len(trailer),
@@ -120,7 +118,7 @@ def unpack(front: bytes, trailer: bytes, facts: PartFacts) -> Superchunk:
 
 
 def _front(info: BlockInfo, chunks: Sequence[bytes], checksum: Checksum) -> bytes:
-    """Header, metadata unless the file can be a genuine Bloscpack one, and offsets."""
+    """Return header, metadata and offsets; a genuine Bloscpack file has no metadata."""
     if len(chunks) > MAX_CHUNKS:
         raise LimitError(f"{len(chunks)} chunks in one superchunk; at most {MAX_CHUNKS} are kept")
     is_genuine = _is_genuine(info)
@@ -132,16 +130,19 @@ def _front(info: BlockInfo, chunks: Sequence[bytes], checksum: Checksum) -> byte
 
 
 def _is_genuine(info: BlockInfo) -> bool:
-    """Whether the header alone says how the one stream is cut."""
-    streams = info.all_streams
-    if len(streams) != 1 or streams[0].name != VALUES or streams[0].pages is not None:
+    """True if the header alone describes the block: then the file is a genuine Bloscpack file."""
+    streams = info.streams
+    is_plain = info.encoding == PLAIN and not info.children
+    if not is_plain or len(streams) != 1 or streams[0].name != VALUES:
+        return False
+    if streams[0].pages is not None:
         return False
     return uniform_size(streams[0].chunks) is not None
 
 
 def _header(info: BlockInfo, is_genuine: bool, checksum: Checksum, meta_size: int) -> FileHeader:
-    """The header that a block of streams has."""
-    streams = info.all_streams
+    """Return the header that a block must have."""
+    streams = [stream for _, stream in info.walk()]
     options = OFFSETS if is_genuine else OFFSETS | METADATA
     if any(stream.name == ENDS for stream in streams):
         options |= ITEM_ENDS
@@ -160,7 +161,7 @@ def _header(info: BlockInfo, is_genuine: bool, checksum: Checksum, meta_size: in
 
 
 def _genuine(header: FileHeader, facts: PartFacts) -> BlockInfo:
-    """The block of a version-3 file: one stream, cut by its header, rows by the manifest."""
+    """Return the block of a version-3 file, from its header and the manifest's rows."""
     if not header.nchunks or not 0 < header.last_chunk <= header.chunk_size:
         raise CorruptError(f"chunk-size {header.chunk_size}, last-chunk {header.last_chunk}")
     nbytes = header.chunk_size * (header.nchunks - 1) + header.last_chunk

@@ -13,9 +13,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from blztable.errors import CorruptError, FormatError, LimitError
-from blztable.format.checksum import crc32
-
-Buffer = bytes | bytearray | memoryview
+from blztable.format.checksum import Buffer, crc32
 
 TRAILER_HEAD = struct.Struct("<8sHHIQ")
 METALAYER_HEAD = struct.Struct("<BBHII")

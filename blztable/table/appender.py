@@ -10,11 +10,11 @@ from typing import Any, Self
 import pyarrow as pa
 
 from blztable.convert.categories import check_order, one_in_order, orders_of
-from blztable.convert.coerce import fit_column
+from blztable.convert.coerce_column import coerce_values
 from blztable.convert.source import kept
 from blztable.convert.values import values_of
 from blztable.engine.change.change_set import ChangeSet
-from blztable.engine.change.column_append import Feeding
+from blztable.engine.change.column_append import ColumnwiseAppend
 from blztable.errors import TransactionError
 
 
@@ -46,7 +46,7 @@ class Appender:
     ) -> None:
         # None for a commit that was made before: values are ignored.
         self._change_set = change_set
-        self._feeding = Feeding(change_set) if change_set else None
+        self._feeding = ColumnwiseAppend(change_set) if change_set else None
         # Categories of the ordered columns, from the table or from the first values appended.
         self._categories = categories
         self._orders: dict[int, pa.Array | None] = {}
@@ -98,7 +98,7 @@ class Appender:
         staged, context = self._change_set.staged, f"column {name!r}"
         index = staged.position(name)
         array, descriptor = values_of(kept(values), context)
-        column = fit_column(array, descriptor, staged.schema.field(index), staged.frame, context)
+        column = coerce_values(array, descriptor, staged.schema.field(index), staged.frame, context)
         self._feeding.add(
             index, self._ordered(index, column, isinstance(array, pa.Scalar), context)
         )

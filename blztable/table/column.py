@@ -89,7 +89,7 @@ class Column:
         ...     t["a"].nbytes
         24
         """
-        return self._snapshot.version.head.columns.nbytes[self._index]
+        return self._snapshot.version.nbytes(self._index)
 
     @property
     def cbytes(self) -> int:
@@ -108,7 +108,7 @@ class Column:
         ...     t["a"].cbytes < t["a"].nbytes / 10
         True
         """
-        return self._snapshot.version.head.columns.cbytes[self._index]
+        return self._snapshot.version.cbytes(self._index)
 
     def __len__(self) -> int:
         """Number of rows."""

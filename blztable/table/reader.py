@@ -120,7 +120,7 @@ class TableReader:
         (8000000, True)
         """
         snapshot, shown = self._reading()
-        return sum(snapshot.version.head.columns.nbytes[index] for index in shown)
+        return sum(snapshot.version.nbytes(index) for index in shown)
 
     @property
     def cbytes(self) -> int:
@@ -140,7 +140,7 @@ class TableReader:
         True
         """
         snapshot, shown = self._reading()
-        return sum(snapshot.version.head.columns.cbytes[index] for index in shown)
+        return sum(snapshot.version.cbytes(index) for index in shown)
 
     @property
     def sort_by(self) -> list[tuple[str, str]]:

@@ -20,7 +20,6 @@ from blztable.convert.frames.descriptor import FIELD_KEY
 from blztable.convert.frames.frame import index_fields, to_frame
 from blztable.convert.frames.index import RowNumbers
 from blztable.convert.frames.pandas_metadata import arrow_metadata
-from blztable.engine.change.staged import PANDAS_KEY, StagedVersion
 from blztable.engine.query.explain import explain
 from blztable.engine.query.scan import Scan
 from blztable.engine.query.select import (
@@ -38,6 +37,7 @@ from blztable.engine.read.salvage import Loss, read_intact
 from blztable.engine.read.selection import RowSpan, spans
 from blztable.engine.run.limits import check_rows
 from blztable.engine.run.progress import Callback, Progress
+from blztable.engine.version.staged import PANDAS_KEY, StagedVersion
 from blztable.engine.version.versions import Version, pin
 from blztable.engine.write.options import check_choice
 from blztable.errors import BlzError, ClosedError, ColumnNotFoundError

@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 
 from blztable.convert.append_source import TableSpec, append_source
 from blztable.convert.categories import check_order, one_in_order, order_of
-from blztable.convert.coerce import as_computed_for, default_of, fit_column, may_be_null
+from blztable.convert.coerce_column import TableFacts, coerce_values, default_of
+from blztable.convert.exact_cast import narrowed
 from blztable.convert.frames.attributes import checked_attrs
 from blztable.convert.frames.frame import described, dropped, renamed
 from blztable.convert.values import values_of
@@ -186,7 +187,7 @@ class Transaction(TableReader):
             source = append_source(data, target, index=index, evolve=evolve)
             rows.append(
                 change_set,
-                source.segments,
+                source.runs,
                 continues_index=lambda: source.continues_index,
                 rows=source.rows,
                 progress=progress,
@@ -270,10 +271,11 @@ class Transaction(TableReader):
 
             def coerced(index: int, array: Any, descriptor: Any = None) -> pa.ChunkedArray:
                 field = staged.schema.field(index)
-                return fit_column(array, descriptor, field, staged.frame, f"column {field.name!r}")
+                context = f"column {field.name!r}"
+                return coerce_values(array, descriptor, field, staged.frame, context)
 
             def computed(index: int, array: pa.ChunkedArray) -> pa.ChunkedArray:
-                return coerced(index, as_computed_for(array, staged.schema.field(index).type))
+                return coerced(index, narrowed(array, staged.schema.field(index).type))
 
             new_values: dict[int, update.Values] = {}
             for name, value in values.items():
@@ -392,8 +394,8 @@ class Transaction(TableReader):
         with self._changing() as change_set:
             if change_set is None:
                 return
-            frame = change_set.staged.frame
-            nullable = [may_be_null(field, frame) for field in change_set.staged.schema]
+            facts = TableFacts.of(change_set.staged.frame)
+            nullable = [facts.can_be_null(field) for field in change_set.staged.schema]
             empty = evolving.fillings(change_set.staged, nullable)
             fillings = [self._in_order(index, value) for index, value in enumerate(empty)]
             rows.resize(change_set, checked_count(n, "n"), fillings)
@@ -459,7 +461,7 @@ class Transaction(TableReader):
 
             def settled() -> tuple[pa.Field, pa.Scalar | None]:
                 final = field
-                if nulls and not may_be_null(field, staged.frame):
+                if nulls and not TableFacts.of(staged.frame).can_be_null(field):
                     final = with_nulls(field, staged.frame)
                 return final, default_of(default, final, staged.frame, order_of(values))
 

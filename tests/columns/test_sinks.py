@@ -16,14 +16,14 @@ rows_of_it = st.sets(st.integers(0, ROWS - 1), min_size=1).map(
 )
 
 
-def give(data, stream, accept, unit=1):
+def give(data, stream, take, unit=1):
     """Hand over a stream in chunks, in any order, each in memory that is used again."""
     count = len(stream) // unit
     cuts = data.draw(st.sets(st.integers(1, count - 1), max_size=8)) if count > 1 else set()
     ends = [0, *(unit * cut for cut in sorted(cuts)), len(stream)]
     for begin, end in data.draw(st.permutations(list(pairwise(ends)))):
         chunk = np.array(stream[begin:end])
-        accept(begin, chunk)
+        take(begin, chunk)
         chunk[:] = 0xAA
 
 
@@ -31,8 +31,8 @@ def give(data, stream, accept, unit=1):
 def test_bits_are_those_of_their_rows(rows, data):
     flags = np.random.default_rng(len(rows)).integers(0, 2, ROWS, np.uint8)
     bits = Bits(rows)
-    give(data, np.packbits(flags, bitorder="little"), bits.accept)
-    assert bits.packed().tolist() == np.packbits(flags[rows], bitorder="little").tolist()
+    give(data, np.packbits(flags, bitorder="little"), bits.take)
+    assert bits.encode().tolist() == np.packbits(flags[rows], bitorder="little").tolist()
 
 
 @given(rows_of_it, st.sampled_from([1, 2, 3, 4, 8, 16, 300]), st.data())
@@ -40,7 +40,7 @@ def test_values_of_any_width_are_those_of_their_rows(rows, width, data):
     values = np.random.default_rng(width).integers(0, 256, (ROWS, width), np.uint8)
     out = np.zeros(len(rows) * width, np.uint8)
     # Chunks may cut a value.
-    give(data, values.reshape(-1), Words(rows, width, out).accept)
+    give(data, values.reshape(-1), Words(rows, width, out).take)
     assert np.array_equal(out.reshape(-1, width), values[rows])
 
 
@@ -58,7 +58,7 @@ def items(draw):
 def test_items_are_found_and_their_bytes_taken(rows, given_, width, data):
     ends, page_rows, pages = given_
     found = Ends(rows, width, ROWS, page_rows, pages)
-    give(data, ends.astype(f"<i{width}").view(np.uint8), found.accept, unit=width)
+    give(data, ends.astype(f"<i{width}").view(np.uint8), found.take, unit=width)
     found.check()
     starts = np.append(0, ends)[rows]
     assert found.starts.tolist() == starts.tolist()
@@ -68,7 +68,7 @@ def test_items_are_found_and_their_bytes_taken(rows, given_, width, data):
     assert found.encode().view(f"<i{width}").tolist() == lengths.tolist()
     whole = (np.arange(ends[-1]) % 251).astype(np.uint8)
     out = np.zeros(found.nbytes, np.uint8)
-    give(data, whole, Bytes(found.starts, found.ends, out).accept)
+    give(data, whole, Bytes(found.starts, found.ends, out).take)
     wanted = [whole[start:end] for start, end in zip(starts, ends[rows], strict=True)]
     assert out.tolist() == np.concatenate(wanted).tolist()
 
@@ -86,7 +86,7 @@ def test_items_are_found_and_their_bytes_taken(rows, given_, width, data):
 )
 def test_ends_that_leave_their_page_or_descend_are_damage(rows, ends):
     found = Ends(np.array(rows), 4, 4, 4, [0, 4])
-    found.accept(0, np.array(ends, "<i4").view(np.uint8))
+    found.take(0, np.array(ends, "<i4").view(np.uint8))
     with pytest.raises(CorruptError, match="item ends that do not ascend within their page"):
         found.check()
 
@@ -95,4 +95,4 @@ def test_a_chunk_that_cuts_an_end_is_damage():
     found = Ends(np.array([0]), 4, 8, 8, [0, 8])
     for begin, size in ((0, 6), (2, 4)):
         with pytest.raises(CorruptError, match="cuts an item of 4 bytes"):
-            found.accept(begin, np.zeros(size, np.uint8))
+            found.take(begin, np.zeros(size, np.uint8))

@@ -22,7 +22,7 @@ def long_item(length, type_):
 @pytest.mark.parametrize("type_", [pa.string(), pa.binary()], ids=str)
 def test_text_that_has_no_room_in_one_array_is_a_schema_error(type_):
     item = long_item(MOST // 2 + 1, type_)
-    with pytest.raises(SchemaError, match=f"2 rows have no room in one array of {type_}"):
+    with pytest.raises(SchemaError, match=f"2 rows do not fit into one array of {type_}"):
         one_array(pa.chunked_array([item, item]))
 
 
@@ -32,5 +32,5 @@ def test_values_of_dictionaries_that_have_no_room_in_one_array_are_a_schema_erro
         pa.DictionaryArray.from_arrays(zero, long_item(MOST // 2 + n, pa.string()))
         for n in range(1, 3)
     ]
-    with pytest.raises(SchemaError, match="values of 2 dictionaries have no room in one array"):
+    with pytest.raises(SchemaError, match="values of 2 dictionaries do not fit into one array"):
         one_array(pa.chunked_array(chunks))

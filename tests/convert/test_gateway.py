@@ -124,7 +124,7 @@ def test_a_mapping_takes_arrays_of_every_kind():
         ({"a": [object()]}, "'a': "),
         ({"a": np.array([1j])}, "'a': "),
         ({"a": pd.Series([1, "x"], dtype=object)}, "'a', row 0"),
-        ({1: [1]}, "names are text; found 1"),
+        ({1: [1]}, "name must be str; found 1"),
     ],
 )
 def test_a_mapping_that_is_no_table_is_a_schema_error(data, message):
@@ -140,8 +140,9 @@ def test_anything_else_is_told_what_is_accepted(data):
 
 
 def test_a_stream_that_is_no_table_is_a_schema_error():
-    with pytest.raises(SchemaError, match="no stream of tables"):
-        ingest(pl.Series([1, 2]))
+    for column in (pl.Series([1, 2]), pa.array([1, 2]), pa.chunked_array([[1, 2]])):
+        with pytest.raises(SchemaError, match=r"^the data: expected a table.*{\"name\": data}"):
+            ingest(column)
 
 
 def test_a_mapping_may_be_empty():

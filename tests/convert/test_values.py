@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from blztable.convert.coerce import fit_column
+from blztable.convert.coerce_column import coerce_values
 from blztable.convert.gateway import ingest
 from blztable.convert.values import values_of
 from blztable.errors import SchemaError
@@ -101,7 +101,7 @@ def test_a_series_is_what_a_column_of_a_frame_is(values):
     stored = ingest(series.to_frame("a"), index=False)
     array, descriptor = values_of(series, "here")
     field = stored.table.schema.field("a")
-    found = fit_column(array, descriptor, field, stored.frame, "here")
+    found = coerce_values(array, descriptor, field, stored.frame, "here")
     whole = pa.chunked_array([array]) if isinstance(array, pa.Array) else array
     # As text, for a NaN is not equal to itself.
     assert (found.type, str(found)) == (whole.type, str(whole))
@@ -136,7 +136,7 @@ FRAME = ingest(pd.DataFrame({"a": [1]})).frame
 
 def fit(values, type_, frame=None, **options):
     array, descriptor = values_of(values, "here")
-    return fit_column(array, descriptor, pa.field("a", type_, **options), frame, "here")
+    return coerce_values(array, descriptor, pa.field("a", type_, **options), frame, "here")
 
 
 def test_values_that_fit_take_the_type_of_the_column():
@@ -150,17 +150,25 @@ def test_nan_for_all_rows_is_none_where_there_are_no_floats():
     assert fit(math.nan, pa.string()).to_pylist() == [None]
     assert fit(np.float32("nan"), pa.timestamp("us")).to_pylist() == [None]
     assert math.isnan(fit(math.nan, pa.float32()).to_pylist()[0])
-    with pytest.raises(SchemaError, match="here: it has missing values; the table has plain int64"):
+    with pytest.raises(
+        SchemaError, match="here: missing values cannot be stored as int64, a numpy dtype"
+    ):
         fit(math.nan, pa.int64(), FRAME)
-    with pytest.raises(SchemaError, match="here: its type is double; the table has int64"):
+    with pytest.raises(
+        SchemaError, match="here: type double cannot be stored as int64 without loss; cast"
+    ):
         fit(1.5, pa.int64(), FRAME)
 
 
 def test_one_value_fits_where_it_does_not_change():
     assert fit(1.5, pa.float32()).equals(pa.chunked_array([pa.array([1.5], pa.float32())]))
-    with pytest.raises(SchemaError, match="here: its type is double; the table has float"):
+    with pytest.raises(
+        SchemaError, match="here: type double cannot be stored as float without loss"
+    ):
         fit(0.1, pa.float32())
-    with pytest.raises(SchemaError, match="here: its type is double; the table has float"):
+    with pytest.raises(
+        SchemaError, match="here: type double cannot be stored as float without loss"
+    ):
         fit([1.5], pa.float32())
 
 
@@ -170,17 +178,25 @@ def test_one_value_is_a_category(inner):
     assert fit("x", type_).to_pylist() == ["x"]
     assert fit("x", type_).type == type_
     assert fit(None, type_).to_pylist() == [None]
-    with pytest.raises(SchemaError, match="here: its type is int64; the table has dictionary"):
+    with pytest.raises(SchemaError, match="here: type int64 cannot be stored as dictionary"):
         fit(7, type_)
 
 
 @pytest.mark.parametrize(
     ("values", "type_", "message"),
     [
-        ([300], pa.int8(), "Integer value 300 not in range"),
-        ("1", pa.int64(), "its type is string; the table has int64"),
-        (None, pa.int64(), "it has missing values; the table has plain int64"),
-        (pd.Period("2020", "M"), pa.int64(), "its dtype is period M; the table has plain"),
+        ([300], pa.int8(), "int64 values cannot be stored as int8 without loss: Integer value 300"),
+        (
+            "1",
+            pa.int64(),
+            "type string cannot be stored as int64 without loss; cast the data to int64",
+        ),
+        (None, pa.int64(), "missing values cannot be stored as int64, a numpy dtype"),
+        (
+            pd.Period("2020", "M"),
+            pa.int64(),
+            "dtype period M cannot be stored as dtype plain without change",
+        ),
     ],
     ids=repr,
 )
@@ -190,5 +206,5 @@ def test_values_that_do_not_fit_are_told(values, type_, message):
 
 
 def test_a_column_that_cannot_be_null_takes_no_nulls():
-    with pytest.raises(SchemaError, match=r"here: it has missing values; .* not nullable"):
+    with pytest.raises(SchemaError, match=r"here: missing values cannot be stored .* not nullable"):
         fit([None], pa.string(), nullable=False)

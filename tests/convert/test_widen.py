@@ -102,7 +102,7 @@ def test_an_item_that_does_not_fit_begins_a_segment():
     target = TableSpec(pa.schema({"a": pa.int8()}), None, 0)
     found = [
         (str(segment.schema.field("a").type), [part["a"].to_pylist() for part, _ in segment.parts])
-        for segment in append_source(iter(items), target, evolve=True).segments
+        for segment in append_source(iter(items), target, evolve=True).runs
     ]
     assert found == [
         ("int8", [[1], [2]]),
@@ -114,14 +114,14 @@ def test_an_item_that_does_not_fit_begins_a_segment():
 def test_parts_that_nobody_drew_are_not_passed_over():
     target = TableSpec(pa.schema({"a": pa.int64()}), None, 0)
     with pytest.raises(AssertionError, match="all parts are drawn"):
-        list(append_source({"a": [1]}, target).segments)
+        list(append_source({"a": [1]}, target).runs)
 
 
 def test_data_that_do_not_fit_at_once_begin_with_the_wider_schema():
     target = TableSpec(pa.schema({"a": pa.int8()}), None, 5)
-    segment = next(append_source({"a": [300]}, target, evolve=True).segments)
+    segment = next(append_source({"a": [300]}, target, evolve=True).runs)
     assert segment.schema.field("a").type == pa.int64()
-    segment = next(append_source({"a": [30]}, target).segments)
+    segment = next(append_source({"a": [30]}, target).runs)
     assert segment.schema is target.schema
 
 
@@ -217,7 +217,7 @@ def test_an_index_is_no_new_column():
     for other in (F({"a": [1.5]}, index=["x"]), F({"a": [1.5]}, index=["x"])[:0]):
         table = Table(F({"a": [0.5]}))
         if len(other):
-            with pytest.raises(SchemaError, match="its index is columns"):
+            with pytest.raises(SchemaError, match="the DataFrame has a stored index"):
                 table.append(other, evolve=True)
         else:
             table.append(other, evolve=True)

@@ -1,7 +1,7 @@
 """Every change of a table stopped at every storage operation: the old version or the new one.
 
-Creation, replacement and attributes are in `test_create_and_replace`, what removes versions and files in
-`test_vacuum`; `crash_checks` says what every state must show.
+Creation, replacement and attributes are in `test_create_and_replace`, what removes versions and
+files in `test_vacuum`; `crash_checks` says what every state must show.
 """
 
 import shutil

@@ -43,7 +43,7 @@ KEY, FEW, TEXT = range(3)
 @pytest.fixture
 def store(monkeypatch):
     # So that pages of a small file are read one by one, as those of a large one are.
-    monkeypatch.setattr(parts, "SMALL_FILE", 0)
+    monkeypatch.setattr(parts, "SMALL_PART", 0)
     memory = MemoryStore("memory")
     blz.to_blz(FRAME, memory, **CUTS)
     return memory
@@ -111,7 +111,7 @@ def test_all_row_groups_may_be_left_out(store):
 
 
 def test_damage_that_is_not_touched_is_not_noticed(monkeypatch):
-    monkeypatch.setattr(parts, "SMALL_FILE", 0)
+    monkeypatch.setattr(parts, "SMALL_PART", 0)
     store = MemoryStore("memory")
     write(store, pa.Table.from_pandas(FRAME, preserve_index=False), **CUTS, chunk_bytes=64)
     damage(store, KEY, 1, at=0)  # Rows 32 to 40 of key.

@@ -311,7 +311,7 @@ def test_pages_of_a_dictionary_are_compared_too(tmp_path):
         dictionary = table.part().metadata["dictionary"]
         dictionary["streams"][-1]["pages"] = [49, 53, 28]
     problem = only_problem(tmp_path / "t.blz")
-    assert problem.message == "stream 'values': pages of other sizes than their items"
+    assert problem.message == "stream 'dictionary.values': pages of other sizes than their items"
 
 
 def test_one_file_for_two_row_groups_is_told(path):
@@ -359,11 +359,11 @@ def i8(value: int) -> bytes:
 
 
 LIES = [
-    (N, {"nulls": (1, 3)}, "0 nulls, 3 are stated"),
-    (REAL, {"nans": (1, 0)}, "2 NaNs, 0 are stated"),
+    (N, {"nulls": (1, 3)}, "0 nulls, the statistics say 3"),
+    (REAL, {"nans": (1, 0)}, "2 NaNs, the statistics say 0"),
     (N, {"lowest": (1, i8(133))}, "lower bound 133 does not enclose"),
     (N, {"highest": (1, i8(138))}, "upper bound 138 does not enclose"),
-    (N, {"highest": (1, b"abc")}, "upper bound: 3 bytes, values of int64 have 8"),
+    (N, {"highest": (1, b"abc")}, "upper bound: a bound of type int64 has 3 bytes, expected 8"),
     (TEXT, {"lowest": (1, "äö 9".encode())}, "lower bound b'.*' does not enclose"),
     (TEXT, {"highest": (1, b"zz")}, "upper bound b'zz' does not enclose"),
     (WORD, {"highest": (1, b"c")}, "upper bound b'c' does not enclose"),
@@ -371,7 +371,7 @@ LIES = [
     (
         REAL,
         {"highest": (1, np.float32("nan").tobytes())},
-        "upper bound: a NaN",
+        "upper bound: a bound of type float is NaN",
     ),
     (AMOUNT, {"lowest": (1, (-699).to_bytes(16, "little", signed=True))}, "lower bound -699 "),
 ]

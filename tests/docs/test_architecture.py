@@ -23,13 +23,14 @@ TREES = {name: ast.parse(path.read_bytes(), str(path)) for name, path in FILES.i
 # The rooms that each room may use, beside itself and the rooms in its folder. A room is a folder of
 # FOLDERS, or else the first folder or file below the package; "face" is blztable/__init__.py.
 GROUND = {
-    *("arrow_errors", "arrow_types", "caller", "errors", "interrupts"),
+    *("arrow_errors", "arrow_types", "block_terms", "caller", "errors", "interrupts"),
     *("strict_json", "text", "version"),
 }
 ENGINE = {*GROUND, "format", "storage", "columns", "report"}
 MAY_IMPORT = {
     "arrow_errors": set(),
     "arrow_types": set(),
+    "block_terms": set(),
     "caller": set(),
     "errors": set(),
     "interrupts": set(),
@@ -37,9 +38,10 @@ MAY_IMPORT = {
     "text": set(),
     "version": set(),
     "report": {"text"},
-    "format": {"errors", "strict_json"},
+    "format": {"block_terms", "errors", "strict_json"},
     "storage": {"errors", "interrupts"},
-    "columns": {"arrow_types", "errors"},
+    "columns": {"arrow_types", "block_terms", "errors"},
+    "columns/statistics": {"arrow_types", "errors", "columns", "format"},
     "convert": {"arrow_errors", "arrow_types", "errors", "strict_json"},
     # The law between the rooms of the engine.
     "engine": set(),

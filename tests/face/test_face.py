@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, given, reject, settings
 import blztable as blz
 import blztable.accessor
 from blztable.engine.read.open_files import OpenFiles
-from blztable.engine.read.parts import OpenedPart
+from blztable.engine.read.parts import open_column_part
 from blztable.engine.version import versions
 from blztable.format import layout
 from blztable.format.chunk import ChunkHeader
@@ -90,7 +90,7 @@ def test_what_is_no_path_is_told(place):
 
 
 def test_mode_x_refuses_and_mode_w_replaces(path):
-    with pytest.raises(blz.TableExistsError, match=f"a table is at {path} already") as caught:
+    with pytest.raises(blz.TableExistsError, match=f"a table exists at {path} already") as caught:
         FRAME.to_blz(path, mode="x")
     assert isinstance(caught.value, FileExistsError)
     assert blz.read_table(path) == DATA
@@ -175,7 +175,7 @@ def test_a_series_is_refused_with_what_makes_a_frame_of_it(give, values):
     store = MemoryStore()
     blz.to_blz(DATA, store)
     with pytest.raises(
-        blz.SchemaError, match=r"a pandas Series is one column.*to_frame\(\"name\"\)"
+        blz.SchemaError, match=r"expected a DataFrame, found a pandas Series.*to_frame\(\"name\"\)"
     ):
         give(pd.Series(values), store)
     assert blz.open(store).version == 1
@@ -194,7 +194,7 @@ def codecs(path) -> dict[str, set[str]]:
     with pinned:
         for index, name in enumerate(version.schema.names):
             parts = version.column(index)
-            part = OpenedPart(version, index, parts, 0, OpenFiles(version.store))
+            part = open_column_part(version, index, parts, 0, OpenFiles(version.store))
             data = Path(path, layout.part(parts.path, parts.k[0])).read_bytes()
             headers = [ChunkHeader.decode(data[offset:]) for offset in part.offsets[:-1]]
             found[name] = {header.codec for header in headers}
@@ -266,7 +266,7 @@ def test_data_that_is_no_table_is_told(tmp_path, data):
         (pa.table({"deep": [[1], [2]]}), ["'deep'", "list"]),
         ({"a": [1, 2], "b": [1]}, ["different lengths", "'b': 1"]),
         ({"a": np.zeros((2, 2))}, ["'a'", "one dimension"]),
-        ({1: [1]}, ["names are text", "1"]),
+        ({1: [1]}, ["name must be str", "1"]),
         ({"a": "text"}, ["'a'", "expected an array", "str"]),
     ],
 )
@@ -562,7 +562,7 @@ def test_attrs_of_a_frame_are_attributes_of_the_table(tmp_path):
     with blz.open(tmp_path / "t.blz") as table:
         assert table.attrs == expected
     frame.attrs = {"bad": object()}
-    with pytest.raises(blz.SchemaError, match=r"attrs\['bad'\].*is no JSON"):
+    with pytest.raises(blz.SchemaError, match=r"attrs\['bad'\].*is not JSON"):
         frame.to_blz(tmp_path / "t.blz")
 
 

@@ -10,6 +10,7 @@ from blztable.errors import CorruptError, FormatError
 from blztable.format.chunk import MAX_CHUNK_BYTES
 from blztable.format.jsontext import MAX_NUMBER
 from blztable.format.metadata import (
+    MAX_DEPTH,
     BlockInfo,
     StreamInfo,
     split_evenly,
@@ -30,13 +31,16 @@ def streams(draw, name, npages):
 
 
 @st.composite
-def blocks(draw, nested=False):
+def blocks(draw, depth=3):
     page_rows = 1 << draw(st.integers(3, 30))
     npages = draw(st.integers(0, 4))
     rows = max(npages * page_rows - draw(st.integers(0, 7)), 0)
     names = draw(st.lists(NAMES, max_size=3, unique=True))
-    dictionary = None if nested else draw(st.none() | blocks(nested=True))
-    return BlockInfo(rows, page_rows, tuple(draw(streams(n, npages)) for n in names), dictionary)
+    below = st.just({})
+    if depth > 1:
+        below |= st.fixed_dictionaries({"dictionary": blocks(depth - 1)})
+    own = tuple(draw(streams(n, npages)) for n in names)
+    return BlockInfo(rows, page_rows, own, draw(below), draw(st.just("plain") | NAMES))
 
 
 @given(blocks())
@@ -52,8 +56,13 @@ def test_chunks_of_one_size_are_told_by_size_and_bytes(chunks):
 
 
 def test_a_dictionarys_streams_come_last():
-    block = BlockInfo.from_json(good())
-    assert [stream.name for stream in block.all_streams] == ["valid", "codes", "ends", "values"]
+    block = decoded(good())
+    assert [name for name, _ in block.walk()] == [
+        "valid",
+        "codes",
+        "dictionary.ends",
+        "dictionary.values",
+    ]
 
 
 def good():
@@ -86,16 +95,19 @@ def good():
     }
 
 
+def decoded(value):
+    return BlockInfo.decode(json.dumps(value).encode())
+
+
 def refused(value, kind=CorruptError):
     with pytest.raises(kind):
-        BlockInfo.decode(json.dumps(value).encode())
+        decoded(value)
 
 
 def test_the_good_metadata_are_what_the_lies_are_made_from():
-    block = BlockInfo.from_json(good())
+    block = decoded(good())
     assert block.streams[1].chunks == (8, 8, 4)
-    assert block.dictionary is not None
-    assert block.dictionary.streams[1].pages == (30,)
+    assert block.children["dictionary"].streams[1].pages == (30,)
 
 
 @pytest.mark.parametrize("key", ["rows", "page_rows", "packing", "streams"])
@@ -188,10 +200,23 @@ def test_no_two_streams_share_a_name():
     refused(value)
 
 
-def test_a_dictionary_has_no_dictionary():
-    value = good()
-    value["dictionary"]["dictionary"] = good()["dictionary"]
-    refused(value)
+@pytest.mark.parametrize("found", [None, 1, [], True])
+def test_an_encoding_is_text(found):
+    refused(good() | {"encoding": found})
+
+
+def test_a_plain_block_does_not_spell_its_encoding():
+    assert "encoding" not in json.loads(decoded(good()).encode())
+    named = good() | {"encoding": "delta"}
+    assert json.loads(decoded(named).encode())["encoding"] == "delta"
+
+
+def test_a_tree_of_blocks_has_a_bounded_depth():
+    value = good()["dictionary"]
+    for _ in range(MAX_DEPTH - 1):
+        value = good()["dictionary"] | {"dictionary": value}
+    assert len(list(decoded(value).walk())) == 2 * MAX_DEPTH
+    refused(good()["dictionary"] | {"dictionary": value})
 
 
 @pytest.mark.parametrize("found", [None, 1, "x", True])

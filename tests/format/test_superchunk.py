@@ -32,7 +32,11 @@ CODED = BlockInfo(
     9,
     8,
     (StreamInfo("codes", "<i1", 1, (8, 1)),),
-    BlockInfo(2, 8, (StreamInfo("values", "<i8", 8, (16,)), StreamInfo("more", "<i8", 8, (8,)))),
+    {
+        "dictionary": BlockInfo(
+            2, 8, (StreamInfo("values", "<i8", 8, (16,)), StreamInfo("more", "<i8", 8, (8,)))
+        )
+    },
 )
 BLOCKS = {"plain": PLAIN, "text": TEXT, "coded": CODED}
 
@@ -66,8 +70,8 @@ def test_what_was_packed_is_found_where_it_lies(name, checksum, chunks, layers):
         size = checksum.size
         assert found.trailer.digests[number * size :][:size] == checksum.digest(chunk)
     assert found.info.rows == BLOCKS[name].rows
-    assert [s.chunks for s in found.info.all_streams] == [
-        s.chunks for s in BLOCKS[name].all_streams
+    assert [(n, s.chunks) for n, s in found.info.walk()] == [
+        (n, s.chunks) for n, s in BLOCKS[name].walk()
     ]
 
 
@@ -245,8 +249,10 @@ def test_a_superchunk_without_checksums_is_refused():
 
 
 def test_metadata_of_fewer_chunks_than_the_file_has_are_refused():
+    inner = CODED.children["dictionary"]
     fewer = replace(
-        CODED, dictionary=replace(CODED.dictionary, streams=CODED.dictionary.streams[:1])
+        CODED,
+        children={"dictionary": replace(inner, streams=inner.streams[:1])},
     )
     front, trailer, facts, _ = packed(CODED)
     metadata = fewer.encode()
@@ -260,6 +266,8 @@ def test_metadata_of_fewer_chunks_than_the_file_has_are_refused():
 
 
 def test_a_file_may_hold_no_chunks():
-    empty = BlockInfo(0, 8, (StreamInfo("codes", "<i1", 1, ()),), BlockInfo(0, 8, ()))
+    empty = BlockInfo(
+        0, 8, (StreamInfo("codes", "<i1", 1, ()),), {"dictionary": BlockInfo(0, 8, ())}
+    )
     front, trailer, facts, _ = packed(empty, [])
     assert unpack(front, trailer, facts).offsets == [len(front)]

@@ -1,7 +1,7 @@
 """Documents from a stranger: an error of ours, in bounded time and memory.
 
-Threats 3 to 9 and 18 of the model. As in `test_superchunks.py`, behind valid checksums and in another
-process.
+Threats 3 to 9 and 18 of the model. As in `test_superchunks.py`, behind valid checksums and in
+another process.
 """
 
 import base64

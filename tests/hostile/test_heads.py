@@ -75,7 +75,7 @@ def test_the_last_number_of_a_file_is_used(store):
 def test_where_ids_of_columns_have_run_out_none_is_added(store, number):
     edit(store, "next_column", number)
     with blz.open(store, "a") as t:
-        with pytest.raises(blz.LimitError, match="no ids of columns are left"):
+        with pytest.raises(blz.LimitError, match="all column ids from"):
             t.add_column("n", 1)
         t.append({"a": [3], "s": ["z"]})
     assert blz.read_table(store)["a"].to_pylist() == [1, 2, 3]
@@ -111,5 +111,8 @@ def test_a_default_that_is_none_is_told_with_its_column(tmp_path, text, error):
     path = tmp_path / "t.blz"
     blz.to_blz(DATA, path)
     edit(path, "properties", {"defaults": {"0": text}})
-    with blz.open(path, "a") as t, pytest.raises(error, match=r"t\.blz: the default of column 'a'"):
+    with (
+        blz.open(path, "a") as t,
+        pytest.raises(error, match=r"t\.blz: the default value of column 'a'"),
+    ):
         t.append({"s": ["z"]})

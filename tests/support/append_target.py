@@ -4,7 +4,7 @@ import pandas as pd
 import pyarrow as pa
 
 from blztable.convert.append_source import TableSpec, append_source
-from blztable.convert.coerce import filled
+from blztable.convert.exact_cast import repeated
 from blztable.convert.frames.frame import to_frame
 from blztable.convert.stream import stream
 from support.frame_strategies import rebuilt
@@ -32,7 +32,7 @@ class Table:
     def append(self, data, **options) -> "Table":
         target = TableSpec(self.schema, self.frame, self.rows, self.defaults, self.order)
         self.appended = append_source(data, target, **options)
-        for segment in self.appended.segments:
+        for segment in self.appended.runs:
             self.schema, self.frame = segment.schema, segment.frame
             for part, rows in segment.parts:
                 assert part.schema.equals(segment.schema, check_metadata=True)
@@ -48,7 +48,7 @@ class Table:
         columns = [
             part.column(field.name).cast(field.type)
             if field.name in part.column_names
-            else filled(field.type, rows, None)
+            else repeated(field.type, rows, None)
             for field in self.schema
         ]
         return pa.Table.from_arrays(columns, schema=self.schema)

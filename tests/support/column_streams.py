@@ -3,17 +3,13 @@
 import numpy as np
 import pyarrow as pa
 
-from blztable.columns.blocks import DICTIONARY, Block, Piece
+from blztable.columns.blocks import Block, Piece
 from blztable.columns.types import decoder
 
 
 def streams_of(block: Block) -> dict[str, bytes]:
     """The bytes of each stream, by the name the file gives it."""
-    streams = {stream.layout.name: stream.data.tobytes() for stream in block.streams}
-    if block.dictionary is not None:
-        child = streams_of(block.dictionary)
-        streams |= {DICTIONARY + name: data for name, data in child.items()}
-    return streams
+    return {name: stream.data.tobytes() for name, stream in block.walk()}
 
 
 def decoded(

@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 
 from blztable.columns.statistics import bounds
 from blztable.columns.statistics.compute import statistics
-from blztable.columns.types import encode
 from blztable.engine.query import expressions
+from blztable.format.statistics import Statistics
 from support import arrow_strategies as own
 
 OPERATORS = [getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")]
@@ -33,14 +33,9 @@ LETTERS = "ab\0\x7f\x80é߿ࠀ中\ud7ff\ue000\uffff😀\U0010ffff"
 
 def known_of(array, cuts):
     """What the writer says of these runs."""
-    found = []
-    for start, stop in cuts:
-        rows = array[start:stop]
-        dictionary = array.dictionary if pa.types.is_dictionary(array.type) else None
-        found.append(statistics(array.type, encode(rows), dictionary)[1])
-    parts = zip(*((run.nulls, run.nans, run.lowest, run.highest) for run in found), strict=True)
+    parts = [statistics(array[start:stop], max(stop - start, 1))[1] for start, stop in cuts]
     rows = [stop - start for start, stop in cuts]
-    return bounds.runs(array.type, rows, *(sum(part, ()) for part in parts))
+    return bounds.runs(array.type, rows, Statistics.joined(parts))
 
 
 class Drawn:

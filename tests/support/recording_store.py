@@ -42,7 +42,7 @@ class Recorded:
     def recording(self, monkeypatch) -> Iterator["Recorded"]:
         """Forget what was, and have small files read in pieces as large ones are."""
         with monkeypatch.context() as patch:
-            patch.setattr(parts, "SMALL_FILE", 0)
+            patch.setattr(parts, "SMALL_PART", 0)
             self.reads.clear()
             yield self
 

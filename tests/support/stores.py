@@ -4,7 +4,7 @@ import os
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,12 @@ from blztable.engine.change.changes import Keys
 from blztable.engine.change.creation import Contents, create
 from blztable.engine.read.columns import read_columns
 from blztable.engine.read.selection import spans
-from blztable.engine.version.commit import Commit, Draft
+from blztable.engine.version.commit import Commit, Plan
+from blztable.engine.version.staged import StagedVersion
 from blztable.engine.version.versions import Version
 from blztable.engine.write.options import WriteOptions
 from blztable.format import layout
+from blztable.format.manifest import Head
 from blztable.storage.memory import MemoryStore
 
 Hook = Callable[[str, tuple[Any, ...]], None]
@@ -131,15 +133,29 @@ def read(version: Version) -> pa.Table:
 def set_properties(store, **properties) -> int:
     """Commit properties of the table; what will become of older versions is among them."""
 
-    def draft(newest: Version | None) -> Draft:
+    def rebased(newest: Version | None) -> StagedVersion:
         assert newest is not None
-        head = replace(newest.head, properties={**newest.head.properties, **properties})
-        return Draft(head, newest.lines())
+        staged = StagedVersion.of(newest)
+        return staged.with_head(properties={**newest.head.properties, **properties})
 
-    with Commit(store, is_durable=False) as transaction:
-        version, pinned = transaction.publish("properties", draft)
+    with Commit(Plan(store, is_durable=False)) as transaction:
+        version, pinned = transaction.publish("properties", rebased)
     pinned.close()
     return version.head.version
+
+
+@dataclass(frozen=True, slots=True)
+class RawVersion(StagedVersion):
+    """A staged version of any lines, whatever they say."""
+
+    raw: list[bytes] = field(default_factory=list, kw_only=True)
+
+    def lines(self) -> list[bytes]:
+        return self.raw
+
+
+def raw_version(newest: Version, head: Head, lines: list[bytes]) -> RawVersion:
+    return RawVersion(newest.store, head, newest.schema, base=newest, raw=lines)
 
 
 def set_attributes(store, base, changes, removed=(), *, is_durable=True):

@@ -188,7 +188,7 @@ def test_a_transaction_of_many_appends_is_merged_as_well():
         with table.transaction() as tx:
             for n in range(8):
                 tx.append(ALL.slice(n, 1))
-            assert len(tx._work.staged.head.row_groups) == 8
+            assert len(tx._change_set.staged.head.row_groups) == 8
         assert table._snapshot.version.head.row_groups == (8,)
         for n in range(9, 25):
             table.resize(n)

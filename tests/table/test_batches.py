@@ -28,7 +28,6 @@ from hypothesis import strategies as st
 import blztable as blz
 from blztable.engine.query import windows
 from blztable.engine.read import parts
-from blztable.engine.read.parts import OpenedPart
 from blztable.engine.run.prefetch import Prefetcher
 from blztable.engine.version import versions
 from blztable.format import layout
@@ -303,12 +302,13 @@ def test_each_part_is_opened_once_however_many_windows_it_has(tmp_path, monkeypa
                 opened_files[key] += 1
             return super().open(key)
 
-    class Part(OpenedPart):
-        def __init__(self, version, index, line, group, files):
-            opened_parts[index, group] += 1
-            super().__init__(version, index, line, group, files)
+    real = parts.open_column_part
 
-    monkeypatch.setattr(parts, "OpenedPart", Part)
+    def opening(version, index, line, group, files):
+        opened_parts[index, group] += 1
+        return real(version, index, line, group, files)
+
+    monkeypatch.setattr(parts, "open_column_part", opening)
     noise = np.random.default_rng(0).integers(0, 1 << 60, (2, 36_000))
     data = pa.table({"a": noise[0], "b": noise[1], "small": np.zeros(36_000, "i2")})
     store = Store(tmp_path / "t.blz")

@@ -8,7 +8,7 @@ import pytest
 
 import blztable as blz
 from blztable.engine.change import update
-from blztable.engine.change.staged import StagedVersion
+from blztable.engine.version.staged import StagedVersion
 from blztable.errors import ColumnNotFoundError, ConflictError, SchemaError
 from blztable.format.layout import DATA
 from blztable.storage.memory import MemoryStore
@@ -287,7 +287,11 @@ def test_an_expression_is_computed_once_for_each_row_group(monkeypatch, as_frame
 
 
 REFUSED = {
-    "a name that is there": (lambda t: t.add_column("a", [1, 2]), SchemaError, "'a' is in"),
+    "a name that is there": (
+        lambda t: t.add_column("a", [1, 2]),
+        SchemaError,
+        "has a column 'a' already",
+    ),
     "too few values": (lambda t: t.add_column("z", [1]), SchemaError, "1 values for a table"),
     "a type not kept": (lambda t: t.add_column("z", [[1], [2]]), SchemaError, "list"),
     "a default of another type": (
@@ -330,10 +334,14 @@ REFUSED = {
     "one column in two places": (
         lambda t: t.reorder_columns(["b", "b"]),
         ValueError,
-        "'b' is to be in two places",
+        "'b' is named twice",
     ),
-    "text for a list of names": (lambda t: t.drop_columns("a"), TypeError, "a list of names"),
-    "text for an order": (lambda t: t.reorder_columns("a"), TypeError, "a list of names"),
+    "text for a list of names": (
+        lambda t: t.drop_columns("a"),
+        TypeError,
+        "a list of column names",
+    ),
+    "text for an order": (lambda t: t.reorder_columns("a"), TypeError, "a list of column names"),
 }
 
 

@@ -199,7 +199,7 @@ class TestWrong:
         d = blz.dataset(tmp_path / "t.blz")
         assert d.to_table(columns=["b"]).to_pydict() == {"b": [2]}
         for columns in (None, ["a"], {"y": field("a")}):
-            with pytest.raises(blz.SchemaError, match="(2|several) columns are named 'a'"):
+            with pytest.raises(blz.SchemaError, match=r"(2|several) columns are named 'a'"):
                 d.scanner(columns)
 
 

@@ -11,11 +11,12 @@ import pyarrow as pa
 import pytest
 
 import blztable as blz
-from blztable.columns.blocks import ENDS, VALUES, Piece
+from blztable.block_terms import ENDS, VALUES
+from blztable.columns.blocks import Piece
 from blztable.columns.codecs import text
-from blztable.columns.types import layouts
+from blztable.columns.types import stream_layouts
 from blztable.engine.read.open_files import OpenFiles
-from blztable.engine.read.parts import OpenedPart
+from blztable.engine.read.parts import open_column_part
 from blztable.engine.version import versions
 from blztable.engine.write import row_groups
 from blztable.format import layout
@@ -70,10 +71,10 @@ def test_a_small_part_that_was_forgotten_is_read_again(tmp_path):
     blz.to_blz({"a": [1, 2, 3]}, tmp_path / "t.blz")
     version, pinned = versions.pin(LocalStore(tmp_path / "t.blz"))
     with pinned:
-        part = OpenedPart(version, 0, version.column(0), 0, OpenFiles(version.store))
-        whole = part.reader().read(0, part.reader().size)
+        part = open_column_part(version, 0, version.column(0), 0, OpenFiles(version.store))
+        whole = part.read(0, part.cbytes)
         part.forget()
-        assert part.reader().read(0, part.reader().size) == whole
+        assert part.read(0, part.cbytes) == whole
 
 
 def test_a_commit_on_a_table_that_lost_an_unflushed_file_is_told(tmp_path):
@@ -93,8 +94,8 @@ def test_a_schema_that_arrow_would_not_read_back_is_refused(tmp_path):
 
 
 def test_a_null_column_has_no_stream_of_validity():
-    assert layouts(pa.null()) == {}
-    assert "dictionary.valid" not in layouts(pa.dictionary(pa.int8(), pa.null()))
+    assert stream_layouts(pa.null()) == {}
+    assert "dictionary.valid" not in stream_layouts(pa.dictionary(pa.int8(), pa.null()))
 
 
 def test_a_table_without_its_empty_lock_file_is_written_all_the_same(tmp_path):

@@ -137,9 +137,9 @@ def test_an_append_that_meets_a_replacement_is_made_again_on_the_new_table(path,
 
 def test_mistakes_are_told_in_words_of_the_caller(path):
     with blz.open(path, "a") as t:
-        with pytest.raises(TypeError, match="a column's name is text, not 0 of type int"):
+        with pytest.raises(TypeError, match="a column name must be text, not 0 of type int"):
             t.update({0: 5})
-        with pytest.raises(TypeError, match="a column's name is text, not 5 of type int"):
+        with pytest.raises(TypeError, match="a column name must be text, not 5 of type int"):
             t.rename_columns({"a": 5})
         with pytest.raises(blz.SchemaError, match="divide by zero"):
             t.update({"a": pc.divide(pc.field("a"), 0)})

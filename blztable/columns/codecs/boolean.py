@@ -1,12 +1,16 @@
-"""Booleans: one byte a row, 0 or 1, so that other readers of Bloscpack see a plain array."""
+"""Booleans: one byte a row, 0 or 1, so that other readers of Bloscpack see a plain array.
 
-from collections.abc import Callable, Iterable, Sequence
+Knows nothing of files.
+"""
+
+from collections.abc import Sequence
 from itertools import accumulate
 
 import numpy as np
 import pyarrow as pa
 
-from blztable.columns.blocks import VALID, VALUES, Piece, Stream, StreamLayout, Target
+from blztable.block_terms import VALID, VALUES
+from blztable.columns.blocks import Codec, Decoder, Piece, Stream, StreamLayout, Target, leaf
 from blztable.columns.codecs.validity import Validity, bits_of
 from blztable.columns.memory import bytes_of
 from blztable.columns.paging import page_rows_for
@@ -17,7 +21,7 @@ _LAYOUT = (StreamLayout(VALUES, "|u1", 1, 8),)
 
 
 def layout(type_: pa.DataType) -> tuple[StreamLayout, ...]:
-    """One stream."""
+    """Return the one stream."""
     assert type_.id in TYPE_IDS, type_
     return _LAYOUT
 
@@ -25,25 +29,25 @@ def layout(type_: pa.DataType) -> tuple[StreamLayout, ...]:
 def encode(
     array: pa.Array, mask: np.ndarray | None, page_rows: int | None
 ) -> tuple[int, tuple[Stream, ...]]:
-    """The rows of a page, and a byte a row."""
+    """Return the rows of a page, and one byte for each row."""
     data = bits_of(bytes_of(array.buffers()[1]), array.offset, len(array))
     if mask is not None:
         data = data & mask
     return page_rows or page_rows_for(1), (Stream(_LAYOUT[0], data),)
 
 
-class BooleanDecoder:
-    """Bytes decoded aside, packed into Arrow's bits at the end."""
+class BooleanDecoder(Decoder):
+    """Decode bytes into memory of its own, and pack them into Arrow's bits at the end."""
 
     def __init__(self, type_: pa.DataType, pieces: Sequence[Piece]) -> None:
-        """Make room for all pieces."""
+        """Allocate memory for all pieces."""
         self._type = type_
         self._starts = list(accumulate((piece.rows for piece in pieces), initial=0))
         self._validity = Validity(pieces)
         self._bytes = np.empty(self._starts[-1], np.uint8)
 
     def target(self, piece: int, stream: str) -> Target:
-        """Where this stream of this piece goes."""
+        """Return the buffer for this stream of this piece."""
         if stream == VALID:
             return self._validity.target(piece)
         part = self._bytes[self._starts[piece] : self._starts[piece + 1]]
@@ -54,12 +58,8 @@ class BooleanDecoder:
 
         return Target(part, check)
 
-    def checks(self) -> Iterable[Callable[[], None]]:
-        """None left."""
-        return ()
-
     def finish(self) -> pa.ChunkedArray:
-        """The column."""
+        """Return the column."""
         bitmap, nulls = self._validity.finish()
         bits = pa.py_buffer(np.packbits(self._bytes, bitorder="little"))
         buffers = [bitmap, bits]
@@ -67,4 +67,4 @@ class BooleanDecoder:
         return pa.chunked_array([array])
 
 
-decoder = BooleanDecoder
+CODEC = Codec(layout, encode, leaf(BooleanDecoder))

@@ -1,10 +1,10 @@
-"""Dictionary types: a stream of codes, and the dictionary of the part as a block of its own.
+"""Dictionary types: a stream of codes, and the dictionary of the part as a child block.
 
-Each part has its own dictionary. Parts whose dictionaries are equal come back as one array, others
-as arrays of their own. A null row has code 0.
+Each part has its own dictionary. Neighbouring parts with equal dictionaries are read as one array,
+others as arrays of their own. A null row has code 0.
 
-Arrow's own way to unite dictionaries is not used: it follows the codes of null rows wherever they
-lead, takes zeros of either sign for one, and garbles half floats.
+Dictionaries are united here, not by Arrow: Arrow follows the codes of null rows out of bounds,
+takes 0.0 and -0.0 for one value, and garbles half floats.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -14,26 +14,30 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blztable.block_terms import CODES, DICTIONARY, VALID
 from blztable.columns.blocks import (
-    CODES,
-    DICTIONARY,
-    VALID,
+    Codec,
     Decoder,
+    MakeDecoder,
     Piece,
     Stream,
     StreamLayout,
     Target,
 )
-from blztable.columns.codecs.families import family_of, stored_type
 from blztable.columns.codecs.fixed import NUMPY_TYPES, width_of
 from blztable.columns.codecs.validity import Validity, mask_of, whole_items
 from blztable.columns.memory import allocate, bytes_of, view
 from blztable.columns.paging import page_rows_for
+from blztable.columns.stored import stored_type
 from blztable.errors import CorruptError, SchemaError
+
+TYPE_IDS = (pa.lib.Type_DICTIONARY,)
+# The dictionary of a part that has none.
+_EMPTY = Piece(0, {})
 
 
 def layout(type_: pa.DataType) -> tuple[StreamLayout, ...]:
-    """The codes; the dictionary's streams are those of its own type."""
+    """Return the stream of codes; the dictionary is a child."""
     width = width_of(type_.index_type)
     return (StreamLayout(CODES, NUMPY_TYPES[type_.index_type.id], width, 8 * width),)
 
@@ -41,18 +45,18 @@ def layout(type_: pa.DataType) -> tuple[StreamLayout, ...]:
 def encode(
     array: pa.Array, mask: np.ndarray | None, page_rows: int | None
 ) -> tuple[int, tuple[Stream, ...]]:
-    """The rows of a page, and the codes."""
+    """Return the rows of a page, and the codes."""
     stream = layout(array.type)[0]
     codes = _codes_of(array, mask)
     _check_codes(codes, mask, len(array.dictionary))
     return page_rows or page_rows_for(stream.typesize), (Stream(stream, codes.view(np.uint8)),)
 
 
-class DictionaryDecoder:
-    """Codes decoded into one buffer, each part's dictionary by the decoder of its type."""
+class DictionaryDecoder(Decoder):
+    """Decode codes into one buffer, and each part's dictionary by the decoder of its type."""
 
-    def __init__(self, type_: pa.DataType, pieces: Sequence[Piece]) -> None:
-        """Make room for all pieces."""
+    def __init__(self, type_: pa.DataType, pieces: Sequence[Piece], make: MakeDecoder) -> None:
+        """Allocate memory for all pieces."""
         self._type = type_
         self._pieces = pieces
         self._starts = list(accumulate((piece.rows for piece in pieces), initial=0))
@@ -60,46 +64,46 @@ class DictionaryDecoder:
         self._width = width_of(type_.index_type)
         self._codes = allocate(self._starts[-1] * self._width)
         self._items = view(self._codes).view(NUMPY_TYPES[type_.index_type.id])
-        stored = stored_type(type_.value_type)
-        # Pieces of one part have one dictionary, decoded once.
-        given = [piece.dictionary or Piece(0, {}) for piece in pieces]
-        decoders = {id(piece): family_of(stored).decoder(stored, [piece]) for piece in given}
-        self._dictionaries: list[Decoder] = [decoders[id(piece)] for piece in given]
+        # Pieces of one part share one dictionary, which is decoded once.
+        children = [piece.children.get(DICTIONARY, _EMPTY) for piece in pieces]
+        decoders = {id(child): make(type_.value_type, [child]) for child in children}
+        self._dictionaries: list[Decoder] = [decoders[id(child)] for child in children]
 
     def target(self, piece: int, stream: str) -> Target:
-        """Where this stream of this piece goes."""
-        if stream.startswith(DICTIONARY):
-            return self._dictionaries[piece].target(0, stream.removeprefix(DICTIONARY))
+        """Return the buffer for this stream of this piece."""
         if stream == VALID:
             return self._validity.target(piece)
         codes = self._items[self._starts[piece] : self._starts[piece + 1]]
-        dictionary = self._pieces[piece].dictionary
-        size = dictionary.rows if dictionary else 0
+        size = self._pieces[piece].children.get(DICTIONARY, _EMPTY).rows
 
         def check(start: int, stop: int) -> None:
             part = codes[whole_items(start, stop, self._width)]
-            # Null rows have code 0, also where the dictionary is empty.
+            # Null rows have code 0, even if the dictionary is empty.
             if part.min() < 0 or part.max() >= max(size, 1):
                 raise CorruptError(f"dictionary codes outside of {size} values")
 
         return Target(codes.view(np.uint8), check)
 
+    def child(self, piece: int, name: str) -> tuple[Decoder, int]:
+        """Return the decoder of the dictionary of this piece."""
+        assert name == DICTIONARY, name
+        return self._dictionaries[piece], 0
+
     def checks(self) -> Iterable[Callable[[], None]]:
-        """Those of the dictionaries."""
+        """Return the checks of the dictionaries."""
         for dictionary in dict.fromkeys(self._dictionaries):
             yield from dictionary.checks()
 
     def finish(self) -> pa.ChunkedArray:
-        """The column, an array for each run of parts with equal dictionaries."""
+        """Return the column: one array for each run of parts with equal dictionaries."""
         bitmap, nulls = self._validity.finish()
         finished = {
-            decoder: _as_type(decoder.finish().chunk(0), self._type.value_type)
-            for decoder in dict.fromkeys(self._dictionaries)
+            decoder: decoder.finish().chunk(0) for decoder in dict.fromkeys(self._dictionaries)
         }
         values = [finished[decoder] for decoder in self._dictionaries]
         runs: list[tuple[int, int, pa.Array]] = []
-        # A part of nulls may have an empty dictionary; with that of another its code 0 leads home.
-        usable = next((values_ for values_ in values if len(values_)), None)
+        # An all-null part may have an empty dictionary: a neighbour's makes its code 0 valid.
+        usable = next((dictionary for dictionary in values if len(dictionary)), None)
         for index, dictionary in enumerate(values):
             start, stop = self._starts[index], self._starts[index + 1]
             if len(dictionary) == 0 and start < stop:
@@ -131,11 +135,19 @@ class DictionaryDecoder:
         raise CorruptError("rows with a value in a part whose dictionary is empty")
 
 
-decoder = DictionaryDecoder
+def _child_types(type_: pa.DataType) -> dict[str, pa.DataType]:
+    return {DICTIONARY: type_.value_type}
+
+
+def _child_arrays(array: pa.DictionaryArray) -> dict[str, pa.Array]:
+    return {DICTIONARY: array.dictionary}
+
+
+CODEC = Codec(layout, encode, DictionaryDecoder, _child_types, _child_arrays)
 
 
 def join(chunks: Sequence[pa.DictionaryArray]) -> pa.DictionaryArray | None:
-    """One array of several, with the values of all dictionaries; None where codes have no room."""
+    """Join arrays and their dictionaries; return None if the codes cannot number all values."""
     type_ = chunks[0].type
     distinct, places = _distinct([chunk.dictionary for chunk in chunks])
     values, moved = _united(distinct)
@@ -146,7 +158,7 @@ def join(chunks: Sequence[pa.DictionaryArray]) -> pa.DictionaryArray | None:
     for chunk, mask, place in zip(chunks, masks, places, strict=True):
         before = _codes_of(chunk, mask)
         _check_codes(before, mask, len(distinct[place]))
-        # Of a dictionary without values all rows are null.
+        # All rows of an array with an empty dictionary are null.
         codes.append(moved[place][before] if len(distinct[place]) else before.astype(np.int64))
     nulls = None
     if any(mask is not None for mask in masks):
@@ -162,7 +174,7 @@ def join(chunks: Sequence[pa.DictionaryArray]) -> pa.DictionaryArray | None:
 
 
 def changes(column: pa.ChunkedArray) -> list[int]:
-    """The rows at which more values would come together than the codes have room for."""
+    """Return the rows where a new array must begin, because codes cannot number more values."""
     room = _room(column.type)
     rows, row = [], 0
     distinct: list[pa.Array] = []
@@ -179,7 +191,7 @@ def changes(column: pa.ChunkedArray) -> list[int]:
 
 
 def _distinct(dictionaries: Sequence[pa.Array]) -> tuple[list[pa.Array], list[int]]:
-    """Each dictionary once, and for each that was given its place among those."""
+    """Return the distinct dictionaries, and for each given one its index among them."""
     distinct: list[pa.Array] = []
     places = []
     for dictionary in dictionaries:
@@ -192,13 +204,13 @@ def _distinct(dictionaries: Sequence[pa.Array]) -> tuple[list[pa.Array], list[in
 
 
 def _united(dictionaries: Sequence[pa.Array]) -> tuple[pa.Array, list[np.ndarray]]:
-    """The values of all of them, each once, and of each dictionary where its values are there."""
+    """Return the distinct values of all dictionaries, and each dictionary's codes among them."""
     type_ = dictionaries[0].type
-    # An imported array without values may keep an offset but have lost the bytes before it: Arrow
-    # refuses to put it together with others, and refuses views also as a dictionary.
+    # An imported array without values may have an offset beyond its bytes: Arrow refuses to
+    # concatenate it. Arrow also refuses views as a dictionary.
     valued = [dictionary for dictionary in dictionaries if len(dictionary)]
     if pa.types.is_null(type_):
-        # All are one value, and any number of them takes no bytes in a file.
+        # Nulls are one value, and any number of them takes no bytes in a file.
         places = [np.broadcast_to(np.intp(0), len(dictionary)) for dictionary in dictionaries]
         return pa.nulls(min(len(valued), 1)), places
     if len(dictionaries) == len(valued) == 1:
@@ -207,7 +219,7 @@ def _united(dictionaries: Sequence[pa.Array]) -> tuple[pa.Array, list[np.ndarray
         values = pa.concat_arrays(valued) if valued else pa.nulls(0, type_)
     except pa.ArrowInvalid:
         raise SchemaError(
-            f"the values of {len(valued)} dictionaries have no room in one array of {type_}"
+            f"the values of {len(valued)} dictionaries do not fit into one array of {type_}"
         ) from None
     stored = _as_type(values, stored_type(type_))
     codes = pc.dictionary_encode(_told_apart(stored), null_encoding="encode").indices.to_numpy()
@@ -217,7 +229,7 @@ def _united(dictionaries: Sequence[pa.Array]) -> tuple[pa.Array, list[np.ndarray
 
 
 def _told_apart(values: pa.Array) -> pa.Array:
-    """Values that are equal where these are so to the bit, of a type that Arrow tells apart."""
+    """Return values of a type in which Arrow tells apart any two with different bits."""
     if pa.types.is_floating(values.type):
         return pa.array(_float_bits(values), mask=np.asarray(values.is_null()))
     if pa.types.is_decimal32(values.type) or pa.types.is_decimal64(values.type):
@@ -226,31 +238,31 @@ def _told_apart(values: pa.Array) -> pa.Array:
 
 
 def _room(type_: pa.DataType) -> int:
-    """The values that codes of this type can tell apart, and an array can hold."""
+    """Return the number of values that codes of this type can number, and an array can hold."""
     return min(int(np.iinfo(NUMPY_TYPES[type_.index_type.id]).max) + 1, np.iinfo(np.int64).max)
 
 
 def _check_codes(codes: np.ndarray, mask: np.ndarray | None, size: int) -> None:
-    """SchemaError where a row that is not null has no value."""
+    """Raise SchemaError if the code of a row that is not null is out of bounds."""
     used = codes if mask is None else codes[mask]
     if len(used) and (used.min() < 0 or used.max() >= size):
         raise SchemaError(f"dictionary indices from {used.min()} to {used.max()} of {size} values")
 
 
 def _as_type(values: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Values stored as another type, views, as their own."""
+    """Cast values to a type if they have another."""
     return values if values.type.id == type_.id else values.cast(type_)
 
 
 def _codes_of(array: pa.DictionaryArray, mask: np.ndarray | None) -> np.ndarray:
-    """The codes, 0 where the row is null."""
+    """Return the codes; the code of a null row is 0."""
     codes = bytes_of(array.buffers()[1]).view(NUMPY_TYPES[array.type.index_type.id])
     codes = codes[array.offset : array.offset + len(array)]
     return codes if mask is None else np.where(mask, codes, codes.dtype.type(0))
 
 
 def _same(left: pa.Array, right: pa.Array) -> bool:
-    """Whether two dictionaries are equal to the bit: NaN, and the sign of zero, included."""
+    """True if two dictionaries are equal to the bit, NaN and the sign of zero included."""
     if left is right:
         return True
     if not pa.types.is_floating(left.type):
@@ -262,7 +274,7 @@ def _same(left: pa.Array, right: pa.Array) -> bool:
 
 
 def _float_bits(array: pa.Array) -> np.ndarray:
-    """The values as integers, 0 where there is none."""
+    """Return the bits of the values as integers; a null is 0."""
     width = width_of(array.type)
     bits = bytes_of(array.buffers()[1]).view(f"<u{width}")
     bits = bits[array.offset : array.offset + len(array)]

@@ -1,23 +1,25 @@
 """Values of one width: numbers, decimals, dates, times, intervals, fixed-size binary.
 
-One stream, the values as Arrow has them. What is null is zero.
+One stream holds the values as Arrow has them. The slot of a null is zero. Any bytes are values,
+except for decimals.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import accumulate
 
 import numpy as np
 import pyarrow as pa
 
-from blztable.columns.blocks import VALID, VALUES, Piece, Stream, StreamLayout, Target
+from blztable.block_terms import VALID, VALUES
+from blztable.columns.blocks import Codec, Decoder, Piece, Stream, StreamLayout, Target, leaf
 from blztable.columns.codecs import decimals
 from blztable.columns.codecs.validity import Validity, whole_items
 from blztable.columns.memory import allocate, bytes_of, view
 from blztable.columns.paging import page_rows_for
 from blztable.errors import CorruptError, SchemaError
 
-# What numpy calls the values, where their order is that of the column.
+# The numpy types of the values that numpy orders as the column is ordered.
 NUMPY_TYPES = {
     pa.lib.Type_INT8: "<i1",
     pa.lib.Type_INT16: "<i2",
@@ -39,7 +41,7 @@ NUMPY_TYPES = {
     pa.lib.Type_TIMESTAMP: "<i8",
     pa.lib.Type_DURATION: "<i8",
 }
-# Arrow counts the bits of a value with 32 of them.
+# Arrow counts the bits of a value in a 32-bit integer.
 MAX_WIDTH = (1 << 28) - 1
 TYPE_IDS = (
     *NUMPY_TYPES,
@@ -51,13 +53,13 @@ TYPE_IDS = (
 
 
 def width_of(type_: pa.DataType) -> int:
-    """Bytes of one value."""
+    """Return the bytes of one value."""
     width: int = type_.byte_width
     return width
 
 
 def layout(type_: pa.DataType) -> tuple[StreamLayout, ...]:
-    """One stream, none for binary of width 0."""
+    """Return the one stream; binary of width 0 has none."""
     width = width_of(type_)
     dtype = NUMPY_TYPES.get(type_.id, f"|V{width}")
     typesize = width if width <= 255 else 1
@@ -67,7 +69,7 @@ def layout(type_: pa.DataType) -> tuple[StreamLayout, ...]:
 def encode(
     array: pa.Array, mask: np.ndarray | None, page_rows: int | None
 ) -> tuple[int, tuple[Stream, ...]]:
-    """The rows of a page, and the values."""
+    """Return the rows of a page, and the values."""
     width = width_of(array.type)
     page_rows = page_rows or page_rows_for(width)
     first = array.offset * width
@@ -80,11 +82,11 @@ def encode(
     return page_rows, tuple(Stream(stream, data) for stream in layout(array.type))
 
 
-class FixedDecoder:
-    """Values decoded straight into one buffer."""
+class FixedDecoder(Decoder):
+    """Decode values straight into one buffer."""
 
     def __init__(self, type_: pa.DataType, pieces: Sequence[Piece]) -> None:
-        """Make room for all pieces."""
+        """Allocate memory for all pieces."""
         self._type = type_
         self._width = width_of(type_)
         self._is_decimal = pa.types.is_decimal(type_)
@@ -95,7 +97,7 @@ class FixedDecoder:
         self._bytes = view(self._values)
 
     def target(self, piece: int, stream: str) -> Target:
-        """Where this stream of this piece goes."""
+        """Return the buffer for this stream of this piece."""
         if stream == VALID:
             return self._validity.target(piece)
         start = self._starts[piece] * self._width
@@ -108,16 +110,12 @@ class FixedDecoder:
         if not decimals.are_within(self._type, part[start:stop]):
             raise CorruptError(f"a value with more digits than {self._type} has")
 
-    def checks(self) -> Iterable[Callable[[], None]]:
-        """None left: but for decimals, any bytes are values."""
-        return ()
-
     def finish(self) -> pa.ChunkedArray:
-        """The column."""
+        """Return the column."""
         bitmap, nulls = self._validity.finish()
         buffers = [bitmap, self._values]
         array = pa.Array.from_buffers(self._type, self._starts[-1], buffers, nulls)
         return pa.chunked_array([array])
 
 
-decoder = FixedDecoder
+CODEC = Codec(layout, encode, leaf(FixedDecoder))

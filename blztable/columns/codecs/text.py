@@ -1,12 +1,12 @@
 """Text and binary: a stream of item ends and a stream of bytes.
 
-Ends count from the part's first byte, the leading 0 is implied; they are as wide as the offsets of
-the Arrow type. Decoded, they become offsets into one buffer of the whole column, so each part's
-ends are raised by the bytes before it. A column of a 32-bit type is cut into arrays below 2 GiB.
+Item ends count from the part's first byte; the leading 0 is implied. They are as wide as the
+offsets of the Arrow type. The decoder turns them into offsets into one buffer of the whole column:
+it adds to each part's ends the bytes of the parts before. A column of a 32-bit type is cut into
+arrays below 2 GiB. A null is an empty item.
 
-What is null is empty. Text is UTF-8 before Arrow sees it: a range of nothing but ASCII needs no
-further look; where there is more, whole items are checked in a second step, when their ends are
-known to be sound.
+Text is checked to be UTF-8 before Arrow sees it. A range of ASCII needs no further check. In other
+ranges whole items are checked in a second step, after their ends were checked.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -17,7 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.columns.blocks import ENDS, VALID, VALUES, Piece, Stream, StreamLayout, Target
+from blztable.block_terms import ENDS, VALID, VALUES
+from blztable.columns.blocks import Codec, Decoder, Piece, Stream, StreamLayout, Target, leaf
 from blztable.columns.codecs.validity import Validity, whole_items
 from blztable.columns.memory import allocate, bytes_of, view
 from blztable.columns.paging import page_bytes, page_rows_for
@@ -28,14 +29,14 @@ TEXT = (pa.lib.Type_STRING, pa.lib.Type_LARGE_STRING)
 TYPE_IDS = (*NARROW, pa.lib.Type_LARGE_STRING, pa.lib.Type_LARGE_BINARY)
 
 MAX_NARROW_BYTES = (1 << 31) - 1
-# Larger items do not count when a page is measured: a few of them must not shrink all pages.
+# Larger items do not count in the size of a page: a few of them must not shrink all pages.
 _HUGE_ITEM = 1 << 16
-# Bytes of text that one check of UTF-8 looks at.
+# Bytes of text that one UTF-8 check covers.
 _CHECK_BYTES = 4 << 20
 
 
 def layout(type_: pa.DataType) -> tuple[StreamLayout, ...]:
-    """Ends and values."""
+    """Return the streams of item ends and of bytes."""
     width = _width(type_)
     return StreamLayout(ENDS, f"<i{width}", width, 8 * width), StreamLayout(VALUES, "|u1", 1, None)
 
@@ -43,7 +44,7 @@ def layout(type_: pa.DataType) -> tuple[StreamLayout, ...]:
 def encode(
     array: pa.Array, mask: np.ndarray | None, page_rows: int | None
 ) -> tuple[int, tuple[Stream, ...]]:
-    """The rows of a page, the ends and the bytes."""
+    """Return the rows of a page, the item ends and the bytes."""
     offsets = _offsets(array)
     lengths = np.diff(offsets)
     if mask is not None and lengths[~mask].any():
@@ -67,7 +68,7 @@ def encode(
 
 
 def _usual_length(lengths: np.ndarray) -> float:
-    """The mean length of an item, huge ones left out unless all are."""
+    """Return the mean length of an item; huge items count only if all items are huge."""
     if len(lengths) == 0:
         return 0
     if lengths.max() > _HUGE_ITEM >= lengths.min():
@@ -75,13 +76,13 @@ def _usual_length(lengths: np.ndarray) -> float:
     return float(lengths.mean())
 
 
-class TextDecoder:
-    """Ends decoded into an offsets buffer, bytes into a data buffer, one of each a segment."""
+class TextDecoder(Decoder):
+    """Decode ends and bytes straight into one offsets buffer and one data buffer per segment."""
 
     def __init__(
         self, type_: pa.DataType, pieces: Sequence[Piece], limit: int | None = None
     ) -> None:
-        """Make room for all pieces, in segments of at most `limit` bytes, or the type's own."""
+        """Allocate segments of at most `limit` bytes; a 32-bit type has a limit of its own."""
         self._type = type_
         self._is_text = type_.id in TEXT
         self._pieces = pieces
@@ -98,7 +99,7 @@ class TextDecoder:
         self._beyond_ascii: set[int] = set()
 
     def target(self, piece: int, stream: str) -> Target:
-        """Where this stream of this piece goes."""
+        """Return the buffer for this stream of this piece."""
         if stream == VALID:
             return self._validity.target(piece)
         segment, index = self._places[piece]
@@ -113,7 +114,7 @@ class TextDecoder:
         return Target(data, check if self._is_text else None)
 
     def checks(self) -> Iterable[Callable[[], None]]:
-        """UTF-8 of the pieces that hold more than ASCII, a few megabytes each."""
+        """Check the order of all ends; return UTF-8 checks, of a few megabytes each."""
         for segment in self._segments:
             segment.check_order()
         for piece in sorted(self._beyond_ascii):
@@ -121,7 +122,7 @@ class TextDecoder:
             yield from segment.utf8_checks(index)
 
     def finish(self) -> pa.ChunkedArray:
-        """The column."""
+        """Return the column."""
         bitmap, nulls = self._validity.finish()
         if len(self._segments) == 1:
             return pa.chunked_array([self._segments[0].finish(bitmap, 0, nulls)])
@@ -133,7 +134,7 @@ class TextDecoder:
 
 
 class _Segment:
-    """One array of the result: offsets and data, and the pieces that fill them."""
+    """One array of the result: its offsets and data, and the pieces that fill them."""
 
     def __init__(self, type_: pa.DataType, pieces: Sequence[Piece]) -> None:
         self.type = type_
@@ -172,13 +173,13 @@ class _Segment:
         return Target(ends.view(np.uint8), check)
 
     def check_order(self) -> None:
-        """Ends ascend across the ranges they were decoded in, and fill each piece and page."""
+        """Raise CorruptError unless ends ascend across chunks and fill each piece and page."""
         seams = np.array(self.seams, np.int64)
         if (self.offsets[seams] < self.offsets[seams - 1]).any():
             raise CorruptError("item ends that descend from one chunk to the next")
         if (self.offsets[self.starts] != np.array(self.bases)).any():
             raise CorruptError("item ends that do not reach the end of the bytes")
-        # Else a page read alone would hold other items than in a read of all.
+        # Otherwise a page that is read alone would hold other items than in a full read.
         for piece, start, base in zip(self.pieces, self.starts, self.bases, strict=False):
             ends = np.cumsum(piece.pages, dtype=np.int64) + base
             rows = np.arange(1, len(ends) + 1) * piece.page_rows
@@ -204,7 +205,7 @@ class _Segment:
         return pa.Array.from_buffers(self.type, self.rows, buffers, nulls)
 
 
-decoder = TextDecoder
+CODEC = Codec(layout, encode, leaf(TextDecoder))
 
 
 def _width(type_: pa.DataType) -> int:
@@ -212,7 +213,7 @@ def _width(type_: pa.DataType) -> int:
 
 
 def _offsets(array: pa.Array) -> np.ndarray:
-    """The offsets of an array, one more than it has rows."""
+    """Return the offsets of an array: one more than its rows."""
     offsets = bytes_of(array.buffers()[1]).view(f"<i{_width(array.type)}")
     if len(offsets) == 0:
         return np.zeros(1, offsets.dtype)
@@ -224,7 +225,7 @@ def _is_ascii(data: np.ndarray) -> bool:
 
 
 def _segment(sizes: Sequence[int], limit: int | None) -> list[tuple[int, int]]:
-    """Ranges of pieces whose bytes stay within `limit` together."""
+    """Return ranges of pieces whose bytes together stay within `limit`."""
     cuts, total = [0], 0
     for index, size in enumerate(sizes):
         if limit is not None and size > limit:
@@ -237,7 +238,7 @@ def _segment(sizes: Sequence[int], limit: int | None) -> list[tuple[int, int]]:
 
 
 def _check_utf8(values: np.ndarray, offsets: np.ndarray) -> None:
-    """Items are UTF-8 if all their bytes together are, and none begins inside a character."""
+    """Check items: their bytes together are UTF-8, and no item begins inside a character."""
     start, stop = int(offsets[0]), int(offsets[-1])
     data = values[start:stop]
     ends = pa.py_buffer(np.array([0, len(data)], np.int64))

@@ -1,6 +1,6 @@
-"""Nulls: one bit a row.
+"""Validity: one bit a row. A set bit means that the row has a value.
 
-Knows nothing of types or files. A set bit means the row has a value.
+Knows nothing of types or files.
 """
 
 from collections.abc import Sequence
@@ -9,13 +9,14 @@ from itertools import accumulate
 import numpy as np
 import pyarrow as pa
 
-from blztable.columns.blocks import VALID, VALIDITY, Piece, Stream, Target
+from blztable.block_terms import VALID
+from blztable.columns.blocks import VALIDITY, Piece, Stream, Target
 from blztable.columns.memory import allocate, view
 from blztable.errors import CorruptError
 
 
 def mask_of(array: pa.Array) -> np.ndarray | None:
-    """True where the row has a value; None where all have one."""
+    """Return True for each row with a value; None if all rows have one."""
     if array.null_count == 0 or pa.types.is_null(array.type):
         return None
     bitmap = array.buffers()[0]
@@ -23,7 +24,7 @@ def mask_of(array: pa.Array) -> np.ndarray | None:
 
 
 def bits_of(bitmap: np.ndarray, offset: int, rows: int) -> np.ndarray:
-    """A byte, 0 or 1, for each of `rows` bits from `offset`."""
+    """Return a byte, 0 or 1, for each of `rows` bits from `offset`."""
     first = offset // 8
     part = bitmap[first : -(-(offset + rows) // 8)]
     bits = np.unpackbits(part, bitorder="little")
@@ -31,7 +32,7 @@ def bits_of(bitmap: np.ndarray, offset: int, rows: int) -> np.ndarray:
 
 
 def encode(mask: np.ndarray | None) -> tuple[Stream, ...]:
-    """The stream of a mask, none where every row has a value."""
+    """Return the stream of a mask; no stream if every row has a value."""
     if mask is None:
         return ()
     return (Stream(VALIDITY, np.packbits(mask, bitorder="little")),)
@@ -40,12 +41,13 @@ def encode(mask: np.ndarray | None) -> tuple[Stream, ...]:
 class Validity:
     """The bitmap of a column being decoded.
 
-    A piece whose rows fill whole bytes is decoded straight into it; when any does not, all are
-    decoded aside and merged at the end, since two threads must not write one byte.
+    Pieces whose rows fill whole bytes are decoded straight into it. If the rows of any piece do
+    not, all pieces are decoded into memory of their own and merged at the end, because two threads
+    must not write one byte.
     """
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
-        """Make room for the bitmap, if any piece has one."""
+        """Allocate the bitmap if any piece has one."""
         self._pieces = pieces
         self._starts = list(accumulate((piece.rows for piece in pieces), initial=0))
         self._rows = self._starts[-1]
@@ -62,16 +64,16 @@ class Validity:
                 if present[index]
             }
             return
-        for index, there in enumerate(present):
-            if not there:
+        for index, is_present in enumerate(present):
+            if not is_present:
                 self._bytes(index)[:] = 0xFF
 
     def target(self, piece: int) -> Target:
-        """Where the bitmap of this piece goes."""
+        """Return the buffer for the bitmap of this piece."""
         return Target(self._bytes(piece) if self._aside is None else self._aside[piece])
 
     def finish(self) -> tuple[pa.Buffer | None, int]:
-        """The bitmap and the number of nulls; no bitmap where there are none."""
+        """Return the bitmap and the number of nulls; no bitmap if there are none."""
         if self._bitmap is None:
             return None, 0
         bitmap = view(self._bitmap)
@@ -94,7 +96,7 @@ class Validity:
 
 
 def whole_items(start: int, stop: int, width: int) -> slice:
-    """The items that lie in these bytes; CorruptError where a chunk cuts one."""
+    """Return the items that lie in these bytes; raise CorruptError if a chunk cuts an item."""
     if start % width or stop % width:
         raise CorruptError(f"bytes {start} to {stop} cut an item of {width} bytes")
     return slice(start // width, stop // width)

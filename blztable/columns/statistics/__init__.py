@@ -1,1 +1,1 @@
-"""Counts and bounds of rows."""
+"""Statistics of runs of rows: counts and bounds, computed, decoded and checked."""

@@ -1,10 +1,10 @@
-"""What is known of runs of rows, as arrays: their bounds from bytes, of the type compared as.
+"""Statistics of runs of rows as arrays, their bounds decoded from bytes.
 
-Runs are judged all at once, so nothing here goes through them one by one. Knows nothing of filters,
-nor where the bytes come from; whether they are true of the rows is for `soundness` to say.
+A run is a row group or a page. Filters compare all runs in one call, so nothing here loops over
+runs. Knows nothing of filters and files; `soundness` compares statistics with the rows.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -13,17 +13,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blztable.arrow_types import value_type
-from blztable.columns.codecs.families import as_compared, stored_type
 from blztable.columns.codecs.fixed import NUMPY_TYPES
 from blztable.columns.codecs.text import TYPE_IDS as ITEM_IDS
+from blztable.columns.stored import as_compared, stored_type
 from blztable.errors import CorruptError
+from blztable.format.statistics import Statistics
 
 Bounds = Sequence[bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """One entry a run; a bound that is not known is null. NaNs are counted, never bounds."""
+    """Arrays with one entry for each run. An unknown bound is null; a NaN is never a bound."""
 
     rows: np.ndarray
     nulls: np.ndarray
@@ -32,69 +33,63 @@ class Runs:
     highest: pa.Array
 
     def __len__(self) -> int:
-        """The number of runs."""
+        """Return the number of runs."""
         return len(self.nulls)
 
     def take(self, indices: np.ndarray) -> "Runs":
-        """These runs, in this order, as often as they are named."""
-        at = pa.array(indices)
+        """Return the runs at these indices, in their order; an index may repeat."""
+        of_bounds = pa.array(indices)
         return Runs(
             self.rows[indices],
             self.nulls[indices],
             self.nans[indices],
-            self.lowest.take(at),
-            self.highest.take(at),
+            self.lowest.take(of_bounds),
+            self.highest.take(of_bounds),
         )
 
     @classmethod
-    def joined(cls, parts: Iterable["Runs"]) -> Self:
-        """The runs of at least one part, one after the other."""
-        all_ = list(parts)
+    def joined(cls, parts: Sequence["Runs"]) -> Self:
+        """Return the runs of all parts, at least one, one part after the other."""
         return cls(
-            np.concatenate([part.rows for part in all_]),
-            np.concatenate([part.nulls for part in all_]),
-            np.concatenate([part.nans for part in all_]),
-            pa.concat_arrays([part.lowest for part in all_]),
-            pa.concat_arrays([part.highest for part in all_]),
+            np.concatenate([part.rows for part in parts]),
+            np.concatenate([part.nulls for part in parts]),
+            np.concatenate([part.nans for part in parts]),
+            pa.concat_arrays([part.lowest for part in parts]),
+            pa.concat_arrays([part.highest for part in parts]),
         )
 
 
-def runs(
-    type_: pa.DataType,
-    rows: Sequence[int],
-    nulls: Sequence[int],
-    nans: Sequence[int],
-    lowest: Bounds,
-    highest: Bounds,
-) -> Runs:
-    """What is known of runs of so many rows of a column of this type.
+def runs(type_: pa.DataType, rows: Sequence[int], statistics: Statistics) -> Runs:
+    """Return the statistics of runs of a column of this type, given the row count of each run.
 
     Raises
     ------
     CorruptError
-        Bytes that are no bound of this type, or more nulls and NaNs than a run has rows.
+        If a bound is not the bytes of a value of this type, or a run has more nulls and NaNs than
+        rows.
     """
-    found = Runs(
+    result = Runs(
         np.asarray(rows, np.int64),
-        np.asarray(nulls, np.int64),
-        np.asarray(nans, np.int64),
-        decode(type_, lowest),
-        decode(type_, highest),
+        np.asarray(statistics.nulls, np.int64),
+        np.asarray(statistics.nans, np.int64),
+        decode(type_, statistics.lowest),
+        decode(type_, statistics.highest),
     )
-    too_many = np.flatnonzero(found.nulls + found.nans > found.rows)
+    too_many = np.flatnonzero(result.nulls + result.nans > result.rows)
     if len(too_many):
         run = too_many[0]
-        raise CorruptError(f"{nulls[run]} nulls and {nans[run]} NaNs in {rows[run]} rows")
-    return found
+        counts = f"{statistics.nulls[run]} nulls and {statistics.nans[run]} NaNs"
+        raise CorruptError(f"{counts} in {rows[run]} rows")
+    return result
 
 
 def decode(type_: pa.DataType, bounds: Bounds) -> pa.Array:
-    """Bounds of values of this type, from bytes, as the type they are compared as."""
+    """Decode bounds of values of this type, to the type that filters compare."""
     return as_compared(_values(ordered_type(type_), bounds))
 
 
 def ordered_type(type_: pa.DataType) -> pa.DataType:
-    """The type whose order bounds follow, and whose bytes they are."""
+    """Return the type that gives bounds their order and their bytes."""
     return stored_type(value_type(type_))
 
 
@@ -104,15 +99,15 @@ def _values(type_: pa.DataType, bounds: Bounds) -> pa.Array:
     if pa.types.is_boolean(type_):
         values = _fixed(type_, 1, bounds).view(pa.uint8())
         if pc.any(pc.greater(values, 1)).as_py():
-            raise CorruptError(f"a byte that is neither 0 nor 1, of {type_}")
+            raise CorruptError(f"a bound of type {type_} is a byte other than 0 and 1")
         return values.cast(type_)
     if type_.id in NUMPY_TYPES or pa.types.is_decimal(type_):
         values = _fixed(type_, type_.bit_width // 8, bounds).view(type_)
         if pa.types.is_floating(type_) and pc.any(pc.is_nan(values)).as_py():
-            raise CorruptError(f"a NaN, which bounds no {type_}")
+            raise CorruptError(f"a bound of type {type_} is NaN")
         return values
     if any(bound is not None for bound in bounds):
-        raise CorruptError(f"values of {type_} have none")
+        raise CorruptError(f"a bound for type {type_}, whose values have no order")
     return pa.nulls(len(bounds), type_)
 
 
@@ -120,12 +115,12 @@ def _items(type_: pa.DataType, bounds: Bounds) -> pa.Array:
     try:
         return pa.array(bounds, pa.large_binary()).cast(type_)
     except pa.ArrowInvalid:
-        raise CorruptError(f"bytes that are not UTF-8, of {type_}") from None
+        raise CorruptError(f"a bound of type {type_} is not UTF-8") from None
 
 
 def _fixed(type_: pa.DataType, width: int, bounds: Bounds) -> pa.Array:
     try:
         return pa.array(bounds, pa.binary(width))
     except pa.ArrowInvalid:
-        odd = next(len(bound) for bound in bounds if bound is not None and len(bound) != width)
-        raise CorruptError(f"{odd} bytes, values of {type_} have {width}") from None
+        size = next(len(bound) for bound in bounds if bound is not None and len(bound) != width)
+        raise CorruptError(f"a bound of type {type_} has {size} bytes, expected {width}") from None

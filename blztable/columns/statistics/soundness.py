@@ -1,41 +1,41 @@
-"""Whether what is said of runs of rows is true of them: nulls, NaNs and bounds.
+"""Checks that stored statistics are true of the rows: nulls, NaNs and bounds.
 
-Filters pass over rows by what is said, so a bound that is too narrow would lose rows in silence.
-One that is wider than the writer's own is as true, and accepted.
+Filters skip rows because of statistics, so a bound that is too narrow would silently lose rows. A
+bound that is wider than the writer's own bound is sound, and accepted. Knows nothing of files.
 """
 
 from collections.abc import Iterator
 
 import pyarrow as pa
 
-from blztable.columns.codecs.families import as_stored
 from blztable.columns.codecs.text import TYPE_IDS as ITEM_IDS
 from blztable.columns.statistics import bounds
-from blztable.columns.statistics.compute import RunStatistics
+from blztable.columns.statistics.compute import Key
+from blztable.columns.stored import as_stored
 from blztable.errors import CorruptError
+from blztable.format.statistics import Statistics
 
-Key = int | float | bytes
-# Items that are objects of Python's together.
+# Items that are Python objects at the same time.
 ITEMS_AT_ONCE = 1 << 10
 
 
 def false_statistics(
-    array: pa.Array, run_rows: int, stated: RunStatistics, found: RunStatistics
+    array: pa.Array, run_rows: int, stored: Statistics, computed: Statistics
 ) -> Iterator[tuple[int, str]]:
-    """The runs of so many rows of which something false is stated, by number, and what it is.
+    """Yield (run index, message) for each stored fact that is false.
 
-    `found` is what the writer's own rules say of these rows.
+    All runs but the last have `run_rows` rows; `computed` are the statistics of the same runs.
     """
     ordered = bounds.ordered_type(array.type)
-    for run in range(len(found.nulls)):
-        if stated.nulls[run] != found.nulls[run]:
-            yield run, f"{found.nulls[run]} nulls, {stated.nulls[run]} are stated"
-        if stated.nans[run] != found.nans[run]:
-            yield run, f"{found.nans[run]} NaNs, {stated.nans[run]} are stated"
+    for run in range(len(computed)):
+        if stored.nulls[run] != computed.nulls[run]:
+            yield run, f"{computed.nulls[run]} nulls, the statistics say {stored.nulls[run]}"
+        if stored.nans[run] != computed.nans[run]:
+            yield run, f"{computed.nans[run]} NaNs, the statistics say {stored.nans[run]}"
         rows = array.slice(run * run_rows, run_rows)
         for side, bound, own in (
-            ("lower", stated.lowest[run], found.lowest[run]),
-            ("upper", stated.highest[run], found.highest[run]),
+            ("lower", stored.lowest[run], computed.lowest[run]),
+            ("upper", stored.highest[run], computed.highest[run]),
         ):
             if bound is None or bound == own:
                 continue
@@ -50,7 +50,7 @@ def false_statistics(
 
 
 def _key(type_: pa.DataType, bound: bytes) -> Key:
-    """What a bound is compared by, from its bytes."""
+    """Decode a bound to a Python number or bytes that compare like the values."""
     (value,) = bounds.decode(type_, [bound])
     if type_.id in ITEM_IDS:
         return bound
@@ -60,21 +60,21 @@ def _key(type_: pa.DataType, bound: bytes) -> Key:
 
 
 def _encloses(key: Key, side: str, type_: pa.DataType, own: bytes | None, rows: pa.Array) -> bool:
-    """Whether no value of the rows lies beyond the bound."""
+    """Return True if no value of the rows lies beyond the bound."""
     if type_.id in ITEM_IDS:
-        # The writer's own bound may be a prefix, so it does not tell.
+        # The writer's own bound may be a prefix, so only the items decide.
         return all(_encloses_one(key, item, side) for item in _items(rows))
-    # Bounds of numbers are values; without one there is nothing to enclose.
+    # A number's own bound is its extreme value; None means that the rows have no value.
     return own is None or _encloses_one(key, _key(type_, own), side)
 
 
 def _encloses_one(key: Key, value: Key, side: str) -> bool:
-    # Never true of a NaN.
+    # False if one of them is NaN.
     return key <= value if side == "lower" else key >= value  # type: ignore[operator]
 
 
 def _items(rows: pa.Array) -> Iterator[bytes]:
-    """The items that the rows have."""
+    """Yield the items of rows that are not null."""
     if isinstance(rows, pa.DictionaryArray):
         rows = as_stored(rows.dictionary).take(rows.indices.drop_null().unique())
     for start in range(0, len(rows), ITEMS_AT_ONCE):

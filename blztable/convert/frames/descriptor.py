@@ -1,7 +1,7 @@
-"""Descriptors: the few words beside a column that say what pandas had there.
+"""Descriptors: JSON beside a column that names its pandas dtype.
 
-Knows the JSON and its limits, not what the words mean. A descriptor lives in the metadata of the
-Arrow field and comes back from files of strangers, so every key and value is checked.
+Knows the JSON and its limits, not its meaning. A descriptor is stored in the metadata of the Arrow
+field. It may come from an untrusted file, so every key and value is checked.
 """
 
 import json
@@ -11,33 +11,34 @@ from typing import Any, TypeAlias
 from blztable.errors import FormatError
 from blztable.strict_json import strict_decoder
 
-# What json.loads gives; its depth cannot be said in types without getting in the way.
+# Any value that json.loads returns.
 Json: TypeAlias = Any
 Descriptor: TypeAlias = dict[str, Json]
 
 FIELD_KEY = b"blz:pandas"
 
-# A descriptor holds a dtype, a frequency and a name; even a long tuple as a name stays below.
+# Even a descriptor with a long tuple as a name stays below these limits.
 SIZE_MAX = 1 << 16
 DEPTH_MAX = 16
 
 _DECODER = strict_decoder()
+_ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def to_bytes(descriptor: Descriptor) -> bytes:
-    """The compact JSON text of a descriptor."""
-    text = json.dumps(descriptor, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return text.encode()
+    """Return the compact JSON text of a descriptor."""
+    return _ENCODER.encode(descriptor).encode()
 
 
 def from_bytes(data: bytes) -> Descriptor:
-    """The descriptor in a field's metadata, checked for shape, size and depth."""
+    """Return the descriptor in a field's metadata, checked for shape, size and depth."""
     if len(data) > SIZE_MAX:
-        raise FormatError(f"pandas descriptor: {len(data)} bytes, at most {SIZE_MAX} are read")
+        raise FormatError(f"pandas descriptor: {len(data)} bytes; the limit is {SIZE_MAX}")
     try:
         # From bytes, Python would read UTF-16 as well.
         value = _DECODER.decode(data.decode("utf-8"))
-        to_bytes(value)  # Fails for a lone surrogate.
+        if b"\\" in data:
+            to_bytes(value)  # Fails for a lone surrogate, which only an escape can spell.
     except (ValueError, RecursionError) as error:
         raise FormatError(f"pandas descriptor is not JSON: {error}") from None
     check_depth(value)
@@ -47,7 +48,7 @@ def from_bytes(data: bytes) -> Descriptor:
 
 
 def check_depth(value: object, depth: int = DEPTH_MAX) -> None:
-    """Raise where lists and objects lie in each other deeper than we ever write them."""
+    """FormatError for lists and objects nested deeper than this package writes them."""
     if not isinstance(value, dict | list):
         return
     if depth == 0:
@@ -59,7 +60,7 @@ def check_depth(value: object, depth: int = DEPTH_MAX) -> None:
 def expect_keys(
     facts: Json, required: Collection[str], optional: Collection[str] = ()
 ) -> Descriptor:
-    """`facts` as an object with exactly the keys it may have."""
+    """Return `facts` as an object with all required keys and no unknown ones."""
     if not isinstance(facts, dict):
         raise FormatError(f"pandas facts: expected an object, found {facts!r:.60}")
     unknown = facts.keys() - set(required) - set(optional)
@@ -72,7 +73,7 @@ def expect_keys(
 
 
 def expect_text(value: Json, choices: Collection[str] | None = None) -> str:
-    """`value` as text, one of `choices` where they are given."""
+    """Return `value` as text, one of `choices` if these are given."""
     if not isinstance(value, str):
         raise FormatError(f"pandas facts: expected text, found {value!r:.60}")
     if choices is not None and value not in choices:
@@ -81,14 +82,14 @@ def expect_text(value: Json, choices: Collection[str] | None = None) -> str:
 
 
 def expect_int64(value: Json) -> int:
-    """`value` as an integer of 64 bits."""
+    """Return `value` as a 64-bit integer."""
     if type(value) is not int or not -(1 << 63) <= value < 1 << 63:
         raise FormatError(f"pandas facts: expected a 64-bit integer, found {value!r:.60}")
     return value
 
 
 def expect_list(value: Json, count: int | None = None) -> list[Json]:
-    """`value` as a list, of `count` items where it is given."""
+    """Return `value` as a list, of `count` items if that is given."""
     if not isinstance(value, list) or (count is not None and len(value) != count):
         raise FormatError(
             f"pandas facts: expected a list of {count or 'items'}, found {value!r:.60}"
@@ -97,7 +98,7 @@ def expect_list(value: Json, count: int | None = None) -> list[Json]:
 
 
 def expect_bool(value: Json) -> bool:
-    """`value` as true or false."""
+    """Return `value` as a bool."""
     if not isinstance(value, bool):
         raise FormatError(f"pandas facts: expected true or false, found {value!r:.60}")
     return value

@@ -1,8 +1,9 @@
-"""Dtypes: the ladder from a pandas column to an Arrow one and back.
+"""Dtypes: a pandas column as an Arrow column with a descriptor, and back.
 
-Knows every dtype we keep. Encoding goes by the pandas dtype, decoding by the descriptor where there
-is one, else by the Arrow type as pandas itself would. Families of dtypes have their own files; here
-are those that contain others: categories, Arrow's own, and the index.
+Knows all dtypes, nothing of whole DataFrames. The pandas dtype chooses how to encode. The
+descriptor chooses how to decode; without one, the Arrow type does, as in pandas itself. Families of
+dtypes have their own files. This file has the dtypes that contain others: categories, Arrow's own,
+and the index.
 """
 
 import base64
@@ -29,41 +30,42 @@ from blztable.convert.frames.labels import decode_label, encode_label
 from blztable.errors import FormatError, SchemaError
 
 BACKENDS = ("numpy_nullable", "pyarrow")
-# Of a descriptor, so that the rest has room beside it.
+# Bytes of text in a descriptor, whose other facts need room too.
 HELD_MAX = 3 << 14
 
-# What is kept of an index beside its values.
+# The facts of an index beside its values.
 INDEX_FACTS = ("range", "values", "name", "freq")
 
 Values = PandasArray
 Encoded = tuple[pa.Array | pa.ChunkedArray, Descriptor | None]
 
 
-def encode(values: Values, place: str) -> Encoded:
-    """A pandas array as Arrow, and the descriptor it needs to come back; `place` is for errors."""
+def encode(values: Values, context: str) -> Encoded:
+    """Return a pandas array as Arrow with the descriptor that decodes it."""
     if type(values) is pd.arrays.NumpyExtensionArray:
         values = values.to_numpy()
     if isinstance(values, np.ndarray) and not values.dtype.isnative:
         values = values.astype(values.dtype.newbyteorder("="))
     dtype = values.dtype
-    if dtype in numbers.PLAIN:
-        return numbers.encode_plain(values), None
-    if dtype == np.dtype(object):
-        return objects.encode_objects(values, place)
-    if dtype in times.DATETIMES:
-        return times.encode_datetimes(np.asarray(values)), None
-    if dtype in times.TIMEDELTAS:
-        return times.encode_timedeltas(np.asarray(values)), None
+    if isinstance(dtype, np.dtype):
+        if dtype in numbers.PLAIN:
+            return numbers.encode_plain(values), None
+        if dtype == np.dtype(object):
+            return objects.encode_objects(values, context)
+        if dtype in times.DATETIMES:
+            return times.encode_datetimes(np.asarray(values)), None
+        if dtype in times.TIMEDELTAS:
+            return times.encode_timedeltas(np.asarray(values)), None
     for family, encode_family in FAMILIES:
         if isinstance(values, family):
-            return encode_family(values, place)
-    raise SchemaError(f"{place}: dtype {dtype} cannot be stored")
+            return encode_family(values, context)
+    raise SchemaError(f"{context}: dtype {dtype} cannot be stored")
 
 
 def decode(column: pa.ChunkedArray, descriptor: Descriptor | None, backend: str | None) -> Values:
-    """The pandas array of an Arrow column, over the column's own memory where that is possible."""
+    """Return the pandas array of an Arrow column, over the column's own memory if possible."""
     word = descriptor.get("dtype") if isinstance(descriptor, dict) else None
-    # The ordinals of periods mean nothing by themselves, so no backend shows them.
+    # Ordinals mean nothing without their frequency, so periods stay periods for any backend.
     if backend is not None and word != "period":
         return _decode_as(backend, column, descriptor)
     if descriptor is not None:
@@ -75,14 +77,14 @@ def decode(column: pa.ChunkedArray, descriptor: Descriptor | None, backend: str 
     return objects.foreign_objects(column)
 
 
-def encode_index(index: pd.Index, place: str) -> tuple[pa.Array | pa.ChunkedArray, Descriptor]:
-    """The values of an index and its facts: descriptor, name, frequency, where there are any."""
+def encode_index(index: pd.Index, context: str) -> tuple[pa.Array | pa.ChunkedArray, Descriptor]:
+    """Return the values of an index and its facts: descriptor, name and frequency."""
     facts: Descriptor = {}
     if isinstance(index, pd.RangeIndex):
         array, descriptor = numbers.encode_plain(index.to_numpy()), None
         facts["range"] = [index.start, index.step]
     else:
-        array, descriptor = encode(index.array, place)
+        array, descriptor = encode(index.array, context)
     if descriptor is not None:
         facts["values"] = descriptor
     if index.name is not None:
@@ -94,7 +96,7 @@ def encode_index(index: pd.Index, place: str) -> tuple[pa.Array | pa.ChunkedArra
 
 
 def decode_index(column: pa.ChunkedArray, facts: Descriptor, backend: str | None) -> pd.Index:
-    """An index from its values and its facts."""
+    """Return an index from its values and its facts."""
     expect_keys(facts, (), INDEX_FACTS)
     name = decode_label(facts.get("name"))
     values = decode(column, facts.get("values"), backend)
@@ -112,9 +114,9 @@ def decode_index(column: pa.ChunkedArray, facts: Descriptor, backend: str | None
     return index.rename(name)
 
 
-def encode_category(values: pd.Categorical, place: str) -> Encoded:
-    """A categorical: codes as pandas has them, all categories, used or not, in their order."""
-    categories, facts = encode_index(values.categories, f"{place}, categories")
+def encode_category(values: pd.Categorical, context: str) -> Encoded:
+    """Return a categorical with the codes of pandas and all categories in their order."""
+    categories, facts = encode_index(values.categories, f"{context}, categories")
     codes = np.ascontiguousarray(values.codes)
     indices = from_values(codes, codes == -1, numbers.PLAIN[codes.dtype])
     if isinstance(categories, pa.ChunkedArray):
@@ -129,7 +131,7 @@ def encode_category(values: pd.Categorical, place: str) -> Encoded:
 
 
 def decode_category(column: pa.ChunkedArray, descriptor: Descriptor | None = None) -> Values:
-    """A categorical; dictionaries that differ between chunks are united."""
+    """Return a categorical; unite the dictionaries of the chunks."""
     facts: Descriptor = {}
     held: pa.Array | None = None
     if descriptor is not None:
@@ -137,7 +139,7 @@ def decode_category(column: pa.ChunkedArray, descriptor: Descriptor | None = Non
         facts = expect_keys(descriptor.get("categories", {}), (), INDEX_FACTS)
         held = _read_held(descriptor.get("held"), column.type)
     if not pa.types.is_dictionary(column.type):
-        raise FormatError(f"categories cannot be {column.type}")
+        raise FormatError(f"expected categories, found {column.type}")
     chunks = column.chunks or [pa.nulls(0, column.type)]
     if len(column) == 0 and held is not None:
         codes = pa.nulls(0, column.type.index_type)
@@ -145,7 +147,7 @@ def decode_category(column: pa.ChunkedArray, descriptor: Descriptor | None = Non
     values, codes = _united(chunks, nan_is_missing="values" not in facts)
     categories = decode_index(pa.chunked_array([values]), facts, None)
     if not categories.is_unique or categories.hasnans:
-        raise FormatError("the dictionary has values that pandas takes for the same")
+        raise FormatError("the dictionary has values that are equal in pandas")
     dtype = pd.CategoricalDtype(categories, expect_bool(column.type.ordered))
     codes = codes.astype(_code_dtype(len(categories)), copy=False)
     missing = [missing_of(chunk.indices) for chunk in chunks]
@@ -159,9 +161,9 @@ def decode_category(column: pa.ChunkedArray, descriptor: Descriptor | None = Non
 
 
 def _held(categories: pa.Array) -> Descriptor:
-    """The categories of a column without rows, which has no dictionary to keep them in.
+    """Return the categories of a column without rows, whose dictionary is not stored.
 
-    Left out where they are too many for a descriptor.
+    Empty for more categories than a descriptor can hold.
     """
     sink = pa.BufferOutputStream()
     batch = pa.record_batch([categories], ["categories"])
@@ -184,23 +186,23 @@ def _read_held(text: object, type_: pa.DataType) -> pa.Array | None:
     except (*REFUSALS, OSError, StopIteration, ValueError) as error:
         if is_foreign(error):
             raise
-        raise FormatError(f"categories that cannot be read: {error}") from None
-    raise FormatError(f"categories of another type than {type_}")
+        raise FormatError(f"the categories cannot be read: {error}") from None
+    raise FormatError(f"the categories have another type than {type_}")
 
 
-def encode_arrow(values: pd.arrays.ArrowExtensionArray, place: str) -> Encoded:
-    """A column that is Arrow's already: nothing changes but that it is said."""
+def encode_arrow(values: pd.arrays.ArrowExtensionArray, context: str) -> Encoded:
+    """Return the Arrow column of an ArrowDtype."""
     return values.__arrow_array__(), {"dtype": "arrow"}
 
 
 def decode_arrow(column: pa.ChunkedArray, descriptor: Descriptor) -> Values:
-    """A column that stays Arrow's."""
+    """Return a column of an ArrowDtype."""
     expect_keys(descriptor, ["dtype"])
     return pd.arrays.ArrowExtensionArray(column)
 
 
 def _united(chunks: list[pa.DictionaryArray], nan_is_missing: bool) -> tuple[pa.Array, np.ndarray]:
-    """One dictionary without nulls and duplicates for all chunks, and the codes into it."""
+    """Return one dictionary for all chunks, without nulls and duplicates, and the codes into it."""
     type_ = chunks[0].type.index_type
     dictionaries = [chunk.dictionary for chunk in chunks]
     if is_view(dictionaries[0].type):
@@ -208,8 +210,8 @@ def _united(chunks: list[pa.DictionaryArray], nan_is_missing: bool) -> tuple[pa.
     first = dictionaries[0]
     if all(map(_is_one_value, dictionaries)):
         kept = 0 if pa.types.is_null(first.type) else 1
-        some = max(dictionaries, key=len).slice(0, kept)
-        return some, np.full(sum(map(len, chunks)), len(some) - 1, np.int32)
+        values = max(dictionaries, key=len).slice(0, kept)
+        return values, np.full(sum(map(len, chunks)), len(values) - 1, np.int32)
     try:
         same = all(values is first or values.equals(first) for values in dictionaries[1:])
         every = first if same else pa.concat_arrays(dictionaries)
@@ -223,27 +225,29 @@ def _united(chunks: list[pa.DictionaryArray], nan_is_missing: bool) -> tuple[pa.
             for chunk, values in zip(chunks, dictionaries, strict=True)
         ]
     except pa.ArrowNotImplementedError:
-        raise SchemaError(f"pandas has no categories of {first.type}; read it as a table") from None
+        raise SchemaError(
+            f"pandas has no categories of {first.type}; read the column with to_arrow"
+        ) from None
     return distinct, np.concatenate(codes)
 
 
 def _is_one_value(values: pa.Array) -> bool:
-    """True where values take no bytes at all, so that a file can claim any number of them."""
+    """True if values take no bytes, so that a file can claim any number of them."""
     type_ = values.type
     is_empty = pa.types.is_fixed_size_binary(type_) and type_.byte_width == 0
     return pa.types.is_null(type_) or (is_empty and values.null_count == 0)
 
 
 def _real(values: pa.Array, nan_is_missing: bool) -> pa.Array:
-    """True for the values that can be a category: not null, nor NaN where that is missing."""
+    """Return a mask of the values that can be a category: neither null nor a missing NaN."""
     real = values.is_valid()
     if nan_is_missing and pa.types.is_floating(values.type):
         real = pc.and_kleene(real, pc.invert(pc.fill_null(pc.is_nan(values), True)))
     return real
 
 
-def _remapped(chunk: pa.DictionaryArray, places: pa.Array) -> np.ndarray:
-    new = np.append(places.fill_null(-1).to_numpy(zero_copy_only=False), -1).astype(np.int32)
+def _remapped(chunk: pa.DictionaryArray, new_codes: pa.Array) -> np.ndarray:
+    new = np.append(new_codes.fill_null(-1).to_numpy(zero_copy_only=False), -1).astype(np.int32)
     codes = values_of(chunk.indices, numbers.DTYPES[chunk.indices.type])
     missing = missing_of(chunk.indices)
     if missing is not None:
@@ -252,7 +256,7 @@ def _remapped(chunk: pa.DictionaryArray, places: pa.Array) -> np.ndarray:
 
 
 def _code_dtype(count: int) -> np.dtype:
-    """The width pandas wants: it would copy the codes to it otherwise."""
+    """Return the width of codes in pandas, which copies codes of any other width."""
     sizes = (np.int8, np.int16, np.int32)
     return np.dtype(next((size for size in sizes if count <= np.iinfo(size).max), np.int64))
 
@@ -279,16 +283,16 @@ def _run_ends(column: pa.ChunkedArray) -> Values:
     return decode(pa.chunked_array(parts, column.type.value_type), None, None)
 
 
-# Dtypes by the class of their array; plain numpy, object and datetime64 are told by the dtype.
+# Dtypes by the class of their array; numpy's own are told by the dtype.
 FAMILIES: tuple[tuple[type, Callable[..., Encoded]], ...] = (
-    (pd.arrays.IntegerArray, lambda values, place: numbers.encode_masked(values)),
-    (pd.arrays.FloatingArray, lambda values, place: numbers.encode_masked(values)),
-    (pd.arrays.BooleanArray, lambda values, place: numbers.encode_masked(values)),
+    (pd.arrays.IntegerArray, lambda values, context: numbers.encode_masked(values)),
+    (pd.arrays.FloatingArray, lambda values, context: numbers.encode_masked(values)),
+    (pd.arrays.BooleanArray, lambda values, context: numbers.encode_masked(values)),
     (pd.arrays.ArrowStringArray, text.encode_text),
     (pd.arrays.StringArray, text.encode_text),
     (pd.arrays.ArrowExtensionArray, encode_arrow),
     (pd.arrays.DatetimeArray, times.encode_zoned),
-    (pd.arrays.PeriodArray, lambda values, place: times.encode_periods(values)),
+    (pd.arrays.PeriodArray, lambda values, context: times.encode_periods(values)),
     (pd.Categorical, encode_category),
 )
 

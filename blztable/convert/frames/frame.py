@@ -1,7 +1,20 @@
 """Frame: a whole DataFrame as an Arrow table with a descriptor, and back.
 
-Knows how the parts go together: columns by their dtype, the index, the labels. The descriptor of
-the frame is JSON and may come from a stranger's file, so it is checked before it is used.
+Knows nothing of the disk.
+
+Theory of operation
+-------------------
+`from_frame` splits a DataFrame column by column, in one thread, mostly without copies:
+
+- `dtypes.encode` makes an Arrow array of each column. What the Arrow type cannot say about the
+  dtype becomes a descriptor in the metadata of the field.
+- `index.encode_rows` stores a RangeIndex as three facts, and any other index as more columns.
+- `header.encode_header` keeps the labels of the columns, unless all are plain text.
+
+The last two are JSON, the frame descriptor, which `Facts` reads and writes. `to_frame` decodes the
+descriptor and builds the columns over the memory of the table. The descriptor may come from an
+untrusted file, so `Facts.decode` checks it before any use. The labels name fields, so that a
+descriptor stays true when columns are selected, added, dropped or renamed.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -51,18 +64,18 @@ def to_frame(
     dtype_backend: Any = no_default,
     row_numbers: RowNumbers | None = None,
 ) -> pd.DataFrame:
-    """The DataFrame over the memory of `table`, which must be ours alone."""
+    """Return a DataFrame over the memory of `table`, which nothing else may use."""
     backend = None if dtype_backend is no_default else dtype_backend
     if backend not in (None, *dtypes.BACKENDS):
         raise ValueError(f"dtype_backend: expected one of {dtypes.BACKENDS}, found {backend!r}")
     facts = Facts.decode(frame)
     levels = facts.index_fields()
     names = table.schema.names
-    places = _selection(names, columns, levels)
+    indices = _selection(names, columns, levels)
     index = decode_rows(
         facts.levels,
         facts.multi,
-        {name: _column(table, facts, place) for name, place in _places(table, levels).items()},
+        {name: _column(table, facts, i) for name, i in _indices(table, levels).items()},
         range(rows) if row_numbers is None else row_numbers,
         backend,
     )
@@ -70,28 +83,31 @@ def to_frame(
         raise FormatError(f"the index has {len(index)} rows, the table {rows}")
     data = {}
     seen: set[int] = set()
-    for number, place in enumerate(places):
-        values = _decoded(table, facts, place, backend)
-        # Asked for twice, a column must not be one memory under two labels.
-        data[number] = _boxed(values.copy() if place in seen else values, index)
-        seen.add(place)
+    for number, i in enumerate(indices):
+        values = _decoded(table, facts, i, backend)
+        # A column that is selected twice needs memory of its own for each label.
+        data[number] = _boxed(values.copy() if i in seen else values, index)
+        seen.add(i)
     result: Any = pd.DataFrame(data, index=index, copy=False)
-    result.columns = decode_header(facts.header, [names[place] for place in places])
+    result.columns = decode_header(facts.header, [names[i] for i in indices])
     result.attrs = dict[Any, Any](plain_attrs(attrs))
-    # A repeated request may have made duplicates, which such a flag would refuse.
+    # A column that is selected twice makes duplicates, which the flag would refuse.
     if not facts.allows_duplicate_labels and _is_unique(result.columns) and _is_unique(index):
         result.flags.allows_duplicate_labels = False
     return result
 
 
 def from_frame(frame: pd.DataFrame, index: bool | None) -> tuple[pa.Table, Descriptor]:
-    """The Arrow table of a DataFrame and its descriptor."""
-    names = [field_name(label) for label in frame.columns.tolist()]
+    """Return the Arrow table of a DataFrame and its descriptor."""
+    labels = frame.columns.tolist()
+    names = list(map(field_name, labels))
     levels, kept = encode_rows(frame.index, names, index)
     fields, arrays = [], []
-    for number, name in enumerate(names):
-        values = frame.iloc[:, number].array
-        array, descriptor = dtypes.encode(values, f"column {frame.columns[number]!r}")
+    # For each Series, pandas copies all levels of the index and looks up the column's label.
+    numbered = frame.copy(deep=False)
+    numbered.columns, numbered.index = pd.RangeIndex(len(names)), pd.RangeIndex(len(frame))
+    for (_, series), name, label in zip(numbered.items(), names, labels, strict=True):
+        array, descriptor = dtypes.encode(series.array, f"column {label!r}")
         fields.append(described(pa.field(name, array.type), descriptor))
         arrays.append(array)
     for level in kept:
@@ -110,19 +126,19 @@ def _is_unique(labels: pd.Index) -> bool:
     try:
         return labels.is_unique
     except (LookupError, ValueError, OverflowError, NotImplementedError):
-        # Arrow's times in a zone that is not known here, which pandas would look into.
+        # pandas fails on Arrow times in an unknown zone.
         return False
 
 
 def index_fields(frame: Descriptor | None) -> list[str]:
-    """The Arrow fields that hold the index, outermost first."""
+    """Return the names of the fields that hold the index, outermost first."""
     return Facts.decode(frame).index_fields()
 
 
 def with_labels(
     frame: Descriptor | None, other: Descriptor | None, fields: Collection[str]
 ) -> Descriptor | None:
-    """The descriptor of a frame that takes these fields from another one, by their labels there."""
+    """Return the descriptor with these fields of another frame added, with their labels."""
     mine, theirs = Facts.decode(frame).header, Facts.decode(other).header
     if frame is None or mine is None or theirs is None:
         return frame
@@ -130,16 +146,16 @@ def with_labels(
 
 
 def renamed(frame: Descriptor | None, names: Mapping[str, str]) -> Descriptor | None:
-    """The descriptor of a frame whose fields have other names, all at once."""
+    """Return the descriptor of a frame with renamed fields."""
     if frame is None:
         return None
     facts = Facts.decode(frame)
     names = {old: new for old, new in names.items() if old != new}
-    # A label that is the name needs no word.
+    # A field without a label is labelled by its name.
     touched = {*names, *names.values()}
     header = None if facts.header is None else without_labels(facts.header, touched)
     levels = [renamed_level(level, names) for level in facts.levels]
-    # What is told of a field that was dropped is not true of one that takes its name.
+    # The facts of a dropped field are not true for a field that takes its name.
     taken = set(names.values())
     known = {name: word for name, word in facts.dtypes.items() if name not in taken}
     known |= {names[name]: word for name, word in facts.dtypes.items() if name in names}
@@ -147,13 +163,13 @@ def renamed(frame: Descriptor | None, names: Mapping[str, str]) -> Descriptor | 
 
 
 def dropped(frame: Descriptor | None, names: Collection[str]) -> Descriptor | None:
-    """The descriptor of a frame without these fields, so that others may take their names."""
+    """Return the descriptor without these fields, so that others may take their names."""
     if frame is None:
         return None
     facts, names = Facts.decode(frame), set(names)
     header = None if facts.header is None else without_labels(facts.header, names)
     levels = [level for level in facts.levels if level.get("field") not in names]
-    # One level that is left of several is a plain index.
+    # A single remaining level is a plain index.
     multi = facts.multi and (len(levels) > 1 or levels == facts.levels)
     known = {name: word for name, word in facts.dtypes.items() if name not in names}
     rest = replace(facts, levels=levels or [DEFAULT], multi=multi, header=header, dtypes=known)
@@ -162,21 +178,21 @@ def dropped(frame: Descriptor | None, names: Collection[str]) -> Descriptor | No
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a frame knows beyond its columns."""
+    """The facts of a DataFrame beyond its columns."""
 
     levels: list[Descriptor] = field(default_factory=lambda: [DEFAULT])
     multi: bool = False
     header: Descriptor | None = None
     allows_duplicate_labels: bool = True
-    # For tables that came with pandas metadata: their fields are not ours to write on.
+    # For tables with pandas metadata, whose fields must not change.
     dtypes: dict[str, Descriptor] = field(default_factory=dict)
 
     def index_fields(self) -> list[str]:
-        """The Arrow fields that hold the index."""
+        """Return the names of the fields that hold the index."""
         return [level["field"] for level in self.levels if level["kind"] == "field"]
 
     def encode(self) -> Descriptor:
-        """The frame descriptor; what is usual is left out."""
+        """Return the frame descriptor, without default facts."""
         frame: Descriptor = {"version": VERSION, "index": self.levels}
         if self.multi:
             frame["multi"] = True
@@ -190,15 +206,15 @@ class Facts:
 
     @classmethod
     def decode(cls, frame: Descriptor | None) -> "Facts":
-        """The checked facts of a descriptor; the usual ones where there is none."""
+        """Return the checked facts of a descriptor; the default facts for None."""
         if frame is None:
             return cls()
         check_depth(frame)
         version = frame.get("version")
         if type(version) is not int or version != VERSION:
             raise FormatError(
-                f"the table's pandas descriptor has version {version!r:.20}; this blztable knows "
-                f"version {VERSION}: read the table as Arrow, with read_table or to_arrow"
+                f"the pandas descriptor has version {version!r:.20}, and this blztable knows "
+                f"version {VERSION}; read the table as Arrow, with read_table or to_arrow"
             )
         optional = ["multi", "columns", "allows_duplicate_labels", "dtypes"]
         expect_keys(frame, ["version", "index"], optional)
@@ -216,7 +232,7 @@ class Facts:
 
 
 def descriptor_of(field_: pa.Field, facts: Facts) -> Descriptor | None:
-    """The descriptor of a column: from its field, else from the frame."""
+    """Return the descriptor of a column, from its field or else from the frame."""
     metadata = field_.metadata or {}
     descriptor = facts.dtypes.get(field_.name)
     if FIELD_KEY in metadata:
@@ -228,14 +244,14 @@ def descriptor_of(field_: pa.Field, facts: Facts) -> Descriptor | None:
 
 
 def described(field_: pa.Field, descriptor: Descriptor | None) -> pa.Field:
-    """The field with a descriptor written on it, if there is one."""
+    """Return the field with the descriptor in its metadata."""
     if descriptor is None:
         return field_
     return field_.with_metadata({**(field_.metadata or {}), FIELD_KEY: to_bytes(descriptor)})
 
 
-def _places(table: pa.Table, levels: Sequence[str]) -> dict[str, int]:
-    """Where the fields of the index are; a name that is there twice is no index field."""
+def _indices(table: pa.Table, levels: Sequence[str]) -> dict[str, int]:
+    """Return the index of each index field; a duplicate name is not an index field."""
     names = table.schema.names
     return {name: names.index(name) for name in levels if names.count(name) == 1}
 
@@ -243,32 +259,32 @@ def _places(table: pa.Table, levels: Sequence[str]) -> dict[str, int]:
 def _selection(
     names: Sequence[str], columns: Sequence[str] | None, levels: Sequence[str]
 ) -> list[int]:
-    """The places of the columns to show, in their order, without those of the index."""
+    """Return the indices of the selected columns in order, without the index fields."""
     by_name: dict[str, list[int]] = {}
-    for place, name in enumerate(names):
-        by_name.setdefault(name, []).append(place)
+    for i, name in enumerate(names):
+        by_name.setdefault(name, []).append(i)
     hidden = {name for name in levels if len(by_name.get(name, ())) == 1}
     if columns is None:
-        return [place for place, name in enumerate(names) if name not in hidden]
+        return [i for i, name in enumerate(names) if name not in hidden]
     for name in columns:
         if name not in by_name:
-            raise ColumnNotFoundError(f"no column {name!r}; there are {list(by_name)!r:.500}")
-    return [place for name in columns if name not in hidden for place in by_name[name]]
+            raise ColumnNotFoundError(f"no column {name!r}; the columns are {list(by_name)!r:.500}")
+    return [i for name in columns if name not in hidden for i in by_name[name]]
 
 
-def _column(table: pa.Table, facts: Facts, place: int) -> tuple[pa.ChunkedArray, Descriptor | None]:
-    return table.column(place), descriptor_of(table.schema.field(place), facts)
+def _column(table: pa.Table, facts: Facts, i: int) -> tuple[pa.ChunkedArray, Descriptor | None]:
+    return table.column(i), descriptor_of(table.schema.field(i), facts)
 
 
-def _decoded(table: pa.Table, facts: Facts, place: int, backend: str | None) -> dtypes.Values:
+def _decoded(table: pa.Table, facts: Facts, i: int, backend: str | None) -> dtypes.Values:
     try:
-        return dtypes.decode(*_column(table, facts, place), backend)
+        return dtypes.decode(*_column(table, facts, i), backend)
     except (FormatError, LimitError, SchemaError) as error:
-        raise type(error)(f"column {table.schema.names[place]!r}: {error}") from None
+        raise type(error)(f"column {table.schema.names[i]!r}: {error}") from None
 
 
 def _boxed(values: dtypes.Values, index: pd.Index) -> Any:
-    """Objects as a Series of that dtype: pandas would look into them for strings otherwise."""
+    """Return objects as a Series of that dtype, in which pandas does not look for strings."""
     if isinstance(values, np.ndarray) and values.dtype == object:
         return pd.Series(values, index=index, dtype=object, copy=False)
     return values

@@ -1,7 +1,7 @@
-"""Header: the labels of a frame's columns, beside the Arrow fields that hold them.
+"""Header: the labels of a DataFrame's columns, by the names of their Arrow fields.
 
-Knows the columns Index of pandas. Each label is found by its field's name, so the header stays true
-for a selection, and for a table whose columns were added, dropped or renamed since.
+Knows nothing of the columns' values. Labels are looked up by field name, so the header stays true
+when columns are selected, added, dropped or renamed.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -50,7 +50,7 @@ MASKED: dict[str, Any] = {
 
 
 def encode_header(columns: Any, fields: Sequence[str]) -> Descriptor | None:
-    """The labels, names and dtypes of `columns`; None when plain `str` labels without a name."""
+    """Return the labels, names and dtypes of `columns`; None for `str` labels without a name."""
     multi = isinstance(columns, pd.MultiIndex)
     if not multi and columns.dtype == USUAL and columns.name is None and not columns.hasnans:
         return None
@@ -65,49 +65,49 @@ def encode_header(columns: Any, fields: Sequence[str]) -> Descriptor | None:
 
 
 def decode_header(header: Json, fields: Sequence[str]) -> pd.Index:
-    """The columns Index over the fields that were read."""
+    """Return the columns Index of these fields."""
     if header is None:
         return pd.Index(list(fields), dtype=USUAL)
     levels, multi = _checked(header)["levels"], header["multi"]
     names = [decode_label(name) for name in header["names"]]
-    found = _labels_of(header["labels"], fields)
+    labels = _labels_of(header["labels"], fields)
     try:
         if not multi:
-            return _decode_level(levels[0], found).rename(names[0])
-        rows = [_padded(label, len(levels)) for label in found]
+            return _decode_level(levels[0], labels).rename(names[0])
+        rows = [_padded(label, len(levels)) for label in labels]
         parts: Any = [_codes(level, [row[i] for row in rows]) for i, level in enumerate(levels)]
         return pd.MultiIndex([part[0] for part in parts], [part[1] for part in parts], names=names)
     except FormatError:
         raise
     except REFUSALS as error:
-        raise FormatError(f"column labels do not fit their dtypes: {error}") from None
+        raise FormatError(f"column labels do not match their dtypes: {error}") from None
 
 
 def more_labels(header: Descriptor, other: Descriptor, fields: Collection[str]) -> Descriptor:
-    """The header with the labels that these fields have in another one of as many levels."""
+    """Return the header with the labels of these fields in another header of as many levels."""
     mine, theirs = _checked(header), _checked(other)
     if (mine["multi"], len(mine["levels"])) != (theirs["multi"], len(theirs["levels"])):
         return header
     more = [pair for pair in theirs["labels"] if _pair(pair)[0] in fields]
-    # Nor does a field that was dropped give its label to a new one of its name.
+    # A new field does not inherit the label of a dropped field of the same name.
     kept = without_labels(header, fields)["labels"]
     return {**header, "labels": [*kept, *more]}
 
 
 def without_labels(header: Descriptor, fields: Collection[str]) -> Descriptor:
-    """The header without the labels of these fields."""
+    """Return the header without the labels of these fields."""
     labels = [pair for pair in _checked(header)["labels"] if _pair(pair)[0] not in fields]
     return {**header, "labels": labels}
 
 
 def _checked(header: Json) -> Descriptor:
-    """A header whose parts are what they should be, but for the labels themselves."""
-    found = expect_keys(header, ["multi", "names", "levels", "labels"])
+    """Return the header with its structure checked; its labels are not."""
+    checked = expect_keys(header, ["multi", "names", "levels", "labels"])
     multi = expect_bool(header["multi"])
     levels = expect_list(header["levels"], None if multi else 1)
     expect_list(header["names"], len(levels))
     expect_list(header["labels"])
-    return found
+    return checked
 
 
 def _pair(pair: Json) -> tuple[str, Json]:
@@ -116,7 +116,7 @@ def _pair(pair: Json) -> tuple[str, Json]:
 
 
 def _labels_of(pairs: Json, fields: Sequence[str]) -> list[Any]:
-    """A label for every field; of fields with the same name each has its own, in order."""
+    """Return a label for each field; fields of the same name take theirs in order."""
     known: dict[str, list[Any]] = {}
     for field, label in map(_pair, pairs):
         known.setdefault(field, []).append(label)
@@ -133,7 +133,7 @@ def _labels_of(pairs: Json, fields: Sequence[str]) -> list[Any]:
 
 
 def _padded(label: Any, count: int) -> tuple[Any, ...]:
-    """A label of all levels; a column that came later is filled up as pandas does."""
+    """Return a label of `count` levels, padded as pandas does for a column added later."""
     if isinstance(label, tuple) and len(label) == count:
         return label
     return (label, *[""] * (count - 1))
@@ -158,10 +158,10 @@ def _decode_level(facts: Json, labels: list[Any]) -> pd.Index:
         arguments = []
     dtype = decode(*arguments)
     objects = pd.Index(labels, dtype=object, tupleize_cols=False)
-    # A column that came later need not fit; pandas falls back to objects as well.
+    # A column added later may be no category; pandas falls back to objects too.
     if word == "category" and not objects.dropna().isin(dtype.categories).all():
         return objects
-    # Nor is a name a number or a time because it reads like one.
+    # A name that reads like a number or a time stays text.
     if word not in ("category", "string") and any(isinstance(label, str) for label in labels):
         return objects
     try:
@@ -177,22 +177,22 @@ def _as_range(labels: list[Any]) -> range | None:
     step = labels[1] - labels[0] if len(labels) > 1 else 1
     if not labels or step == 0:
         return range(0)
-    found = range(labels[0], labels[-1] + (1 if step > 0 else -1), step)
-    return found if list(found) == labels else None
+    as_range = range(labels[0], labels[-1] + (1 if step > 0 else -1), step)
+    return as_range if list(as_range) == labels else None
 
 
 def _codes(facts: Json, labels: list[Any]) -> tuple[pd.Index, list[int]]:
-    """One level of a MultiIndex: its distinct labels and where each column points."""
-    # The kind belongs to the key: 1 and True are equal but two labels.
+    """Return one level of a MultiIndex: its distinct labels and the code of each column."""
+    # The type belongs to the key: 1 and True are equal, but they are two labels.
     keys = [(type(label), label) for label in labels]
     distinct = {key: key[1] for key in keys if not _is_missing(key[1])}
     values = list(distinct.values())
     if all(type(value) is type(values[0]) for value in values):
         distinct = dict(sorted(distinct.items(), key=lambda item: item[0][1]))
         values = list(distinct.values())
-    places = {key: place for place, key in enumerate(distinct)}
+    codes = {key: code for code, key in enumerate(distinct)}
     dtype = expect_keys(facts, ["dtype"], ["freq"])["dtype"]
-    return _decode_level({"dtype": dtype}, values), [places.get(key, -1) for key in keys]
+    return _decode_level({"dtype": dtype}, values), [codes.get(key, -1) for key in keys]
 
 
 def _is_missing(label: Any) -> bool:
@@ -217,7 +217,7 @@ def _encode_dtype(level: pd.Index) -> list[Json]:
             return ["category", bool(dtype.ordered), _encode_dtype(dtype.categories), categories]
         case _ if dtype in MASKED.values():
             return ["masked", dtype.name]
-    raise SchemaError(f"column labels of dtype {dtype} cannot be stored")
+    raise SchemaError(f"column labels of dtype {dtype} cannot be stored; make them str")
 
 
 def _numpy(name: Json) -> np.dtype:
@@ -225,8 +225,7 @@ def _numpy(name: Json) -> np.dtype:
 
 
 def _zoned(unit: Json, name: Json, library: Json) -> Any:
-    found = stated_zone(name, library)
-    return zoned_dtype(expect_text(unit, UNITS), found)
+    return zoned_dtype(expect_text(unit, UNITS), stated_zone(name, library))
 
 
 def _category(ordered: Json, dtype: Json, categories: Json) -> pd.CategoricalDtype:

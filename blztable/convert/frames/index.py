@@ -1,7 +1,7 @@
-"""Rows: the index of a frame, as facts where it counts and as columns where it has values.
+"""Index: a RangeIndex as facts, any other index as columns of the table.
 
-Knows the index of pandas. The values of a level are a field of the table like any other; its name
-and its frequency are facts of the frame.
+Knows nothing of the other columns. The values of a level are a field of the table; its name and
+frequency are facts of the frame.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ class Level:
 def encode_rows(
     index: pd.Index, fields: Sequence[str], keep: bool | None
 ) -> tuple[list[Descriptor], list[Level]]:
-    """The facts of an index and the levels that become columns beside `fields`."""
+    """Return the facts of an index and the levels that become columns beside `fields`."""
     if keep is False:
         return [DEFAULT], []
     if isinstance(index, pd.RangeIndex) and not keep:
@@ -51,7 +51,7 @@ def encode_rows(
     taken = set(fields)
     described: list[Descriptor] = []
     levels = []
-    # Without names: get_level_values takes the name 1 for the place 1.
+    # Without names, because get_level_values takes a name of 1 for level 1.
     bare = index.set_names([None] * index.nlevels)
     for number, name in enumerate(index.names):
         level = bare.get_level_values(number).rename(name)
@@ -73,10 +73,10 @@ def decode_rows(
     numbers: RowNumbers,
     backend: str | None,
 ) -> pd.Index:
-    """The index over the rows that were read; `columns` has the fields of its levels by name."""
+    """Return the index of the rows; `columns` has the fields of its levels by name."""
     if levels[0]["kind"] == "range":
         return _counted(levels[0], numbers)
-    # A level whose column was dropped from the table is gone, as in pandas' own readers.
+    # A level without a column was dropped, and pandas' own readers leave it out too.
     parts = []
     for level in levels:
         if level["field"] not in columns:
@@ -96,16 +96,16 @@ def decode_rows(
     try:
         return pd.MultiIndex.from_arrays(parts, names=[part.name for part in parts])
     except OverflowError as error:
-        # pandas looks at some values as objects of Python, which reach less far than Arrow's.
-        raise FormatError(f"pandas makes no index of these levels: {error}") from None
+        # pandas makes Python objects of some values, and these have a smaller range than Arrow's.
+        raise FormatError(f"pandas cannot make an index of these levels: {error}") from None
 
 
 def checked_levels(facts: Json) -> list[Descriptor]:
-    """The facts of all levels, each known to be whole."""
+    """Return the checked facts of all levels."""
     levels = expect_list(facts)
     for level in levels:
         if not isinstance(level, dict) or level.get("kind") not in ("range", "field"):
-            raise FormatError(f"no index level is {level!r:.60}")
+            raise FormatError(f"expected an index level, found {level!r:.60}")
         if level["kind"] == "field":
             expect_keys(level, ["kind", "field"], ["name", "freq"])
             expect_text(level["field"])
@@ -116,12 +116,12 @@ def checked_levels(facts: Json) -> list[Descriptor]:
             expect_int64(level["start"])
     counted = any(level["kind"] == "range" for level in levels)
     if not levels or (counted and len(levels) != 1):
-        raise FormatError("an index has one range or one or more fields")
+        raise FormatError("expected one range, or one or more fields, as an index")
     return levels
 
 
 def renamed_level(level: Descriptor, names: Mapping[str, str]) -> Descriptor:
-    """The facts of a level whose field may have another name; one named as its field is, too."""
+    """Return the facts of a level with its field, and a name equal to it, renamed."""
     field = level.get("field")
     if field is None or field not in names:
         return level
@@ -131,11 +131,11 @@ def renamed_level(level: Descriptor, names: Mapping[str, str]) -> Descriptor:
 
 def _counted(level: Descriptor, numbers: RowNumbers) -> pd.Index:
     start, step, name = level["start"], level["step"], decode_label(level.get("name"))
-    # The ends of a range are found without walking through it.
+    # The first and the last number bound a range.
     ends = numbers[:: max(len(numbers) - 1, 1)] if isinstance(numbers, range) else numbers
     last = int(np.max(ends, initial=0))
     if abs(start) + abs(step) * (last + 1) >= 1 << 63:
-        raise FormatError(f"a range index from {start} by {step} passes 64 bits")
+        raise FormatError(f"a RangeIndex from {start} by {step} exceeds 64 bits")
     if isinstance(numbers, range):
         first, stop = (start + step * number for number in (numbers.start, numbers.stop))
         return pd.RangeIndex(first, stop, step * numbers.step, name=name)

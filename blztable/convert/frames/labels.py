@@ -1,7 +1,8 @@
-"""Labels: the names of columns and index levels, which in pandas may be any hashable.
+"""Labels: the names of columns and index levels as JSON, and back.
 
-Knows a closed list of kinds. Text, integers, booleans and None are themselves in JSON; every other
-kind is a list whose first item is its word.
+Knows nothing of the columns. pandas takes any hashable as a label; this file knows a closed list of
+kinds. Text, integers, booleans and None are plain JSON. Any other kind is a list that begins with
+its name.
 """
 
 import datetime
@@ -24,12 +25,12 @@ FLOAT = re.compile(r"-?(0x[01]\.[0-9a-f]{1,13}p[+-]\d{1,4}|inf)|nan")
 
 INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 FLOATS = ("float16", "float32", "float64")
-# Those of numpy's times, of which pandas has the four in the middle.
+# numpy's units of time; pandas has only UNITS.
 NUMPY_UNITS = ("Y", "M", "W", "D", "h", "m", *UNITS, "ps", "fs", "as")
 
 
 def encode_label(label: Hashable, depth: int = DEPTH_MAX) -> Json:
-    """The JSON form of a label."""
+    """Return the JSON form of a label."""
     if depth == 0:
         raise SchemaError(f"label {label!r:.60}: tuples nested deeper than {DEPTH_MAX}")
     if isinstance(label, np.generic):
@@ -46,7 +47,7 @@ def encode_label(label: Hashable, depth: int = DEPTH_MAX) -> Json:
             return ["float", label.hex()]
         case tuple():
             return ["tuple", *(encode_label(item, depth - 1) for item in label)]
-    # NaT is an instance of none of the types below, but has to be asked for by identity.
+    # NaT is an instance of none of the types below.
     if label is pd.NaT:
         return ["NaT"]
     if label is pd.NA:
@@ -63,11 +64,13 @@ def encode_label(label: Hashable, depth: int = DEPTH_MAX) -> Json:
             return ["datetime", label.isoformat()]
         case datetime.date() if type(label) is datetime.date:
             return ["date", label.isoformat()]
-    raise SchemaError(f"label {label!r:.60} of type {type(label).__name__} cannot be stored")
+    raise SchemaError(
+        f"label {label!r:.60} of type {type(label).__name__} cannot be stored; use str"
+    )
 
 
 def decode_label(facts: Json, depth: int = DEPTH_MAX) -> Any:
-    """The label of a JSON form."""
+    """Return the label of a JSON form."""
     if facts is None or isinstance(facts, bool | str):
         return facts
     if isinstance(facts, int):
@@ -79,24 +82,24 @@ def decode_label(facts: Json, depth: int = DEPTH_MAX) -> Any:
         return tuple(decode_label(item, depth - 1) for item in items)
     decode, count = KINDS.get(word if isinstance(word, str) else "", (None, 0))
     if decode is None:
-        raise FormatError(f"no label is {facts!r:.60}")
+        raise FormatError(f"expected a label, found {facts!r:.60}")
     try:
         return decode(*expect_list(items, count))
     except FormatError:
         raise
     except REFUSALS as error:
-        raise FormatError(f"no label is {facts!r:.60}: {error}") from None
+        raise FormatError(f"expected a label, found {facts!r:.60}: {error}") from None
 
 
 def field_name(label: Hashable) -> str:
-    """The Arrow field name of a label: its text."""
+    """Return the Arrow field name of a label, which is its text."""
     name = str(label)
     check_text(name, "label")
     return name
 
 
 def numpy_name(dtype: np.dtype) -> str:
-    """The name of a dtype of numpy, whatever its byte order."""
+    """Return the name of a numpy dtype, without its byte order."""
     return dtype.str[1:] if dtype.kind in "mM" else dtype.name
 
 
@@ -129,7 +132,7 @@ def _ticks(label: pd.Timestamp | pd.Timedelta) -> int:
 
 def _float(text: Json) -> float:
     if not FLOAT.fullmatch(expect_text(text)):
-        raise FormatError(f"no float is {text!r:.60}")
+        raise FormatError(f"expected a float, found {text!r:.60}")
     return float.fromhex(text)
 
 
@@ -142,8 +145,7 @@ def _timestamp(unit: Any, ticks: Json, tz: Json) -> pd.Timestamp:
     if tz is None:
         return stamp
     name, library = expect_list(tz, 2)
-    found = stated_zone(name, library)
-    return stamp.tz_localize("UTC").tz_convert(found)
+    return stamp.tz_localize("UTC").tz_convert(stated_zone(name, library))
 
 
 def _timedelta(unit: Json, ticks: Json) -> pd.Timedelta:
@@ -160,7 +162,7 @@ def _period(freq: Json, ordinal: Json) -> pd.Period:
 def _integer_of(dtype: str) -> Callable[[Json], np.generic]:
     def decode(value: Json) -> np.generic:
         if type(value) is not int:
-            raise FormatError(f"no {dtype} is {value!r:.60}")
+            raise FormatError(f"expected {dtype}, found {value!r:.60}")
         return SCALAR_TYPES[dtype](value)
 
     return decode
@@ -168,7 +170,7 @@ def _integer_of(dtype: str) -> Callable[[Json], np.generic]:
 
 def _bool(value: Json) -> np.generic:
     if type(value) is not bool:
-        raise FormatError(f"no bool is {value!r:.60}")
+        raise FormatError(f"expected bool, found {value!r:.60}")
     return np.bool_(value)
 
 

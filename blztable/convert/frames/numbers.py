@@ -1,7 +1,7 @@
-"""Numbers: integers, floats and booleans, plain as in numpy or masked as in pandas' nullables.
+"""Numbers: integers, floats and booleans of numpy and of pandas' nullable dtypes.
 
-Plain ones need no descriptor. A NaN is a value and stays one, with its payload; only a masked row
-is a null.
+Knows nothing of other dtypes. numpy's numbers need no descriptor. NaN is a value and keeps its
+payload; only a masked row is a null.
 """
 
 import numpy as np
@@ -40,12 +40,12 @@ DTYPES = {type_: dtype for dtype, type_ in PLAIN.items()}
 
 
 def encode_plain(values: np.ndarray) -> pa.Array:
-    """A numpy array of numbers as it is, without a copy when it is contiguous."""
+    """Return a numpy array of numbers as Arrow, without a copy if it is contiguous."""
     return from_values(values, None, PLAIN[values.dtype])
 
 
 def decode_integers(column: pa.ChunkedArray) -> np.ndarray:
-    """Integers; float64 with NaN where there are nulls, as pandas does."""
+    """Return integers; with nulls, float64 with NaN, as pandas does."""
     array = whole(column)
     values = values_of(array, DTYPES[array.type])
     missing = missing_of(array)
@@ -57,7 +57,7 @@ def decode_integers(column: pa.ChunkedArray) -> np.ndarray:
 
 
 def decode_floats(column: pa.ChunkedArray) -> np.ndarray:
-    """Floats; a null becomes NaN in place."""
+    """Return floats; set nulls to NaN in place."""
     array = whole(column)
     values = values_of(array, DTYPES[array.type])
     missing = missing_of(array)
@@ -67,7 +67,7 @@ def decode_floats(column: pa.ChunkedArray) -> np.ndarray:
 
 
 def decode_booleans(column: pa.ChunkedArray) -> np.ndarray:
-    """Booleans, one byte a row; objects with None where there are nulls, as pandas does."""
+    """Return booleans; with nulls, objects with None, as pandas does."""
     array = whole(column)
     values = booleans_of(array)
     missing = missing_of(array)
@@ -79,13 +79,13 @@ def decode_booleans(column: pa.ChunkedArray) -> np.ndarray:
 
 
 def encode_masked(values: PandasArray) -> tuple[pa.Array, Descriptor]:
-    """A nullable array of pandas: its values and its mask as Arrow keeps them."""
+    """Return the values and the mask of a nullable array as Arrow."""
     data, mask = values._data, values._mask
     return from_values(data, mask, PLAIN[data.dtype]), {"dtype": "masked"}
 
 
 def decode_masked(column: pa.ChunkedArray, descriptor: Descriptor) -> PandasArray:
-    """The nullable array of pandas whose width the Arrow type says."""
+    """Return the nullable array of pandas with the width of the Arrow type."""
     expect_keys(descriptor, ["dtype"])
     array = whole(column)
     missing = missing_of(array)
@@ -97,4 +97,4 @@ def decode_masked(column: pa.ChunkedArray, descriptor: Descriptor) -> PandasArra
         return pd.arrays.IntegerArray(values_of(array, DTYPES[array.type]), missing, copy=False)
     if array.type in (pa.float32(), pa.float64()):
         return pd.arrays.FloatingArray(values_of(array, DTYPES[array.type]), missing, copy=False)
-    raise FormatError(f"no nullable dtype of pandas holds {array.type}")
+    raise FormatError(f"pandas has no nullable dtype for {array.type}")

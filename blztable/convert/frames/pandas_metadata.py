@@ -1,7 +1,8 @@
-"""Interop: the `pandas` schema metadata that pyarrow and Parquet files share, both directions.
+"""Pandas metadata: the `pandas` JSON in the schemas of pyarrow and Parquet, both directions.
 
-Knows the documented JSON (index_columns, column_indexes, columns, attributes). It says less than
-our descriptor; what it cannot say is left out, and what we do not understand is ignored.
+Knows nothing of the columns' values. The documented JSON (index_columns, column_indexes, columns,
+attributes) says less than a frame descriptor. Facts that it cannot say are left out, and facts that
+this file does not understand are ignored.
 """
 
 import ast
@@ -27,28 +28,28 @@ from blztable.errors import BlzError, FormatError
 
 SIZE_MAX = 64 << 20
 TUPLE_TEXT_MAX = 1000
-# What anybody's JSON can lead to: no number, a number too large for its dtype, no Python literal.
+# Errors of untrusted JSON: not a number, a number too large for its dtype, not a Python literal.
 NOT_UNDERSTOOD = (
     *(BlzError, ValueError, TypeError, AttributeError, LookupError),
     *(ArithmeticError, SyntaxError, RecursionError, MemoryError),
 )
 GENERATED = re.compile(r"__index_level_\d+__")
 
-# pandas' words for labels that are `str`.
+# The words of pandas for `str` labels.
 USUAL_LABELS: tuple[str, str, Any] = ("unicode", "str", {"encoding": "UTF-8"})
 
 
 def from_metadata(schema: pa.Schema, rows: int) -> tuple[Descriptor | None, dict[str, Any]]:
-    """The frame descriptor and attrs in a schema's pandas metadata, if we understand them."""
+    """Return the frame descriptor and attrs in a schema's pandas metadata; None if unreadable."""
     text = (schema.metadata or {}).get(b"pandas")
     if text is None or len(text) > SIZE_MAX:
         return None, {}
     try:
-        known = json.loads(text)
-        check_depth(known, 100)
-        frame = _facts(known, schema, rows).encode()
+        metadata = json.loads(text)
+        check_depth(metadata, 100)
+        frame = _facts(metadata, schema, rows).encode()
         Facts.decode(frame)
-        return frame, checked_attrs(plain_attrs(known.get("attributes") or {}))
+        return frame, checked_attrs(plain_attrs(metadata.get("attributes") or {}))
     except NOT_UNDERSTOOD:
         return None, {}
 
@@ -56,10 +57,10 @@ def from_metadata(schema: pa.Schema, rows: int) -> tuple[Descriptor | None, dict
 def arrow_metadata(
     frame: Descriptor | None, schema: pa.Schema, rows: int, attrs: dict[str, Any]
 ) -> bytes | None:
-    """The pandas metadata for a table with this schema.
+    """Return the pandas metadata for a table with this schema.
 
-    None where there was no frame, and where a descriptor is not one that this version knows: an
-    Arrow table is whole without it.
+    None without a frame, and for a descriptor of another version; an Arrow table is complete
+    without it.
     """
     if frame is None:
         return None
@@ -98,10 +99,10 @@ def _arrow_metadata(facts: Facts, schema: pa.Schema, rows: int, attrs: dict[str,
     return json.dumps(metadata).encode()
 
 
-def _facts(known: dict[str, Any], schema: pa.Schema, rows: int) -> Facts:
-    entries = {entry.get("field_name") or entry["name"]: entry for entry in known["columns"]}
+def _facts(metadata: dict[str, Any], schema: pa.Schema, rows: int) -> Facts:
+    entries = {entry.get("field_name") or entry["name"]: entry for entry in metadata["columns"]}
     levels = []
-    for column in known["index_columns"]:
+    for column in metadata["index_columns"]:
         if isinstance(column, str) and schema.names.count(column) == 1:
             level: Descriptor = {"kind": "field", "field": column}
             name = entries.get(column, {}).get("name")
@@ -110,14 +111,14 @@ def _facts(known: dict[str, Any], schema: pa.Schema, rows: int) -> Facts:
             levels.append(level)
         elif isinstance(column, dict) and column["kind"] == "range":
             start, stop, step = column["start"], column["stop"], column["step"]
-            # A table sliced since has another length, and then pandas counts anew as well.
-            if len(range(start, stop, step)) == rows and len(known["index_columns"]) == 1:
+            # A sliced table has another length, and pandas then counts from 0 too.
+            if len(range(start, stop, step)) == rows and len(metadata["index_columns"]) == 1:
                 level = {"kind": "range", "start": start, "step": step}
                 levels.append(level | ({} if column["name"] is None else {"name": column["name"]}))
     hidden = {level.get("field") for level in levels}
     fields = [name for name in schema.names if name not in hidden]
-    # Before pandas 3, text was always said to be objects; it means `str` today.
-    modern = int(str(known.get("pandas_version") or "0").split(".")[0]) >= 3
+    # Before pandas 3, metadata called all text objects; it is `str` now.
+    modern = int(str(metadata.get("pandas_version") or "0").split(".")[0]) >= 3
     dtypes = {}
     for field in schema:
         entry = entries.get(field.name)
@@ -125,14 +126,14 @@ def _facts(known: dict[str, Any], schema: pa.Schema, rows: int) -> Facts:
             descriptor = _descriptor(str(entry["numpy_type"]), field.type, modern)
             if descriptor is not None:
                 dtypes[field.name] = descriptor
-    header = _header(known.get("column_indexes") or [], fields, entries)
+    header = _header(metadata.get("column_indexes") or [], fields, entries)
     multi = len(levels) > 1
     encoded = None if header is None else encode_header(header, fields)
     return Facts(levels or [DEFAULT], multi, encoded, dtypes=dtypes)
 
 
 def _descriptor(numpy_type: str, type_: pa.DataType, modern: bool) -> Descriptor | None:
-    """Our descriptor for pyarrow's word for a dtype, where the Arrow type does not say it."""
+    """Return the descriptor for pyarrow's word for a dtype; None if the Arrow type says it."""
     if numpy_type.endswith("[pyarrow]"):
         return {"dtype": "arrow"}
     if numpy_type in MASKED and type_ in DTYPES:
@@ -150,7 +151,7 @@ def _descriptor(numpy_type: str, type_: pa.DataType, modern: bool) -> Descriptor
 def _header(
     levels: list[dict[str, Any]], fields: list[str], entries: dict[str, Any]
 ) -> pd.Index | None:
-    """The columns Index that the texts stand for; None for plain text."""
+    """Return the columns Index of the labels' texts; None for plain text."""
     labels = [entries.get(field, {"name": field})["name"] for field in fields]
     names = [level["name"] for level in levels]
     if len(levels) > 1:
@@ -165,14 +166,14 @@ def _header(
 def _tuple(text: str, count: int) -> tuple[Any, ...]:
     if len(text) > TUPLE_TEXT_MAX:
         raise ValueError("a label of several levels is too long")
-    found = ast.literal_eval(text)
-    if not isinstance(found, tuple) or len(found) != count:
-        raise ValueError("a label has not the levels there are")
-    return found
+    label = ast.literal_eval(text)
+    if not isinstance(label, tuple) or len(label) != count:
+        raise ValueError("a label has another number of levels")
+    return label
 
 
 def _typed(labels: list[Any], level: dict[str, Any]) -> pd.Index:
-    """Labels from their texts, by the dtype the metadata give."""
+    """Return labels from their texts, by the dtype in the metadata."""
     dtype = str(level["numpy_type"])
     if None in labels:
         return pd.Index(labels, dtype=object)
@@ -190,7 +191,7 @@ def _typed(labels: list[Any], level: dict[str, Any]) -> pd.Index:
 
 
 def _label_text(label: Any) -> str | None:
-    """A label as pyarrow writes it down."""
+    """Return a label as pyarrow writes it."""
     if isinstance(label, str):
         return str(label)
     if isinstance(label, tuple):
@@ -221,7 +222,7 @@ def _column_entry(
 
 
 def _types_of(type_: pa.DataType) -> tuple[str, str, Any]:
-    """Pyarrow's word for the values, numpy's word, and what else has to be said."""
+    """Return the pandas_type, numpy_type and metadata of an Arrow type."""
     if type_ in DTYPES:
         return DTYPES[type_].name, DTYPES[type_].name, None
     if is_text(type_):
@@ -244,9 +245,9 @@ def _types_of(type_: pa.DataType) -> tuple[str, str, Any]:
 
 
 def _labels(facts: Any, names: list[str]) -> tuple[list[str | None], list[dict[str, Any]]]:
-    """The labels of the columns as text, and an entry for each level of them.
+    """Return the labels of the columns as text, and an entry for each of their levels.
 
-    Usual labels are the names; no Index is made of them, for the first one costs milliseconds.
+    Default labels are the names. They need no Index, whose first use costs milliseconds.
     """
     if facts is None:
         return list(names), [_entry(None, None, USUAL_LABELS)]
@@ -267,7 +268,7 @@ def _header_entry(level: pd.Index, name: Hashable) -> dict[str, Any]:
     elif isinstance(dtype, np.dtype) and dtype.kind in "iufM":
         types = (str(dtype), str(dtype), None)
     else:
-        # Read back as text, which is all that is certain.
+        # Read back as text, the only certain form.
         types = ("mixed", "object", None)
     return _entry(label, label, types)
 
@@ -282,7 +283,7 @@ def _masked_name(type_: pa.DataType, descriptor: Descriptor, usual: str) -> str:
 
 
 def _arrow_name(type_: pa.DataType, descriptor: Descriptor, usual: str) -> str:
-    # pandas reads the names of simple types only, and fails on the others.
+    # pandas reads only the names of simple types, and fails on others.
     return f"{type_}[pyarrow]" if type_ in DTYPES or is_text(type_) else "object"
 
 

@@ -1,7 +1,7 @@
-"""Times: timestamps naive and zoned, durations, periods, and the frequency of an index.
+"""Times: timestamps with and without a zone, durations, periods, and the frequency of an index.
 
-A zone travels as Arrow's name for it. Zone and frequency names are text from a file: they are
-matched against what such names look like before anything looks them up.
+Knows nothing of other dtypes. A zone is stored as Arrow's name for it. Names of zones and
+frequencies may come from an untrusted file, so they must match a pattern before any lookup.
 """
 
 import contextlib
@@ -24,8 +24,8 @@ UNITS: tuple[Any, ...] = ("s", "ms", "us", "ns")
 DATETIMES = tuple(np.dtype(f"M8[{unit}]") for unit in UNITS)
 TIMEDELTAS = tuple(np.dtype(f"m8[{unit}]") for unit in UNITS)
 NAT = np.iinfo(np.int64).min
-# What pandas raises for a value that it cannot hold; the last, for a zoned time outside of the
-# years that Python counts.
+# Exceptions of pandas for a value that it cannot hold. NotImplementedError: a zoned time outside
+# the years of Python.
 REFUSALS = (ValueError, TypeError, OverflowError, NotImplementedError)
 
 ZONE = re.compile(r"[A-Za-z0-9_+\-]{1,40}(/[A-Za-z0-9_+\-]{1,40}){0,3}")
@@ -37,76 +37,76 @@ INDEX_FREQ = re.compile(r"-?\d{0,9}[A-Za-z]{1,5}(-[A-Z0-9]{1,5}){0,4}")
 
 
 def encode_datetimes(values: np.ndarray) -> pa.Array:
-    """Naive timestamps; NaT is a null."""
+    """Return timestamps without a zone, with NaT as null."""
     return _from_ticks(values, pa.timestamp(np.datetime_data(values.dtype)[0]))
 
 
 def encode_timedeltas(values: np.ndarray) -> pa.Array:
-    """Durations; NaT is a null."""
+    """Return durations, with NaT as null."""
     return _from_ticks(values, pa.duration(np.datetime_data(values.dtype)[0]))
 
 
-def encode_zoned(values: PandasArray, place: str) -> tuple[pa.Array, Descriptor | None]:
-    """Timestamps with a zone; the descriptor is there when the zone is not zoneinfo's own."""
-    name, library = zone_name(values.dtype.tz, place)
+def encode_zoned(values: PandasArray, context: str) -> tuple[pa.Array, Descriptor | None]:
+    """Return timestamps with a zone; the descriptor names a library other than zoneinfo."""
+    name, library = zone_name(values.dtype.tz, context)
     ticks = values.to_numpy(dtype=f"M8[{values.dtype.unit}]")
     array = _from_ticks(ticks, pa.timestamp(values.dtype.unit, name))
     return array, {"dtype": "zoned", "library": library} if library else None
 
 
 def decode_timestamps(column: pa.ChunkedArray) -> PandasArray:
-    """Timestamps of the unit they have, zoned where they have a zone; a null is NaT."""
+    """Return timestamps of the column's unit and zone, with null as NaT."""
     return _timestamps(column, None)
 
 
 def decode_zoned(column: pa.ChunkedArray, descriptor: Descriptor) -> PandasArray:
-    """Timestamps whose zone is an object of another library."""
+    """Return timestamps whose zone is an object of another library than zoneinfo."""
     library = expect_text(expect_keys(descriptor, ["dtype", "library"])["library"], LIBRARIES)
     if not pa.types.is_timestamp(column.type) or column.type.tz is None:
-        raise FormatError(f"zoned timestamps cannot be {column.type}")
+        raise FormatError(f"expected timestamps with a zone, found {column.type}")
     return _timestamps(column, library)
 
 
 def decode_durations(column: pa.ChunkedArray) -> np.ndarray:
-    """Durations of the unit they have; a null is NaT."""
+    """Return durations of the column's unit, with null as NaT."""
     return _ticks(column).view(f"m8[{column.type.unit}]")
 
 
 def encode_periods(values: PandasArray) -> tuple[pa.Array, Descriptor]:
-    """The ordinals of periods; NaT is a null."""
+    """Return the ordinals of periods, with NaT as null."""
     ordinals = values.asi8
     array = from_values(ordinals, ordinals == NAT, pa.int64())
     return array, {"dtype": "period", "freq": period_freq(values.dtype)}
 
 
 def decode_periods(column: pa.ChunkedArray, descriptor: Descriptor) -> PandasArray:
-    """Periods from their ordinals."""
+    """Return periods from their ordinals."""
     if column.type != pa.int64():
-        raise FormatError(f"periods cannot be {column.type}")
+        raise FormatError(f"expected the ordinals of periods, found {column.type}")
     dtype = period_dtype(expect_keys(descriptor, ["dtype", "freq"])["freq"])
     return pd.arrays.PeriodArray(_ticks(column), dtype=dtype, copy=False)
 
 
 def period_freq(dtype: pd.PeriodDtype) -> str:
-    """The name of a period's frequency; the offset's own may be another (ME for M)."""
+    """Return the name of a period's frequency; its offset may have another (ME for M)."""
     return str(dtype)[len("period[") : -1]
 
 
 def period_dtype(freq: object) -> Any:
-    """The dtype of periods of this frequency."""
+    """Return the dtype of periods of this frequency."""
     if not isinstance(freq, str) or not PERIOD_FREQ.fullmatch(freq):
-        raise FormatError(f"no period has the frequency {freq!r:.60}")
+        raise FormatError(f"expected the frequency of a period, found {freq!r:.60}")
     with warnings.catch_warnings():
-        # Business days are deprecated as a period, but the data are there.
+        # Periods of business days are deprecated, but stored data may have them.
         warnings.simplefilter("ignore", FutureWarning)
         try:
             return pd.PeriodDtype(freq)
         except (ValueError, OverflowError):
-            raise FormatError(f"no period has the frequency {freq!r:.60}") from None
+            raise FormatError(f"expected the frequency of a period, found {freq!r:.60}") from None
 
 
 def encode_freq(index: pd.Index) -> str | None:
-    """The name of an index' frequency, None when it has none or its name does not lead back."""
+    """Return the name of an index' frequency; None without one, or if pandas cannot read it."""
     freq = getattr(index, "freq", None)
     if freq is None or isinstance(index, pd.PeriodIndex):
         return None
@@ -118,16 +118,16 @@ def encode_freq(index: pd.Index) -> str | None:
 
 
 def decode_freq(index: Any, freq: object) -> Any:
-    """The index with its frequency, where that still describes the rows there are."""
+    """Return the index with its frequency, if the rows still follow it."""
     if not isinstance(freq, str) or not INDEX_FREQ.fullmatch(freq):
-        raise FormatError(f"no index has the frequency {freq!r:.60}")
+        raise FormatError(f"expected the frequency of an index, found {freq!r:.60}")
     may_have_one = isinstance(index, pd.DatetimeIndex | pd.TimedeltaIndex)
     if not may_have_one:
-        raise FormatError(f"an index of {index.dtype} has no frequency")
+        raise FormatError(f"an index of {index.dtype} cannot have a frequency")
     try:
         offset = pd.tseries.frequencies.to_offset(freq)
     except ValueError:
-        raise FormatError(f"no index has the frequency {freq!r:.60}") from None
+        raise FormatError(f"expected the frequency of an index, found {freq!r:.60}") from None
     with contextlib.suppress(*REFUSALS):
         if _follows(index, offset):
             index.freq = offset
@@ -135,32 +135,32 @@ def decode_freq(index: Any, freq: object) -> Any:
 
 
 def _follows(index: Any, offset: Any) -> bool:
-    """True when every row is one offset after the row before it."""
+    """True if each row is one offset after the previous row."""
     if len(index) < 2:
         return True
-    # A look at the first step saves generating the whole range for a filtered table.
+    # The first step is enough to reject most filtered tables, without the whole range.
     if index.hasnans or index[0] + offset != index[1]:
         return False
-    # The check pandas makes is not enough: it infers a first Monday where one is skipped.
+    # The check of pandas is not enough: it overlooks a first Monday that is skipped.
     generate = pd.date_range if index.dtype.kind == "M" else pd.timedelta_range
     expected = generate(index[0], periods=len(index), freq=offset, unit=index.unit)
     return bool(np.array_equal(expected.asi8, index.asi8))
 
 
 def zoned_dtype(unit: Any, tz: datetime.tzinfo) -> Any:
-    """The dtype of timestamps in this zone."""
+    """Return the dtype of timestamps in this zone."""
     return pd.DatetimeTZDtype(unit, tz)
 
 
-def zone_name(tz: datetime.tzinfo, place: str) -> tuple[str, str | None]:
-    """Arrow's name of a zone, and the library to look it up in when it is not the usual one."""
+def zone_name(tz: datetime.tzinfo, context: str) -> tuple[str, str | None]:
+    """Return Arrow's name of a zone, and its library if that is not zoneinfo."""
     if type(tz).__name__ == "tzlocal":
-        raise SchemaError(f"{place}: a local time zone has no name; use tz_convert first")
+        raise SchemaError(f"{context}: a local time zone has no name; call tz_convert first")
     try:
         name = pa.lib.tzinfo_to_string(tz)
         usual = zone(name)
     except (ValueError, FormatError) as error:
-        raise SchemaError(f"{place}: time zone {tz!r} cannot be stored: {error}") from None
+        raise SchemaError(f"{context}: time zone {tz!r} cannot be stored: {error}") from None
     if _same_zone(usual, tz):
         return name, None
     for library in LIBRARIES:
@@ -171,38 +171,38 @@ def zone_name(tz: datetime.tzinfo, place: str) -> tuple[str, str | None]:
 
 
 def stated_zone(name: Json, library: Json) -> datetime.tzinfo:
-    """The zone that a descriptor states; FormatError where it states none."""
-    found = None if library is None else expect_text(library, LIBRARIES)
-    return zone(expect_text(name), found)
+    """Return the zone that a descriptor names."""
+    known = None if library is None else expect_text(library, LIBRARIES)
+    return zone(expect_text(name), known)
 
 
 def zone(name: str, library: str | None = None) -> datetime.tzinfo:
-    """The zone of this name."""
+    """Return the zone of this name."""
     if offset := OFFSET.fullmatch(name):
         delta = datetime.timedelta(hours=int(offset[2]), minutes=int(offset[3]))
         if delta < datetime.timedelta(days=1):
             return datetime.timezone(delta if offset[1] == "+" else -delta)
     if not ZONE.fullmatch(name):
-        raise FormatError(f"no time zone is named {name!r:.60}")
+        raise FormatError(f"unknown time zone {name!r:.60}")
     if library is not None:
-        found = LIBRARIES[library](name)
-        if found is not None:
-            return found
+        tz = LIBRARIES[library](name)
+        if tz is not None:
+            return tz
     if name == "UTC":
         return datetime.UTC
     try:
         return zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        raise FormatError(f"no time zone is named {name!r:.60}") from None
+        raise FormatError(f"unknown time zone {name!r:.60}") from None
 
 
 def _dateutil(name: str) -> datetime.tzinfo | None:
-    # Comes with pandas, as long as pandas needs it.
+    # pandas installs it, as long as pandas needs it.
     try:
-        found: datetime.tzinfo | None = importlib.import_module("dateutil.tz").gettz(name)
+        tz: datetime.tzinfo | None = importlib.import_module("dateutil.tz").gettz(name)
     except ImportError:
         return None
-    return found
+    return tz
 
 
 def _pytz(name: str) -> datetime.tzinfo | None:
@@ -211,10 +211,10 @@ def _pytz(name: str) -> datetime.tzinfo | None:
     except ImportError:
         return None
     try:
-        found: datetime.tzinfo = pytz.timezone(name)
+        tz: datetime.tzinfo = pytz.timezone(name)
     except pytz.UnknownTimeZoneError:
         return None
-    return found
+    return tz
 
 
 LIBRARIES = {"dateutil": _dateutil, "pytz": _pytz}
@@ -242,5 +242,5 @@ def _timestamps(column: pa.ChunkedArray, library: str | None) -> PandasArray:
     if tz is None:
         return _ticks(column).view(f"M8[{unit}]")
     dtype = pd.DatetimeTZDtype(unit, zone(tz, library))
-    # From int64: the same call copies when it is given datetime64.
+    # From int64, because pd.array copies datetime64.
     return pd.array(_ticks(column), dtype=dtype, copy=False)

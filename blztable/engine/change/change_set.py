@@ -1,21 +1,31 @@
 """ChangeSet: the changes of one transaction, and the staged version that they make so far.
 
-Files are written as the transaction goes, changes are made in memory. The staged version is read as
-any version is. One commit at the end publishes all of it, or nothing was ever there.
+Theory of operation
+-------------------
+A verb of the transaction writes its files at once (`write`, in the threads of `engine/run/pool`),
+then adds a change (`add`). A change is a value: it names the new files and records what it relies
+on. `change.rebase(staged)` returns a new staged version in memory; reads of the transaction see it.
+A verb that fails takes back its changes and its files (`attempt`); earlier verbs stay.
+
+`publish` hands the staged version to one commit. If another writer committed meanwhile, the commit
+calls `_rebased` under the writers' lock: every change is made again, in order, on the newest
+version. No file is written or read for this. A change that relies on something that has changed
+raises ConflictError, and nothing is committed. A droppable change (one join of a compaction) is
+left out instead, if any other change lands. New files that the published version does not name are
+removed by the commit, after the publication.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Self
 
 from blztable.engine.change.changes import Change
-from blztable.engine.change.staged import StagedVersion, Written
 from blztable.engine.run.progress import Progress
 from blztable.engine.version import versions
-from blztable.engine.version.commit import Commit, Draft
+from blztable.engine.version.commit import Commit, Plan
+from blztable.engine.version.staged import StagedColumn, StagedVersion
 from blztable.engine.version.versions import Version
-from blztable.engine.write.columns import ColumnWriter, keys_of, write_groups
+from blztable.engine.write.columns import ColumnWriter, write_groups
 from blztable.engine.write.options import WriteOptions
 from blztable.engine.write.reuse import Old
 from blztable.engine.write.row_groups import Portion
@@ -25,7 +35,7 @@ from blztable.storage.store import Lock
 
 
 class ChangeSet:
-    """Changes to one version, as a context: without `publish` nothing of it stays."""
+    """Changes to one version, as a context. Without `publish` nothing of them stays."""
 
     def __init__(
         self,
@@ -34,21 +44,18 @@ class ChangeSet:
         *,
         commit_id: str | None = None,
     ) -> None:
-        """Begin nothing yet."""
         self.options = options
         self.staged = StagedVersion.of(base)
         self._base = base
-        self._commit = Commit(
-            base.store, is_durable=options.is_durable, base=base, commit_id=commit_id
-        )
+        self._commit = Commit(Plan(base.store, options.is_durable, base=base, commit_id=commit_id))
         self._commit_id = commit_id
         self._next_column = base.head.next_column
-        # Each with whether the others may land without it.
+        # Each with True if it is droppable.
         self._changes: list[tuple[Change, bool]] = []
         self._operations: list[str] = []
 
     def __enter__(self) -> Self:
-        """AlreadyCommitted where the caller's id is known."""
+        """Begin the commit; AlreadyCommitted if a version bears the caller's id."""
         self._commit.__enter__()
         return self
 
@@ -57,12 +64,12 @@ class ChangeSet:
 
     @property
     def operations(self) -> Sequence[str]:
-        """What was done, in its order."""
+        """Names of the operations in the order of their changes."""
         return self._operations
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """Some changes, all of which are taken back if one fails; those before stay."""
+        """Take back all changes made inside of this context if it fails."""
         staged, changes, operations = self.staged, len(self._changes), len(self._operations)
         try:
             with self._commit.files.attempt():
@@ -72,25 +79,25 @@ class ChangeSet:
             del self._changes[changes:], self._operations[operations:]
             raise
 
-    def add(self, operation: str, change: Change, *, may_be_lost: bool = False) -> None:
-        """Make a change; one that may be lost is left out where it conflicts and others do not."""
+    def add(self, operation: str, change: Change, *, is_droppable: bool = False) -> None:
+        """Make a change. A droppable change is left out if its rebase conflicts."""
         staged = change.rebase(self.staged)
         with DeferInterrupt():
             self.staged = staged
-            self._changes.append((change, may_be_lost))
+            self._changes.append((change, is_droppable))
             self._operations.append(operation)
 
     def add_reliance(self, change: Change) -> None:
-        """Note a change that changes nothing: the others land only on what it relies on."""
+        """Add a change that changes nothing and conflicts if what it relies on has changed."""
         self._changes.append((change, False))
 
     def column_writer(self, index: int) -> ColumnWriter:
-        """Who writes more parts of the column at this position."""
+        """A writer of more parts for the column at this index."""
         field, column = self.staged.schema.field(index), self.staged.columns[index]
         return ColumnWriter(column.path, field.name, field.type, field.nullable, column.next_k)
 
     def new_column(self) -> int:
-        """An id for a new column, after those reserved before."""
+        """Reserve an id for a new column."""
         number = self._commit.files.reserve_column(self._next_column)
         self._next_column = number + 1
         return number
@@ -101,58 +108,50 @@ class ChangeSet:
         groups: Iterable[Portion],
         progress: Progress | None = None,
         old: Old | None = None,
-    ) -> tuple[list[int], list[Written]]:
-        """Write row groups of some columns; their rows, and the parts."""
+    ) -> tuple[list[int], list[StagedColumn]]:
+        """Write row groups of some columns; return their row counts, and the columns written."""
         store = self.staged.store
         progress = progress or Progress(None, None, len(columns))
-        self._commit.files.note(partial(keys_of, columns))
+        self._commit.files.record(columns)
         rows = write_groups(store, columns, groups, self.options, progress, old)
-        return rows, [Written(column.finish(), column.next_k) for column in columns]
+        return rows, [StagedColumn.of(column.finish(), column.next_k) for column in columns]
 
     def publish(self) -> tuple[Version, Lock] | None:
-        """Commit; the new version, pinned. None where there was nothing to commit."""
-        # A commit that has an id says that the work was done, even if there was nothing to do.
+        """Commit the changes; return the new version, pinned, or None if there are no changes."""
+        # A commit with an id is made without changes as well: it records that the work is done.
         if not self._operations and self._commit_id is None:
             self._check_reliances()
             return None
         operation = self._operations[0] if len(set(self._operations)) == 1 else "transaction"
-        version, pinned = self._commit.publish(operation, self._draft, self._named(self.staged))
-        self.staged.share_parsed_columns(version)
-        return version, pinned
+        return self._commit.publish(operation, self._rebased, self.staged)
 
     def emit_warnings(self) -> None:
-        """Warn of what failed behind the commit."""
+        """Warn of failures after the commit."""
         self._commit.emit_warnings()
 
-    def _draft(self, newest: Version | None) -> Draft:
-        base = self._base.head
+    def _rebased(self, newest: Version | None) -> StagedVersion:
+        """The changes made on the newest version; ConflictError if they cannot be.
+
+        A droppable change that conflicts is left out, unless no change would be left.
+        """
+        base, name = self._base.head, self.staged.store.name
         if newest is None or newest.head.uuid != base.uuid:
-            raise ConflictError(f"the table that was at {self.staged.store.name} is gone")
-        if newest.head.version != base.version:
-            self.staged = self._rebased(newest)
-        staged = self.staged
-        return Draft(staged.head, staged.lines(), self._named(staged))
+            raise ConflictError(f"{name}: the table was removed or replaced; open it again")
+        if newest.head.version == base.version:
+            return self.staged
+        staged, landed = StagedVersion.of(newest), 0
+        for number, (change, is_droppable) in enumerate(self._changes, 1):
+            try:
+                staged = change.rebase(staged)
+                landed += 1
+            except ConflictError:
+                if not is_droppable or (number == len(self._changes) and not landed):
+                    raise
+        return staged
 
     def _check_reliances(self) -> None:
-        """ConflictError if others committed what the changes that found nothing rely on."""
+        """ConflictError if another commit changed what changes that found no rows rely on."""
         store, base = self.staged.store, self._base.head
         number = versions.newest_told(store) if self._changes else None
         if number is not None and number != base.version:
-            self._draft(versions.load(store, number))
-
-    def _rebased(self, newest: Version) -> StagedVersion:
-        """Make the changes again on the newest version; ConflictError if none of them lands."""
-        staged, landed = StagedVersion.of(newest), 0
-        for number, (change, may_be_lost) in enumerate(self._changes, 1):
-            try:
-                staged = change.rebase(staged)
-            except ConflictError:
-                if not may_be_lost or (number == len(self._changes) and not landed):
-                    raise
-            else:
-                landed += 1
-        return staged
-
-    def _named(self, staged: StagedVersion) -> Callable[[], Collection[str]] | None:
-        """The files that a staged version names; None if one change made it: it drops none."""
-        return staged.files if len(self._changes) > 1 else None
+            self._rebased(versions.load(store, number))

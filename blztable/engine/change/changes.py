@@ -1,20 +1,20 @@
-"""Changes: what an operation makes of a version, and what of it must not have changed meanwhile.
+"""Changes: each operation as a value that can be made again on another version.
 
-A transaction makes its changes on the version it began with. If others have committed since, they
-are made again on the newest version, where that still has what each relies on; else it is a
-ConflictError, and nothing is committed. Files are written before; a change only names them.
+A transaction makes its changes on its base version. If another writer has committed since, the
+changes are made again on the newest version. A change whose reliance does not hold there raises
+ConflictError, and nothing is committed. A change only names files; they are written before.
 
-A change keeps what it relies on (`Seen`) and not the version that it saw: a transaction may make
-thousands of changes, and each version knows the parts of all row groups.
+A change keeps what it relies on (`Seen`), and not the version itself: a transaction may make
+thousands of changes, and each version holds the parts of all row groups.
 
 | change | relies on |
 | --- | --- |
-| Append | the columns; the number of rows, where an index counts on from them |
-| Join (of row groups: merge, compaction) | the columns, and its row groups, side by side |
+| Append | the columns; the row count too, if an index continues from it |
+| Join (merge, compaction, sort) | the columns, and its row groups, still adjacent |
 | Rows (delete, truncate, resize), Update, AddColumns, Retype | the columns and all row groups |
-| NoRows (a delete, update, truncate or resize that found nothing to do) | the same |
+| NoRows (a delete, update, truncate or resize that found no rows) | the same |
 | Select (drop, reorder), Rename | the columns |
-| Keys (attributes, properties) | the keys that it sets |
+| Keys (attributes, properties) | the keys that it sets or removes |
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,38 +23,38 @@ from typing import Protocol, Self
 
 import pyarrow as pa
 
-from blztable.engine.change.staged import DEFAULTS, StagedColumn, StagedVersion, Written
+from blztable.engine.version.staged import DEFAULTS, StagedColumn, StagedVersion
 from blztable.engine.write.options import BY_COLUMN
 from blztable.engine.write.sort_keys import SORT_BY, kept
 from blztable.errors import ConflictError
 from blztable.format.jsontext import Json, dumps
 from blztable.format.layout import Path
 
-AGAIN = "open the table again and repeat it"
+AGAIN = "open the table again and repeat the change"
 NAMES = {"attributes": "attribute", "properties": "property"}
 
 
 class Change(Protocol):
-    """One change, that can be made again on another version."""
+    """A change that can be made again on another version."""
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
-        """The version with this change; ConflictError where it is not what it relies on."""
+        """Return the version with this change; ConflictError if what it relies on has changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a change saw of the version that it was made on, as far as it relies on it.
+    """The facts about a version that a change relies on.
 
     Attributes
     ----------
     version : int
-        The number of the version below the change.
+        Number of the version.
     rows : int
         Rows of that version.
     columns : tuple
-        Ids, schema and frame descriptor, to be compared.
+        Paths, schema and frame descriptor.
     row_groups : bytes or None
-        Digest of the rows and files of all row groups; None if the change does not rely on them.
+        Digest of the rows and files of all row groups; None if the change does not rely on it.
     """
 
     version: int
@@ -64,54 +64,55 @@ class Seen:
 
     @classmethod
     def columns_of(cls, staged: StagedVersion) -> Self:
-        """The columns, and how many rows there are."""
+        """The columns and the row count of a version."""
         head = staged.head
         columns = (head.columns.paths, staged.schema, head.pandas)
         return cls(head.version, head.rows, columns)
 
     @classmethod
     def rows_of(cls, staged: StagedVersion) -> Self:
-        """The columns and all row groups."""
+        """The columns and all row groups of a version."""
         return replace(cls.columns_of(staged), row_groups=staged.row_groups_digest())
 
-    def check(self, newest: StagedVersion, doing: str) -> None:
-        """ConflictError if `newest` differs in what was seen."""
+    def check(self, newest: StagedVersion, change: str) -> None:
+        """Raise ConflictError if `newest` differs from these facts; `change` names the change."""
         paths, schema, frame = self.columns
         head, name = newest.head, newest.store.name
         if paths != head.columns.paths or not schema.equals(newest.schema) or frame != head.pandas:
             if self.version == head.version:
                 raise ConflictError(
-                    f"{name}: the transaction changed its own columns while {doing} was under "
-                    "way; change the columns before it or after it"
+                    f"{name}: the transaction changed its own columns while {change} was in "
+                    "progress; change the columns before or after it"
                 )
             raise ConflictError(
-                f"{name}: {doing} relies on the columns of version {self.version}; "
-                f"those of version {head.version} are others: {AGAIN}"
+                f"{name}: {change} relies on the columns of version {self.version}; "
+                f"version {head.version} has other columns; {AGAIN}"
             )
         if self.row_groups is not None and self.row_groups != newest.row_groups_digest():
             raise ConflictError(
-                f"{name}: {doing} relies on the rows of version {self.version}; "
-                f"those of version {head.version} are others: {AGAIN}"
+                f"{name}: {change} relies on the rows of version {self.version}; "
+                f"version {head.version} has other rows; {AGAIN}"
             )
 
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Row groups at the end."""
+    """Add row groups at the end."""
 
     seen: Seen
     rows: Sequence[int]
-    written: Sequence[Written]
-    # Whether these rows go on from exactly the rows that were there: their index, or a resize.
+    written: Sequence[StagedColumn]
+    # True if the index of these rows continues from the row count of the version before.
     continues_index: Callable[[], bool] = lambda: False
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
-        """More rows."""
+        """Add the row groups to `newest`."""
         self.seen.check(newest, "an append")
         if newest.head.rows != self.seen.rows and self.continues_index():
             raise ConflictError(
-                f"{newest.store.name}: what is appended goes on from row {self.seen.rows}; "
-                f"version {newest.head.version} has {newest.head.rows} rows: {AGAIN}"
+                f"{newest.store.name}: the index of the appended rows continues from row "
+                f"{self.seen.rows}; version {newest.head.version} has {newest.head.rows} rows; "
+                f"{AGAIN}"
             )
         order = range(len(newest.head.row_groups) + len(self.rows))
         return newest.with_row_groups(order, self.rows, self.written)
@@ -119,14 +120,21 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """The same rows in other row groups: those joined become the ones written."""
+    """Replace adjacent row groups by others with the same rows.
+
+    Attributes
+    ----------
+    start : int
+        Index of the first row group that is replaced.
+    joined : sequence of tuple
+        Rows and files of each row group that is replaced.
+    """
 
     seen: Seen
-    # Where the first of them was, and the rows and files of each.
     start: int
     joined: Sequence[tuple[int, ...]]
     rows: Sequence[int]
-    written: Sequence[Written]
+    written: Sequence[StagedColumn]
 
     @classmethod
     def of(
@@ -135,99 +143,101 @@ class Join:
         start: int,
         stop: int,
         rows: Sequence[int],
-        written: Sequence[Written],
+        written: Sequence[StagedColumn],
     ) -> Self:
-        """The row groups of a staged version from `start` to `stop`, joined."""
+        """Replace row groups `start` to `stop` of a staged version."""
         joined = staged.row_group_files(start, stop)
         return cls(Seen.columns_of(staged), start, joined, rows, written)
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
-        """The same rows, wherever they lie by now."""
+        """Replace the row groups at their present place in `newest`."""
         self.seen.check(newest, "joining row groups")
-        start = self._place(newest)
-        stop, there = start + len(self.joined), len(newest.head.row_groups)
-        order = [*range(start), *range(there, there + len(self.rows)), *range(stop, there)]
+        start = self._find(newest)
+        stop, count = start + len(self.joined), len(newest.head.row_groups)
+        order = [*range(start), *range(count, count + len(self.rows)), *range(stop, count)]
         return newest.with_row_groups(order, self.rows, self.written)
 
-    def _place(self, newest: StagedVersion) -> int:
-        # Where they were, most often.
+    def _find(self, newest: StagedVersion) -> int:
+        """The index of the first joined row group in `newest`."""
         count = len(self.joined)
         if newest.row_group_files(self.start, self.start + count) == self.joined:
             return self.start
-        there = newest.row_group_files()
-        for start in range(len(there) - count + 1):
-            if there[start : start + count] == self.joined:
+        present = newest.row_group_files()
+        for start in range(len(present) - count + 1):
+            if present[start : start + count] == self.joined:
                 return start
         raise ConflictError(
-            f"{newest.store.name}: row groups to be joined were changed meanwhile: {AGAIN}"
+            f"{newest.store.name}: the row groups to join were changed by another commit; {AGAIN}"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Fewer or more rows: row groups left out, or replaced by those written, or these added."""
+    """Remove, replace or add row groups.
+
+    Attributes
+    ----------
+    order : sequence of int
+        Indices in a list of the present row groups, followed by those written.
+    """
 
     seen: Seen
-    # Places in a list of the row groups that are there and then of those written.
     order: Sequence[int]
     rows: Sequence[int]
-    written: Sequence[Written]
+    written: Sequence[StagedColumn]
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
-        """The rows that are to be there."""
+        """Arrange the row groups."""
         self.seen.check(newest, "removing or adding rows")
         return newest.with_row_groups(self.order, self.rows, self.written)
 
 
 @dataclass(frozen=True, slots=True)
 class NoRows:
-    """Nothing: a delete, update, truncate or resize that found no row to change.
+    """Change nothing, for a delete, update, truncate or resize that found no rows.
 
-    Rows that it would have found may have come since, so it relies on what it looked at.
+    Another commit may have added such rows since, so the change relies on all rows.
     """
 
     seen: Seen
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
-        """The version as it is."""
+        """Return `newest` unchanged."""
         self.seen.check(newest, "a change that found no row")
         return newest
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Other values: parts of some columns replaced by those written."""
+    """Replace parts of some columns; `written` is by index of the column."""
 
     seen: Seen
     order: Sequence[int]
-    # By the position of the column.
-    written: Mapping[int, Written]
+    written: Mapping[int, StagedColumn]
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
-        """The new values."""
+        """Arrange the parts of these columns."""
         self.seen.check(newest, "an update")
         return newest.with_parts(self.written, self.order)
 
 
 @dataclass(frozen=True, slots=True)
 class AddColumns:
-    """Columns behind those there are."""
+    """Add columns at the end; `defaults` holds default values by column id."""
 
     seen: Seen
     fields: Sequence[pa.Field]
-    written: Sequence[Written]
-    # Default values by column id.
+    written: Sequence[StagedColumn]
     defaults: Mapping[str, Json]
     frame: Mapping[str, Json] | None
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
-        """More columns."""
+        """Add the columns to `newest`."""
         self.seen.check(newest, "adding a column")
         schema = pa.schema([*newest.schema, *self.fields], newest.schema.metadata)
-        columns = [StagedColumn.made(one.parts, one.next_k) for one in self.written]
-        top = max((column.path[0] + 1 for column in columns), default=0)
+        top = max((column.path[0] + 1 for column in self.written), default=0)
         return newest.with_columns(
-            [*newest.columns, *columns],
+            [*newest.columns, *self.written],
             schema=schema,
             next_column=max(newest.head.next_column, top),
             properties=_with_defaults(newest, self.defaults),
@@ -237,22 +247,24 @@ class AddColumns:
 
 @dataclass(frozen=True, slots=True)
 class Retype:
-    """Columns of other types, by position, all their parts written anew."""
+    """Change the types of columns, by index. All their parts are written again.
+
+    `defaults` holds their default values in the new types, by column id.
+    """
 
     seen: Seen
     fields: Mapping[int, pa.Field]
-    written: Mapping[int, Written]
-    # Default values of these columns as ones of the new types, by column id.
+    written: Mapping[int, StagedColumn]
     defaults: Mapping[str, Json]
     frame: Mapping[str, Json] | None
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
-        """The wider columns."""
+        """Replace the columns."""
         self.seen.check(newest, "widening a column")
         columns, fields = list(newest.columns), list(newest.schema)
         for index, written in self.written.items():
             next_k = max(columns[index].next_k, written.next_k)
-            columns[index] = StagedColumn.made(written.parts, next_k)
+            columns[index] = replace(written, next_k=next_k)
             fields[index] = self.fields[index]
         schema = pa.schema(fields, newest.schema.metadata)
         properties = _with_defaults(newest, self.defaults)
@@ -261,14 +273,14 @@ class Retype:
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """Some of the columns, in any order."""
+    """Keep the columns at these indices, in this order."""
 
     seen: Seen
     indices: Sequence[int]
     frame: Mapping[str, Json] | None
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
-        """These columns."""
+        """Select the columns of `newest`."""
         self.seen.check(newest, "dropping or ordering columns")
         columns = [newest.columns[index] for index in self.indices]
         fields = [newest.schema.field(index) for index in self.indices]
@@ -287,14 +299,14 @@ class Select:
 
 @dataclass(frozen=True, slots=True)
 class Rename:
-    """Other names of columns."""
+    """Give columns other names, by present name."""
 
     seen: Seen
     names: Mapping[str, str]
     frame: Mapping[str, Json] | None
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
-        """The same columns by these names."""
+        """Rename the columns of `newest`."""
         self.seen.check(newest, "renaming columns")
         new = {name: self.names.get(name, name) for name in newest.schema.names}
         fields = [field.with_name(new[field.name]) for field in newest.schema]
@@ -307,10 +319,15 @@ class Rename:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Keys of a mapping in the head set or removed: of `attributes` or `properties`."""
+    """Set or remove keys of a mapping in the head: `attributes` or `properties`.
+
+    Attributes
+    ----------
+    before : mapping
+        The values before, as JSON text, in which 1 and true differ; None for a missing key.
+    """
 
     mapping: str
-    # The values before, as JSON, in which 1 and true are two; None where there was none.
     before: Mapping[str, bytes | None]
     changes: Mapping[str, Json]
     removed: frozenset[str]
@@ -323,31 +340,31 @@ class Keys:
         changes: Mapping[str, Json],
         removed: Iterable[str] = (),
     ) -> Self:
-        """Keys of this mapping of a staged version, set or removed."""
-        there, gone = getattr(staged.head, mapping), frozenset(removed)
-        before = {key: _text(there, key) for key in (*changes, *gone)}
+        """Set or remove keys of a mapping of a staged version."""
+        values, gone = getattr(staged.head, mapping), frozenset(removed)
+        before = {key: _text(values, key) for key in (*changes, *gone)}
         return cls(mapping, before, changes, gone)
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
-        """The mapping with these keys."""
-        there = getattr(newest.head, self.mapping)
+        """Set and remove the keys in `newest`."""
+        values = getattr(newest.head, self.mapping)
         for key, before in self.before.items():
-            if _text(there, key) != before:
+            if _text(values, key) != before:
                 raise ConflictError(
                     f"{newest.store.name}: {NAMES[self.mapping]} {key!r} was changed by version "
-                    f"{newest.head.version} or one before it: {AGAIN}"
+                    f"{newest.head.version} or an earlier one; {AGAIN}"
                 )
-        kept = {key: value for key, value in there.items() if key not in self.removed}
+        kept = {key: value for key, value in values.items() if key not in self.removed}
         return newest.with_head(**{self.mapping: kept | dict(self.changes)})
 
 
 def _text(mapping: Mapping[str, Json], key: str) -> bytes | None:
-    """A value as JSON, in which 1 and true are two; None where there is none."""
+    """A value as JSON text; None for a missing key."""
     return dumps(mapping[key]) if key in mapping else None
 
 
 def _with_defaults(newest: StagedVersion, defaults: Mapping[str, Json]) -> dict[str, Json]:
-    """The properties, with these default values among the others."""
+    """The properties of `newest` with these default values added."""
     properties = dict(newest.head.properties)
     if defaults:
         properties[DEFAULTS] = {**newest.defaults, **defaults}
@@ -355,7 +372,7 @@ def _with_defaults(newest: StagedVersion, defaults: Mapping[str, Json]) -> dict[
 
 
 def _named(properties: Mapping[str, Json], rename: Callable[[str], str | None]) -> dict[str, Json]:
-    """The properties, in those that differ by column each column by its new name or not at all."""
+    """The properties with renamed columns; a column whose new name is None is left out."""
     result = dict(properties)
     for option in BY_COLUMN:
         value = result.get(option)

@@ -1,4 +1,7 @@
-"""Evolve: other columns. What is not a new column or a wider type is the manifest's alone."""
+"""Columns: add, drop, rename, reorder and widen columns.
+
+Only a new column and a wider type write files; the other changes concern the manifest alone.
+"""
 
 import base64
 from collections import Counter
@@ -11,18 +14,18 @@ import pyarrow as pa
 from blztable.columns.default import decode_default, encode_default, zero_of
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import AddColumns, Rename, Retype, Seen, Select
-from blztable.engine.change.staged import StagedVersion, Written
 from blztable.engine.read.columns import read_columns
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.run.limits import check_values
 from blztable.engine.version import schema as schemas
+from blztable.engine.version.staged import StagedColumn, StagedVersion
 from blztable.engine.write.columns import ColumnWriter
 from blztable.engine.write.row_groups import Portion
 from blztable.errors import ColumnNotFoundError, CorruptError, LimitError, SchemaError
 from blztable.format.jsontext import Json
 
-# The rows of one row group.
+# Returns the rows of one row group.
 Rows = Callable[[int], pa.Array | pa.ChunkedArray]
 
 
@@ -34,16 +37,16 @@ def add_column(
     frame: Mapping[str, Json] | None = None,
     settled: Callable[[], tuple[pa.Field, pa.Scalar | None]] | None = None,
 ) -> None:
-    """Write one more column, in the row groups there are, and touch no other.
+    """Write one more column in the present row groups. Other columns are not touched.
 
-    `settled` is called when the rows are written, and returns the field and the default value: the
-    metadata of the field may depend on the rows, which are computed only once.
+    `settled` is called after the rows are written. It returns the field and the default value,
+    because the metadata of the field may depend on the rows, which are computed only once.
     """
     staged = change_set.staged
     written = _written(change_set, [field], lambda group: [rows_of(group)])
     final, default = (field, None) if settled is None else settled()
     assert (final.name, final.type, final.nullable) == (field.name, field.type, field.nullable)
-    kept = {} if default is None else {str(written[0].parts.path[0]): _text(default)}
+    kept = {} if default is None else {str(written[0].path[0]): _text(default)}
     change_set.add("add_column", AddColumns(Seen.rows_of(staged), [final], written, kept, frame))
 
 
@@ -51,15 +54,18 @@ def _written(
     change_set: ChangeSet,
     fields: Sequence[pa.Field],
     rows_of: Callable[[int], Sequence[pa.Array | pa.ChunkedArray]],
-) -> list[Written]:
+) -> list[StagedColumn]:
     """Write the parts of new columns."""
     schemas.check(pa.schema(fields))
     staged = change_set.staged
-    there = set(staged.schema.names)
+    names = set(staged.schema.names)
     for field in fields:
-        if field.name in there:
-            raise SchemaError(f"column {field.name!r} is in {staged.store.name} already")
-        there.add(field.name)
+        if field.name in names:
+            raise SchemaError(
+                f"{staged.store.name} has a column {field.name!r} already; choose another name, "
+                "or drop the column first"
+            )
+        names.add(field.name)
     columns = [
         ColumnWriter((change_set.new_column(),), field.name, field.type, field.nullable)
         for field in fields
@@ -70,9 +76,9 @@ def _written(
 def drop_columns(
     change_set: ChangeSet, names: Sequence[str], frame: Mapping[str, Json] | None
 ) -> None:
-    """Leave out columns; their files go when the last version with them goes.
+    """Drop columns. Their files are removed with the last version that has them.
 
-    `frame` is the descriptor without them.
+    `frame` is the frame descriptor without these columns.
     """
     gone = set(names)
     kept = [index for index, name in enumerate(change_set.staged.schema.names) if name not in gone]
@@ -81,11 +87,11 @@ def drop_columns(
 
 def reorder_columns(change_set: ChangeSet, names: Sequence[str]) -> None:
     """Put these columns first, in this order."""
-    # In this order; several columns may have one name.
+    # Indices by name, in this order; several columns may have one name.
     first: dict[str, list[int]] = {name: [] for name in names}
     if len(first) < len(names):
         name = next(name for name, count in Counter(names).items() if count > 1)
-        raise ValueError(f"column {name!r} is to be in two places; name each column once")
+        raise ValueError(f"column {name!r} is named twice; name each column once")
     rest: list[int] = []
     staged = change_set.staged
     for index, name in enumerate(staged.schema.names):
@@ -97,50 +103,53 @@ def reorder_columns(change_set: ChangeSet, names: Sequence[str]) -> None:
 def rename_columns(
     change_set: ChangeSet, names: Mapping[str, str], frame: Mapping[str, Json] | None
 ) -> None:
-    """Give columns other names; `frame` is the descriptor with these."""
+    """Rename columns, by present name; `frame` is the frame descriptor with the new names."""
     staged = change_set.staged
-    there = staged.schema.names
-    before, after = Counter(there), Counter(names.get(name, name) for name in there)
+    present = staged.schema.names
+    before, after = Counter(present), Counter(names.get(name, name) for name in present)
     for name in names.values():
         if after[name] > max(before[name], 1):
-            raise SchemaError(f"two columns of {staged.store.name} would be named {name!r}")
+            raise SchemaError(
+                f"two columns of {staged.store.name} would be named {name!r}; "
+                "give each column a name of its own"
+            )
     schemas.check(pa.schema([staged.schema.field(0).with_name(name) for name in names.values()]))
     change_set.add("rename_columns", Rename(Seen.columns_of(staged), dict(names), frame))
 
 
 def widen(change_set: ChangeSet, schema: pa.Schema, frame: Mapping[str, Json] | None) -> None:
-    """Make the table one of this schema, that has wider types and more columns at its end."""
-    there = change_set.staged.schema
+    """Widen the table to this schema, which has wider types or more columns at the end."""
+    present = change_set.staged.schema
     fields = list(schema)
     wider = {
         index: field
-        for index, (field, old) in enumerate(zip(fields, there, strict=False))
+        for index, (field, old) in enumerate(zip(fields, present, strict=False))
         if not field.equals(old, check_metadata=True)
     }
     if wider:
         _retype(change_set, wider, frame)
-    new = fields[len(there) :]
+    new = fields[len(present) :]
     if new:
         rows_of = partial(_nulls, change_set.staged, [field.type for field in new])
-        # In one change: each takes time for all columns there are.
+        # In one change, because each change takes time for all columns.
         staged, written = change_set.staged, _written(change_set, new, rows_of)
         change_set.add("add_column", AddColumns(Seen.rows_of(staged), new, written, {}, frame))
 
 
 def defaults(staged: StagedVersion) -> dict[int, pa.Scalar]:
-    """The values that were declared for new rows, by position."""
-    found = {}
+    """The declared default values, by index of the column."""
+    values = {}
     for index, column in enumerate(staged.columns):
         text = staged.defaults.get(str(column.path[0]))
         if text is None:
             continue
         field = staged.schema.field(index)
         try:
-            found[index] = _value(text, field.type)
+            values[index] = _value(text, field.type)
         except (CorruptError, LimitError) as error:
-            what = f"{staged.store.name}: the default of column {field.name!r}"
-            raise type(error)(f"{what}: {error}") from None
-    return found
+            context = f"{staged.store.name}: the default value of column {field.name!r}"
+            raise type(error)(f"{context}: {error}") from None
+    return values
 
 
 def _nulls(staged: StagedVersion, types: Sequence[pa.DataType], group: int) -> list[pa.Array]:
@@ -151,11 +160,11 @@ def _nulls(staged: StagedVersion, types: Sequence[pa.DataType], group: int) -> l
 
 
 def fillings(staged: StagedVersion, nullable: Sequence[bool]) -> list[pa.Scalar]:
-    """What rows have in each column that are made without any data: declared, null, or zero."""
+    """The value of each column in rows made without data: its default, null, or zero."""
     declared = defaults(staged)
     values = []
     for index, field in enumerate(staged.schema):
-        # Arrow makes no null scalar of some dictionary types, but arrays of nulls of all.
+        # Arrow cannot make a null scalar of some dictionary types, but an array of nulls of any.
         empty = pa.nulls(1, field.type)[0] if nullable[index] else zero_of(field.type)
         values.append(declared.get(index, empty))
     return values
@@ -185,7 +194,7 @@ def _retype(
     kept = {
         str(staged.columns[index].path[0]): _text(declared[index].cast(field.type))
         for index, field in fields.items()
-        # Of a dictionary type the value is kept, and only codes grow.
+        # The default of a dictionary type stays as it is: only its codes become wider.
         if index in declared and not pa.types.is_dictionary(field.type)
     }
     parts = dict(zip(fields, written, strict=True))
@@ -193,7 +202,7 @@ def _retype(
 
 
 def _wider(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
-    """The column as a type that holds all its values; of a dictionary type the codes are wider."""
+    """Cast a column to a wider type; for a dictionary type, to wider codes."""
     if not pa.types.is_dictionary(type_):
         return column.cast(type_)
     chunks = [
@@ -217,22 +226,22 @@ def _portions(
 
 
 def check_text(name: object) -> None:
-    """TypeError for what cannot name a column."""
+    """Raise TypeError if `name` is not text."""
     if not isinstance(name, str):
-        raise TypeError(f"a column's name is text, not {name!r} of type {type(name).__name__}")
+        raise TypeError(f"a column name must be text, not {name!r} of type {type(name).__name__}")
 
 
 def checked_names(staged: StagedVersion, names: Iterable[str]) -> list[str]:
-    """The names of columns that are there, as a list; ColumnNotFoundError where one is not."""
+    """The names as a list; ColumnNotFoundError if a column does not exist."""
     if isinstance(names, str):
-        raise TypeError(f"a list of names; for one column give [{names!r}]")
-    there, names = set(staged.schema.names), list(names)
+        raise TypeError(f"expected a list of column names; for one column pass [{names!r}]")
+    present, names = set(staged.schema.names), list(names)
     for name in names:
         check_text(name)
-        if name not in there:
+        if name not in present:
             raise ColumnNotFoundError(
                 f"no column {name!r} in {staged.store.name}; "
-                f"there are {staged.schema.names!r:.1000}"
+                f"its columns are {staged.schema.names!r:.1000}"
             )
     return names
 
@@ -245,5 +254,5 @@ def _value(text: Json, type_: pa.DataType) -> pa.Scalar:
     try:
         data = base64.b64decode(text, validate=True)  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        raise CorruptError("a default value that is not base64") from None
+        raise CorruptError("the default value is not base64") from None
     return decode_default(data, type_)

@@ -1,7 +1,7 @@
-"""Maintain: the same rows in fewer and larger row groups, or in another order.
+"""Compact: write the same rows in fewer and larger row groups, or in another order.
 
-Each is a commit of its own beside readers and appenders. A merge after an append that comes too
-late is dropped without a word: whoever was faster has merged.
+A merge after an append is a commit of its own. If it conflicts it is dropped silently, because
+another writer has already merged.
 """
 
 import warnings
@@ -16,10 +16,10 @@ from blztable.engine.change import merge_policy
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Join, Keys
 from blztable.engine.change.sorting import Unsorted
-from blztable.engine.change.staged import StagedVersion, Written
 from blztable.engine.read.columns import read_columns
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.selection import RowSpan
+from blztable.engine.version.staged import StagedColumn, StagedVersion
 from blztable.engine.version.versions import Version
 from blztable.engine.write import sort_keys
 from blztable.engine.write.options import WriteOptions
@@ -28,14 +28,14 @@ from blztable.engine.write.sort_keys import SORT_BY, Key
 from blztable.errors import BlzError, ConflictError
 from blztable.storage.store import Lock
 
-# Bits of codes that may have no room for the values of several row groups.
+# Codes of at most this many bits may be too small for the values of several row groups.
 NARROW_CODES = 16
 
 
 def merge_after(version: Version, options: WriteOptions) -> tuple[Version, Lock] | None:
-    """Join trailing row groups after an append, if it is time; the version made of it, pinned.
+    """Merge trailing row groups after an append if the policy says so.
 
-    The append is committed, whatever becomes of this: it fails with a warning.
+    Return the new version, pinned, or None. A failure is only a warning: the append is committed.
     """
     change_set = ChangeSet(version, options)
     groups = version.head.row_groups
@@ -66,9 +66,9 @@ def merge_after(version: Version, options: WriteOptions) -> tuple[Version, Lock]
 
 
 def compact(change_set: ChangeSet, sort_by: Sequence[tuple[str, str]] | None = None) -> None:
-    """Write all rows in this order, names with ways, or join small row groups where there is none.
+    """Sort all rows, or join small row groups if there is no sort order.
 
-    Without a word about it the order is the one that the table keeps.
+    `sort_by` holds names with directions; by default it is the sort order that the table keeps.
     """
     staged = change_set.staged
     if sort_by is None:
@@ -82,9 +82,9 @@ def compact(change_set: ChangeSet, sort_by: Sequence[tuple[str, str]] | None = N
 
 
 def _sort(change_set: ChangeSet, keys: Sequence[Key]) -> None:
-    """Write all rows anew, in the order of these columns, and keep it as the table's.
+    """Write all rows again in the order of these columns, and record the order.
 
-    A few columns at a time are in memory, and the order of the rows.
+    In memory are the order of the rows, and a few columns at a time.
     """
     staged = change_set.staged
     unsorted = Unsorted.of_version(staged)
@@ -93,7 +93,7 @@ def _sort(change_set: ChangeSet, keys: Sequence[Key]) -> None:
         _join_small(change_set)
     else:
         rows: list[int] = []
-        written: list[Written] = []
+        written: list[StagedColumn] = []
         for some in unsorted.together():
             groups = unsorted.groups(some, order, change_set.options.row_group_rows)
             rows, parts = change_set.write(
@@ -102,7 +102,7 @@ def _sort(change_set: ChangeSet, keys: Sequence[Key]) -> None:
             written += parts
         change_set.add("sort", Join.of(staged, 0, len(staged.head.row_groups), rows, written))
     record = sort_keys.to_json(keys, staged.head.columns.paths)
-    # Rows in this order go with the record of it, also where others have changed that meanwhile.
+    # The recorded order must match the rows, also if another commit changed the record.
     if order is not None or record != staged.head.properties.get(SORT_BY):
         change_set.add("sort", Keys.of(change_set.staged, "properties", {SORT_BY: record}))
 
@@ -110,8 +110,8 @@ def _sort(change_set: ChangeSet, keys: Sequence[Key]) -> None:
 def _join_small(change_set: ChangeSet) -> None:
     """Join all small row groups with their neighbours.
 
-    Those that others changed meanwhile are left to them, as an append does that merges the last
-    ones; it is a conflict only where nothing is left to be joined.
+    Row groups that another commit changes meanwhile are left out, as after an append that merges.
+    It is a conflict only if no join is left.
     """
     staged, full = change_set.staged, _full(change_set)
     groups = staged.head.row_groups
@@ -122,10 +122,10 @@ def _join_small(change_set: ChangeSet) -> None:
         for first, length in zip(firsts, lengths, strict=False)
         for start, stop in merge_policy.small_runs(groups[first : first + length], full)
     ]
-    # From the end, so that those before keep their places: all are places in this staged version,
-    # for one a run would take memory for all row groups each time.
+    # From the end, so that the indices of earlier row groups stay valid in this staged version. A
+    # staged version for each run would take memory for all row groups each time.
     for start, stop in reversed(runs):
-        _join(change_set, "compact", staged, start, stop, may_be_lost=True)
+        _join(change_set, "compact", staged, start, stop, is_droppable=True)
 
 
 def _join(
@@ -135,16 +135,18 @@ def _join(
     start: int,
     stop: int,
     *,
-    may_be_lost: bool = False,
+    is_droppable: bool = False,
 ) -> None:
-    """Write the rows of these row groups of a staged version together."""
+    """Write the rows of row groups `start` to `stop` of a staged version together."""
     full = _full(change_set)
     columns = [change_set.column_writer(index) for index in range(len(staged.columns))]
     size = merge_policy.rows_per_group(sum(staged.head.row_groups[start:stop]), full)
     with OpenParts(staged) as opened:
         groups = row_groups(_portions(opened, start, stop, size), size)
         rows, written = change_set.write(columns, groups)
-    change_set.add(operation, Join.of(staged, start, stop, rows, written), may_be_lost=may_be_lost)
+    change_set.add(
+        operation, Join.of(staged, start, stop, rows, written), is_droppable=is_droppable
+    )
 
 
 def _fitting(staged: StagedVersion, groups: Sequence[int]) -> list[int]:
@@ -168,7 +170,7 @@ def _fitting(staged: StagedVersion, groups: Sequence[int]) -> list[int]:
 
 
 def _portions(opened: OpenParts, start: int, stop: int, full: int) -> Iterator[Portion]:
-    """The rows of some row groups, about a full one at a time."""
+    """Yield the rows of row groups `start` to `stop`, about `full` rows at a time."""
     staged = opened.version
     indices = range(len(staged.schema))
     waiting: list[RowSpan] = []
@@ -185,6 +187,6 @@ def _portions(opened: OpenParts, start: int, stop: int, full: int) -> Iterator[P
 
 
 def _full(change_set: ChangeSet) -> int:
-    """The rows of a full row group, by what the rows there take."""
+    """Number of rows of a full row group, from the bytes that the present rows take."""
     head = change_set.staged.head
     return rows_per_group(head.columns.nbytes, head.rows, change_set.options.row_group_rows)

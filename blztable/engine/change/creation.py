@@ -1,9 +1,11 @@
-"""The operations on a whole table, which rely on nothing: create, replace, restore."""
+"""Creation: create, replace or restore a whole table. These operations rely on no version.
+
+Knows nothing of changes and rebasing.
+"""
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import pyarrow as pa
 
@@ -12,10 +14,11 @@ from blztable.engine.change.sorting import Unsorted
 from blztable.engine.run.progress import Callback, Progress
 from blztable.engine.version import schema as schemas
 from blztable.engine.version import versions
-from blztable.engine.version.commit import Commit, Draft
+from blztable.engine.version.commit import Commit, Plan
+from blztable.engine.version.staged import StagedColumn, StagedVersion, column_index
 from blztable.engine.version.versions import Version
 from blztable.engine.write import sort_keys
-from blztable.engine.write.columns import ColumnWriter, keys_of, write_groups
+from blztable.engine.write.columns import ColumnWriter, write_groups
 from blztable.engine.write.options import WriteOptions
 from blztable.engine.write.row_groups import Portion, row_groups
 from blztable.engine.write.sort_keys import SORT_BY, Key
@@ -28,16 +31,25 @@ from blztable.storage.store import Lock, Store
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a table is to hold, its rows in parts as they come."""
+    """The contents of a new table.
+
+    Attributes
+    ----------
+    parts : iterable
+        The rows, in order.
+    frame : callable
+        Makes the frame descriptor from the number of rows, which is known only at the end.
+    rows : int or None
+        Number of rows if they are all in memory, in one part.
+    sort_by : sequence of tuple
+        Names with directions to sort the rows by; empty to keep their order.
+    """
 
     schema: pa.Schema
     parts: Iterable[Portion]
-    # The frame descriptor of so many rows, for they are known at the end only.
     frame: Callable[[int], Mapping[str, Json] | None] = lambda rows: None
     attributes: Mapping[str, Json] | None = None
-    # Where it is known, all of them are in memory, in one part.
     rows: int | None = None
-    # The order the rows are to have: names, each with its way. Without any, as they come.
     sort_by: Sequence[tuple[str, str]] = ()
 
 
@@ -50,64 +62,58 @@ def create(
     progress: Callback | None = None,
     commit_id: str | None = None,
 ) -> tuple[Version, Lock]:
-    """Write a table as version 1, or as the next version in place of the one that is there.
+    """Write a table as version 1, or as the next version that replaces an existing table.
 
     Raises
     ------
     SchemaError
-        A type or value that cannot be stored or sorted by; nothing was committed.
+        A type or value cannot be stored or sorted by; nothing is committed.
     ColumnNotFoundError
-        A column to sort by, or of the options, that is not there.
+        A column of `sort_by` or of the options does not exist.
     TableExistsError
-        A table is there and is not to be replaced, or the directory is not ours.
+        A table exists and may not be replaced, or the directory holds other files.
     """
     schema = contents.schema
     schemas.check(schema)
     options.check_names(schema.names)
     keys = sort_keys.placed(contents.sort_by, schema, "the data")
     sorting.check(schema, keys)
-    with Commit(
+    plan = Plan(
         store,
-        is_durable=options.is_durable,
+        options.is_durable,
         may_create=True,
         is_replacement=replace_existing,
         commit_id=commit_id,
-    ) as commit:
+    )
+    with Commit(plan) as commit:
         _check_absent(store, commit.base, replace_existing)
         columns = _reserve(commit, schema)
         writes = 2 if keys and contents.rows is None else 1
-        told = Progress(progress, contents.rows, writes * len(columns))
-        creation = _Creation(store, commit, contents, options, told)
+        reports = Progress(progress, contents.rows, writes * len(columns))
+        creation = _Creation(store, commit, contents, options, reports)
         made = creation.in_order(columns, keys) if keys else creation.as_they_come(columns)
-        told.finish(made.head.rows)
-        parts = [made.column(index) for index in range(len(columns))]
-        lines = [part.encode() for part in parts]
-        # A stream that is sorted was written twice.
-        files = {file for part in parts for file in part.files}
+        reports.finish(made.head.rows)
         properties = options.to_json()
         if keys:
             properties[SORT_BY] = sort_keys.to_json(keys, made.head.columns.paths)
 
-        def draft(newest: Version | None) -> Draft:
+        def rebased(newest: Version | None) -> StagedVersion:
             _check_absent(store, newest, replace_existing)
-            head = replace(
-                made.head,
+            return made.with_head(
                 uuid=newest.head.uuid if newest else str(uuid.uuid4()),
                 next_column=_next_column(newest, made.head.columns.paths),
                 properties=_kept_properties(newest) | properties,
                 commit_ids=newest.head.commit_ids if newest else (),
             )
-            return Draft(head, lines, lambda: files)
 
-        operation = "replace" if commit.base else "create"
-        published = commit.publish(operation, draft, lambda: files)
+        published = commit.publish("replace" if commit.base else "create", rebased, made)
     commit.emit_warnings()
     return published
 
 
 @dataclass(frozen=True, slots=True)
 class _Creation:
-    """Writes the rows of a new table; what it makes is a version that is nowhere yet."""
+    """Writes the rows of a new table, and makes a staged version of them."""
 
     store: Store
     commit: Commit
@@ -115,17 +121,17 @@ class _Creation:
     options: WriteOptions
     progress: Progress
 
-    def as_they_come(self, columns: Sequence[ColumnWriter]) -> Version:
-        """Write all rows."""
+    def as_they_come(self, columns: Sequence[ColumnWriter]) -> StagedVersion:
+        """Write all rows in their order."""
         groups = row_groups(self.contents.parts, self.options.row_group_rows)
         return self._made(columns, self._write(columns, groups))
 
-    def in_order(self, columns: Sequence[ColumnWriter], keys: Sequence[Key]) -> Version:
+    def in_order(self, columns: Sequence[ColumnWriter], keys: Sequence[Key]) -> StagedVersion:
         """Write all rows in the order of the keys, a few columns at a time.
 
-        A stream is written as it comes before: its end has to be known, and it may not fit memory.
+        A stream is first written in its own order: it may not fit in memory.
         """
-        contents, wanted = self.contents, self.options.row_group_rows
+        contents, row_group_rows = self.contents, self.options.row_group_rows
         if contents.rows is None:
             made = self.as_they_come(columns)
             unsorted = Unsorted.of_version(made)
@@ -139,21 +145,22 @@ class _Creation:
             unsorted = Unsorted.of_table(table)
             order = unsorted.order(keys)
             if order is None:
-                return self._made(columns, self._write(columns, row_groups(parts, wanted)))
+                return self._made(columns, self._write(columns, row_groups(parts, row_group_rows)))
         rows: list[int] = []
         for some in unsorted.together():
             rows = self._write(
-                [columns[index] for index in some], unsorted.groups(some, order, wanted)
+                [columns[index] for index in some], unsorted.groups(some, order, row_group_rows)
             )
         return self._made(columns, rows)
 
     def _write(self, columns: Sequence[ColumnWriter], groups: Iterable[Portion]) -> list[int]:
-        self.commit.files.note(partial(keys_of, columns))
+        self.commit.files.record(columns)
         return write_groups(self.store, columns, groups, self.options, self.progress)
 
-    def _made(self, columns: Sequence[ColumnWriter], rows: Sequence[int]) -> Version:
-        """What was written as a version: its parts are known, so that it can be read."""
-        schema, parts = self.contents.schema, [column.finish() for column in columns]
+    def _made(self, columns: Sequence[ColumnWriter], rows: Sequence[int]) -> StagedVersion:
+        """The columns written as a staged version, which can be read."""
+        schema = self.contents.schema
+        staged = tuple(StagedColumn.of(column.finish(), column.next_k) for column in columns)
         head = manifest.Head(
             version=0,
             uuid="",
@@ -170,45 +177,37 @@ class _Creation:
             properties={},
             attributes=dict(self.contents.attributes or {}),
             pandas=self.contents.frame(sum(rows)),
-            columns=manifest.ColumnIndex(
-                paths=tuple(column.path for column in columns),
-                next_k=tuple(column.next_k for column in columns),
-                nbytes=tuple(part.nbytes for part in parts),
-                cbytes=tuple(part.cbytes for part in parts),
-            ),
+            columns=column_index(staged),
         )
-        made = Version(self.store, head, schema)
-        for index, part in enumerate(parts):
-            made.cache_column(index, part)
-        return made
+        return StagedVersion(self.store, head, schema, columns=staged)
 
 
 def restore(old: Version, *, is_durable: bool) -> tuple[Version, Lock]:
-    """Commit what a version held that is there still, whatever the newest one is.
+    """Commit the contents of an old version again, whatever the newest version is.
 
-    The ids of commits are those of the old version: what was committed since is undone.
+    The commit ids of the old version are kept: later commits are undone, and may be made again.
     """
     store = old.store
 
-    def draft(newest: Version | None) -> Draft:
-        # Of a damaged newest version it is not known which ids and numbers it gave out; those
-        # that name something are taken, as whoever writes next finds.
+    def rebased(newest: Version | None) -> StagedVersion:
+        # A damaged newest version hides which ids and numbers it used. The next writer passes
+        # over those that name a file.
         latest = newest or versions.latest(store) or old
-        mine, theirs = old.head.columns, latest.head.columns
-        used = dict(zip(theirs.paths, theirs.next_k, strict=True))
-        next_k = (
-            max(k, used.get(path, 0)) for path, k in zip(mine.paths, mine.next_k, strict=True)
+        index = latest.head.columns
+        used = dict(zip(index.paths, index.next_k, strict=True))
+        staged = StagedVersion.of(old)
+        columns = tuple(
+            replace(column, next_k=max(column.next_k, used.get(column.path, 0)))
+            for column in staged.columns
         )
-        head = replace(
-            old.head,
-            columns=replace(mine, next_k=tuple(next_k)),
+        return replace(staged, columns=columns).with_head(
+            columns=column_index(columns),
             next_column=max(old.head.next_column, latest.head.next_column),
             properties=dict(old.head.properties) | _kept_properties(latest),
         )
-        return Draft(head, old.lines())
 
-    with Commit(store, is_durable=is_durable, base=old, is_replacement=True) as commit:
-        published = commit.publish("restore", draft)
+    with Commit(Plan(store, is_durable, base=old, is_replacement=True)) as commit:
+        published = commit.publish("restore", rebased)
     commit.emit_warnings()
     return published
 
@@ -216,11 +215,14 @@ def restore(old: Version, *, is_durable: bool) -> tuple[Version, Lock]:
 def _check_absent(store: Store, version: Version | None, replace_existing: bool) -> None:
     if version is not None and not replace_existing:
         number = version.head.version
-        raise TableExistsError(f"a table is at {store.name} already (version {number})")
+        raise TableExistsError(
+            f"a table exists at {store.name} already (version {number}); "
+            'write with mode="w" to replace it, or choose another path'
+        )
 
 
 def _reserve(commit: Commit, schema: pa.Schema) -> list[ColumnWriter]:
-    """A new id for every column."""
+    """Reserve a new id for every column."""
     columns = []
     lowest = commit.base.head.next_column if commit.base else 0
     for field in schema:
@@ -231,7 +233,7 @@ def _reserve(commit: Commit, schema: pa.Schema) -> list[ColumnWriter]:
 
 
 def _kept_properties(newest: Version | None) -> dict[str, Json]:
-    """Properties of the table rather than of the data in it: how long versions are kept."""
+    """The properties that a replacement keeps: how long versions are kept."""
     properties = newest.head.properties if newest else {}
     return {name: value for name, value in properties.items() if name.startswith("keep_")}
 

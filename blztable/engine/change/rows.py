@@ -1,7 +1,6 @@
-"""Rows: more of them at the end, fewer of them anywhere.
+"""Rows: append rows at the end, and remove rows anywhere.
 
-What is there stays as it is, but for the row groups that lose some of their rows: those are
-written anew, with all their columns.
+Only row groups that lose some of their rows are written again, with all their columns.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,26 +11,26 @@ from typing import Protocol, Self
 import numpy as np
 import pyarrow as pa
 
-from blztable.columns.codecs.families import as_stored, stored_type
+from blztable.columns.stored import as_stored, stored_type
 from blztable.columns.types import one_array
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Append, NoRows, Rows, Seen
 from blztable.engine.change.columns import widen
 from blztable.engine.query.scan import Scan
 from blztable.engine.read.columns import read_columns
-from blztable.engine.read.parts import OpenedPart, OpenParts
+from blztable.engine.read.parts import OpenParts, Part
 from blztable.engine.read.selection import RowIndices, RowSpan
 from blztable.engine.run.limits import check_rows, check_values
 from blztable.engine.run.progress import Callback, Progress
 from blztable.engine.write.row_groups import Portion, row_groups
 from blztable.format.jsontext import Json
 
-# Rows that are made up are made so many at a time.
+# Number of filled rows that are made at a time.
 FILLED_ROWS = 1 << 20
 
 
 class SchemaRun(Protocol):
-    """Parts that come with one schema: that of the table, or a wider one."""
+    """Parts with one schema: the schema of the table, or a wider one."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -43,7 +42,7 @@ class SchemaRun(Protocol):
 
     @property
     def parts(self) -> Iterator[Portion]:
-        """Rows, in tables of that schema."""
+        """The rows, in tables of that schema."""
 
 
 def append(
@@ -54,11 +53,11 @@ def append(
     rows: int | None = None,
     progress: Callback | None = None,
 ) -> None:
-    """Write rows behind those there are; a segment with other columns changes the table first."""
+    """Append rows; a segment with wider or more columns changes the columns of the table first."""
     told, done = Progress(progress, rows, len(change_set.staged.columns)), 0
     for segment in segments:
         widen(change_set, segment.schema, segment.frame)
-        # What is drawn from the caller may run code of his, which may change the columns.
+        # Iterating over the caller's data may run the caller's code, which may change the columns.
         staged = change_set.staged
         columns = [change_set.column_writer(index) for index in range(len(staged.columns))]
         told.go_on(done, len(columns))
@@ -73,14 +72,14 @@ def append(
 
 
 def delete(change_set: ChangeSet, where: object) -> int:
-    """Leave out the rows for which `where` is true; how many they were."""
+    """Remove the rows for which `where` is true; return their number."""
     with OpenParts(change_set.staged) as opened:
         condition = Condition(opened, where)
         return _leave(change_set, "delete", lambda group: condition.rows(group).others())
 
 
 def truncate(change_set: ChangeSet, rows: int) -> None:
-    """Leave the first rows, so many at most."""
+    """Keep at most the first `rows` rows."""
     groups = change_set.staged.head.row_groups
     firsts = list(accumulate(groups, initial=0))
 
@@ -91,7 +90,7 @@ def truncate(change_set: ChangeSet, rows: int) -> None:
 
 
 def resize(change_set: ChangeSet, rows: int, fillings: Sequence[pa.Scalar]) -> None:
-    """Leave the first rows, or add rows that have this value in each column."""
+    """Keep the first `rows` rows, or add rows with the value of each column in `fillings`."""
     more = rows - change_set.staged.head.rows
     if more <= 0:
         truncate(change_set, rows)
@@ -108,23 +107,23 @@ def resize(change_set: ChangeSet, rows: int, fillings: Sequence[pa.Scalar]) -> N
     added, written = change_set.write(
         columns, row_groups(parts(), change_set.options.row_group_rows)
     )
-    # Not an append: on more rows it would not end at the number that was asked for.
+    # Not an append: after a rebase on more rows the result would have too many rows.
     order = range(len(staged.head.row_groups) + len(added))
     change_set.add("resize", Rows(Seen.rows_of(staged), order, added, written))
 
 
 def repeated(value: pa.Scalar, rows: int) -> pa.Array:
-    """So many times the same value, as the type it is stored as."""
+    """An array that repeats a value `rows` times, in its storage type."""
     check_values(rows, value.type)
     if not value.is_valid:
         return pa.nulls(rows, value.type)
-    # Arrow repeats no views.
+    # Arrow cannot repeat view types.
     stored = stored_type(value.type)
     return pa.repeat(value if stored.id == value.type.id else value.cast(stored), rows)
 
 
 def _leave(change_set: ChangeSet, operation: str, kept: Callable[[int], "Selection"]) -> int:
-    """Leave the rows of each group that are kept; how many are gone."""
+    """Keep the rows of each row group that `kept` selects; return the number of rows removed."""
     staged = change_set.staged
     groups = staged.head.row_groups
     order: list[int] = []
@@ -149,7 +148,7 @@ def _leave(change_set: ChangeSet, operation: str, kept: Callable[[int], "Selecti
                 opened.forget_before(group)
                 yield read_group(opened, range(len(columns)), group, left), left.count
 
-        def old(column: int, number: int) -> OpenedPart:
+        def old(column: int, number: int) -> Part:
             return opened.open(column, touched[number][0])
 
         rows_left, written = change_set.write(columns, portions(), old=old)
@@ -159,25 +158,33 @@ def _leave(change_set: ChangeSet, operation: str, kept: Callable[[int], "Selecti
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Some rows of a row group, kept in a bit each: there may be one for every group of a table.
+    """Selected rows of a row group, one bit for each row.
 
-    The first rows of a group take no bits: a group of nulls may be larger than memory.
+    A selection of the first rows has no bits: a row group of nulls may be larger than memory.
+
+    Attributes
+    ----------
+    rows : int
+        Rows of the row group.
+    count : int
+        Selected rows.
+    bits : ndarray of uint8, or None
+        Packed bits; None if the first `count` rows are selected.
     """
 
     rows: int
     count: int
-    # None where it is the first `count` rows.
     bits: np.ndarray | None = None
 
     @classmethod
     def of(cls, mask: np.ndarray) -> Self:
-        """The rows for which it is true."""
+        """The rows for which a mask of booleans, shape (rows,), is true."""
         rows, count = len(mask), int(np.count_nonzero(mask))
         return cls(rows, count, None if count in (0, rows) else np.packbits(mask))
 
     @classmethod
     def first(cls, rows: int, count: int) -> Self:
-        """The first `count` of so many rows."""
+        """The first `count` of `rows` rows."""
         return cls(rows, count)
 
     def others(self) -> "Selection":
@@ -190,11 +197,11 @@ class Selection:
 
     @property
     def is_all(self) -> bool:
-        """Whether no row is left out."""
+        """True if all rows are selected."""
         return self.count == self.rows
 
     def mask(self) -> np.ndarray | None:
-        """A truth value a row; None where it is the first `count` rows."""
+        """Booleans, shape (rows,); None if the first `count` rows are selected."""
         if self.bits is None:
             return None
         return np.unpackbits(self.bits, count=self.rows).view(np.bool_)
@@ -203,7 +210,7 @@ class Selection:
 def read_group(
     opened: OpenParts, indices: Sequence[int], group: int, selected: Selection | None = None
 ) -> pa.Table:
-    """Columns of a row group as they are stored, of the rows selected; of all by default."""
+    """Columns of a row group in their storage types, all rows or the selected ones."""
     version = opened.version
     rows = version.head.row_groups[group]
     mask = selected.mask() if selected else None
@@ -216,15 +223,15 @@ def read_group(
 
 
 class Condition:
-    """A filter on the rows of a version, a row group at a time."""
+    """A filter that is evaluated on one row group at a time."""
 
     def __init__(self, opened: OpenParts, where: object) -> None:
-        """Find out which columns it needs; raises what `filters.check` does."""
+        """Prepare the scan; the filter is checked as in `Scan`."""
         self._opened = opened
         self._scan = Scan(opened.version, where)
 
     def rows(self, group: int) -> Selection:
-        """The rows of a group for which it is true; the groups before it are done with."""
+        """The rows of a row group for which the filter is true; earlier row groups are released."""
         rows = self._opened.version.head.row_groups[group]
         self._opened.forget_before(group)
         matching = self._scan.filter([RowSpan(group, 0, rows)], self._opened)

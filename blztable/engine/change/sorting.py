@@ -1,7 +1,7 @@
-"""Sorting: the rows of a table in the order of some of its columns, a few columns at a time.
+"""Sorting: yield the rows of a table in the order of some columns, a few columns at a time.
 
-Knows nothing of commits, and not who writes what it puts in order. Rows that are equal in the keys
-stay as they were to each other; nulls come last, behind NaN, whichever way a key goes.
+Knows nothing of commits and writes nothing. The sort is stable. Nulls come last, after NaN, in
+either direction.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blztable.arrow_types import large_type
-from blztable.columns.codecs.families import as_stored, stored_type
+from blztable.columns.stored import as_stored, stored_type
 from blztable.columns.types import one_array
 from blztable.engine.query.expressions import comparable
 from blztable.engine.read.columns import read_columns
@@ -24,29 +24,34 @@ from blztable.engine.write.row_groups import GROUP_BYTES, Portion, bytes_taken, 
 from blztable.engine.write.sort_keys import Key
 from blztable.errors import SchemaError
 
-# What the order of the rows takes for each of them.
+# Bytes of the sort order for each row.
 _ORDER_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Unsorted:
-    """Rows as they came: each column is fetched when it is needed."""
+    """Rows before the sort; a column is fetched when it is needed.
+
+    Attributes
+    ----------
+    nbytes : sequence of int
+        Bytes of each column.
+    """
 
     schema: pa.Schema
     rows: int
-    # What they take, by column.
     nbytes: Sequence[int]
     column: Callable[[int], pa.ChunkedArray]
 
     @classmethod
     def of_table(cls, table: pa.Table) -> Self:
-        """Those of an Arrow table."""
+        """The rows of an Arrow table."""
         nbytes = [bytes_taken(column) for column in table.columns]
         return cls(table.schema, table.num_rows, nbytes, table.column)
 
     @classmethod
     def of_version(cls, version: Version) -> Self:
-        """Those of a version, published or not."""
+        """The rows of a version, published or staged."""
         head = version.head
         whole = spans(head.row_groups, 0, head.rows)
         return cls(
@@ -57,16 +62,16 @@ class Unsorted:
         )
 
     def order(self, keys: Sequence[Key]) -> np.ndarray | None:
-        """The place of each row among those there are; None where they are in order.
+        """The sort order as row indices, shape (rows,); None if the rows are sorted already.
 
-        SchemaError where a column cannot be sorted by.
+        SchemaError if a column cannot be sorted by.
         """
         check_rows(self.rows, "sorting", _ORDER_BYTES)
         order = _order([self.column(index) for index, _ in keys], keys, self.schema)
         return None if np.array_equal(order, np.arange(len(order))) else order
 
     def together(self) -> Iterator[range]:
-        """Columns that are put in order at once: one, or as many as take what a row group may."""
+        """Yield the columns to sort together: as many as fit in a row group, at least one."""
         start, taken = 0, 0
         for index, nbytes in enumerate(self.nbytes):
             if index > start and taken + nbytes > GROUP_BYTES:
@@ -76,10 +81,10 @@ class Unsorted:
         yield range(start, len(self.nbytes))
 
     def groups(
-        self, indices: Sequence[int], order: np.ndarray, wanted: int | None
+        self, indices: Sequence[int], order: np.ndarray, row_group_rows: int | None
     ) -> Iterator[Portion]:
-        """These columns in this order, in row groups, which are the same for all columns."""
-        size = rows_per_group(self.nbytes, self.rows, wanted)
+        """Yield row groups of these columns in this order; they are cut alike for all columns."""
+        size = rows_per_group(self.nbytes, self.rows, row_group_rows)
         fields = [self.schema.field(index) for index in indices]
         whole = [
             _to_take_from(field, self.column(index))
@@ -95,10 +100,10 @@ class Unsorted:
 
 
 def check(schema: pa.Schema, keys: Sequence[Key]) -> None:
-    """SchemaError where one of the columns cannot be sorted by, before there are any rows."""
+    """Raise SchemaError if one of the columns cannot be sorted by, before any row is read."""
     if not keys:
         return
-    # Arrow looks at the type of a second column only where there are two rows.
+    # Arrow checks the type of a second column only if there are two rows.
     nulls = [pa.chunked_array([pa.nulls(2, schema.field(index).type)]) for index, _ in keys]
     _order(nulls, keys, schema)
 
@@ -115,16 +120,16 @@ def _order(
     except (pa.ArrowTypeError, pa.ArrowNotImplementedError, pa.ArrowIndexError) as error:
         fields = (schema.field(index) for index, _ in keys)
         types = ", ".join(f"{field.name!r} ({field.type})" for field in fields)
-        raise SchemaError(f"columns that cannot be sorted by: {types}: {error}") from None
+        raise SchemaError(f"rows cannot be sorted by {types}: {error}") from None
     return order
 
 
 def _sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The column as it is sorted: ordered categories by their order, if all parts have the same."""
+    """The column to sort by: codes of ordered categories, if all parts have the same categories."""
     type_ = column.type
     if not pa.types.is_dictionary(type_) or not type_.ordered:
         return comparable(column)
-    # A part that is all null comes with the categories of another one.
+    # A part of only nulls has the categories of another part.
     orders = [chunk.dictionary for chunk in column.chunks]
     if any(order.null_count or not order.equals(orders[0]) for order in orders):
         return comparable(column)
@@ -132,7 +137,7 @@ def _sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _to_take_from(field: pa.Field, column: pa.ChunkedArray) -> pa.Array:
-    """A whole column as something to take rows from; text by offsets that have room for it."""
+    """A whole column as one array to take rows from; text gets 64-bit offsets."""
     # One array of small text has room for 2 GiB only.
     type_ = large_type(field.type)
     chunks = [as_stored(chunk).cast(type_) for chunk in column.chunks]

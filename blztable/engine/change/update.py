@@ -1,7 +1,7 @@
-"""Update: other values in some columns, in the rows for which a condition is true.
+"""Update: set values of some columns in the rows for which a condition is true.
 
-Of the row groups with such rows the columns named are written anew, and of those the chunks that
-did not change are copied as they are. All new values are computed from the old ones.
+The named columns of each row group with such rows are written again; chunks that did not change
+are copied. All new values are computed from the old ones.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -11,32 +11,32 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.columns.codecs.families import as_stored
+from blztable.columns.stored import as_stored
 from blztable.columns.types import one_array
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import NoRows, Seen, Update
 from blztable.engine.change.rows import Condition, Selection, read_group, repeated
-from blztable.engine.change.staged import StagedVersion
 from blztable.engine.query import expressions
 from blztable.engine.read.columns import read_columns
-from blztable.engine.read.parts import OpenedPart, OpenParts
+from blztable.engine.read.parts import OpenParts, Part
 from blztable.engine.read.selection import RowSpan
+from blztable.engine.version.staged import StagedVersion
 from blztable.engine.write.row_groups import Portion
 from blztable.errors import SchemaError
 
-# Of one column: the same value for all rows, one value a row selected, or an expression.
+# Of one column: one value for all rows, one value for each selected row, or an expression.
 Values: TypeAlias = pa.Scalar | pa.ChunkedArray | pc.Expression
-# Values as the column at this position takes them; SchemaError where it does not.
+# Converts values to the type of the column at this index; SchemaError if it cannot.
 Fit = Callable[[int, pa.ChunkedArray], pa.ChunkedArray]
 
 
 def update(change_set: ChangeSet, values: Mapping[int, Values], where: object, fit: Fit) -> int:
-    """Set the columns at these positions; how many rows it was.
+    """Set values in the columns at these indices; return the number of rows updated.
 
     Raises
     ------
     SchemaError
-        Values of another type, or not as many as there are rows for which `where` is true.
+        The values have another type, or their number is not that of the selected rows.
     """
     with OpenParts(change_set.staged) as opened:
         return _update(change_set, opened, values, where, fit)
@@ -52,8 +52,8 @@ def _update(
     for index, value in values.items():
         if isinstance(value, pa.ChunkedArray) and len(value) != rows:
             raise SchemaError(
-                f"column {staged.schema.field(index).name!r}: {len(value)} values for {rows} "
-                "rows to be updated"
+                f"column {staged.schema.field(index).name!r}: {len(value)} values given, "
+                f"{rows} rows selected; give one value for each selected row, or a single value"
             )
     if not values:
         return 0
@@ -79,7 +79,7 @@ def _update(
                 arrays.append(_mixed(opened, index, group, mask, new))
             yield pa.Table.from_arrays(arrays, names=list(map(str, places))), selected.rows
 
-    def old(column: int, number: int) -> OpenedPart:
+    def old(column: int, number: int) -> Part:
         return opened.open(places[column], groups[number])
 
     columns = [change_set.column_writer(index) for index in places]
@@ -94,7 +94,7 @@ def _update(
 
 
 def computed(staged: StagedVersion, expression: pc.Expression, group: int) -> pa.ChunkedArray:
-    """What an expression is in the rows of a group."""
+    """Evaluate an expression over the rows of a row group."""
     with OpenParts(staged) as opened:
         return evaluated(opened, expression, group)
 
@@ -102,9 +102,9 @@ def computed(staged: StagedVersion, expression: pc.Expression, group: int) -> pa
 def evaluated(
     opened: OpenParts, expression: pc.Expression, group: int, mask: np.ndarray | None = None
 ) -> pa.ChunkedArray:
-    """What an expression is in the rows of a group, or in those selected.
+    """Evaluate an expression over the rows of a row group, or over the rows of `mask`.
 
-    The groups before it are done with.
+    Parts of earlier row groups are released.
     """
     staged = opened.version
     opened.forget_before(group)
@@ -119,7 +119,7 @@ def evaluated(
 
 
 def _touched(opened: OpenParts, where: object) -> Iterator[tuple[int, Selection]]:
-    """The row groups with rows to be updated, and which."""
+    """Yield each row group that has selected rows, with these rows."""
     row_groups = opened.version.head.row_groups
     if where is None:
         yield from ((group, Selection(rows, rows)) for group, rows in enumerate(row_groups))
@@ -134,7 +134,7 @@ def _touched(opened: OpenParts, where: object) -> Iterator[tuple[int, Selection]
 def _mixed(
     opened: OpenParts, index: int, group: int, mask: np.ndarray | None, new: pa.ChunkedArray
 ) -> pa.Array:
-    """The column of a row group with the new values in the rows selected."""
+    """A column of a row group with the new values in the rows of `mask`."""
     stored = [as_stored(chunk) for chunk in new.chunks]
     if mask is None:
         return one_array(pa.chunked_array(stored))

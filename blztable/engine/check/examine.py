@@ -1,22 +1,21 @@
-"""A column's line and its parts looked at: files, chunks, values, and what is said about them.
+"""Check a column's line of the manifest and its parts: files, chunks, values and statistics.
 
-What fails is written down as a problem and costs nothing but itself: of a part that cannot be read
-the halves are tried, and the halves of those, so that the rows that can be are known.
+A failed check becomes a `Problem` and stops no other check. If a part cannot be read, its halves
+are tried, and their halves, so that the readable rows are known.
 """
 
 import errno
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pyarrow as pa
 
-from blztable.columns.blocks import DICTIONARY, Block
-from blztable.columns.statistics.compute import RunStatistics, statistics
+from blztable.columns.blocks import Block
+from blztable.columns.statistics.compute import statistics
 from blztable.columns.statistics.soundness import false_statistics
-from blztable.columns.types import encode
+from blztable.columns.types import child_arrays, encode
 from blztable.engine.read.columns import read_array
 from blztable.engine.read.open_files import OpenFiles
-from blztable.engine.read.parts import OpenedPart
+from blztable.engine.read.parts import BlockPlace, Part, open_column_part
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.run.limits import check_pages
 from blztable.engine.version.versions import Version
@@ -26,17 +25,17 @@ from blztable.format.line import NO_FILE, ColumnParts
 from blztable.format.statistics import PAGES_LAYER, Statistics
 from blztable.report import Problem
 
-# What the process or the machine has too little of says nothing about a file.
+# Errors for want of descriptors or memory say nothing about a file.
 EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
-# Of a damaged part as many pieces are tried at most.
+# A damaged part is tried in at most this many pieces.
 PIECES = 64
 
-# Rows that cannot be read, and why.
+# Rows that cannot be read, and the reason.
 _Lost = tuple[int, int, str]
 
 
-class Column:
-    """One column, its line of the manifest read and compared with the head."""
+class ColumnCheck:
+    """The check of a column: its line of the manifest is compared with the head."""
 
     def __init__(self, version: Version, index: int) -> None:
         self.version = version
@@ -67,18 +66,18 @@ class Column:
         )
 
 
-class Part:
-    """One part on its way through the checks."""
+class PartCheck:
+    """The check of a part, step by step: open, read, compare."""
 
-    def __init__(self, column: Column, parts: ColumnParts, group: int, first: int) -> None:
+    def __init__(self, column: ColumnCheck, parts: ColumnParts, group: int, first: int) -> None:
         self.column = column
         self.group = group
         self.facts = parts.facts[group]
         self.problems: list[Problem] = []
-        self.opened: OpenedPart | None = None
+        self.opened: Part | None = None
         self.array: pa.Array | None = None
         self._parts = parts
-        # The first of its rows in the table.
+        # The index in the table of the part's first row.
         self._first = first
         self._has_file = parts.k[group] != NO_FILE
         self._key = layout.part(parts.path, parts.k[group]) if self._has_file else ""
@@ -86,10 +85,10 @@ class Part:
         self.chunks = 0
 
     def open(self, full: bool, files: OpenFiles) -> None:
-        """Front and trailer with its layers, and the checksums behind the chunks."""
+        """Check front, trailer and layers, and if `full` the checksums behind the chunks."""
         version = self.column.version
         try:
-            part = OpenedPart(version, self.column.index, self._parts, self.group, files)
+            part = open_column_part(version, self.column.index, self._parts, self.group, files)
         except BlzError as error:
             self.note(error)
             return
@@ -108,8 +107,8 @@ class Part:
             self._compare_digests(part)
         part.forget()
 
-    def _compare_digests(self, part: OpenedPart) -> None:
-        """The checksums behind the chunks, at which only Bloscpack looks."""
+    def _compare_digests(self, part: Part) -> None:
+        """Check the checksums behind the chunks, which only Bloscpack reads."""
         size = part.checksum.size
         for name, place in part.streams.items():
             for chunk in range(len(place.info.chunks)):
@@ -117,7 +116,8 @@ class Part:
                 expected = part.digests[number * size : (number + 1) * size]
                 try:
                     with part.error_context(name, chunk):
-                        found = part.reader().read(part.offsets[number + 1] - size, size)
+                        end = part.offsets[number + 1]
+                        found = part.read(end - size, end)
                         if found != expected:
                             raise CorruptError(
                                 f"{part.checksum.name} behind it is {found.hex()}, "
@@ -127,7 +127,7 @@ class Part:
                     self.note(error, is_readable=True)
 
     def read_alone(self) -> None:
-        """Decode this part by itself; where that fails, find out which of its rows can be."""
+        """Decode this part by itself; if that fails, find out which of its rows can be read."""
         try:
             self.array = self._read(0, self.facts.rows)
         except BlzError as error:
@@ -142,7 +142,7 @@ class Part:
         )
 
     def _lost(self, start: int, stop: int, step: int, error: BlzError) -> list[_Lost]:
-        """The rows that cannot be read of those that together could not, and why."""
+        """Return which of these rows cannot be read, and the reasons."""
         if stop - start <= step:
             return [(start, stop, str(error))]
         middle = start + -(-(stop - start) // (2 * step)) * step
@@ -155,46 +155,42 @@ class Part:
                     if result and result[-1][1:] == (lost[0], lost[2]):
                         lost = (result.pop()[0], *lost[1:])
                     result.append(lost)
-        # Where both halves can be read it is the whole that does not fit.
+        # If both halves can be read, the rows do not fit together.
         return result or [(start, stop, str(error))]
 
     def compare(self) -> None:
-        """What was decoded with what manifest and trailer say about it."""
+        """Compare the decoded rows with the statistics and page sizes of manifest and trailer."""
         array, part = self.array, self.opened
         if array is None or part is None:
             return
         try:
             block = encode(array, part.page_rows)
             check_pages(self.column.type, block.rows, block.page_rows)
-            dictionary = array.dictionary if isinstance(array, pa.DictionaryArray) else None
-            pages, whole = statistics(self.column.type, block, dictionary)
-            if dictionary is not None and part.superchunk and part.superchunk.info.dictionary:
-                child = encode(dictionary, part.superchunk.info.dictionary.page_rows)
-                block = replace(block, dictionary=child)
+            pages, whole = statistics(array, block.page_rows)
+            self._compare_pages(part.root, block, array)
         except BlzError as error:
             self.note(error)
             return
-        self._compare_pages(part, "", block)
-        if block.dictionary:
-            self._compare_pages(part, DICTIONARY, block.dictionary)
         if self._pages is not None:
-            stated = _runs(self._pages, slice(None))
-            for page, lie in false_statistics(array, part.page_rows, stated, pages):
+            for page, lie in false_statistics(array, part.page_rows, self._pages, pages):
                 start = page * part.page_rows
                 stop = min(start + part.page_rows, part.rows)
                 self.note(f"layer {PAGES_LAYER!r}: {lie}", start, stop, is_readable=True)
         if self.column.statistics is not None:
-            stated = _runs(self.column.statistics, slice(self.group, self.group + 1))
+            stated = self.column.statistics.of_run(self.group)
             for _, lie in false_statistics(array, part.rows, stated, whole):
                 key = self.column.version.key
                 self.note(lie, is_readable=True, key=key)
 
-    def _compare_pages(self, part: OpenedPart, prefix: str, block: Block) -> None:
-        """The sizes of pages with the ends of the items in them."""
+    def _compare_pages(self, place: BlockPlace, block: Block, array: pa.Array) -> None:
+        """Compare the sizes of pages with the items in them, for the whole tree."""
         for stream in block.streams:
-            place = part.streams.get(prefix + stream.layout.name)
-            if place is not None and stream.pages != place.info.pages:
-                self.note(f"stream {place.info.name!r}: pages of other sizes than their items")
+            stated = place.streams.get(stream.layout.name)
+            if stated is not None and stream.pages != stated.info.pages:
+                self.note(f"stream {stated.name!r}: pages of other sizes than their items")
+        arrays = child_arrays(array)
+        for name, child in place.children.items():
+            self._compare_pages(child, encode(arrays[name], child.page_rows), arrays[name])
 
     def note(
         self,
@@ -205,7 +201,7 @@ class Part:
         is_readable: bool = False,
         key: str | None = None,
     ) -> None:
-        """Write down what is wrong with these rows of the part, all by default."""
+        """Record a problem with these rows of the part; by default with all."""
         if isinstance(what, StorageError) and what.errno in EXHAUSTED:
             raise what
         column, key = self.column, self._key if key is None else key
@@ -219,7 +215,7 @@ class Part:
 
 
 def _untrue_facts(version: Version, index: int, parts: ColumnParts) -> Iterator[str]:
-    """What head and line say differently."""
+    """Yield the facts in which head and line differ."""
     head, columns = version.head, version.head.columns
     numbers = [k for k in parts.k if k != NO_FILE]
     if parts.nbytes != columns.nbytes[index]:
@@ -230,9 +226,3 @@ def _untrue_facts(version: Version, index: int, parts: ColumnParts) -> Iterator[
         yield f"file {max(numbers)}; the head says that the next one is {columns.next_k[index]}"
     if parts.path[0] >= head.next_column:
         yield f"id {parts.path[0]}; the head says that the next one is {head.next_column}"
-
-
-def _runs(stated: Statistics, wanted: slice) -> RunStatistics:
-    return RunStatistics(
-        stated.nulls[wanted], stated.nans[wanted], stated.lowest[wanted], stated.highest[wanted]
-    )

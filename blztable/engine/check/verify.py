@@ -17,7 +17,7 @@ from itertools import accumulate, chain, repeat
 import pyarrow as pa
 
 from blztable.columns.types import one_array
-from blztable.engine.check.examine import Column, Part
+from blztable.engine.check.examine import ColumnCheck, PartCheck
 from blztable.engine.read.columns import read_columns
 from blztable.engine.read.open_files import OpenFiles
 from blztable.engine.read.selection import RowSpan
@@ -42,14 +42,14 @@ def verify(version: Version, indices: Sequence[int], *, full: bool) -> Report:
     # Without the lines that were read before, so that they are read again.
     version = replace(version, _lines={})
     problems = list(_manifest(version))
-    columns = [Column(version, index) for index in indices]
+    columns = [ColumnCheck(version, index) for index in indices]
     files = chunks = nbytes = first = 0
     with OpenFiles(version.store) as open_files:
         for groups in _windows(columns, head.row_groups):
             rows = [head.row_groups[group] for group in groups]
             firsts = accumulate(rows, initial=first)
             by_group = [
-                [Part(one, one.parts, group, first) for one in columns if one.parts]
+                [PartCheck(one, one.parts, group, first) for one in columns if one.parts]
                 for group, first in zip(groups, firsts, strict=False)
             ]
             parts = list(chain.from_iterable(by_group))
@@ -93,7 +93,7 @@ def _manifest(version: Version) -> Iterator[Problem]:
         yield problem(str(error), False)
 
 
-def _windows(columns: Sequence[Column], row_groups: Sequence[int]) -> Iterator[range]:
+def _windows(columns: Sequence[ColumnCheck], row_groups: Sequence[int]) -> Iterator[range]:
     """Yield the row groups of each window: one, or several small ones."""
     streams = [sizes for one in columns if one.parts for sizes in one.parts.streams.values()]
     # In a joint read, an all-null part may get the dictionary of its neighbour.
@@ -110,7 +110,7 @@ def _windows(columns: Sequence[Column], row_groups: Sequence[int]) -> Iterator[r
         yield range(start, len(row_groups))
 
 
-def _read(by_group: Sequence[Sequence[Part]], spans: Sequence[RowSpan]) -> None:
+def _read(by_group: Sequence[Sequence[PartCheck]], spans: Sequence[RowSpan]) -> None:
     """Decode row groups together; if that fails, each alone; if that fails, each part alone."""
     parts = [[part for part in of_group if part.opened] for of_group in by_group]
     is_whole = all(map(len, parts)) and len(set(map(len, parts))) == 1
@@ -123,7 +123,7 @@ def _read(by_group: Sequence[Sequence[Part]], spans: Sequence[RowSpan]) -> None:
             part.read_alone()
 
 
-def _read_together(by_group: Sequence[Sequence[Part]], spans: Sequence[RowSpan]) -> bool:
+def _read_together(by_group: Sequence[Sequence[PartCheck]], spans: Sequence[RowSpan]) -> bool:
     """Decode the same columns of several row groups; False if that fails."""
     columns = [part.column.index for part in by_group[0]]
     try:

@@ -15,7 +15,7 @@ from blztable.engine.query.morsel import unread
 from blztable.engine.query.scan import Scan
 from blztable.engine.query.select import READ_BYTES, windows
 from blztable.engine.read import selection
-from blztable.engine.read.columns import nbytes_of_pages
+from blztable.engine.read.columns import file_bytes
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.version.versions import Version
@@ -52,7 +52,7 @@ def explain(
                     part = parts.open(position, span.group)
                     one.pages += -(-span.count // part.page_rows)
                 one.row_groups.update(span.group for span in there)
-                one.nbytes += nbytes_of_pages(parts, position, there)
+                one.nbytes += file_bytes(parts, position, there)
             left = scan.blocks(window, parts).spans() if scan else window
             for (position, _), part in parts.items():
                 counted[position].nbytes += part.nbytes_to_open
@@ -105,5 +105,5 @@ def _plan(
             -(-rows // max(size, 1)) for rows, size in zip(facts.rows, facts.page_rows, strict=True)
         ),
         counted.nbytes,
-        version.head.columns.cbytes[position],
+        version.cbytes(position),
     )

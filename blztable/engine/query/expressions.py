@@ -25,8 +25,8 @@ import pyarrow.parquet as parquet
 
 from blztable.arrow_errors import REFUSALS
 from blztable.columns.codecs import null
-from blztable.columns.codecs.families import as_compared, compared_type
 from blztable.columns.codecs.validity import bits_of
+from blztable.columns.stored import as_compared, compared_type
 from blztable.engine.query.expression_tree import with_safe_literals
 from blztable.engine.run.limits import check_rows
 from blztable.errors import ColumnNotFoundError, SchemaError

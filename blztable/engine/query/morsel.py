@@ -23,9 +23,8 @@ from blztable.engine.query import expressions
 from blztable.engine.query.blocks import Blocks
 from blztable.engine.query.expression_tree import Term
 from blztable.engine.query.pruning import Pruner
-from blztable.engine.read.columns import read_columns
+from blztable.engine.read.columns import read_columns, read_rows
 from blztable.engine.read.parts import OpenParts
-from blztable.engine.read.rows import read_rows
 from blztable.engine.read.selection import RowSelection, RowSpan, take_places
 from blztable.engine.run.limits import check_rows
 

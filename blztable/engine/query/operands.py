@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blztable.arrow_errors import REFUSALS
-from blztable.columns.codecs.families import compared_type
 from blztable.columns.statistics.bounds import Runs
+from blztable.columns.stored import compared_type
 from blztable.engine.query.expression_tree import Call, Field, Literal, Term
 from blztable.engine.query.expressions import project
 

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from blztable.arrow_errors import REFUSALS
 from blztable.columns.statistics.bounds import Runs
-from blztable.columns.statistics.prefixes import round_up_prefix
+from blztable.columns.statistics.prefixes import above_prefix
 from blztable.engine.query import kleene
 from blztable.engine.query.expression_tree import Call, Field, Literal, Term, tree
 from blztable.engine.query.kleene import Kleene
@@ -161,7 +161,7 @@ def _starts(one: Operand, pattern: pa.Scalar) -> Tests:
     """The items with a prefix are an interval, from the prefix to its successor."""
     start = pattern.as_buffer().to_pybytes()
     lowest, highest = one.lowest.cast(pa.large_binary()), one.highest.cast(pa.large_binary())
-    above = round_up_prefix((start, False), is_text=False)
+    above = above_prefix(start, is_text=False)
     if above is None:
         return [highest >= start], [lowest < start]
     return [highest >= start, lowest < above], [lowest < start, highest >= above]

@@ -36,7 +36,6 @@ from blztable.engine.run.tasks import batches
 from blztable.engine.version.versions import Version
 from blztable.errors import CorruptError, SchemaError
 from blztable.format.line import NO_FILE
-from blztable.format.statistics import Statistics
 
 # Assumed share of rows for which a function is true.
 _SELECTIVITY = {"equal": 0.02, "is_in": 0.05, "starts_with": 0.05, "is_null": 0.1}
@@ -178,7 +177,7 @@ class Scan:
                     continue
                 type_ = self.version.schema.field(index).type
                 with part.error_context():
-                    pages = _runs(type_, zone_map, part.rows_of_pages)
+                    pages = bounds.runs(type_, part.rows_of_pages, zone_map)
                 runs.append(pages.take(starts // part.page_rows))
         return {index: Runs.joined(runs) for index, runs in statistics.items()}
 
@@ -221,7 +220,7 @@ def _applied(steps: Sequence[Step], blocks: Blocks, parts: OpenParts) -> Morsel:
 def _rank(version: Version, step: Step) -> float:
     """Return the cost of a step: bytes of its columns per row that it removes."""
     head = version.head
-    row_bytes = sum(head.columns.nbytes[index] for index in step.columns) / (head.rows or 1)
+    row_bytes = sum(version.nbytes(index) for index in step.columns) / (head.rows or 1)
     share = 1.0
     for term in step.terms or (None,):
         function = term.function if isinstance(term, Call) else ""
@@ -233,14 +232,10 @@ def _statistics_of_groups(version: Version, index: int) -> Runs:
     """Return the statistics of a column's row groups."""
     parts, type_ = version.column(index), version.schema.field(index).type
     try:
-        return _runs(type_, parts.statistics, parts.facts.rows)
+        return bounds.runs(type_, parts.facts.rows, parts.statistics)
     except CorruptError as error:
         name = version.schema.field(index).name
         raise CorruptError(f"{version.store.name}, column {name!r}: {error}") from None
-
-
-def _runs(type_: pa.DataType, stored: Statistics, rows: Sequence[int]) -> Runs:
-    return bounds.runs(type_, rows, stored.nulls, stored.nans, stored.lowest, stored.highest)
 
 
 def _open(parts: OpenParts, index: int, group: int) -> None:

@@ -19,9 +19,8 @@ import pyarrow as pa
 from blztable.columns.types import one_array
 from blztable.engine.query.scan import Scan
 from blztable.engine.query.windows import row_windows
-from blztable.engine.read.columns import read_columns
+from blztable.engine.read.columns import read_columns, read_rows
 from blztable.engine.read.parts import OpenParts
-from blztable.engine.read.rows import read_rows
 from blztable.engine.read.selection import RowIndices, RowSelection, RowSpan, spans
 from blztable.engine.run.progress import Progress
 from blztable.engine.version.versions import Version
@@ -77,7 +76,7 @@ def windows(
     has the size for a stream, and may be some pages of a row group.
     """
     kept = list(rows) if scan is None else scan.within(rows)
-    size = sum(version.head.columns.nbytes[index] for index in columns)
+    size = sum(version.nbytes(index) for index in columns)
 
     def may_be_cut(number: int) -> bool:
         if nbytes is not None:

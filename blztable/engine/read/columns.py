@@ -1,27 +1,38 @@
-"""Columns of a version decoded straight into the memory of the result, in threads.
+"""The phased reader: columns of a version, decoded into the memory of the result, in threads.
 
-The walk: find the pages that hold the rows, open the parts (fronts and trailers), make room for
-all of their pages, then decode chunks to their places (`chunks.py`). Text that is more than ASCII
-is looked at again when its item ends are known to be sound. No chunk becomes an array of its own,
-nothing is concatenated.
+Theory of operation. A read is a plan that is carried out in phases. The calling thread goes from
+phase to phase; within a phase a pool runs the tasks of all columns and row groups at once.
 
-Room is made for what the machine can hold, and not on the word of a few bytes: files that claim a
-great deal more than they have are decoded aside first, to see that they mean it.
+1. open: read and check the front and the trailer of each part (`parts.py`).
+2. locate: decode what tells the size of the rows. Only single rows of text need this round.
+3. plan: sum up the bytes of the result; raise LimitError if the machine has not so much memory.
+   Parts that claim far more bytes than they have are decoded once and dropped, as a check.
+4. allocate the memory of each column, in one thread: memory that several threads allocate is
+   returned late and reused rarely, which costs a large read some percent.
+5. fill: decode chunks to their sinks (`chunks.py`); no chunk becomes an array of its own.
+6. settle: encode and check what was picked row by row.
+7. check what needs whole streams, for example UTF-8 once item ends are known to be sound.
+8. finish: wrap the memory as Arrow arrays. Nothing is concatenated.
+
+The rows wanted are spans (whole pages are decoded, then sliced without a copy) or indices (only the
+rows are kept). `requests.py` knows the bytes of either. `explain` uses the same plan up to phase 5.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from itertools import groupby
 
+import numpy as np
 import pyarrow as pa
 
-from blztable.columns.blocks import DICTIONARY, VALID, VALUES, Decoder, Piece, Target
+from blztable.block_terms import VALID
+from blztable.columns.blocks import Decoder, Piece
 from blztable.columns.types import decoder, one_array
 from blztable.engine.read import selection
-from blztable.engine.read.chunks import Goal, Run, joined, runs
-from blztable.engine.read.parts import OpenedPart, OpenParts
-from blztable.engine.read.selection import RowSpan
+from blztable.engine.read.chunks import Run, joined
+from blztable.engine.read.parts import OpenParts
+from blztable.engine.read.requests import PartRows, PickedRows, SpanRows
+from blztable.engine.read.selection import RowIndices, RowSelection, RowSpan
 from blztable.engine.run.limits import check_memory
 from blztable.engine.run.pool import run
 from blztable.engine.run.progress import Progress
@@ -29,10 +40,13 @@ from blztable.engine.run.tasks import Task, batches
 from blztable.engine.version.versions import Version
 from blztable.errors import CorruptError
 
-# A file is doubted that claims more than so many times its bytes. Only zstd gives as much, of data
-# that hardly differ; such a file is decoded twice, if those of a read claim so much together.
+# A part that claims more than this many times its bytes is doubted. Only zstd compresses so far,
+# and only data that hardly differ. Doubted parts are decoded twice, if those of a read claim more
+# than `DOUBTED_BYTES` together.
 DOUBTED_RATIO = 1 << 10
 DOUBTED_BYTES = 64 << 20
+# Picked rows that one task settles.
+SETTLED_ROWS = 1 << 18
 
 
 def read_columns(
@@ -42,169 +56,162 @@ def read_columns(
     progress: Progress | None = None,
     parts: OpenParts | None = None,
 ) -> list[pa.ChunkedArray]:
-    """The columns at these positions, of the rows wanted; `parts` has what was opened before.
+    """Return spans of rows of the columns at these indices; a column named twice is read once.
 
-    One that is named twice is read once.
+    `parts` has the parts that earlier reads opened.
 
     Raises
     ------
     CorruptError
-        A file is missing or damaged; the message names it, the column and the chunk.
+        A file is missing or damaged; the message names the file, the column and the chunk.
     LimitError
         The machine has not the memory that the result takes.
     """
-    if parts is None:
-        with OpenParts(version) as parts:
-            return read_columns(version, indices, wanted, progress, parts)
-    columns = {
-        index: _Column(parts, index, selection.of_spans(version.column(index), wanted))
-        for index in indices
-    }
-    found = dict(zip(columns, _decoded(version, list(columns.values()), progress), strict=True))
-    return [selection.cut_spans(found[index], columns[index].wanted, wanted) for index in indices]
+    pages = {index: selection.of_spans(version.column(index), wanted) for index in indices}
+    columns = _read(version, {index: pages[index] for index in pages}, progress, parts)
+    return [selection.cut_spans(columns[index], pages[index], wanted) for index in indices]
+
+
+def read_rows(
+    version: Version,
+    indices: Sequence[int],
+    wanted: Sequence[RowIndices],
+    order: np.ndarray | None = None,
+    parts: OpenParts | None = None,
+) -> list[pa.ChunkedArray]:
+    """Return single rows of the columns at these indices; raise as `read_columns` does.
+
+    With an `order`, rows come in this order: the indices of the result's rows among those wanted.
+    """
+    columns = _read(version, dict.fromkeys(indices, wanted), None, parts)
+    if order is not None:
+        columns = {index: selection.reordered(one, order) for index, one in columns.items()}
+    return [columns[index] for index in indices]
 
 
 def read_array(version: Version, index: int, wanted: Sequence[RowSpan]) -> pa.Array:
-    """The rows wanted of one column, as one array; SchemaError where they have no room in one."""
+    """Return spans of rows of one column as one array; raise SchemaError if it cannot hold them."""
     return one_array(read_columns(version, [index], wanted)[0])
 
 
-def nbytes_of_pages(parts: OpenParts, index: int, wanted: Sequence[RowSpan]) -> int:
-    """The bytes of the files that are read for these pages, beside what opens them."""
-    column = _Column(parts, index, wanted)
+def file_bytes(parts: OpenParts, index: int, pages: Sequence[RowSpan]) -> int:
+    """Return the bytes of chunks that a read of these pages takes from files not yet read."""
+    column = _Column(parts, index, pages)
     run(batches(column.opening()))
-    extents = (one.extent for one in column.untargeted() if not one.part.is_small)
-    return sum(end - start for start, end in extents)
+    return sum(one.cbytes for one in column.fill(None) if not one.part.is_small)
 
 
-def _decoded(
-    version: Version, columns: Sequence["_Column"], progress: Progress | None
-) -> list[pa.ChunkedArray]:
-    """Each column's pages."""
-    run(batches(call for column in columns for call in column.opening()))
+def _read(
+    version: Version,
+    wanted: dict[int, Sequence[RowSelection]],
+    progress: Progress | None,
+    parts: OpenParts | None,
+) -> dict[int, pa.ChunkedArray]:
+    """Carry out the phases for the rows wanted of each column."""
+    if parts is None:
+        with OpenParts(version) as parts:
+            return _read(version, wanted, progress, parts)
+    columns = [_Column(parts, index, rows) for index, rows in wanted.items()]
+    run(batches(task for column in columns for task in column.opening()))
+    run(joined(one for column in columns for one in column.locate()))
+    check_memory(sum(column.plan() for column in columns), version.store.name)
+    run(_doubts(columns))
     for column in columns:
-        column.plan()
-    check_memory(sum(column.nbytes for column in columns), version.store.name)
-    run(doubts(one for column in columns for one in column.doubted()))
-    for column in columns:
-        column.make_room()
-    change_set = (one for column in columns for one in column.runs())
-    run(joined(change_set, progress), progress.tell if progress else None)
-    run(task for column in columns for task in column.result.checks())
-    return [column.result.finish() for column in columns]
+        column.allocate()
+    runs = (one for column in columns for one in column.fill(column.decoder))
+    run(joined(runs, progress), progress.tell if progress else None)
+    most = max((column.picked for column in columns), default=0)
+    if most:
+        settling = (rows.settle for column in columns for rows in column.rows)
+        run(batches(settling, SETTLED_ROWS // most))
+    run(task for column in columns for task in column.checks())
+    return {column.index: column.finish() for column in columns}
 
 
-def doubts(doubted: Iterable[Run]) -> list[Task]:
-    """A look at files that claim a great deal, to be had before there is room for it."""
-    change_set = list(doubted)
-    return list(joined(change_set)) if sum(one.nbytes for one in change_set) > DOUBTED_BYTES else []
+def _doubts(columns: Sequence["_Column"]) -> list[Task]:
+    """Return tasks that decode doubted parts and drop the bytes, if these are many."""
+    doubted = [one for column in columns for one in column.doubted()]
+    return list(joined(doubted)) if sum(one.nbytes for one in doubted) > DOUBTED_BYTES else []
 
 
 class _Column:
-    """Pages of one column on their way from its parts to the result."""
+    """Rows of one column on their way from its parts to the result."""
 
-    def __init__(
-        self,
-        parts: OpenParts,
-        index: int,
-        wanted: Sequence[RowSpan],
-    ) -> None:
+    def __init__(self, parts: OpenParts, index: int, wanted: Sequence[RowSelection]) -> None:
+        self.index = index
+        self.decoder: Decoder
         self._parts = parts
-        self._index = index
-        # Whole pages.
-        self.wanted = wanted
-        self._opened: list[OpenedPart] = [None] * len(wanted)  # type: ignore[list-item]
-
-    def opening(self) -> Iterator[Callable[[], None]]:
-        """Open each part."""
-        for at in range(len(self.wanted)):
-            yield partial(self._open, at)
-
-    def _open(self, at: int) -> None:
-        self._opened[at] = self._parts.open(self._index, self.wanted[at].group)
-
-    def plan(self) -> None:
-        """See what the pages take."""
+        self._field: pa.Field = parts.version.schema.field(index)
+        # Read the column's line of the manifest here, before the threads need it.
+        self._lines = parts.version.column(index)
+        self._wanted = _by_part(wanted)
+        self.rows: list[PartRows] = [None] * len(self._wanted)  # type: ignore[list-item]
         self._pieces: list[Piece] = []
-        for numbers in self._by_part():
-            part = self._opened[numbers[0]]
-            dictionary = dictionary_of(part)
-            self._pieces += (_piece(part, self.wanted[at], dictionary) for at in numbers)
-
-    def _by_part(self) -> Iterator[list[int]]:
-        """The spans of each part, by their numbers."""
-        for _, numbers in groupby(range(len(self.wanted)), lambda at: self.wanted[at].group):
-            yield list(numbers)
 
     @property
-    def nbytes(self) -> int:
-        """What the planned pages decode to, the bitmap for every row if there is one."""
+    def picked(self) -> int:
+        """Return the largest number of single rows wanted of a part; 0 if spans are wanted."""
+        counts = (one.count for one in self._wanted if isinstance(one, RowIndices))
+        return max(counts, default=0)
+
+    def opening(self) -> Iterator[Callable[[], None]]:
+        """Yield a task for each part."""
+        for number in range(len(self._wanted)):
+            yield partial(self._open, number)
+
+    def _open(self, number: int) -> None:
+        wanted = self._wanted[number]
+        if isinstance(wanted, RowIndices):
+            part = self._parts.open(self.index, wanted.group)
+            pages = selection.of_rows(self._lines, [wanted])
+            self.rows[number] = PickedRows(part, wanted.rows, pages)
+        else:
+            part = self._parts.open(self.index, wanted[0].group)
+            self.rows[number] = SpanRows(part, wanted)
+
+    def locate(self) -> Iterator[Run]:
+        """Yield what must be decoded before the plan."""
+        for rows in self.rows:
+            yield from rows.locate()
+
+    def plan(self) -> int:
+        """Return the bytes of the result; its bitmap is of all rows if any part has one."""
+        for rows in self.rows:
+            rows.plan()
+        self._pieces = [piece for rows in self.rows for piece in rows.pieces]
         has_nulls = any(VALID in piece.sizes for piece in self._pieces)
-        rows = sum(piece.rows for piece in self._pieces) if has_nulls else 0
-        return rows // 8 + sum(map(nbytes_of, self._pieces))
+        bitmap = sum(piece.rows for piece in self._pieces) // 8 if has_nulls else 0
+        return bitmap + sum(piece.nbytes for piece in self._pieces)
 
     def doubted(self) -> Iterator[Run]:
-        """What there is to decode in files that claim a great deal, without a place to go."""
-        for numbers in self._by_part():
-            part = self._opened[numbers[0]]
-            if sum(nbytes_of(self._pieces[at]) for at in numbers) > DOUBTED_RATIO * part.cbytes:
-                yield from self._runs(numbers, lambda at, name: None)
+        """Yield the runs of parts that claim far more bytes than they have."""
+        for rows in self.rows:
+            if sum(piece.nbytes for piece in rows.pieces) > DOUBTED_RATIO * rows.part.cbytes:
+                yield from rows.fill(None, 0)
 
-    def untargeted(self) -> Iterator[Run]:
-        """What there is to decode, without a place to go."""
-        for numbers in self._by_part():
-            yield from self._runs(numbers, lambda at, name: None)
-
-    def make_room(self) -> None:
-        """Allocate what the pages decode to.
-
-        Called by one thread for all columns: memory that several threads allocate is given back
-        late and found again seldom, which costs a large read some percent.
-        """
-        field = self._parts.version.schema.field(self._index)
-        self.result = Result(field, self._pieces, next(iter(self._opened), None))
-
-    def runs(self) -> Iterator[Run]:
-        """What there is to decode, in the order it lies in the files."""
-        for numbers in self._by_part():
-            yield from self._runs(numbers, self.result.target)
-
-    def _runs(
-        self, numbers: Sequence[int], target: Callable[[int, str], Target | None]
-    ) -> Iterator[Run]:
-        """The chunks of one part that hold bytes of these spans, stream by stream."""
-        part = self._opened[numbers[0]]
-        for name in part.streams:
-            goals = []
-            for at in numbers[:1] if name.startswith(DICTIONARY) else numbers:
-                low, high = byte_range(part, name, self.wanted[at])
-                if low < high:
-                    goals.append(Goal(low, high, target(at, name)))
-            yield from runs(part, name, goals)
-
-
-class Result:
-    """A column in the making: room for its rows, and what is left to do when they are there."""
-
-    def __init__(self, field: pa.Field, pieces: Sequence[Piece], first: OpenedPart | None) -> None:
-        """Allocate what the pieces decode to; errors name the first part, for they are of all."""
-        self._nullable: bool = field.nullable
-        self._error_context = first.error_context if first else nullcontext
+    def allocate(self) -> None:
+        """Allocate the memory of the result."""
         with self._error_context():
-            self._decoder: Decoder = decoder(field.type, pieces)
-        self.target = self._decoder.target
+            self.decoder = decoder(self._field.type, self._pieces)
+
+    def fill(self, decoder: Decoder | None) -> Iterator[Run]:
+        """Yield what must be decoded, in the order it lies in the files."""
+        first = 0
+        for rows in self.rows:
+            yield from rows.fill(decoder, first)
+            first += len(rows.pieces)
 
     def checks(self) -> Iterator[Task]:
-        """What is left to check when all is decoded."""
+        """Yield the checks of whole streams."""
         with self._error_context():
-            for check in self._decoder.checks():
+            for check in self.decoder.checks():
                 yield partial(self._run, check)
 
     def finish(self) -> pa.ChunkedArray:
-        """The rows."""
+        """Return the rows."""
         with self._error_context():
-            column = self._decoder.finish()
-            if not self._nullable and column.null_count:
+            column = self.decoder.finish()
+            if not self._field.nullable and column.null_count:
                 raise CorruptError("nulls, where the schema says that there are none")
         return column
 
@@ -212,43 +219,20 @@ class Result:
         with self._error_context():
             check()
 
-
-def byte_range(part: OpenedPart, name: str, span: RowSpan) -> tuple[int, int]:
-    """The bytes that a stream has of these pages; of a dictionary all."""
-    place = part.streams[name]
-    if name.startswith(DICTIONARY):
-        return 0, place.info.nbytes
-    return place.range_of(span.start, span.stop, part.page_rows)
+    def _error_context(self) -> AbstractContextManager[None]:
+        """Name the first part in errors that are about all parts."""
+        return self.rows[0].part.error_context() if self.rows else nullcontext()
 
 
-def dictionary_of(part: OpenedPart) -> Piece | None:
-    """The dictionary of a part, which all its pages share."""
-    if part.dictionary_rows is None:
-        return None
-    sizes = {
-        name.removeprefix(DICTIONARY): place.info.nbytes
-        for name, place in part.streams.items()
-        if name.startswith(DICTIONARY)
-    }
-    return Piece(part.dictionary_rows, sizes)
-
-
-def _piece(part: OpenedPart, span: RowSpan, dictionary: Piece | None) -> Piece:
-    """The bytes that each stream of a part has for these pages."""
-    sizes, first_byte = {}, 0
-    pages: tuple[int, ...] = ()
-    for name, place in part.streams.items():
-        if name.startswith(DICTIONARY):
-            continue
-        low, high = byte_range(part, name, span)
-        sizes[name] = high - low
-        if name == VALUES and place.info.pages is not None:
-            first_byte = low
-            pages = place.info.pages[span.start // part.page_rows : -(-span.stop // part.page_rows)]
-    return Piece(span.count, sizes, first_byte, part.page_rows, pages, dictionary)
-
-
-def nbytes_of(piece: Piece) -> int:
-    """The bytes of a piece, without its bitmap of nulls."""
-    nbytes = sum(piece.sizes.values()) - piece.sizes.get(VALID, 0)
-    return nbytes + (sum(piece.dictionary.sizes.values()) if piece.dictionary else 0)
+def _by_part(wanted: Sequence[RowSelection]) -> list[RowIndices | list[RowSpan]]:
+    """Join neighbouring spans of one part in a list; indices stay by themselves."""
+    result: list[RowIndices | list[RowSpan]] = []
+    for one in wanted:
+        before = result[-1] if result else None
+        if isinstance(one, RowIndices):
+            result.append(one)
+        elif isinstance(before, list) and before[0].group == one.group:
+            before.append(one)
+        else:
+            result.append([one])
+    return result

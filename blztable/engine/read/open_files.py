@@ -1,11 +1,11 @@
-"""The files of a read: opened once, shared by its threads, a bounded number of them at a time.
+"""The files of a read: opened once, shared by its threads, and only a bounded number at a time.
 
-The bound is one for all reads of the process. Each keeps an equal share, but always a few files, so
-very many reads pass the bound. Where the process can open no more files, all reads let go of
-theirs, and the file is opened again. Files that are being read from just then stay open until that
-is done, so there may be a few such rounds.
+Theory of operation. All reads of the process share one bound. Each read keeps an equal share of
+open files, but always a few, so very many reads exceed the bound. If the process cannot open
+another file, all reads drop their files, and the file is opened again. A file that a thread reads
+from at that moment stays open until the thread has finished, so there may be a few such rounds.
 
-There is no lock: one that is held when another thread forks stays locked in the child.
+There is no lock: a lock that is held when another thread forks stays locked in the child.
 """
 
 import errno
@@ -16,27 +16,28 @@ from contextlib import suppress
 from typing import Self
 from weakref import WeakValueDictionary
 
-from blztable.errors import StorageError
-from blztable.storage.store import Reader, Store
+from blztable.errors import CorruptError, StorageError
+from blztable.format.layout import Address
+from blztable.storage.store import KeyNotFound, Reader, Store
 
 if sys.platform != "win32":
     import resource
 
-# Of all reads together; well below what a process may open, for that has other files, too.
+# Open files of all reads together; well below the limit of a process, which has other files too.
 MOST_OPEN = 128
-# A read keeps this many however many others there are: it comes back to them.
+# A read keeps this many files however many reads there are, because it returns to them.
 LEAST_OPEN = 8
-# Seconds before each new attempt to open a file; about one second in all.
+# Seconds before each new attempt to open a file; about one second in total.
 PAUSES = (0.0, 0.001, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4)
 _NO_MORE = {errno.EMFILE, errno.ENFILE}
 
 
 class OpenFiles:
-    """Readers by their keys; the one opened first goes when there are too many.
+    """Readers by key; the one opened first is dropped when there are too many.
 
-    One that goes is not closed here but let go: who still reads from it may finish. The owner
-    closes the others when its read ends: an exception that somebody keeps holds the frames of the
-    read, and with them everything that the read had open.
+    A dropped reader is not closed here: a thread that still reads from it may finish. The owner
+    closes the others when its read ends. Otherwise an exception that is kept would keep the frames
+    of the read, and with them its open files.
     """
 
     def __init__(self, store: Store) -> None:
@@ -46,18 +47,17 @@ class OpenFiles:
         _reads[id(self)] = self
 
     def open(self, key: str) -> Reader:
-        """The reader of `key`; KeyNotFound as from the store."""
+        """Return the reader of `key`; raise KeyNotFound as the store does."""
         reader = self._readers.get(key)
         if reader is None:
-            # Each call here is whole; of two threads that open one file, the second lets go of its
-            # own.
+            # `setdefault` is atomic: of two threads that open one file, the second drops its own.
             reader = self._readers.setdefault(key, self._opened(key))
-            self._let_go(down_to=_share())
+            self._drop(down_to=_share())
         return reader
 
     def close(self) -> None:
-        """Close all readers, which no thread may be reading from; `open` opens them again."""
-        # Another read that runs out of descriptors may let go of some at the same time.
+        """Close all readers, once no thread reads from them; `open` opens them again."""
+        # Another read that runs out of descriptors may drop some at the same time.
         with suppress(KeyError):
             while self._readers:
                 self._readers.popitem()[1].close()
@@ -76,11 +76,11 @@ class OpenFiles:
                 if error.errno not in _NO_MORE:
                     raise
             for files in _all_reads():
-                files._let_go(down_to=0)
+                files._drop(down_to=0)
             time.sleep(pause)
         return self._store.open(key)
 
-    def _let_go(self, *, down_to: int) -> None:
+    def _drop(self, *, down_to: int) -> None:
         while len(self._readers) > down_to:
             try:
                 self._readers.popitem(last=False)
@@ -88,21 +88,64 @@ class OpenFiles:
                 return  # Another thread was faster.
 
 
+class PartReader:
+    """Reads the superchunk at an address; offsets are those in the superchunk.
+
+    A small superchunk is read once: `kept` has its bytes until its chunks are decoded.
+    """
+
+    __slots__ = ("_files", "address", "kept")
+
+    def __init__(self, files: OpenFiles, address: Address) -> None:
+        """Open nothing yet."""
+        self._files = files
+        self.address = address
+        self.kept: bytes | None = None
+
+    @property
+    def file_size(self) -> int:
+        """Return the bytes of the file that the superchunk is in."""
+        return self._file().size
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return `length` bytes from `offset`, fewer at the end of the file."""
+        # Looked at once: another thread may be done with the part and forget its bytes.
+        kept = self.kept
+        if kept is not None:
+            return kept[offset : offset + length]
+        return self._file().read(self.address.offset + offset, length)
+
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        """Fill the buffer from `offset`; return the number of bytes read."""
+        kept = self.kept
+        if kept is None:
+            return self._file().read_into(self.address.offset + offset, buffer)
+        found = kept[offset : offset + len(buffer)]
+        buffer[: len(found)] = found
+        return len(found)
+
+    def _file(self) -> Reader:
+        try:
+            return self._files.open(self.address.key)
+        except KeyNotFound:
+            raise CorruptError("the file is missing") from None
+
+
 _reads: WeakValueDictionary[int, OpenFiles] = WeakValueDictionary()
 
 
 def _all_reads() -> list[OpenFiles]:
-    # Copied in one step, unlike a loop over the dictionary itself: others begin and end meanwhile.
+    # Copied in one step: a loop over the dictionary would meet reads that begin and end meanwhile.
     return [files for reference in _reads.valuerefs() if (files := reference()) is not None]
 
 
 def _share() -> int:
-    """How many files one read keeps: its part of the bound, or of a quarter of the limit."""
+    """Return the number of files that one read keeps: its share of the bound."""
     return max(LEAST_OPEN, min(MOST_OPEN, _limit() // 4) // max(len(_reads), 1))
 
 
 def _limit() -> int:
-    """How many descriptors the process may have."""
+    """Return the number of descriptors that the process may have."""
     if sys.platform == "win32":
         return 4 * MOST_OPEN
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

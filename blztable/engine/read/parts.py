@@ -1,6 +1,8 @@
-"""One part opened: where its chunks lie, after all that front and trailer can tell was checked.
+"""A part: a superchunk whose front and trailer were read and checked.
 
-Every error leaves here with the file, the column and the chunk in its message.
+`open_part` reads front and trailer, compares them with the manifest and with the type of the
+column, and returns a value: the tree of blocks, with the place of every stream. Chunks are read
+later (`chunks.py`). Every error that leaves this file names the file, the column and the chunk.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,199 +13,265 @@ from typing import Self
 
 import pyarrow as pa
 
-from blztable.columns.blocks import CODES, DICTIONARY, ENDS, VALID, StreamLayout
-from blztable.columns.types import layouts
-from blztable.engine.read.open_files import OpenFiles
+from blztable.block_terms import CODES, ENDS, VALID, child_prefix
+from blztable.columns.blocks import StreamLayout
+from blztable.columns.types import layout_of
+from blztable.engine.read.open_files import OpenFiles, PartReader
 from blztable.engine.version.versions import DAMAGED, Version
 from blztable.errors import CorruptError, LimitError
-from blztable.format import layout
+from blztable.format.checksum import Checksum
 from blztable.format.chunk import CHUNK_HEADER, MAX_RATIO
 from blztable.format.header import FILE_HEADER, MAX_CHUNKS, MAX_METADATA_BYTES
-from blztable.format.line import NO_FILE, ColumnParts
+from blztable.format.line import ColumnParts
 from blztable.format.metadata import BlockInfo, StreamInfo
 from blztable.format.statistics import PAGES_LAYER, Statistics
-from blztable.format.superchunk import Superchunk, unpack
+from blztable.format.superchunk import PartFacts, Superchunk, unpack
 from blztable.format.trailer import MAX_LAYER_BYTES, MAX_LAYERS
-from blztable.storage.store import KeyNotFound, Reader
 
-# What the limits of their parts add up to.
+# The sums of the limits of what a front and a trailer contain.
 MAX_FRONT_BYTES = FILE_HEADER.size + MAX_METADATA_BYTES + 8 * MAX_CHUNKS
 MAX_TRAILER_BYTES = (MAX_LAYERS + 1) * MAX_LAYER_BYTES + 64 * MAX_CHUNKS
-# A file up to this size is read at once and kept until it is decoded.
-SMALL_FILE = 64 << 10
+# A superchunk up to this size is read at once and kept until its chunks are decoded.
+SMALL_PART = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class StreamPlace:
-    """One stream of a part: its layout, what the file says of it, the number of its first chunk."""
+    """A stream of a part.
 
+    Attributes
+    ----------
+    name
+        The full name, as in ``dictionary.values``.
+    layout, info
+        What the type says of the stream, and what the file says.
+    first_chunk
+        The index of the stream's first chunk in the superchunk.
+    bounds
+        Where each page begins, and where the last one ends, if pages have lengths of their own.
+    """
+
+    name: str
     layout: StreamLayout
     info: StreamInfo
     first_chunk: int
-    # Where each page begins, and the last one ends, where they differ from page to page.
     bounds: tuple[int, ...]
 
-    @classmethod
-    def of(cls, layout: StreamLayout, info: StreamInfo, first_chunk: int) -> Self:
-        """The place of this stream."""
-        bounds = () if info.pages is None else tuple(accumulate(info.pages, initial=0))
-        return cls(layout, info, first_chunk, bounds)
-
     def range_of(self, start: int, stop: int, page_rows: int) -> tuple[int, int]:
-        """The bytes of these rows, which are whole pages."""
+        """Return the range of bytes that these rows, which are whole pages, have."""
         if self.info.pages is None:
             return self.layout.nbytes(start), self.layout.nbytes(stop)
         return self.bounds[start // page_rows], self.bounds[-(-stop // page_rows)]
 
 
-class OpenedPart:
-    """A superchunk of a column whose front and trailer were read and believed."""
+@dataclass(frozen=True, slots=True)
+class BlockPlace:
+    """A node of a part's tree: its streams by their own names, and its children."""
 
-    def __init__(
-        self, version: Version, index: int, parts: ColumnParts, group: int, files: OpenFiles
-    ) -> None:
-        """Read front and trailer, compare them with the manifest and the column's type."""
-        field = version.schema.field(index)
-        facts = parts.facts[group]
-        self.rows = facts.rows
-        self.cbytes = facts.cbytes
-        self.page_rows = max(facts.page_rows, 1)
-        self.streams: dict[str, StreamPlace] = {}
-        self.dictionary_rows: int | None = None
-        self.superchunk: Superchunk | None = None
-        self._files = files
-        self._kept: _Kept | None = None
-        self._key = layout.part(parts.path, parts.k[group] or 1)
-        self._where = f"{version.store.name}/{self._key}, column {field.name!r}"
-        # Uncompressed.
-        self.nbytes = sum(sizes[group] for sizes in parts.streams.values())
-        with self.error_context():
-            if parts.k[group] == NO_FILE:
-                _check_streams(field.type, None, {})
-                return
-            superchunk = self._open(facts.front_length, facts.trailer_length, parts, group)
-            sizes = {name: sizes[group] for name, sizes in parts.streams.items() if sizes[group]}
-            _check_streams(field.type, superchunk.info, sizes)
-            self._place(superchunk, layouts(field.type))
+    rows: int
+    page_rows: int
+    streams: Mapping[str, StreamPlace]
+    children: Mapping[str, "BlockPlace"]
+
+    def walk(self) -> Iterator[StreamPlace]:
+        """Yield every stream of the tree, in the order of the chunks."""
+        yield from self.streams.values()
+        for child in self.children.values():
+            yield from child.walk()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """A superchunk whose front and trailer passed all checks; or rows of a type without streams.
+
+    Attributes
+    ----------
+    context
+        The file and the column, for errors.
+    facts
+        What the manifest says of the part.
+    nbytes
+        The uncompressed bytes of all streams.
+    root
+        The tree of blocks.
+    superchunk, reader
+        Where the chunks are, and what reads them; None if the part has no bytes.
+    """
+
+    context: str
+    facts: PartFacts
+    nbytes: int
+    root: BlockPlace
+    superchunk: Superchunk | None = None
+    reader: PartReader | None = None
+
+    @property
+    def rows(self) -> int:
+        """Return the number of rows."""
+        return self.facts.rows
+
+    @property
+    def cbytes(self) -> int:
+        """Return the bytes of the superchunk."""
+        return self.facts.cbytes
+
+    @property
+    def page_rows(self) -> int:
+        """Return the rows of a page."""
+        return self.root.page_rows
 
     @property
     def rows_of_pages(self) -> list[int]:
-        """The rows of each page."""
-        return [
-            min(self.page_rows, self.rows - start) for start in range(0, self.rows, self.page_rows)
-        ]
+        """Return the rows of each page."""
+        step = self.page_rows
+        return [min(step, self.rows - start) for start in range(0, self.rows, step)]
+
+    @property
+    def streams(self) -> dict[str, StreamPlace]:
+        """Return every stream of the tree by its full name, in the order of the chunks."""
+        return {place.name: place for place in self.root.walk()}
+
+    @property
+    def offsets(self) -> list[int]:
+        """Return where each chunk begins in the superchunk, and where the trailer begins."""
+        assert self.superchunk is not None
+        return self.superchunk.offsets
+
+    @property
+    def digests(self) -> bytes:
+        """Return the checksums of all chunks, one after another."""
+        assert self.superchunk is not None
+        return self.superchunk.trailer.digests
+
+    @property
+    def checksum(self) -> Checksum:
+        """Return the kind of checksum of the chunks."""
+        assert self.superchunk is not None
+        return self.superchunk.checksum
+
+    @property
+    def is_small(self) -> bool:
+        """True if opening the part read all of it."""
+        return self.cbytes <= SMALL_PART
 
     @property
     def nbytes_to_open(self) -> int:
-        """What was read of the file to open it."""
+        """Return the bytes that opening the part read."""
         if self.superchunk is None:
             return 0
         if self.is_small:
             return self.cbytes
-        return self.offsets[0] + self.cbytes - self.offsets[-1]
-
-    @property
-    def is_small(self) -> bool:
-        """Whether opening it read all of it."""
-        return self.cbytes <= SMALL_FILE
+        return self.facts.front_length + self.facts.trailer_length
 
     def zone_map(self) -> Statistics | None:
-        """What is known of each page; None where that is what the manifest says of the part."""
+        """Return the statistics of each page; None if the manifest's of the part are all."""
         if self.superchunk is None or PAGES_LAYER not in self.superchunk.trailer.layers:
             return None
         with self.error_context():
             blob = self.superchunk.trailer.layers[PAGES_LAYER].decode()
             return Statistics.decode(blob, -(-self.rows // self.page_rows))
 
-    def reader(self) -> Reader:
-        """The file, for reading chunks; not to be closed."""
-        # Looked at once: another thread may be done with the part and forget it.
-        kept = self._kept
-        if kept is not None:
-            return kept
-        try:
-            return self._files.open(self._key)
-        except KeyNotFound:
-            raise CorruptError("the file is missing") from None
+    def read(self, start: int, stop: int) -> bytes:
+        """Return bytes of the superchunk, by their offsets in it."""
+        assert self.reader is not None
+        return self.reader.read(start, stop - start)
 
     def forget(self) -> None:
-        """Let go of the bytes of a small file; they can be read again."""
-        self._kept = None
+        """Free the kept bytes of a small superchunk; they can be read again."""
+        if self.reader is not None:
+            self.reader.kept = None
 
-    def error_context(self, stream: str = "", chunk: int | None = None) -> "_ErrorContext":
-        """Say which file, column, stream and chunk an error is about."""
-        return _ErrorContext(self._where, stream, chunk)
+    def error_context(self, stream: str = "", chunk: int | None = None) -> "ErrorContext":
+        """Prefix errors with the file, the column, the stream and the chunk."""
+        return ErrorContext(self.context, stream, chunk)
 
-    def _open(self, front: int, trailer: int, parts: ColumnParts, group: int) -> Superchunk:
-        facts = parts.facts[group]
-        if front > MAX_FRONT_BYTES or trailer > MAX_TRAILER_BYTES:
-            raise LimitError(f"a front of {front} bytes, a trailer of {trailer}")
-        if front + trailer > facts.cbytes:
-            raise CorruptError(f"a front of {front} and a trailer of {trailer} in {facts.cbytes}")
-        reader = self.reader()
-        if reader.size != facts.cbytes:
-            raise CorruptError(f"{reader.size} bytes; the manifest says {facts.cbytes}")
-        if self.is_small:
-            data = reader.read(0, facts.cbytes)
-            self._kept = _Kept(data)
-            return unpack(data[:front], data[len(data) - trailer :], facts)
-        return unpack(reader.read(0, front), reader.read(facts.cbytes - trailer, trailer), facts)
 
-    def _place(self, superchunk: Superchunk, expected: Mapping[str, StreamLayout]) -> None:
-        self.superchunk = superchunk
-        self.offsets = superchunk.offsets
-        self.digests = superchunk.trailer.digests
-        self.checksum = superchunk.checksum
-        dictionary = superchunk.info.dictionary
-        self.dictionary_rows = dictionary.rows if dictionary else None
-        raw = [size for stream in superchunk.info.all_streams for size in stream.chunks]
-        head = CHUNK_HEADER.size
-        room = [there - self.checksum.size for there in map(sub, self.offsets[1:], self.offsets)]
-        # Read together before their headers are looked at, so a lie would cost memory.
-        if any(there > size + head for there, size in zip(room, raw, strict=True)):
-            raise CorruptError("a chunk with more room in the file than it can fill")
-        if any(size > there * MAX_RATIO for there, size in zip(room, raw, strict=True)):
-            raise LimitError(f"a chunk that claims more than {MAX_RATIO} times its bytes")
-        first = 0
-        for name, info in named(superchunk.info):
-            self.streams[name] = StreamPlace.of(expected[name], info, first)
-            first += len(info.chunks)
+def open_part(
+    reader: PartReader | None,
+    facts: PartFacts,
+    type_: pa.DataType,
+    sizes: Mapping[str, int],
+    context: str,
+) -> Part:
+    """Read front and trailer of the superchunk at an address, and check all they claim.
+
+    Parameters
+    ----------
+    reader
+        Reads at the address; None for rows of a type without streams.
+    facts
+        What the manifest says of the part.
+    type_
+        The type of the column.
+    sizes
+        The uncompressed bytes of each stream, by full name, as the manifest has them.
+    context
+        The file and the column, for errors.
+    """
+    with ErrorContext(context):
+        nbytes = sum(sizes.values())
+        if reader is None:
+            needed = [name for name in layout_of(type_).streams if name != VALID]
+            if needed:
+                raise CorruptError(f"no stream {needed[0]!r} in a column of {type_}")
+            root = BlockPlace(facts.rows, max(facts.page_rows, 1), {}, {})
+            return Part(context, facts, nbytes, root)
+        superchunk = _unpack(reader, facts)
+        _check_room(superchunk)
+        root = _place(superchunk.info, type_, "", 0)
+        found = {place.name: place.info.nbytes for place in root.walk() if place.info.nbytes}
+        if found != {name: size for name, size in sizes.items() if size}:
+            raise CorruptError(f"streams of other sizes than the manifest's {dict(sizes)}")
+        return Part(context, facts, nbytes, root, superchunk, reader)
+
+
+def open_column_part(
+    version: Version, index: int, parts: ColumnParts, group: int, files: OpenFiles
+) -> Part:
+    """Open the part that a column of a version has in a row group."""
+    field = version.schema.field(index)
+    address = parts.address(group)
+    file = version.store.name if address is None else f"{version.store.name}/{address.key}"
+    context = f"{file}, column {field.name!r}"
+    sizes = {name: nbytes[group] for name, nbytes in parts.streams.items()}
+    reader = None if address is None else PartReader(files, address)
+    return open_part(reader, parts.facts[group], field.type, sizes, context)
 
 
 class OpenParts:
-    """The parts of a read, each opened once; of several reads that follow each other, too.
+    """The parts of a read, or of several reads in a row; each part is opened once.
 
-    A context manager: its end closes the files, also when the read failed.
+    A context manager: its end closes the files, even if the read failed.
     """
 
     def __init__(self, version: Version) -> None:
         """Open nothing yet."""
         self.version = version
         self._files = OpenFiles(version.store)
-        self._parts: dict[tuple[int, int], OpenedPart] = {}
+        self._parts: dict[tuple[int, int], Part] = {}
 
-    def open(self, index: int, group: int) -> OpenedPart:
-        """The part of the column at this position in this row group."""
+    def open(self, index: int, group: int) -> Part:
+        """Return the part of a column in a row group."""
         part = self._parts.get((index, group))
         if part is None:
             parts = self.version.column(index)
-            part = OpenedPart(self.version, index, parts, group, self._files)
+            part = open_column_part(self.version, index, parts, group, self._files)
             self._parts[index, group] = part
         return part
 
-    def items(self) -> Iterable[tuple[tuple[int, int], OpenedPart]]:
-        """The parts opened, by column and row group."""
+    def items(self) -> Iterable[tuple[tuple[int, int], Part]]:
+        """Return the opened parts by column and row group."""
         return self._parts.items()
 
     def forget_before(self, group: int) -> None:
-        """Let go of the parts of earlier row groups; who has one still may go on with it."""
+        """Drop the parts of earlier row groups; a reader that has one may go on with it."""
         # A list first: workers open parts meanwhile.
         for key in list(self._parts):
             if key[1] < group:
                 del self._parts[key]
 
     def close(self) -> None:
-        """Close the files and forget the parts, after the last thread is done with them."""
+        """Close the files and drop the parts, after the last thread has finished with them."""
         self._parts.clear()
         self._files.close()
 
@@ -214,18 +282,19 @@ class OpenParts:
         self.close()
 
 
-class _ErrorContext:
-    """Puts the place of an error in front of its message.
+class ErrorContext:
+    """Prefix the message of an error with its context.
 
-    Not a generator with `contextmanager`: since Python 3.12 the frame of such a generator refers to
-    the frame of its `__exit__`, and so an error that is replaced by another holds itself, and all
-    that was read, until the garbage collector comes.
+    This is a class and not a generator with `contextmanager`: since Python 3.12 the frame of such a
+    generator refers to the frame of its `__exit__`. An error that is replaced by another would then
+    hold itself, and all that was read, until the garbage collector runs.
     """
 
-    __slots__ = ("_chunk", "_stream", "_where")
+    __slots__ = ("_chunk", "_context", "_stream")
 
-    def __init__(self, where: str, stream: str, chunk: int | None) -> None:
-        self._where = where
+    def __init__(self, context: str, stream: str = "", chunk: int | None = None) -> None:
+        """Remember the context."""
+        self._context = context
         self._stream = stream
         self._chunk = chunk
 
@@ -235,77 +304,81 @@ class _ErrorContext:
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if not isinstance(error, DAMAGED):
             return
-        where = self._where + (f", stream {self._stream!r}" if self._stream else "")
+        context = self._context + (f", stream {self._stream!r}" if self._stream else "")
         if self._chunk is not None:
-            where += f", chunk {self._chunk}"
-        raise type(error)(f"{where}: {error}") from None
+            context += f", chunk {self._chunk}"
+        raise type(error)(f"{context}: {error}") from None
 
 
-class _Kept:
-    """The bytes of a small file, read before."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self.size = len(data)
-
-    def read(self, offset: int, length: int) -> bytes:
-        return self._data[offset : offset + length]
-
-    def read_into(self, offset: int, buffer: memoryview) -> int:
-        found = self._data[offset : offset + len(buffer)]
-        buffer[: len(found)] = found
-        return len(found)
-
-    def close(self) -> None:
-        pass
-
-    def __enter__(self) -> "_Kept":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
+def _unpack(reader: PartReader, facts: PartFacts) -> Superchunk:
+    """Read front and trailer, whose claims of lengths are checked before memory is allocated."""
+    front, trailer, address = facts.front_length, facts.trailer_length, reader.address
+    if front > MAX_FRONT_BYTES or trailer > MAX_TRAILER_BYTES:
+        raise LimitError(f"a front of {front} bytes, a trailer of {trailer}")
+    if front + trailer > address.length:
+        raise CorruptError(f"a front of {front} and a trailer of {trailer} in {address.length}")
+    if reader.file_size != address.end:
+        raise CorruptError(f"{reader.file_size} bytes; the manifest says {address.end}")
+    if address.length <= SMALL_PART:
+        data = reader.kept = reader.read(0, address.length)
+        return unpack(data[:front], data[len(data) - trailer :], facts)
+    start = address.length - trailer
+    return unpack(reader.read(0, front), reader.read(start, trailer), facts)
 
 
-def named(info: BlockInfo) -> Iterator[tuple[str, StreamInfo]]:
-    """The streams in the order of their chunks, by the names that tell them apart."""
+def _check_room(superchunk: Superchunk) -> None:
+    """Check the claims of chunks, which are read together, before any header is looked at."""
+    offsets, digest, head = superchunk.offsets, superchunk.checksum.size, CHUNK_HEADER.size
+    claims = [size for _, stream in superchunk.info.walk() for size in stream.chunks]
+    lengths = [length - digest for length in map(sub, offsets[1:], offsets)]
+    if any(length > size + head for length, size in zip(lengths, claims, strict=True)):
+        raise CorruptError("a chunk that is longer in the file than its contents can be")
+    if any(size > length * MAX_RATIO for length, size in zip(lengths, claims, strict=True)):
+        raise LimitError(f"a chunk that claims more than {MAX_RATIO} times its bytes")
+
+
+def _place(info: BlockInfo, type_: pa.DataType, prefix: str, first_chunk: int) -> BlockPlace:
+    """Match a block with the layout of its type and encoding, and its children with theirs."""
+    layout = layout_of(type_, info.encoding)
+    names = [stream.name for stream in info.streams]
+    if [name for name in layout.streams if name in names] != names:
+        raise CorruptError(f"streams {names}; a column of {type_} has {list(layout.streams)}")
+    for name in layout.streams:
+        if name not in names and name != VALID:
+            raise CorruptError(f"no stream {name!r} in a column of {type_}")
+    if info.children.keys() != layout.children.keys():
+        raise CorruptError(
+            f"children {list(info.children)}; a column of {type_} has {list(layout.children)}"
+        )
+    streams = {}
     for stream in info.streams:
-        yield stream.name, stream
-    if info.dictionary is not None:
-        for stream in info.dictionary.streams:
-            yield DICTIONARY + stream.name, stream
+        _check_stream(stream, layout.streams[stream.name], info.rows, prefix, type_)
+        bounds = () if stream.pages is None else tuple(accumulate(stream.pages, initial=0))
+        streams[stream.name] = StreamPlace(
+            prefix + stream.name, layout.streams[stream.name], stream, first_chunk, bounds
+        )
+        first_chunk += len(stream.chunks)
+    children = {}
+    for name, child in info.children.items():
+        children[name] = _place(
+            child, layout.children[name], child_prefix(prefix, name), first_chunk
+        )
+        first_chunk += sum(len(stream.chunks) for _, stream in child.walk())
+    return BlockPlace(info.rows, info.page_rows, streams, children)
 
 
-def _check_streams(type_: pa.DataType, info: BlockInfo | None, sizes: Mapping[str, int]) -> None:
-    """Streams must be those of the type, in order, as large as manifest and rows say."""
-    expected = layouts(type_)
-    found = dict(named(info)) if info else {}
-    needed = [name for name in expected if not name.endswith(VALID)]
-    if info is None and not needed:
-        return
-    if [name for name in expected if name in found] != list(found):
-        raise CorruptError(f"streams {list(found)}; a column of {type_} has {list(expected)}")
-    missing = [name for name in needed if name not in found]
-    if missing or info is None:
-        raise CorruptError(f"no stream {missing[0]!r} in a column of {type_}")
-    if pa.types.is_dictionary(type_) != (info.dictionary is not None):
-        raise CorruptError(f"a dictionary that does not fit a column of {type_}")
-    if {name: stream.nbytes for name, stream in found.items() if stream.nbytes} != sizes:
-        raise CorruptError(f"streams of other sizes than the manifest's {dict(sizes)}")
-    for name, stream in found.items():
-        own = expected[name]
-        block = info.dictionary if name.startswith(DICTIONARY) else info
-        assert block is not None
-        # A genuine Bloscpack file does not say what its bytes are.
-        if (
-            stream.dtype not in (own.dtype, "")
-            or stream.typesize != own.typesize
-            or (stream.pages is None) != (own.bits is not None)
-        ):
-            raise CorruptError(f"stream {name!r} is not laid out like one of {type_}")
-        if own.bits is not None and stream.nbytes != own.nbytes(block.rows):
-            raise CorruptError(
-                f"stream {name!r} has {stream.nbytes} bytes; "
-                f"{block.rows} rows take {own.nbytes(block.rows)}"
-            )
-        if own.name in (ENDS, CODES) and any(size % own.typesize for size in stream.chunks):
-            raise CorruptError(f"stream {name!r} in chunks that cut its entries")
+def _check_stream(
+    stream: StreamInfo, layout: StreamLayout, rows: int, prefix: str, type_: pa.DataType
+) -> None:
+    """Raise CorruptError unless a stream has the form and the size that its layout asks for."""
+    name, bits = prefix + stream.name, layout.bits
+    # A genuine Bloscpack file does not name a dtype.
+    is_form = stream.dtype in (layout.dtype, "") and stream.typesize == layout.typesize
+    if not is_form or (stream.pages is None) != (bits is not None):
+        raise CorruptError(f"stream {name!r} is not laid out like one of {type_}")
+    if bits is not None and stream.nbytes != layout.nbytes(rows):
+        raise CorruptError(
+            f"stream {name!r} has {stream.nbytes} bytes; {rows} rows take {layout.nbytes(rows)}"
+        )
+    if stream.name in (ENDS, CODES) and any(size % layout.typesize for size in stream.chunks):
+        raise CorruptError(f"stream {name!r} in chunks that cut its entries")

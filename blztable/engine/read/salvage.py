@@ -1,4 +1,7 @@
-"""Salvage: the row groups of a damaged table that are whole, and what is wrong with the others."""
+"""Salvage: read the intact row groups of a damaged table, and say what is wrong with the others.
+
+Knows nothing of files: it calls the read it is given.
+"""
 
 import errno
 from collections.abc import Callable, Sequence
@@ -16,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Rows of the table that cannot be read, and why."""
+    """Rows of the table that cannot be read, and the reason."""
 
     start: int
     stop: int
@@ -30,12 +33,14 @@ def read_intact(
     wanted: Sequence[RowSpan],
     progress: Progress | None = None,
 ) -> tuple[T, list[Loss]]:
-    """What `read` gives of the row groups that it can read; it needs the columns at `indices`.
+    """Return what `read` returns for the row groups that it can read, and the losses.
+
+    `read` needs the columns at `indices`.
 
     Raises
     ------
     CorruptError
-        The manifest's line of a column is damaged, so that nothing is known of any row of it.
+        The manifest's line of a column is damaged, so that no row of the column can be read.
     """
     try:
         return read(wanted, progress), []
@@ -60,8 +65,8 @@ def read_intact(
 
 
 def _is_damage(error: BlzError) -> bool:
-    """Bytes that are wrong, or that the medium cannot read any more."""
+    """True if bytes are wrong, or if the medium cannot read them any more."""
     if isinstance(error, StorageError):
         return error.errno == errno.EIO
-    # A LimitError says that there is too much of it, not that it is wrong.
+    # A LimitError reports that there is too much data, not that it is wrong.
     return isinstance(error, CorruptError | FormatError)

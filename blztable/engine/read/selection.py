@@ -1,6 +1,6 @@
-"""Which pages of a column hold the rows that are wanted, and where these are among their rows.
+"""Selections of rows: the pages that have them, and their positions among the rows of the pages.
 
-Knows what the manifest says of a column's parts, and opens nothing.
+Knows the manifest's lines of columns, and opens nothing.
 """
 
 from bisect import bisect_right
@@ -11,7 +11,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 import pyarrow as pa
 
-from blztable.columns.codecs.families import as_stored, stored_type
+from blztable.columns.stored import as_stored, stored_type
 from blztable.columns.types import one_array
 from blztable.errors import SchemaError
 from blztable.format.line import ColumnParts
@@ -19,24 +19,24 @@ from blztable.format.line import ColumnParts
 
 @dataclass(frozen=True, slots=True)
 class RowIndices:
-    """Some rows of one row group, by their numbers in it, in their order."""
+    """Rows of one row group, as ascending indices within it."""
 
     group: int
     rows: np.ndarray
 
     @property
     def count(self) -> int:
-        """How many they are."""
+        """Return the number of rows."""
         return len(self.rows)
 
     def picked(self) -> "RowIndices":
-        """Itself."""
+        """Return this selection."""
         return self
 
 
 @dataclass(frozen=True, slots=True)
 class RowSpan:
-    """Rows of one row group, one after another."""
+    """Adjacent rows of one row group, from `start` to `stop`."""
 
     group: int
     start: int
@@ -44,20 +44,20 @@ class RowSpan:
 
     @property
     def count(self) -> int:
-        """How many they are."""
+        """Return the number of rows."""
         return self.stop - self.start
 
     def picked(self) -> RowIndices:
-        """The rows one by one."""
+        """Return the rows as indices."""
         return RowIndices(self.group, np.arange(self.start, self.stop))
 
 
-# Rows of one row group that are left of it.
+# Rows selected from one row group.
 RowSelection = RowSpan | RowIndices
 
 
 def spans(row_groups: Sequence[int], start: int, stop: int) -> list[RowSpan]:
-    """The rows from `start` to `stop` of the table, by row group."""
+    """Return the rows from `start` to `stop` of the table, by row group."""
     ends = list(accumulate(row_groups))
     result = []
     for group in range(bisect_right(ends, start), len(ends)):
@@ -69,7 +69,7 @@ def spans(row_groups: Sequence[int], start: int, stop: int) -> list[RowSpan]:
 
 
 def of_spans(parts: ColumnParts, wanted: Sequence[RowSpan]) -> list[RowSpan]:
-    """The pages of these rows, which are in their order, as rows; neighbours are joined."""
+    """Return the pages of ascending spans, as spans; adjacent pages are joined."""
     pages: list[RowSpan] = []
     facts = parts.facts
     for span in wanted:
@@ -83,7 +83,7 @@ def of_spans(parts: ColumnParts, wanted: Sequence[RowSpan]) -> list[RowSpan]:
 
 
 def of_rows(parts: ColumnParts, wanted: Sequence[RowIndices]) -> list[RowSpan]:
-    """The pages of these rows, as rows; neighbours are joined."""
+    """Return the pages of rows, as spans; adjacent pages are joined."""
     pages: list[RowSpan] = []
     facts = parts.facts
     for picked in wanted:
@@ -104,7 +104,7 @@ def of_rows(parts: ColumnParts, wanted: Sequence[RowIndices]) -> list[RowSpan]:
 def cut_spans(
     column: pa.ChunkedArray, pages: Sequence[RowSpan], wanted: Sequence[RowSpan]
 ) -> pa.ChunkedArray:
-    """The rows wanted, out of the column of all rows of their pages; nothing is copied."""
+    """Return the rows wanted of a column that has all rows of their pages; nothing is copied."""
     if sum(span.count for span in wanted) == len(column):
         return column
     ranges: list[tuple[int, int]] = []
@@ -114,7 +114,7 @@ def cut_spans(
             before += pages[at].count
             at += 1
         start = before + span.start - pages[at].start
-        # Neighbours as one: each slice is an array of its own.
+        # Adjacent ranges become one: each slice is an array of its own.
         if ranges and ranges[-1][1] == start:
             start = ranges.pop()[0]
         ranges.append((start, before + span.stop - pages[at].start))
@@ -127,7 +127,7 @@ def cut_spans(
 def take_rows(
     column: pa.ChunkedArray, pages: Sequence[RowSpan], wanted: Sequence[RowIndices]
 ) -> pa.ChunkedArray:
-    """The rows wanted, out of the column of all rows of some pages that have them."""
+    """Return the rows wanted of a column that has all rows of their pages."""
     if sum(picked.count for picked in wanted) == len(column):
         return column
     firsts: dict[int, list[int]] = {}
@@ -149,11 +149,11 @@ def take_rows(
 
 
 def take_places(column: pa.ChunkedArray, places: np.ndarray) -> pa.ChunkedArray:
-    """The rows at these places, which ascend; of each chunk by itself, for they do not all join."""
+    """Return rows by ascending index; each chunk is taken from by itself, for not all can join."""
     begins = np.cumsum([0, *map(len, column.chunks)])
     cuts = np.searchsorted(places, begins)
     taken = [
-        # Arrow takes no rows of views.
+        # Arrow's `take` does not support views.
         as_stored(chunk).take(pa.array(places[first:last] - begin)).cast(column.type)
         for chunk, begin, (first, last) in zip(column.chunks, begins, pairwise(cuts), strict=False)
         if first < last
@@ -162,8 +162,8 @@ def take_places(column: pa.ChunkedArray, places: np.ndarray) -> pa.ChunkedArray:
 
 
 def reordered(column: pa.ChunkedArray, order: np.ndarray) -> pa.ChunkedArray:
-    """The rows in another order and as often as they are named, in as few arrays as have room."""
-    # Arrow takes no rows of views.
+    """Return rows in another order, each as often as it is named, in few arrays."""
+    # Arrow's `take` does not support views.
     stored = pa.chunked_array(list(map(as_stored, column.chunks)), stored_type(column.type))
     return _reordered(stored, order).cast(column.type)
 
@@ -184,7 +184,7 @@ def _reordered(column: pa.ChunkedArray, order: np.ndarray) -> pa.ChunkedArray:
 
 
 def _taken_as_fits(array: pa.Array, order: np.ndarray) -> Iterator[pa.Array]:
-    """Rows named twice may have no room in one array of text: then the halves of them."""
+    """Take rows; where the result exceeds 2 GiB of text, split the request in half and retry."""
     try:
         yield array.take(pa.array(order))
     except pa.ArrowInvalid:

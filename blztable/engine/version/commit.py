@@ -1,313 +1,212 @@
-"""The commit: how the next version of a table comes to be, and nothing of it where it fails.
+"""Commit: make the next version of a table, or change nothing.
 
-1. Say that files are in flight, which keeps vacuum out (`in_flight`). Pin the base version.
-2. Write new files under numbers nobody used, and make them durable.
-3. Take the writers' lock and look for the newest version. The draft is made on that one; if what
-   the operation relies on has changed, it raises ConflictError.
-4. Publish the manifest under the next number, which fails if anyone else did: the commit point.
-5. Make its name durable.
-6. Refresh the mirrors and let old versions go; what fails here is a warning. Then remove what was
-   written and is not in the version that was published.
+Theory of operation
+-------------------
+Every step runs in the thread of the caller. Only step 2 uses other threads, to write files.
 
-A flush that failed is never tried again. The outcome is unknown (CommitUnknownError) where step 5
-fails, or where it cannot be read whether the manifest under the number of step 4 is ours.
-Ctrl-C is put off in steps 1 and 3 to 6 and in the removal of what failed, so that neither a lock
-nor a file is forgotten on the way; step 2 ends by itself between two of its tasks.
+1. `begin`: announce files in flight, which keeps vacuum out; pin the base version (`Begun`).
+2. The caller writes new files under numbers that nobody used. `publish` flushes them.
+3. Take the writers' lock and read the newest version. The caller rebases its changes on that
+   version, or raises ConflictError.
+4. Publish the manifest under the next number (`Attempt`); this fails if another commit took the
+   number. It is the commit point (`Published`).
+5. Flush the name of the manifest.
+6. Refresh the mirrors and retire old versions; a failure here is a warning. Remove the new files
+   that the published version does not name.
+
+A crash in steps 1 to 3 leaves the old version, and files that no version names: vacuum removes
+them. A crash after step 4 leaves the new version. A loss of power between steps 4 and 5 leaves one
+of the two, whole: the manifest and its files were flushed before step 4. With
+`is_durable=False` nothing is flushed, so a loss of power may take the new version, but no older
+version that was flushed.
+
+A flush that failed is never repeated: its outcome is unknown (CommitUnknownError). The same holds
+where nobody can read whether the manifest of step 4 is ours. Ctrl-C is deferred in steps 1 and 3
+to 6 and while new files are discarded, so no lock and no file is forgotten. Step 2 stops between
+two of its tasks.
 """
 
-import os
 import secrets
 import warnings
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Self
 
 from blztable.caller import stack_level
-from blztable.engine.version import (
-    attempt,
-    durability,
-    first_commit,
-    in_flight,
-    mirrors,
-    retention,
-    versions,
-)
-from blztable.engine.version.attempt import Attempt
+from blztable.engine.version import durability, in_flight, mirrors, retention, versions
+from blztable.engine.version.attempt import Attempt, unknown
+from blztable.engine.version.begin import AlreadyCommitted, Begun, Plan, begin
 from blztable.engine.version.new_files import NewFiles
+from blztable.engine.version.staged import StagedVersion
 from blztable.engine.version.versions import LOCK_SECONDS, Version
-from blztable.errors import (
-    BlzError,
-    CommitUnknownError,
-    ConflictError,
-    CorruptError,
-    LimitError,
-    ReadOnlyError,
-    TableNotFoundError,
-)
+from blztable.errors import BlzError, CommitUnknownError, ConflictError, CorruptError, LimitError
 from blztable.format import layout, manifest
+from blztable.format.manifest import Head
 from blztable.interrupts import DeferInterrupt
 from blztable.storage.store import KeyNotFound, KeyTaken, Lock, Store
 from blztable.version import VERSION
 
+__all__ = ["AlreadyCommitted", "Commit", "Plan"]
+
 WRITER = f"blztable {VERSION}"
-# Ids of commits that a restarted job is known by.
+# Number of commit ids that a table remembers.
 KEPT_IDS = 1000
+
+# Makes the staged version from the newest version.
+Rebase = Callable[[Version | None], StagedVersion]
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
-    """A manifest but for what the commit itself fills in: number, parent, time, identity.
+class Newest:
+    """The newest version as step 3 finds it.
 
     Attributes
     ----------
-    named : callable or None
-        Gives the keys of the files that the manifest names. None says that it names every file
-        that the transaction wrote; then none of them was given up.
+    numbers : list of int
+        The versions that exist.
+    last_number : int
+        The highest number ever used; it is higher where the newest manifest is missing.
+    version : Version or None
+        None if there is no table, or a replacement cannot read it.
     """
 
-    head: manifest.Head
-    lines: Sequence[bytes]
-    named: Callable[[], Collection[str]] | None = None
+    numbers: list[int]
+    last_number: int
+    version: Version | None
+
+    @property
+    def number(self) -> int | None:
+        """Number of the newest version; None if there is no table."""
+        return max(self.numbers, default=None)
 
 
-class AlreadyCommitted(Exception):
-    """A version bears the id that the caller gave this commit: it was made before."""
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A commit after step 4: the published version, and the staged version it was made from."""
 
-    def __init__(self, version: int) -> None:
-        """Remember which."""
-        super().__init__(f"committed as version {version}")
-        self.version = version
+    version: Version
+    staged: StagedVersion
 
 
 class Commit:
-    """Steps 1 to 6, as a context: what was written in it and not published is removed."""
+    """The six steps as a context. New files are removed at its end if nothing was published."""
 
-    def __init__(
-        self,
-        store: Store,
-        *,
-        is_durable: bool,
-        base: Version | None = None,
-        may_create: bool = False,
-        is_replacement: bool = False,
-        commit_id: str | None = None,
-    ) -> None:
-        """Begin nothing yet. The base is the newest version unless another one is given.
-
-        A replacement relies on nothing, not even on a readable base.
-        """
-        self._store = store
-        self._is_durable = is_durable
-        self._given = base
-        self._may_create = may_create
-        self._is_replacement = is_replacement
-        self._commit_id = commit_id
-        self._held = ExitStack()
-        self.files = NewFiles(store)
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._begun: Begun | None = None
         self._attempt: Attempt | None = None
-        self._pid = os.getpid()
-        self._is_first = False
-        self._complaints: list[str] = []
-        self.base: Version | None = None
+        self._warnings: list[str] = []
 
     def __enter__(self) -> Self:
-        """Make the place ready, announce files in flight, pin the base."""
         try:
             with DeferInterrupt(), self._repeat_made_durable():
-                self._begin()
-            return self
+                self._begun = begin(self._plan)
         except BaseException:
-            with DeferInterrupt():
-                self._held.close()
-                self._withdraw()
+            self._undo()
             raise
-
-    def _begin(self) -> None:
-        store = self._store
-        newest_number = versions.newest_number(store) if versions.is_place(store) else None
-        if newest_number is None:
-            if not self._may_create:
-                raise TableNotFoundError(f"no table at {store.name} any more")
-            versions.check_ours(store)
-            with self._damage_allowed():
-                versions.newest_told(store)
-            self._is_first = True
-            self._held.enter_context(first_commit.begin(store, durable=self._is_durable))
-        else:
-            self._held.enter_context(in_flight.writing(store))
-        if self._given is None or self._commit_id is not None:
-            newest_number = versions.newest_number(store)
-        if self._given is not None:
-            self.base = self._given
-            try:
-                pinned = store.lock(self.base.key, shared=True, timeout=LOCK_SECONDS)
-            except KeyNotFound:
-                number = self.base.head.version
-                # The base was held open, so others have removed it: the newest one, perhaps.
-                versions.newest_told(store)
-                raise TableNotFoundError(f"no version {number} of {store.name} any more") from None
-            self._held.enter_context(pinned)
-        elif newest_number is not None:
-            with self._damage_allowed():
-                self.base, pinned = versions.pin(store)
-                self._held.enter_context(pinned)
-        if self._commit_id is not None and newest_number is not None:
-            with self._damage_allowed(), suppress(KeyNotFound):
-                self._check_new(versions.load(store, newest_number))
+        return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        """Remove what was written if nothing was published, and let go of everything."""
-        with DeferInterrupt():
-            is_gone = error is not None and not (self._attempt and self._attempt.may_be_published())
-            with self._held:
-                if is_gone:
-                    self.files.discard()
-            if is_gone:
-                self._withdraw()
+        if error is None:
+            self._after_begin().end()
+        else:
+            self._undo()
 
-    def _withdraw(self) -> None:
-        """Leave no place of a table behind whose first commit failed."""
-        if self._is_first and self._pid == os.getpid():
-            first_commit.withdraw(self._store)
+    def _undo(self) -> None:
+        """End the commit. Discard its files unless they may belong to a published version."""
+        with DeferInterrupt():
+            if self._attempt is not None and self._attempt.may_be_published():
+                self._after_begin().end()
+            elif self._begun is not None:
+                self._begun.undo()
+
+    @property
+    def base(self) -> Version | None:
+        """The version that is pinned; None if there is none that can be read."""
+        return self._after_begin().base
+
+    @property
+    def files(self) -> NewFiles:
+        """The files that are written in step 2."""
+        return self._after_begin().files
+
+    def _after_begin(self) -> Begun:
+        assert self._begun is not None, "the commit is not entered"
+        return self._begun
 
     def publish(
-        self,
-        operation: str,
-        draft: Callable[[Version | None], Draft],
-        named: Callable[[], Collection[str]] | None = None,
+        self, operation: str, rebase: Rebase, staged: StagedVersion | None = None
     ) -> tuple[Version, Lock]:
-        """Commit what `draft` makes of the newest version; return the new version, pinned.
+        """Carry out steps 3 to 6; return the new version, pinned.
 
-        Files that the published version does not name were given up on the way. They are removed
-        after the publication: until then a change that is made again may need them.
+        New files that the published version does not name are removed only after the publication:
+        until then `rebase` may bring them back.
 
         Parameters
         ----------
         operation : str
-            What the list of versions calls the commit.
-        draft : callable
-            Makes the manifest from the newest version; called again if another writer was faster.
-        named : callable, optional
-            Gives the files that the manifest names if nobody else commits. They are flushed before
-            the writers' lock is taken; any other file only if the draft names it after all.
+            The name of the operation in the list of versions.
+        rebase : callable
+            Makes the staged version from the newest version. It is called again if another writer
+            published first.
+        staged : StagedVersion, optional
+            The result of `rebase` if nobody else commits. The files it names are flushed before
+            the writers' lock is taken.
 
         Raises
         ------
         AlreadyCommitted
-            Another process with the same id of the caller was faster.
+            Another process with the same commit id published first.
         ConflictError
-            From `draft`; nothing is committed.
+            Raised by `rebase`; nothing is committed.
         CommitUnknownError
-            Published, but not known to survive a loss of power; or not known to be published.
+            The version is published and may not survive a loss of power, or it is unknown whether
+            it is published.
         """
-        store = self._store
-        if self._pid != os.getpid():
-            raise ReadOnlyError(
-                f"{store.name}: a transaction belongs to the process it began in; open the table "
-                "again in this one"
-            )
-        if self._is_durable:
-            self.files.flush(named)
+        store, begun = self._plan.store, self._after_begin()
+        begun.check_process()
+        if self._plan.is_durable and staged is not None:
+            begun.files.flush(staged.files())
         with (
             DeferInterrupt(),
             ExitStack() as afterwards,
             self._repeat_made_durable(),
-            self._writers_lock(),
+            in_flight.writers_lock(store, durable=self._plan.is_durable),
         ):
-            number, made = self._publish(operation, draft)
-            # Whatever fails from here on: the version that was published does not name them.
-            afterwards.callback(self._discard_given_up, made)
-            if self._is_durable:
+            published = self._publish(operation, rebase)
+            version = published.version
+            # Whatever fails from here on, the published version does not name these files.
+            afterwards.callback(_discard_given_up, begun.files, published)
+            if version.head.durable:
                 try:
                     store.flush_names(layout.MANIFESTS)
                 except BlzError as error:
-                    raise attempt.unknown(store, number, error) from error
-            try:
-                version, pinned = versions.pin(store, number)
-            except BlzError as error:
-                raise CommitUnknownError(
-                    f"{store.name}: version {number} is committed, but cannot be opened: {error}"
-                ) from error
+                    raise unknown(store, version.head.version, error) from error
+            pinned = _pin(version)
             self._tidy(version)
         return version, pinned
 
-    def _discard_given_up(self, made: Draft) -> None:
-        """Remove what was written or reserved and is not in the version that was published."""
-        if made.named is not None:
-            columns = {layout.column(path[:1]) for path in made.head.columns.paths}
-            self.files.discard_unnamed(made.named(), columns)
-
-    def _tidy(self, version: Version) -> None:
-        """Refresh the mirrors and let old versions go; what fails is kept for a warning."""
-        steps: tuple[Callable[[], None], ...] = (
-            lambda: mirrors.refresh(version),
-            lambda: retention.retire(version, is_durable=self._is_durable),
-        )
-        for step in steps:
-            try:
-                step()
-            except (BlzError, KeyNotFound) as error:
-                number = version.head.version
-                self._complaints.append(
-                    f"{self._store.name}: version {number} is committed, but {error}"
-                )
-
-    def emit_warnings(self) -> None:
-        """Warn of what failed after the commit. Called last: filters may make it an exception."""
-        if self._complaints:
-            warnings.warn("; ".join(self._complaints), stacklevel=stack_level())
-
-    def _writers_lock(self) -> Lock:
-        try:
-            return self._store.lock(layout.LOCK, shared=False, timeout=LOCK_SECONDS)
-        except KeyNotFound:
-            # An empty file, which some tools leave out of a copy.
-            self._store.prepare(*layout.PREPARED, durable=self._is_durable)
-            return self._store.lock(layout.LOCK, shared=False, timeout=LOCK_SECONDS)
-
-    def _publish(
-        self, operation: str, draft: Callable[[Version | None], Draft]
-    ) -> tuple[int, Draft]:
-        """Publish under the next number; again where another store's writer was faster."""
-        store = self._store
+    def _publish(self, operation: str, rebase: Rebase) -> Published:
+        """Carry out steps 3 and 4, again whenever another writer takes the number first."""
+        plan, files = self._plan, self._after_begin().files
         while True:
-            newest_number, given_out, newest = self._newest()
-            self._check_new(newest)
-            made = draft(newest)
-            number = given_out + 1
-            if number > layout.MAX_VERSION:
-                raise LimitError(f"{store.name}: there is no version after {given_out}")
-            commit = secrets.token_hex(16)
-            head = replace(
-                made.head,
-                version=number,
-                parent=newest_number or 0,
-                commit=commit,
-                writer=WRITER,
-                time=datetime.now(UTC).isoformat(timespec="microseconds"),
-                operation=operation,
-                commit_ids=self._with_id(made.head.commit_ids, number),
-                history=_history(store, newest or versions.latest(store)),
-                durable=self._is_durable,
-                lasting=0 if self._is_durable else durability.newest(store, newest, newest_number),
-            )
-            if retention.lets_lasting_go(store, head):
-                # Durable versions would be gone, and with them rows that were acknowledged.
-                self._is_durable = True
-                head = replace(head, durable=True, lasting=0)
-            if self._is_durable:
-                # A change that did not land may have brought back what it had replaced.
-                self.files.flush(made.named)
-                if newest_number is not None:
-                    # A replacement takes over what it restores, or nothing.
-                    built_on = self._given if self._is_replacement else newest
-                    durability.flush_base(store, newest, built_on)
-            data = manifest.encode(head, made.lines)
-            self._attempt = Attempt(store, number, commit)
+            newest = _find_newest(plan)
+            plan.check_id(newest.version)
+            staged = rebase(newest.version)
+            head = _next_head(plan, newest, staged.head, operation)
+            if head.durable:
+                # The rebase may have brought back files that a later change had replaced.
+                files.flush(staged.files())
+                if newest.number is not None:
+                    durability.flush_base(plan.store, newest.version, staged.base)
+            data = manifest.encode(head, staged.lines())
+            # Decoded as a reader would, so the version is known without reading it back.
+            version = staged.published(manifest.decode_head(data[: manifest.head_length(data)]))
+            self._attempt = Attempt(plan.store, head.version, head.commit)
             try:
-                store.publish(layout.manifest(number), data, durable=self._is_durable)
+                plan.store.publish(version.key, data, durable=head.durable)
             except KeyTaken:
                 if not self._attempt.is_ours():
                     continue
@@ -315,59 +214,119 @@ class Commit:
                 if self._attempt.may_be_published():
                     raise self._attempt.unknown(error) from error
                 raise
-            return number, made
+            return Published(version, staged)
 
-    def _newest(self) -> tuple[int | None, int, Version | None]:
-        """The newest version: its number, the highest number given out, the version itself.
+    def _tidy(self, version: Version) -> None:
+        """Refresh the mirrors and retire old versions; keep a warning for each failure."""
+        steps: tuple[Callable[[], None], ...] = (
+            lambda: mirrors.refresh(version),
+            lambda: retention.retire(version, is_durable=version.head.durable),
+        )
+        for step in steps:
+            try:
+                step()
+            except (BlzError, KeyNotFound) as error:
+                self._warnings.append(
+                    f"{self._plan.store.name}: version {version.head.version} is committed, "
+                    f"but {error}"
+                )
 
-        For a replacement the version is None where it is damaged, or where its manifest is gone;
-        the number of one that is gone is not given out again.
-        """
-        store = self._store
-        try:
-            number = versions.newest_told(store)
-            newest = None if number is None else versions.load(store, number)
-        except CorruptError:
-            if not self._is_replacement:
-                raise
-            number, newest = versions.newest_number(store), None
-            return number, max(number or 0, versions.mirrored_number(store)), None
-        return number, number or 0, newest
-
-    def _check_new(self, newest: Version | None) -> None:
-        """AlreadyCommitted where a version bears the caller's id."""
-        known = dict(newest.head.commit_ids) if newest and self._commit_id is not None else {}
-        if self._commit_id in known:
-            raise AlreadyCommitted(known[self._commit_id])
+    def emit_warnings(self) -> None:
+        """Warn of failures after the commit. Call it last: a filter may raise the warning."""
+        if self._warnings:
+            warnings.warn("; ".join(self._warnings), stacklevel=stack_level())
 
     @contextmanager
     def _repeat_made_durable(self) -> Iterator[None]:
-        """Make a version last that bears the caller's id, before the caller is told of it.
+        """Make a version durable before the caller learns that it bears the caller's id.
 
-        Whoever committed it may have been killed before it flushed the name, or may have asked
-        for no flush. In the second case the newest version is committed once more, flushed: so
-        the commits after it know, too, what was promised.
+        The process that committed it may have been killed before it flushed the name, or may have
+        asked for no flush. In the second case the newest version is committed again with a flush,
+        so that later commits know what was promised.
         """
         try:
             yield
         except AlreadyCommitted as known:
-            if self._is_durable:
+            if self._plan.is_durable:
                 try:
-                    _make_newest_durable(self._store)
+                    _make_newest_durable(self._plan.store)
                 except BlzError as error:
-                    raise attempt.unknown(self._store, known.version, error) from error
+                    raise unknown(self._plan.store, known.version, error) from error
             raise
 
-    def _with_id(
-        self, known: tuple[tuple[str, int], ...], number: int
-    ) -> tuple[tuple[str, int], ...]:
-        """The last of the callers' ids, this one among them."""
-        mine = () if self._commit_id is None else ((self._commit_id, number),)
-        return (*known, *mine)[-KEPT_IDS:]
 
-    def _damage_allowed(self) -> AbstractContextManager[None]:
-        """A table whose newest manifest is damaged can be replaced, and nothing else."""
-        return suppress(CorruptError) if self._is_replacement else nullcontext()
+def _find_newest(plan: Plan) -> Newest:
+    """Read the newest version. A replacement accepts one that is damaged or missing."""
+    store = plan.store
+    try:
+        numbers = versions.numbers_told(store)
+        version = versions.load(store, max(numbers)) if numbers else None
+    except CorruptError:
+        if not plan.is_replacement:
+            raise
+        numbers = versions.numbers(store)
+        # The number of a manifest that is missing is not used again.
+        return Newest(numbers, max([versions.mirrored_number(store), *numbers]), None)
+    return Newest(numbers, max(numbers, default=0), version)
+
+
+def _next_head(plan: Plan, newest: Newest, staged: Head, operation: str) -> Head:
+    """The head of a staged version as it is published: number, parent, time and identity."""
+    store, number = plan.store, newest.last_number + 1
+    if number > layout.MAX_VERSION:
+        raise LimitError(
+            f"{store.name}: version {newest.last_number} is the last one that a table can have; "
+            "write the data to a new table"
+        )
+    own_id = () if plan.commit_id is None else ((plan.commit_id, number),)
+    lasting = 0
+    if not plan.is_durable:
+        lasting = durability.newest(store, newest.version, newest.number)
+    head = replace(
+        staged,
+        version=number,
+        parent=newest.number or 0,
+        commit=secrets.token_hex(16),
+        writer=WRITER,
+        time=datetime.now(UTC).isoformat(timespec="microseconds"),
+        operation=operation,
+        commit_ids=(*staged.commit_ids, *own_id)[-KEPT_IDS:],
+        history=_history(store, newest),
+        durable=plan.is_durable,
+        lasting=lasting,
+    )
+    if retention.lets_lasting_go(head, newest.numbers):
+        # Otherwise the last durable version would go, and with it rows that were acknowledged.
+        return replace(head, durable=True, lasting=0)
+    return head
+
+
+def _history(store: Store, newest: Newest) -> tuple[tuple[str, int], ...]:
+    """The time and number of each version that still exists."""
+    if not newest.numbers:
+        return ()
+    latest = newest.version or versions.latest(store)
+    if latest is None:
+        return ()
+    pairs = [*latest.head.history, (latest.head.time, latest.head.version)]
+    return tuple((time, number) for time, number in pairs if number in newest.numbers)
+
+
+def _pin(version: Version) -> Lock:
+    """Pin the version that was just published."""
+    try:
+        return version.store.lock(version.key, shared=True, timeout=LOCK_SECONDS)
+    except (BlzError, KeyNotFound) as error:
+        raise CommitUnknownError(
+            f"{version.store.name}: version {version.head.version} is committed, but it cannot be "
+            f"opened; open the table again: {error}"
+        ) from error
+
+
+def _discard_given_up(files: NewFiles, published: Published) -> None:
+    """Discard the new files and columns that the published version does not name."""
+    columns = {path[0] for path in published.version.head.columns.paths}
+    files.discard_unnamed(published.staged.files(), columns)
 
 
 def _make_newest_durable(store: Store) -> None:
@@ -377,21 +336,11 @@ def _make_newest_durable(store: Store) -> None:
         if newest.head.durable:
             store.flush_names(layout.MANIFESTS)
             return
-    with Commit(store, is_durable=True) as transaction:
-        _, pinned = transaction.publish("flush", _unchanged)
-    pinned.close()
+    with Commit(Plan(store, is_durable=True)) as commit:
+        commit.publish("flush", _unchanged)[1].close()
 
 
-def _unchanged(newest: Version | None) -> Draft:
+def _unchanged(newest: Version | None) -> StagedVersion:
     if newest is None:
-        raise ConflictError("the table is gone")
-    return Draft(newest.head, newest.lines())
-
-
-def _history(store: Store, newest: Version | None) -> tuple[tuple[str, int], ...]:
-    """The versions still there and when they were made."""
-    if newest is None:
-        return ()
-    there = set(versions.numbers(store))
-    known = [*newest.head.history, (newest.head.time, newest.head.version)]
-    return tuple((time, number) for time, number in known if number in there)
+        raise ConflictError("the table was removed by another process; write it again")
+    return StagedVersion.of(newest)

@@ -27,13 +27,13 @@ OPEN_SECONDS = 0.2
 
 
 def writing(store: Store) -> ExitStack:
-    """Hold that files are in flight, until it is closed."""
+    """Announce files in flight, until the result is closed."""
     with _lock(store, layout.META, shared=True, wait=LOCK_SECONDS):
         return _both(store, shared=True, wait=LOCK_SECONDS)
 
 
 def alone(store: Store, wait: float) -> ExitStack:
-    """Hold that no files are in flight; BusyError if a writer is at work for `wait` seconds."""
+    """Keep writers out; BusyError if a writer is at work for `wait` seconds."""
     deadline = time.monotonic() + wait
     while True:
         left = max(deadline - time.monotonic(), 0.0)
@@ -46,6 +46,16 @@ def alone(store: Store, wait: float) -> ExitStack:
                 raise
         interrupts.raise_pending()
         time.sleep(OPEN_SECONDS)
+
+
+def writers_lock(store: Store, *, durable: bool) -> Lock:
+    """The lock under which one writer at a time publishes a version."""
+    try:
+        return store.lock(layout.LOCK, shared=False, timeout=LOCK_SECONDS)
+    except KeyNotFound:
+        # An empty file, which some tools leave out of a copy.
+        store.prepare(*layout.PREPARED, durable=durable)
+        return store.lock(layout.LOCK, shared=False, timeout=LOCK_SECONDS)
 
 
 def _both(store: Store, *, shared: bool, wait: float) -> ExitStack:
@@ -64,5 +74,5 @@ def _both(store: Store, *, shared: bool, wait: float) -> ExitStack:
 
 
 def _lock(store: Store, key: str, *, shared: bool, wait: float) -> Lock:
-    # A child made by fork cannot go on with the transaction, so it is not at work.
+    # A child made by fork cannot continue the transaction, so it is not at work.
     return store.lock(key, shared=shared, timeout=wait, inherited=False)

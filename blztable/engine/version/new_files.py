@@ -1,39 +1,53 @@
-"""New files: what a transaction has written and reserved so far, to be flushed or removed.
+"""New files: the files and columns that a commit has written or reserved and not yet published.
 
-Knows nothing of versions: whoever publishes one says which files it names.
+Every file that is given up is removed here. Knows nothing of versions: the commit says which files
+the published version names.
 """
 
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from typing import Protocol
 
-from blztable.engine.version import first_commit
 from blztable.errors import BlzError, CorruptError, LimitError
 from blztable.format import layout
+from blztable.format.layout import Path
 from blztable.interrupts import DeferInterrupt
 from blztable.storage.store import KeyNotFound, Store
 
-# Gives keys of files.
-Keys = Callable[[], Collection[str]]
+# Numbers of files, by the path of their column.
+Files = Mapping[Path, Collection[int]]
+
+
+class Writer(Protocol):
+    """Something that writes the files of one column."""
+
+    @property
+    def path(self) -> Path:
+        """The path of the column."""
+
+    @property
+    def file_numbers(self) -> list[int]:
+        """Numbers of the files written so far."""
 
 
 class NewFiles:
-    """Files and directories of columns that nobody else writes to, and no manifest names yet."""
+    """Files and columns that only this commit writes to, and that no manifest names yet."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        # Asked when it matters: Ctrl-C may come between a file and a line that remembers it.
-        self._written: list[Callable[[], Sequence[str]]] = []
-        self._reserved: list[str] = []
-        self._flushed: set[str] = set()
+        # Asked for their files only when needed: Ctrl-C may come between a file and its record.
+        self._writers: list[Writer] = []
+        self._reserved: list[Path] = []
+        self._flushed: set[tuple[Path, int]] = set()
         self._pid = os.getpid()
 
-    def note(self, keys: Callable[[], Sequence[str]]) -> None:
-        """Remember who knows which files are written, before they are: to flush or remove them."""
-        self._written.append(keys)
+    def record(self, writers: Sequence[Writer]) -> None:
+        """Record writers before they write, so that their files are flushed or removed."""
+        self._writers += writers
 
     def reserve_column(self, lowest: int) -> int:
-        """An id from `lowest` on that no column has or had, claimed for this transaction."""
+        """Reserve the first unused column id from `lowest` on and return it."""
         number = lowest
         with DeferInterrupt():
             while number <= layout.MAX_ID and not self._store.reserve(layout.column((number,))):
@@ -41,56 +55,74 @@ class NewFiles:
                 taken = (layout.column_id(name) for name in names)
                 number = max([number, *(other for other in taken if other is not None)]) + 1
             if number > layout.MAX_ID:
-                raise LimitError(f"{self._store.name}: no ids of columns are left from {lowest}")
-            self._reserved.append(layout.column((number,)))
+                raise LimitError(
+                    f"{self._store.name}: all column ids from {lowest} to {layout.MAX_ID} are "
+                    "used; write the data to a new table"
+                )
+            self._reserved.append((number,))
         return number
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """A part of the transaction: what it wrote is removed if it fails, the rest goes on."""
-        written, reserved = len(self._written), len(self._reserved)
+        """Discard what is written inside of this context if it fails; keep what is older."""
+        writers, reserved = len(self._writers), len(self._reserved)
         try:
             yield
         except BaseException:
             with DeferInterrupt():
-                self._remove(_keys(self._written[written:]), self._reserved[reserved:])
-                del self._written[written:], self._reserved[reserved:]
+                self._discard(_files(self._writers[writers:]), self._reserved[reserved:])
+                del self._writers[writers:], self._reserved[reserved:]
             raise
 
-    def flush(self, named: Keys | None) -> None:
-        """Flush the files that are named, each once; None: all that were written."""
-        wanted = [key for key in _keys(self._written) if key not in self._flushed]
-        if named is not None:
-            names = named()
-            wanted = [key for key in wanted if key in names]
+    def flush(self, named: Files) -> None:
+        """Flush the new files that `named` contains, each only once."""
+        files = [
+            (path, k)
+            for path, k in _files(self._writers)
+            if k in named.get(path, ()) and (path, k) not in self._flushed
+        ]
+        if not files:
+            return
         try:
-            self._store.flush(wanted)
+            self._store.flush([layout.part(path, k) for path, k in files])
         except KeyNotFound as error:
-            name = self._store.name
-            raise CorruptError(f"{name}: a file just written is gone: {error}") from None
-        self._flushed.update(wanted)
+            raise CorruptError(
+                f"{self._store.name}: file {error} was written by this commit and is missing; "
+                "check what else removes files there, and repeat the change"
+            ) from None
+        self._flushed.update(files)
 
     def discard(self) -> None:
-        """Remove all that was written and reserved."""
-        self._remove(_keys(self._written), self._reserved)
+        """Discard all new files and reserved columns."""
+        self._discard(_files(self._writers), self._reserved)
 
-    def discard_unnamed(self, named: Collection[str], columns: Collection[str]) -> None:
-        """Remove what the version that was published does not name."""
-        self._remove(
-            [key for key in _keys(self._written) if key not in named],
-            [prefix for prefix in self._reserved if prefix not in columns],
-        )
+    def discard_unnamed(self, named: Files, columns: Collection[int]) -> None:
+        """Discard the new files that are not in `named`, and columns whose id is not given."""
+        files = [(path, k) for path, k in _files(self._writers) if k not in named.get(path, ())]
+        self._discard(files, [path for path in self._reserved if path[0] not in columns])
 
-    def _remove(self, written: Sequence[str], reserved: Sequence[str]) -> None:
+    def _discard(self, files: Sequence[tuple[Path, int]], columns: Sequence[Path]) -> None:
         if self._pid != os.getpid():
-            return  # A forked child that ends: the files are its parent's.
-        # The first error is the news; what cannot be removed is an orphan for vacuum.
+            return  # A forked child ends here; the files belong to its parent.
+        # The error that led here is raised. A file that cannot be removed is left to vacuum.
         with suppress(BlzError, OSError):
-            self._store.delete(written)
-            # Nobody else writes there, so what nobody noted is ours as well.
-            for prefix in reversed(reserved):
-                first_commit.remove_column(self._store, prefix)
+            if files:
+                self._store.delete([layout.part(path, k) for path, k in files])
+            # Only this commit writes to a reserved column, so its unrecorded files go as well.
+            for path in reversed(columns):
+                remove_column(self._store, layout.column(path))
 
 
-def _keys(written: Sequence[Callable[[], Sequence[str]]]) -> list[str]:
-    return [key for keys in written for key in keys()]
+def remove_column(store: Store, prefix: str) -> None:
+    """Remove the directory of a column with its part files and child columns."""
+    for name in store.list_names(prefix):
+        if layout.column_id(name) is not None:
+            remove_column(store, f"{prefix}/{name}")
+        elif layout.part_number(name) is not None:
+            store.delete([f"{prefix}/{name}"])
+    store.delete([prefix])
+
+
+def _files(writers: Sequence[Writer]) -> list[tuple[Path, int]]:
+    """The path and the number of each file that these writers have written."""
+    return [(writer.path, k) for writer in writers for k in writer.file_numbers]

@@ -64,16 +64,15 @@ def limits(properties: Mapping[str, Json]) -> tuple[int, float]:
     )
 
 
-def lets_lasting_go(store: Store, head: Head) -> bool:
-    """Whether a commit of this head leaves no version that was flushed, where there was one.
+def lets_lasting_go(head: Head, numbers: Sequence[int]) -> bool:
+    """True if a commit with this head removes the last durable version of these versions.
 
-    A commit that does so has to be flushed itself, or a loss of power takes what was promised.
+    Such a commit must be flushed itself, or a loss of power takes acknowledged rows.
     """
     if not head.lasting:
         return False
-    there = versions.numbers(store)
-    past = past_keeping(head, there, *limits(head.properties))
-    return head.lasting not in there or head.lasting in past
+    past = past_keeping(head, numbers, *limits(head.properties))
+    return head.lasting not in numbers or head.lasting in past
 
 
 def past_keeping(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from blztable.engine.version import schema
+from blztable.engine.version.column_tree import ColumnTree
 from blztable.errors import (
     BlzError,
     CorruptError,
@@ -30,6 +31,8 @@ LOCK_SECONDS = 30.0
 DAMAGED = (CorruptError, FormatError, LimitError)
 # Enough for the head of all but very wide tables in one read.
 _HEAD_BYTES = 64 << 10
+# Bytes of lines that are read together.
+_LINES_BYTES = 32 << 10
 # More than the document of sizes has.
 _SIZES_BYTES = 4 << 10
 # Names that desktops and file systems leave in directories by themselves.
@@ -57,10 +60,40 @@ class Version:
     store: Store
     head: manifest.Head
     schema: pa.Schema
+    tree: ColumnTree = field(init=False, repr=False)
     _lines: dict[int, ColumnParts] = field(default_factory=dict, repr=False)
+    # Lines that were read with the line before them, and not yet asked for.
+    _read_ahead: dict[int, bytes] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        """Match the fields with the lines; raise CorruptError if a field has not its nodes."""
+        tree = ColumnTree.of(self.schema, self.head.columns.paths)
+        object.__setattr__(self, "tree", tree)
 
     def column(self, index: int) -> ColumnParts:
-        """The parts of the column at this position."""
+        """Return the parts of a column; those of its root, if its type is nested."""
+        return self._node(self.tree.nodes(index)[0])
+
+    def nodes(self, index: int) -> list[ColumnParts]:
+        """Return the parts of each node of a column, in pre-order."""
+        return [self._node(line) for line in self.tree.nodes(index)]
+
+    def nbytes(self, index: int) -> int:
+        """Return the uncompressed bytes of a column, all of its nodes."""
+        nodes = self.tree.nodes(index)
+        return sum(self.head.columns.nbytes[nodes.start : nodes.stop])
+
+    def cbytes(self, index: int) -> int:
+        """Return the bytes that a column has on disk, all of its nodes."""
+        nodes = self.tree.nodes(index)
+        return sum(self.head.columns.cbytes[nodes.start : nodes.stop])
+
+    def cache_column(self, index: int, parts: ColumnParts) -> None:
+        """Remember the parts of a flat column, so that its line is not read again."""
+        self._lines[self.tree.nodes(index)[0]] = parts
+
+    def _node(self, index: int) -> ColumnParts:
+        """Return the parts in a line of the manifest; the line is read once."""
         parts = self._lines.get(index)
         if parts is None:
             line = self._line(index)
@@ -68,14 +101,11 @@ class Version:
                 parts = manifest.decode_column(line, self.head, index)
             except DAMAGED as error:
                 raise type(error)(f"{self._where}: {error}") from None
-            if parts.facts.rows != self.head.row_groups:
+            # The rows of a child are its own.
+            if len(parts.path) == 1 and parts.facts.rows != self.head.row_groups:
                 raise CorruptError(f"{self._where}: column {index} has other rows than the table")
             self._lines[index] = parts
         return parts
-
-    def cache_column(self, index: int, parts: ColumnParts) -> None:
-        """Take the parts of a column from whoever wrote its line, and read no more."""
-        self._lines[index] = parts
 
     def lines(self) -> list[bytes]:
         """The lines of all columns as they are, each with its sha256: for the next manifest."""
@@ -95,12 +125,19 @@ class Version:
         return lines
 
     def _line(self, index: int) -> bytes:
-        """The bytes of a column's line, without its line feed."""
+        """Return the bytes of a column's line without its line feed; read the next lines too."""
+        line = self._read_ahead.pop(index, None)
+        if line is not None:
+            return line
         columns = self.head.columns
         length = columns.lengths[index]
-        data = self._range(columns.offsets[index], length + 1)
-        if data[length:] != b"\n":
+        data = self._range(columns.offsets[index], max(length + 1, _LINES_BYTES))
+        if data[length : length + 1] != b"\n":
             raise CorruptError(f"{self._where}: the line of column {index} is cut")
+        lines = data[length + 1 :].split(b"\n")[:-1]
+        for ahead, line in zip(range(index + 1, len(columns.lengths)), lines, strict=False):
+            if len(line) == columns.lengths[ahead] and ahead not in self._lines:
+                self._read_ahead[ahead] = line
         return data[:length]
 
     def _range(self, start: int, length: int) -> bytes:
@@ -141,21 +178,26 @@ def newest_number(store: Store) -> int | None:
 
 
 def newest_told(store: Store) -> int | None:
-    """As `newest_number`; CorruptError where a version was published whose manifest is gone.
+    """The newest version, None if nothing was ever committed; see `numbers_told`."""
+    return max(numbers_told(store), default=None)
 
-    `meta/sizes` is replaced after each publication and tells its version. It is read before the
-    versions are listed, so it is never ahead of them, unless a manifest was removed by others.
+
+def numbers_told(store: Store) -> list[int]:
+    """As `numbers`; CorruptError if the newest version was published and its manifest is missing.
+
+    `meta/sizes` is replaced after each publication and holds its version. It is read before the
+    versions are listed, so it is ahead of them only if something else removed a manifest.
     """
-    told = mirrored_number(store)
-    newest = newest_number(store)
-    if told <= (newest or 0):
-        return newest
+    mirrored = mirrored_number(store)
+    listed = numbers(store)
+    if mirrored <= max(listed, default=0):
+        return listed
     try:
         # A network file system may list an older state of the directory than it opens.
-        store.open(layout.manifest(told)).close()
+        store.open(layout.manifest(mirrored)).close()
     except KeyNotFound:
-        raise _gone(store, told) from None
-    return told
+        raise _gone(store, mirrored) from None
+    return [*listed, mirrored]
 
 
 def mirrored_number(store: Store) -> int:
@@ -216,8 +258,6 @@ def read(store: Store, number: int) -> Version:
     if head.version != number:
         raise CorruptError(f"it is the manifest of version {head.version}")
     fields = schema.decode(head.schema)
-    if len(fields) != len(head.columns.paths):
-        raise CorruptError(f"{len(fields)} fields, {len(head.columns.paths)} columns")
     return Version(store, head, fields)
 
 

@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from blztable.columns import paging
 from blztable.columns.blocks import Block, Stream
-from blztable.columns.statistics.compute import RunStatistics, statistics
-from blztable.columns.types import encode, layouts, one_array
-from blztable.engine.read.parts import OpenedPart, named
+from blztable.columns.statistics.compute import statistics
+from blztable.columns.stored import as_stored
+from blztable.columns.types import encode, one_array, stream_layouts
+from blztable.engine.read.parts import Part
 from blztable.engine.run.budget import MemoryBudget
 from blztable.engine.run.limits import check_pages
 from blztable.engine.run.pool import run_groups
@@ -43,13 +44,13 @@ SMALL_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """One part as it was written."""
+class WrittenPart:
+    """What the manifest keeps of a part that was written."""
 
     k: int
     facts: PartFacts
     sizes: dict[str, int]
-    statistics: RunStatistics
+    statistics: Statistics
 
 
 @dataclass(slots=True)
@@ -62,7 +63,7 @@ class ColumnWriter:
     nullable: bool = True
     # Of a column that is there, the number its files go on with.
     first_k: int = 1
-    parts: dict[int, Part] = field(default_factory=dict)
+    parts: dict[int, WrittenPart] = field(default_factory=dict)
     numbers: Iterator[int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -70,9 +71,9 @@ class ColumnWriter:
         self.numbers = count(self.first_k)
 
     @property
-    def keys(self) -> list[str]:
-        """The files written."""
-        return [layout.part(self.path, part.k) for part in self.parts.values() if part.k]
+    def file_numbers(self) -> list[int]:
+        """Numbers of the files written so far."""
+        return [part.k for part in self.parts.values() if part.k]
 
     @property
     def next_k(self) -> int:
@@ -82,25 +83,16 @@ class ColumnWriter:
     def finish(self) -> ColumnParts:
         """The parts as the manifest lists them."""
         parts = [self.parts[group] for group in sorted(self.parts)]
-        whole = [part.statistics for part in parts]
-        names = [name for name in layouts(self.type) if any(name in part.sizes for part in parts)]
+        names = [
+            name for name in stream_layouts(self.type) if any(name in part.sizes for part in parts)
+        ]
         return ColumnParts(
             self.path,
             tuple(part.k for part in parts),
             FactArrays.of([part.facts for part in parts]),
             {name: tuple(part.sizes.get(name, 0) for part in parts) for name in names},
-            Statistics(
-                tuple(entry.nulls[0] for entry in whole),
-                tuple(entry.nans[0] for entry in whole),
-                tuple(entry.lowest[0] for entry in whole),
-                tuple(entry.highest[0] for entry in whole),
-            ).to_json(),
+            Statistics.joined([part.statistics for part in parts]).to_json(),
         )
-
-
-def keys_of(columns: Sequence[ColumnWriter]) -> list[str]:
-    """The files that these have written so far."""
-    return [key for column in columns for key in column.keys]
 
 
 def write_groups(
@@ -181,7 +173,7 @@ class _PartWriter:
         self._array = array
         self._checksum = shared.options.checksum_of_chunks
         # The part whose place this one takes.
-        self._before: OpenedPart | None = None
+        self._before: Part | None = None
         self._lock = threading.Lock()
         self._left = 0
 
@@ -191,7 +183,7 @@ class _PartWriter:
             if self._array.null_count and not self._column.nullable:
                 raise SchemaError("nulls, where the schema says that there are none")
             nbytes = self._array.nbytes
-            array = one_array(self._array)
+            array = as_stored(one_array(self._array))
             # What the caller gave is let go as soon as there is a copy of it.
             del self._array
             self._shared.budget.release(nbytes)
@@ -199,14 +191,12 @@ class _PartWriter:
             check_pages(self._column.type, block.rows, block.page_rows)
         except SchemaError as error:
             raise SchemaError(f"column {self._column.name!r}: {error}") from None
-        dictionary = array.dictionary if isinstance(array, pa.DictionaryArray) else None
-        self._pages, self._whole = statistics(self._column.type, block, dictionary)
+        self._pages, self._whole = statistics(array, block.page_rows)
         target = self._options.chunk_bytes
         self._info = _block_info(block, target)
-        streams = [*block.streams, *(block.dictionary.streams if block.dictionary else ())]
         pieces = [
             (piece, stream.layout.typesize)
-            for stream, info in zip(streams, self._info.all_streams, strict=True)
+            for (_, stream), (_, info) in zip(block.walk(), self._info.walk(), strict=True)
             for piece in _pieces(stream.data, info.chunks)
         ]
         self._chunks: list[bytes] = [b""] * len(pieces)
@@ -258,15 +248,15 @@ class _PartWriter:
         self._finish(self._k, facts)
 
     def _finish(self, k: int, facts: PartFacts) -> None:
-        sizes = {name: stream.nbytes for name, stream in named(self._info)}
-        self._column.parts[self._group] = Part(k, facts, sizes, self._whole)
+        sizes = {name: stream.nbytes for name, stream in self._info.walk()}
+        self._column.parts[self._group] = WrittenPart(k, facts, sizes, self._whole)
         self._shared.progress.add(facts.rows)
 
 
 def _block_info(block: Block, target: int) -> BlockInfo:
     streams = tuple(_stream_info(stream, block.page_rows, target) for stream in block.streams)
-    dictionary = _block_info(block.dictionary, target) if block.dictionary else None
-    return BlockInfo(block.rows, block.page_rows, streams, dictionary)
+    children = {name: _block_info(child, target) for name, child in block.children.items()}
+    return BlockInfo(block.rows, block.page_rows, streams, children, block.encoding)
 
 
 def _stream_info(stream: Stream, page_rows: int, target: int) -> StreamInfo:
@@ -299,13 +289,13 @@ def _batches(
             start, nbytes = stop, 0
 
 
-def _zone_map(pages: RunStatistics) -> dict[str, Layer]:
+def _zone_map(pages: Statistics) -> dict[str, Layer]:
     """The layer with what is known of each page.
 
     One page is what the manifest says of the part; where pages are too many for a layer, readers
     do without.
     """
-    if len(pages.nulls) < 2:
+    if len(pages) < 2:
         return {}
-    zone_map = Statistics(pages.nulls, pages.nans, pages.lowest, pages.highest).encode()
+    zone_map = pages.encode()
     return {PAGES_LAYER: Layer.encode(zone_map)} if len(zone_map) <= MAX_LAYER_BYTES else {}

@@ -9,12 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
+from blztable.block_terms import MIN_PAGE_ROWS
 from blztable.columns.paging import CHUNK_BYTES
 from blztable.errors import ColumnNotFoundError, CorruptError
 from blztable.format.checksum import BY_NAME, Checksum
 from blztable.format.chunk import MAX_CHUNK_BYTES, SHUFFLES, WRITABLE_CODECS, Compression
 from blztable.format.jsontext import MAX_NUMBER, Json
-from blztable.format.metadata import MAX_PAGE_ROWS, MIN_PAGE_ROWS
+from blztable.format.metadata import MAX_PAGE_ROWS
 
 DURABILITIES = ("full", "process")
 

@@ -52,7 +52,7 @@ def test_categories_that_overlap_have_room_as_long_as_they_are_few():
     assert len(one_array(column).dictionary) == 128
     column = pa.chunked_array([coded([n], words(n, n + 100)) for n in range(30)])
     assert changes(column) == [29]
-    with pytest.raises(SchemaError, match="no room in one array"):
+    with pytest.raises(SchemaError, match="do not fit into one array"):
         one_array(column)
 
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blztable.columns.blocks import VALID, Piece
+from blztable.block_terms import VALID
+from blztable.columns.blocks import Piece
 from blztable.columns.codecs.validity import Validity, bits_of, encode, mask_of, whole_items
 from blztable.errors import CorruptError
 from support import arrow_strategies as own

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from blztable.columns.codecs.families import compared_type
 from blztable.columns.statistics import bounds
 from blztable.columns.statistics.compute import statistics
-from blztable.columns.types import encode
+from blztable.columns.stored import compared_type
 from blztable.errors import CorruptError
+from blztable.format.statistics import Statistics
 from support import arrow_strategies as own
 
 NUMBERS = [pa.bool_(), *own.INTEGERS, *own.FLOATS, *own.DECIMALS, *own.TIMES]
@@ -21,9 +21,9 @@ WIDE = [(pa.int32(), 4), (pa.float64(), 8), (pa.decimal128(9, 2), 16), (pa.bool_
 
 
 def stated(array):
-    found, _ = statistics(array.type, encode(array, 8))
+    pages, _ = statistics(array, 8)
     rows = [len(array[start : start + 8]) for start in range(0, len(array), 8)]
-    return bounds.runs(array.type, rows, found.nulls, found.nans, found.lowest, found.highest)
+    return bounds.runs(array.type, rows, pages)
 
 
 @pytest.mark.parametrize("type_", NUMBERS, ids=str)
@@ -58,7 +58,7 @@ def test_bounds_of_a_dictionary_are_those_of_its_values():
 @pytest.mark.parametrize("type_", [pa.null(), pa.binary(3), pa.month_day_nano_interval()], ids=str)
 def test_what_has_no_bounds_has_none(type_):
     assert bounds.decode(type_, [None, None]).equals(pa.nulls(2, type_))
-    with pytest.raises(CorruptError, match="have none"):
+    with pytest.raises(CorruptError, match="whose values have no order"):
         bounds.decode(type_, [None, b"abc"])
 
 
@@ -66,18 +66,19 @@ def test_what_has_no_bounds_has_none(type_):
 def test_a_bound_has_the_bytes_of_a_value(type_, width):
     assert len(bounds.decode(type_, [None, bytes(width)])) == 2
     for wrong in (b"", bytes(width - 1), bytes(width + 1)):
-        with pytest.raises(CorruptError, match=re.escape(f"{len(wrong)} bytes, values of {type_}")):
+        message = f"a bound of type {type_} has {len(wrong)} bytes, expected {width}"
+        with pytest.raises(CorruptError, match=re.escape(message)):
             bounds.decode(type_, [None, bytes(width), wrong])
 
 
 @pytest.mark.parametrize(
     ("type_", "bound", "message"),
     [
-        (pa.string(), b"a\xff", "not UTF-8"),
-        (pa.string_view(), b"\xed\xa0\x80", "not UTF-8"),
-        (pa.bool_(), b"\2", "neither 0 nor 1"),
-        (pa.float16(), np.float16("nan").tobytes(), "a NaN"),
-        (pa.float64(), np.float64("nan").tobytes(), "a NaN"),
+        (pa.string(), b"a\xff", "is not UTF-8"),
+        (pa.string_view(), b"\xed\xa0\x80", "is not UTF-8"),
+        (pa.bool_(), b"\2", "a byte other than 0 and 1"),
+        (pa.float16(), np.float16("nan").tobytes(), "is NaN"),
+        (pa.float64(), np.float64("nan").tobytes(), "is NaN"),
     ],
     ids=str,
 )
@@ -88,7 +89,7 @@ def test_what_no_value_could_be_is_no_bound(type_, bound, message):
 
 
 def test_runs_are_taken_and_joined():
-    first = bounds.runs(pa.string(), [4, 3], [1, 2], [0, 0], [b"a", None], [b"b", b"d"])
+    first = bounds.runs(pa.string(), [4, 3], Statistics((1, 2), (0, 0), (b"a", None), (b"b", b"d")))
     both = bounds.Runs.joined([first, first.take(np.array([1, 1, 0]))])
     assert both.rows.tolist() == [4, 3, 3, 3, 4]
     assert both.nulls.tolist() == [1, 2, 2, 2, 1]
@@ -98,6 +99,7 @@ def test_runs_are_taken_and_joined():
 
 
 def test_counts_of_more_rows_than_there_are_are_damage():
-    assert len(bounds.runs(pa.float32(), [3, 4], [1, 1], [2, 3], [None] * 2, [None] * 2)) == 2
+    counts = Statistics((1, 1), (2, 3), (None, None), (None, None))
+    assert len(bounds.runs(pa.float32(), [3, 4], counts)) == 2
     with pytest.raises(CorruptError, match="1 nulls and 3 NaNs in 3 rows"):
-        bounds.runs(pa.float32(), [3, 3], [1, 1], [2, 3], [None] * 2, [None] * 2)
+        bounds.runs(pa.float32(), [3, 3], counts)

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from blztable.columns.statistics.bounds import decode
 from blztable.columns.statistics.compute import statistics
 from blztable.columns.statistics.prefixes import PREFIX_BYTES
-from blztable.columns.types import encode
-from blztable.format.statistics import MAX_BOUND_BYTES
+from blztable.columns.stored import as_stored
+from blztable.format.statistics import MAX_BOUND_BYTES, Statistics
 from support import arrow_strategies as own
 from support.bit_equality import bits
 
@@ -30,7 +31,7 @@ HIGHEST = chr(0x10FFFF)
 def of(array):
     """Statistics by page and of all, and the bytes of the rows of each page."""
     rows = bits(array)
-    pages, whole = statistics(array.type, encode(array, PAGE))
+    pages, whole = statistics(array, PAGE)
     groups = [rows[start : start + PAGE] for start in range(0, len(rows), PAGE)]
     if pa.types.is_null(array.type):
         # A column of nulls has no file: its rows are one page.
@@ -250,7 +251,7 @@ def test_a_dictionary_column_is_bounded_by_the_values_its_rows_stand_for(type_, 
     codes = st.none() | st.integers(0, len(values) - 1) if values else st.none()
     rows = data.draw(st.lists(codes, min_size=1, max_size=30))
     array = pa.DictionaryArray.from_arrays(pa.array(rows, pa.int8()), pa.array(values, type_))
-    pages, whole = statistics(array.type, encode(array, 8), array.dictionary)
+    pages, whole = statistics(array, 8)
     groups = [rows[start : start + 8] for start in range(0, len(rows), 8)]
     runs = [*zip(groups, pages.nulls, pages.nans, pages.lowest, pages.highest, strict=True)]
     runs.append((rows, whole.nulls[0], whole.nans[0], whole.lowest[0], whole.highest[0]))
@@ -280,7 +281,56 @@ def test_nans_of_a_dictionary_are_counted_and_bound_nothing(type_):
     values = pa.array([2.0, math.nan, 1.0]).cast(type_)
     codes = pa.array([1, 0, 1, None], pa.int8())
     rows = pa.DictionaryArray.from_arrays(codes, values)
-    pages, _ = statistics(rows.type, encode(rows, PAGE), values)
+    pages, _ = statistics(rows, PAGE)
     assert (pages.nulls, pages.nans) == ((1,), (2,))
     two = values[:1].to_numpy().tobytes()
     assert (pages.lowest, pages.highest) == ((two,), (two,))
+
+
+@pytest.mark.parametrize("type_", own.PLAIN, ids=str)
+@quick
+@given(data=st.data())
+def test_a_dictionary_column_has_the_statistics_of_its_values(type_, data):
+    if pa.types.is_null(type_):
+        return
+    values = data.draw(own.arrays(type_, rows=data.draw(st.integers(1, 9))))
+    codes = data.draw(st.lists(st.none() | st.integers(0, len(values) - 1), max_size=30))
+    index = data.draw(st.sampled_from(own.INTEGERS))
+    start = data.draw(st.integers(0, len(codes)))
+    encoded = pa.DictionaryArray.from_arrays(pa.array(codes, index), values)[start:]
+    plain = as_stored(values).take(pa.array(codes, pa.int64()))[start:]
+    page_rows = data.draw(st.sampled_from([1, 2, 8, 64]))
+    for one, other in zip(
+        statistics(encoded, page_rows), statistics(plain, page_rows), strict=True
+    ):
+        assert (one.nulls, one.nans) == (other.nulls, other.nans)
+        for bounds, others in ((one.lowest, other.lowest), (one.highest, other.highest)):
+            if pa.types.is_floating(type_):
+                # Either zero is a bound of both.
+                bounds, others = decode(type_, bounds), decode(type_, others)
+            assert bounds == others
+
+
+@pytest.mark.parametrize("type_", own.PLAIN, ids=str)
+@quick
+@given(data=st.data())
+def test_a_page_has_the_statistics_of_its_rows_alone(type_, data):
+    array = data.draw(own.arrays(type_))
+    page_rows = data.draw(st.sampled_from([1, 8, 16]))
+    if pa.types.is_null(type_) or len(array) == 0:
+        return
+    pages, _ = statistics(array, page_rows)
+    alone = [
+        statistics(array[start : start + page_rows], page_rows)[1]
+        for start in range(0, len(array), page_rows)
+    ]
+    assert pages == Statistics.joined(alone)
+
+
+def test_a_page_of_a_large_dictionary_is_not_counted_value_by_value():
+    values = pa.array(np.arange(10_000.0))
+    codes = pa.array([9_999, 17, None, 17], pa.int16())
+    pages, _ = statistics(pa.DictionaryArray.from_arrays(codes, values), PAGE)
+    assert (pages.nulls, pages.nans) == ((1,), (0,))
+    assert pages.lowest == (np.float64(17).tobytes(),)
+    assert pages.highest == (np.float64(9_999).tobytes(),)

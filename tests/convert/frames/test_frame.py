@@ -78,5 +78,5 @@ def test_levels_that_pandas_cannot_look_at_are_told():
     far = pa.array([86_400_000 << 30, 86_400_000 << 31], pa.date64())
     place = given.table.column_names.index("day")
     table = given.table.set_column(place, given.table.schema.field(place), far)
-    with pytest.raises(FormatError, match="pandas makes no index of these levels"):
+    with pytest.raises(FormatError, match="pandas cannot make an index of these levels"):
         to_frame(table, 2, given.frame, {})

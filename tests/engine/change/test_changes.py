@@ -6,9 +6,9 @@ import pytest
 
 import blztable as blz
 from blztable.engine.change.changes import Append, Join, Keys, Seen, Select
-from blztable.engine.change.staged import StagedVersion, Written
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.version import versions
+from blztable.engine.version.staged import StagedColumn, StagedVersion
 from blztable.errors import ConflictError
 from blztable.format.chunk import CODEC_SHIFT, WRITABLE_CODECS, ChunkHeader
 from blztable.storage.memory import MemoryStore
@@ -45,7 +45,7 @@ def last_part(store, name):
     version = versions.read(store, versions.newest_number(store))
     index = version.schema.get_field_index(name)
     part = OpenParts(version).open(index, len(version.head.row_groups) - 1)
-    chunk = part.reader().read(part.offsets[0], 16)
+    chunk = part.read(part.offsets[0], part.offsets[0] + 16)
     return ChunkHeader.decode(chunk).flags >> CODEC_SHIFT, part.page_rows
 
 
@@ -145,11 +145,11 @@ def test_row_groups_are_found_by_their_files_not_by_their_rows():
     change = Join.of(before, 1, 3, [], [])
     with opened(store) as table:
         table.delete([("n", "<", 2)])
-    assert change._place(staged(store)) == 0
+    assert change._find(staged(store)) == 0
     with opened(store) as table:
         table.update({"n": 0}, where=[("n", "==", 4)])
-    with pytest.raises(ConflictError, match="row groups to be joined were changed"):
-        change._place(staged(store))
+    with pytest.raises(ConflictError, match="row groups to join were changed"):
+        change._find(staged(store))
 
 
 def test_a_change_reads_no_file_when_it_is_made_again(store):
@@ -161,7 +161,7 @@ def test_a_change_reads_no_file_when_it_is_made_again(store):
     store.delete([key for key in there if key.endswith(".bin")])
     assert Select(Seen.columns_of(before), [1], None).rebase(newest).schema.names == ["b"]
     lines = [before.column(index) for index in range(len(before.columns))]
-    nothing = [Written(line.arranged(line, []), 1) for line in lines]
+    nothing = [StagedColumn.of(line.arranged(line, []), 1) for line in lines]
     assert Append(Seen.columns_of(before), [], nothing).rebase(newest).head.rows == 4096
 
 

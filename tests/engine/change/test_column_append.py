@@ -62,7 +62,7 @@ def test_text_far_longer_than_what_was_decided_by_is_a_limit_error():
             a["x"].append(huge(600_000_000))
             a["x"].append(huge(600_000_000))
 
-    with pytest.raises(LimitError, match=r"column 'x': 2 rows take 12.* append rows in whole"):
+    with pytest.raises(LimitError, match=r"column 'x': 2 rows take 12.* append whole rows"):
         feed()
     assert entries(t) == before
 
@@ -96,7 +96,7 @@ def test_categories_are_united_as_far_as_their_codes_have_room():
             for start in range(0, 180, 60):
                 a["c"].append(piece(start))
 
-    with pytest.raises(SchemaError, match=r"column 'c': .* no room"):
+    with pytest.raises(SchemaError, match=r"column 'c': .* do not fit into one array"):
         feed()
     assert t.nrows == 180
 

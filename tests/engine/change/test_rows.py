@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import blztable as blz
 from blztable.engine.change.rows import Condition, Selection
-from blztable.engine.change.staged import StagedVersion
 from blztable.engine.change.update import evaluated
 from blztable.engine.read.parts import OpenParts
+from blztable.engine.version.staged import StagedVersion
 from blztable.storage.memory import MemoryStore
 from support.stores import Hooked
 

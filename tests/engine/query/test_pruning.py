@@ -13,6 +13,7 @@ from blztable.columns.statistics import bounds
 from blztable.engine.query import expressions
 from blztable.engine.query.pruning import Pruner
 from blztable.errors import SchemaError
+from blztable.format.statistics import Statistics
 from support import arrow_strategies as own
 from support.random_conditions import NAN, PRUNED, Drawn, known_of
 
@@ -289,7 +290,7 @@ def test_of_a_column_without_statistics_nothing_is_said():
 
 def test_a_bound_that_is_not_known_passes_over_nothing():
     schema = pa.schema([("a", pa.string())])
-    known = bounds.runs(pa.string(), [4, 4], [0, 0], [0, 0], [None, b"x"], [b"b", None])
+    known = bounds.runs(pa.string(), [4, 4], Statistics((0, 0), (0, 0), (None, b"x"), (b"b", None)))
     for expression, some, every in (
         (pc.field("a") > "c", [False, True], [False, True]),
         (pc.field("a") < "a", [True, False], [False, False]),
@@ -319,7 +320,8 @@ def test_a_column_may_be_known_by_larger_runs_than_the_others():
     schema = pa.schema([("a", pa.int64()), ("b", pa.int64())])
     pruner = Pruner((pc.field("a") == 1) & (pc.field("b") == 2), schema)
     # One run of 4 rows, 3 of them null, in which there are two of 2 rows.
-    large = bounds.runs(pa.int64(), [4], [3], [0], [b"\1" + bytes(7)], [b"\1" + bytes(7)])
+    one = b"\1" + bytes(7)
+    large = bounds.runs(pa.int64(), [4], Statistics((3,), (0,), (one,), (one,)))
     small = known_of(pa.array([2, 2, 3, 3]), [(0, 2), (2, 4)])
     match = pruner.evaluate(2, {0: large.take(np.array([0, 0])), 1: small})
     assert (match.may.tolist(), match.must.tolist()) == ([True, False], [False, False])

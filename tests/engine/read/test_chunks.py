@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blztable.columns.blocks import VALUES, Target
+from blztable.block_terms import VALUES
+from blztable.columns.blocks import Target
+from blztable.columns.sinks import Memory, Sink
 from blztable.engine.read import chunks as reading
-from blztable.engine.read.chunks import Goal, joined, runs
+from blztable.engine.read.chunks import ByteRequest, joined, runs
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.version.versions import pin
 from blztable.errors import CorruptError
@@ -21,9 +23,9 @@ from support.stores import write
 BYTES = 400
 
 
-def part_of(chunks):
-    """What a part says of a stream cut in chunks of these sizes."""
-    return SimpleNamespace(streams={VALUES: SimpleNamespace(info=SimpleNamespace(chunks=chunks))})
+def stream_of(chunks):
+    """The place of a stream cut in chunks of these sizes."""
+    return SimpleNamespace(info=SimpleNamespace(chunks=chunks))
 
 
 @st.composite
@@ -39,22 +41,22 @@ def ranges(draw, total):
     st.data(), st.lists(st.integers(1, 30), min_size=1, max_size=12), st.sampled_from([1, 40, 999])
 )
 def test_runs_are_the_chunks_that_hold_wanted_bytes_each_once(data, chunks, run_bytes):
-    goals = [Goal(low, high, None) for low, high in data.draw(ranges(sum(chunks)))]
+    requests = [ByteRequest(low, high, Sink()) for low, high in data.draw(ranges(sum(chunks)))]
     begins = np.cumsum([0, *chunks]).tolist()
     needed = [
         number
         for number, (begin, end) in enumerate(pairwise(begins))
-        if any(goal.low < end and begin < goal.high for goal in goals)
+        if any(one.low < end and begin < one.high for one in requests)
     ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reading, "RUN_BYTES", run_bytes)
-        found = list(runs(part_of(chunks), VALUES, goals))
+        found = list(runs(None, stream_of(chunks), requests))
     assert [number for one in found for number in range(one.first, one.last)] == needed
     for one in found:
         begin, end = begins[one.first], begins[one.last]
         assert one.begin == begin
         assert one.nbytes == end - begin
-        assert list(one.goals) == [g for g in goals if g.low < end and begin < g.high]
+        assert list(one.requests) == [r for r in requests if r.low < end and begin < r.high]
         # No chunk more than it takes to have so many bytes.
         assert begins[one.last - 1] - begin < run_bytes
     # A run ends only where no chunk is wanted next, or where it has enough.
@@ -81,8 +83,12 @@ def test_bytes_come_to_their_places_and_are_looked_at_once(opened, wanted, run_b
     looked_at = [[] for _ in wanted]
     # Of some it is only to be seen whether they are there.
     targeted = data.draw(st.lists(st.booleans(), min_size=len(wanted), max_size=len(wanted)))
-    goals = [
-        Goal(low, high, Target(buffer, lambda *r, seen=seen: seen.append(r)) if is_ else None)
+    requests = [
+        ByteRequest(
+            low,
+            high,
+            Memory(Target(buffer, lambda *r, seen=seen: seen.append(r)), low) if is_ else Sink(),
+        )
         for (low, high), buffer, seen, is_ in zip(wanted, buffers, looked_at, targeted, strict=True)
     ]
     decoded = []
@@ -95,7 +101,7 @@ def test_bytes_come_to_their_places_and_are_looked_at_once(opened, wanted, run_b
             "decompress_into",
             lambda chunk, *rest: (decoded.append(bytes(chunk)), real(chunk, *rest))[1],
         )
-        tasks = list(joined(runs(opened, VALUES, goals)))
+        tasks = list(joined(runs(opened, opened.streams[VALUES], requests)))
         # In any order.
         for task in data.draw(st.permutations(tasks)):
             task()
@@ -113,16 +119,16 @@ def test_a_check_that_fails_names_the_stream_and_the_chunk(opened):
     def check(start, stop):
         raise CorruptError("not what it should be")
 
-    goal = Goal(85, 90, Target(np.zeros(5, np.uint8), check))
-    (one,) = runs(opened, VALUES, [goal])
+    request = ByteRequest(85, 90, Memory(Target(np.zeros(5, np.uint8), check), 85))
+    (one,) = runs(opened, opened.streams[VALUES], [request])
     with pytest.raises(CorruptError, match=r"'a', stream 'values', chunk 2: not what it should"):
         one.decode()
 
 
 def test_small_runs_are_one_task_and_large_ones_their_own(opened, monkeypatch):
     monkeypatch.setattr(reading, "TASK_BYTES", 80)
-    goals = [Goal(at, at + 1, None) for at in (0, 100, 200, 300, 390)]
-    found = list(runs(opened, VALUES, goals))
+    requests = [ByteRequest(at, at + 1, Sink()) for at in (0, 100, 200, 300, 390)]
+    found = list(runs(opened, opened.streams[VALUES], requests))
     assert [one.nbytes for one in found] == [40] * 5
     assert [len(task.args[0]) for task in joined(found)] == [2, 2, 1]
     assert list(joined([])) == []

@@ -7,8 +7,9 @@ import pyarrow as pa
 import pytest
 
 from blztable.engine.version import versions
-from blztable.engine.version.commit import WRITER, Commit, Draft
+from blztable.engine.version.commit import WRITER, Commit, Plan
 from blztable.engine.version.history import listed
+from blztable.engine.version.staged import StagedVersion
 from blztable.errors import FormatError, StorageError
 from blztable.format import layout, manifest
 from blztable.report import VersionInfo
@@ -58,9 +59,9 @@ def test_names_of_commits_are_those_of_the_version_they_made(store):
 
     def draft(newest):
         ids = (("first", 1), ("monday", 4), ("again", 4))
-        return Draft(replace(newest.head, commit_ids=ids), newest.lines())
+        return StagedVersion.of(newest).with_head(commit_ids=ids)
 
-    with Commit(store, is_durable=False) as transaction:
+    with Commit(Plan(store, is_durable=False)) as transaction:
         transaction.publish("named", draft)[1].close()
     assert [one.commit_ids for one in listed(store)] == [(), (), (), ("monday", "again")]
 

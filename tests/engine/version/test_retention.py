@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from blztable.engine.version import retention, versions
-from blztable.engine.version.commit import Commit, Draft
+from blztable.engine.version.commit import Commit, Plan
 from blztable.format import layout
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore
@@ -15,6 +15,7 @@ from support.stores import (
     CountedLocks,
     Hooked,
     once,
+    raw_version,
     read,
     set_attributes,
     set_properties,
@@ -231,9 +232,9 @@ def update_text(store, number):
         columns = newest.head.columns
         columns = replace(columns, next_k=(*columns.next_k[:-1], k + 1))
         lines = [*newest.lines()[:-1], replace(parts, k=(k,)).encode()]
-        return Draft(replace(newest.head, columns=columns), lines)
+        return raw_version(newest, replace(newest.head, columns=columns), lines)
 
-    with Commit(store, is_durable=False) as transaction:
+    with Commit(Plan(store, is_durable=False)) as transaction:
         version, pinned = transaction.publish("update", draft)
     pinned.close()
     assert version.head.version == number
@@ -245,9 +246,9 @@ def restore(store, earlier):
     def draft(newest):
         old = versions.load(store, earlier)
         columns = replace(old.head.columns, next_k=newest.head.columns.next_k)
-        return Draft(replace(newest.head, columns=columns), old.lines())
+        return raw_version(newest, replace(newest.head, columns=columns), old.lines())
 
-    with Commit(store, is_durable=False) as transaction:
+    with Commit(Plan(store, is_durable=False)) as transaction:
         transaction.publish("restore", draft)[1].close()
 
 
@@ -273,9 +274,9 @@ def test_the_directory_of_a_kept_column_stays_without_a_file_in_it(store):
     def emptied(newest):
         columns = newest.head.columns
         none = [replace(newest.column(index), k=(0,)).encode() for index in range(2)]
-        return Draft(replace(newest.head, columns=columns), none)
+        return raw_version(newest, replace(newest.head, columns=columns), none)
 
-    with Commit(store, is_durable=False) as transaction:
+    with Commit(Plan(store, is_durable=False)) as transaction:
         transaction.publish("emptied", emptied)[1].close()
     set_properties(store, keep_versions=1)
     set_properties(store, keep_versions=1)
@@ -288,9 +289,9 @@ def respell(store):
     """A commit that names the same files in other lines, as an append does."""
 
     def draft(newest):
-        return Draft(newest.head, [line + b" " for line in newest.lines()])
+        return raw_version(newest, newest.head, [line + b" " for line in newest.lines()])
 
-    with Commit(store, is_durable=False) as transaction:
+    with Commit(Plan(store, is_durable=False)) as transaction:
         transaction.publish("respelled", draft)[1].close()
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blztable.engine.version import versions
-from blztable.engine.version.commit import Commit, Draft
+from blztable.engine.version.commit import Commit, Plan
 from blztable.engine.version.vacuum import vacuum
 from blztable.errors import BusyError, CorruptError, StorageError, TableNotFoundError
 from blztable.format import layout
@@ -21,6 +21,7 @@ from support.stores import (
     Hooked,
     once,
     raising,
+    raw_version,
     read,
     set_attributes,
     set_properties,
@@ -178,7 +179,7 @@ def test_what_a_version_left_because_it_was_damaged_goes(store):
 
 def test_while_a_writer_is_at_work_nothing_goes(store):
     commit(store, 1, 2)
-    with Commit(store, is_durable=False) as transaction:
+    with Commit(Plan(store, is_durable=False)) as transaction:
         column = transaction.files.reserve_column(6)
         store.put_new(layout.part((column,), 1), [b"in flight"])
         before = tree(store)
@@ -413,9 +414,9 @@ def publish_naming(store, files):
         streams = {name: sizes * len(files) for name, sizes in one.streams.items()}
         parts = replace(one, k=tuple(files), facts=facts, streams=streams)
         head = replace(newest.head, row_groups=(1,) * len(files))
-        return Draft(head, [parts.encode()])
+        return raw_version(newest, head, [parts.encode()])
 
-    with Commit(store, is_durable=False) as transaction:
+    with Commit(Plan(store, is_durable=False)) as transaction:
         transaction.publish("named", draft)[1].close()
 
 

@@ -36,7 +36,7 @@ def test_a_column_that_is_there_goes_on_at_its_next_number():
 @pytest.mark.parametrize("parts", [[], [pa.table({"n": pa.nulls(3)})]])
 def test_numbers_are_not_given_back_by_a_write_that_used_none(parts):
     column = written(MemoryStore(), ColumnWriter((7,), "n", pa.null(), first_k=5), parts)
-    assert column.keys == []
+    assert column.file_numbers == []
     assert column.next_k == 5
 
 

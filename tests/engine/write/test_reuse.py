@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.run.progress import Progress
 from blztable.engine.version import versions
-from blztable.engine.version.commit import Commit, Draft
+from blztable.engine.version.commit import Commit, Plan
 from blztable.engine.write.columns import ColumnWriter, write_groups
 from blztable.engine.write.options import WriteOptions
 from blztable.errors import CorruptError, StorageError
@@ -26,7 +26,7 @@ from blztable.storage.memory import MemoryStore
 from support import arrow_strategies, tamper
 from support.bit_equality import same
 from support.bloscpack_reference import bloscpack_bytes
-from support.stores import read, write
+from support.stores import raw_version, read, write
 
 # zlib says in its first bytes how hard it tried: a chunk that was made anew differs from the old.
 BEFORE = {"compression": "zlib", "clevel": 1, "page_rows": 64, "chunk_bytes": 512}
@@ -92,9 +92,10 @@ def update(store, indices, table, parts=None, **options):
             nbytes=tuple(part.nbytes for part in there),
             cbytes=tuple(part.cbytes for part in there),
         )
-        return Draft(replace(newest.head, columns=replaced), [part.encode() for part in there])
+        head = replace(newest.head, columns=replaced)
+        return raw_version(newest, head, [part.encode() for part in there])
 
-    with Commit(store, is_durable=False) as transaction:
+    with Commit(Plan(store, is_durable=False)) as transaction:
         version, lock = transaction.publish("update", draft)
     lock.close()
     return version
@@ -108,7 +109,7 @@ def chunks_of(version, index=0, group=0):
     for name, place in part.streams.items():
         for at in range(len(place.info.chunks)):
             start, stop = part.offsets[place.first_chunk + at : place.first_chunk + at + 2]
-            data = part.reader().read(start, stop - start)
+            data = part.read(start, stop)
             assert part.checksum.digest(data[: len(data) - size]) == data[len(data) - size :]
             result[name, at] = data
     return result
@@ -310,8 +311,7 @@ class _Failing:
     """A reader whose medium fails behind the front."""
 
     def __init__(self, reader):
-        self._reader = reader
-        self.size = reader.size
+        self.address = reader.address
 
     def read(self, offset, length):
         raise StorageError(5, "Input/output error")
@@ -324,7 +324,7 @@ def test_a_medium_that_fails_is_an_error_and_nothing_is_written():
     write(store, pa.table({"x": NUMBERS}), **BEFORE)
     parts = OpenParts(pinned(store))
     part = parts.open(0, 0)
-    part._kept = _Failing(part.reader())
+    parts._parts[0, 0] = replace(part, reader=_Failing(part.reader))
     with pytest.raises(StorageError, match="Input/output"):
         update(store, [0], pa.table({"x": NUMBERS}), parts, **AFTER)
     assert store.list_names("data/col0") == ["__1__.bin"]
@@ -335,7 +335,7 @@ def test_the_bytes_of_a_small_old_file_are_not_kept():
     write(store, pa.table({"x": NUMBERS}), **BEFORE)
     parts = OpenParts(pinned(store))
     update(store, [0], pa.table({"x": NUMBERS}), parts, **AFTER)
-    assert parts.open(0, 0)._kept is None
+    assert parts.open(0, 0).reader.kept is None
 
 
 @st.composite

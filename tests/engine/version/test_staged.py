@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from blztable.engine.change import compact, rows, update
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.columns import drop_columns, rename_columns, reorder_columns
-from blztable.engine.change.staged import StagedVersion
 from blztable.engine.version import versions
+from blztable.engine.version.staged import StagedVersion
 from blztable.engine.write.options import WriteOptions
 from blztable.errors import ColumnNotFoundError
 from blztable.format import layout

@@ -1,0 +1,37 @@
+"""The types that columns are stored as and compared as, where these differ from their own.
+
+Knows nothing of streams.
+"""
+
+import pyarrow as pa
+
+from blztable.arrow_types import value_type, without_view
+
+
+def stored_type(type_: pa.DataType) -> pa.DataType:
+    """Return the type that `type_` is stored as."""
+    # Views are stored as large types and cast back last.
+    return without_view(type_)
+
+
+def as_stored(array: pa.Array) -> pa.Array:
+    """Return the array as the type it is stored as; only views are cast."""
+    stored = stored_type(array.type)
+    return array if stored.id == array.type.id else array.cast(stored)
+
+
+def compared_type(type_: pa.DataType) -> pa.DataType:
+    """Return the type that values are compared as: wider than their own where Arrow needs it."""
+    type_ = value_type(type_)
+    if pa.types.is_float16(type_):
+        return pa.float32()
+    if pa.types.is_decimal32(type_) or pa.types.is_decimal64(type_):
+        return pa.decimal128(type_.precision, type_.scale)
+    return stored_type(type_)
+
+
+def as_compared(array: pa.Array) -> pa.Array:
+    """Return the array, which has no dictionary, as the type it is compared as."""
+    # The type is wide enough. Decimals may have more digits than their type says, and a safe cast
+    # of Arrow's would refuse them.
+    return array.cast(compared_type(array.type), safe=False)

@@ -1,0 +1,203 @@
+"""Rows of a part as requests for bytes: which bytes of which streams they are, and their sinks.
+
+`SpanRows` are whole pages, decoded in place. `PickedRows` are single rows, picked out of the chunks
+of their pages; where items of text lie is located first, by a round of its own. Both say the same
+four things to the phased reader (`columns.py`), phase by phase: the bytes to locate, the pieces of
+the result, the bytes to fill it with, and what to settle afterwards.
+
+A child of a block (a dictionary) is read whole. Opens nothing and decodes nothing itself.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from blztable.block_terms import ENDS, VALUES
+from blztable.columns.blocks import Decoder, Piece, Target
+from blztable.columns.sinks import Bits, Bytes, Ends, Memory, Sink, Words
+from blztable.engine.read.chunks import ByteRequest, Run, runs
+from blztable.engine.read.parts import BlockPlace, Part, StreamPlace
+from blztable.engine.read.selection import RowSpan
+
+# Takes bytes that are only to be checked.
+_CHECKED = Sink()
+
+
+class PartRows(Protocol):
+    """Rows wanted of one part."""
+
+    part: Part
+    pieces: list[Piece]
+
+    def locate(self) -> Iterator[Run]:
+        """Yield what must be decoded before the size of the rows is known."""
+
+    def plan(self) -> None:
+        """Describe the rows as `pieces`."""
+
+    def fill(self, decoder: Decoder | None, first: int) -> Iterator[Run]:
+        """Yield what must be decoded; the pieces are those from number `first` of the decoder.
+
+        Without a decoder, chunks are checked and dropped.
+        """
+
+    def settle(self) -> None:
+        """Put what was picked into the targets, and check it."""
+
+
+class SpanRows:
+    """Whole pages of a part."""
+
+    def __init__(self, part: Part, spans: Sequence[RowSpan]) -> None:
+        """Remember the rows."""
+        self.part = part
+        self.pieces: list[Piece] = []
+        self._spans = spans
+
+    def locate(self) -> Iterator[Run]:
+        """Yield nothing: the manifest and the front know the size of a page."""
+        return iter(())
+
+    def plan(self) -> None:
+        """Describe each span as a piece."""
+        root, children = self.part.root, _child_pieces(self.part.root)
+        self.pieces = [_piece_of_pages(root, span, children) for span in self._spans]
+
+    def fill(self, decoder: Decoder | None, first: int) -> Iterator[Run]:
+        """Yield the runs of every stream, in the order they lie in the file."""
+        root = self.part.root
+        for name, place in root.streams.items():
+            requests = []
+            for number, span in enumerate(self._spans, first):
+                low, high = place.range_of(span.start, span.stop, root.page_rows)
+                if low < high:
+                    target = decoder.target(number, name) if decoder else None
+                    requests.append(ByteRequest(low, high, _memory(target, low)))
+            yield from runs(self.part, place, requests)
+        yield from _fill_children(self.part, root, decoder, first)
+
+    def settle(self) -> None:
+        """Do nothing: the bytes were decoded in place and checked by the sinks."""
+
+
+class PickedRows:
+    """Single rows of a part, in ascending order."""
+
+    def __init__(self, part: Part, rows: np.ndarray, pages: Sequence[RowSpan]) -> None:
+        """Remember the rows and the pages that have them."""
+        self.part = part
+        self.pieces: list[Piece] = []
+        self._rows = rows
+        self._pages = pages
+        self._ends: Ends | None = None
+        self._picked: list[tuple[StreamPlace, Target, Bits | Ends | None]] = []
+
+    def locate(self) -> Iterator[Run]:
+        """Yield the runs of the item ends, if the rows are items."""
+        root = self.part.root
+        place = root.streams.get(ENDS)
+        if place is not None:
+            bounds = root.streams[VALUES].bounds
+            width = place.layout.typesize
+            self._ends = Ends(self._rows, width, root.rows, root.page_rows, bounds)
+            yield from self._runs(place, self._ends)
+
+    def plan(self) -> None:
+        """Describe the rows as one piece: as if the part had no other rows."""
+        ends, rows, sizes = self._ends, len(self._rows), {}
+        if ends is not None:
+            with self.part.error_context(self.part.root.streams[ENDS].name):
+                ends.check()
+        for name, place in self.part.root.streams.items():
+            if place.layout.bits is not None:
+                sizes[name] = place.layout.nbytes(rows)
+            else:
+                assert ends is not None
+                sizes[name] = ends.nbytes
+        children = _child_pieces(self.part.root)
+        self.pieces = [Piece(rows, sizes, page_rows=rows, children=children)]
+
+    def fill(self, decoder: Decoder | None, first: int) -> Iterator[Run]:
+        """Yield the runs of every stream but the item ends, which are known."""
+        root = self.part.root
+        yield from _fill_children(self.part, root, decoder, first)
+        for name, place in root.streams.items():
+            if decoder is None:
+                if name != ENDS:
+                    yield from self._runs(place, _CHECKED)
+                continue
+            target = decoder.target(first, name)
+            if name == ENDS:
+                self._picked.append((place, target, self._ends))
+                continue
+            sink: Bits | Words | Bytes
+            if place.layout.bits == 1:
+                sink = Bits(self._rows)
+            elif place.layout.bits is not None:
+                sink = Words(self._rows, place.layout.bits // 8, target.buffer)
+            else:
+                assert self._ends is not None
+                sink = Bytes(self._ends.starts, self._ends.ends, target.buffer)
+            self._picked.append((place, target, sink if isinstance(sink, Bits) else None))
+            yield from self._runs(place, sink)
+
+    def settle(self) -> None:
+        """Write what was picked aside into its target, and check each target as a whole."""
+        for place, target, aside in self._picked:
+            if aside is not None:
+                target.buffer[:] = aside.encode()
+            if target.check is not None and len(target.buffer):
+                with self.part.error_context(place.name):
+                    target.check(0, len(target.buffer))
+
+    def _runs(self, place: StreamPlace, sink: Sink) -> Iterator[Run]:
+        """Yield the runs of the pages that have the rows."""
+        page_rows = self.part.root.page_rows
+        ranges = (place.range_of(span.start, span.stop, page_rows) for span in self._pages)
+        requests = [ByteRequest(low, high, sink) for low, high in ranges if low < high]
+        return runs(self.part, place, requests)
+
+
+def _memory(target: Target | None, low: int) -> Sink:
+    return _CHECKED if target is None else Memory(target, low)
+
+
+def _child_pieces(block: BlockPlace) -> dict[str, Piece]:
+    """Describe the children of a block, which are read whole; all pieces of a part share them."""
+    return {
+        name: Piece(
+            child.rows,
+            {stream: place.info.nbytes for stream, place in child.streams.items()},
+            children=_child_pieces(child),
+        )
+        for name, child in block.children.items()
+    }
+
+
+def _fill_children(
+    part: Part, block: BlockPlace, decoder: Decoder | None, number: int
+) -> Iterator[Run]:
+    """Yield the runs of all children; pieces of one part share them, so one number will do."""
+    for name, child in block.children.items():
+        below, index = decoder.child(number, name) if decoder else (None, 0)
+        for stream, place in child.streams.items():
+            if place.info.nbytes:
+                target = below.target(index, stream) if below else None
+                request = ByteRequest(0, place.info.nbytes, _memory(target, 0))
+                yield from runs(part, place, [request])
+        yield from _fill_children(part, child, below, index)
+
+
+def _piece_of_pages(block: BlockPlace, span: RowSpan, children: dict[str, Piece]) -> Piece:
+    """Describe whole pages of a block."""
+    page_rows = block.page_rows
+    sizes, first_byte = {}, 0
+    pages: tuple[int, ...] = ()
+    for name, place in block.streams.items():
+        low, high = place.range_of(span.start, span.stop, page_rows)
+        sizes[name] = high - low
+        if place.info.pages is not None:
+            first_byte = low
+            pages = place.info.pages[span.start // page_rows : -(-span.stop // page_rows)]
+    return Piece(span.count, sizes, first_byte, page_rows, pages, children)

@@ -1,0 +1,202 @@
+"""StagedVersion: a version that is not published yet, made from another version by changes.
+
+It is read as any version is, so that a transaction sees its own changes. A column that no change
+touched stays a line of the base version, neither parsed nor written again; any other column has
+parts of its own. Knows nothing of what a change is.
+"""
+
+import hashlib
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import pyarrow as pa
+
+from blztable.engine.version import schema as schemas
+from blztable.engine.version.versions import Version
+from blztable.format.jsontext import Json
+from blztable.format.layout import Path
+from blztable.format.line import NO_FILE, ColumnParts
+from blztable.format.manifest import ColumnIndex, Head
+
+# This key of the schema metadata holds only for the rows and columns it was written with.
+PANDAS_KEY = b"pandas"
+# The property with the default value of each column that has one: by column id, in base64.
+DEFAULTS = "defaults"
+
+
+@dataclass(frozen=True, slots=True)
+class StagedColumn:
+    """One column of a staged version.
+
+    Attributes
+    ----------
+    parts : ColumnParts or int
+        New parts; or the index of the column in the base version, if no change touched it.
+    next_k : int
+        The number of the next file.
+    """
+
+    path: Path
+    next_k: int
+    nbytes: int
+    cbytes: int
+    parts: ColumnParts | int
+
+    @classmethod
+    def of(cls, parts: ColumnParts, next_k: int) -> Self:
+        """A column of new parts."""
+        return cls(parts.path, next_k, parts.nbytes, parts.cbytes, parts)
+
+
+@dataclass(frozen=True, slots=True)
+class StagedVersion(Version):
+    """A version that is not published; its head has the number of the version it is based on.
+
+    Attributes
+    ----------
+    columns : tuple of StagedColumn
+    base : Version or None
+        The version whose lines are taken over; None if all columns are new.
+    """
+
+    columns: tuple[StagedColumn, ...] = field(default=(), kw_only=True)
+    base: Version | None = field(default=None, kw_only=True)
+    # Computed when a change first relies on it.
+    _digest: list[bytes] = field(default_factory=list, repr=False, kw_only=True)
+
+    @classmethod
+    def of(cls, base: Version) -> Self:
+        """The base version without changes."""
+        index = base.head.columns
+        entries = zip(index.paths, index.next_k, index.nbytes, index.cbytes, strict=True)
+        columns = tuple(StagedColumn(*entry, at) for at, entry in enumerate(entries))
+        return cls(base.store, base.head, base.schema, columns=columns, base=base)
+
+    def column(self, index: int) -> ColumnParts:
+        """The parts of the column at this index."""
+        parts = self.columns[index].parts
+        return self._base.column(parts) if isinstance(parts, int) else parts
+
+    @property
+    def _base(self) -> Version:
+        assert self.base is not None, "a staged version without a base has only new columns"
+        return self.base
+
+    def new_parts(self) -> dict[int, ColumnParts]:
+        """The columns with new parts, by index."""
+        return {
+            index: column.parts
+            for index, column in enumerate(self.columns)
+            if not isinstance(column.parts, int)
+        }
+
+    def lines(self) -> list[bytes]:
+        """The manifest lines of all columns."""
+        kept = [column.parts for column in self.columns if isinstance(column.parts, int)]
+        base_lines = self._base.lines() if kept else []
+        return [
+            base_lines[column.parts] if isinstance(column.parts, int) else column.parts.encode()
+            for column in self.columns
+        ]
+
+    def files(self) -> dict[Path, frozenset[int]]:
+        """Numbers of the files that the columns with new parts name, also of older files."""
+        return {parts.path: frozenset(parts.k) - {NO_FILE} for parts in self.new_parts().values()}
+
+    def published(self, head: Head) -> Version:
+        """This version as it was published with `head`; the lines parsed here are known to it."""
+        return Version(self.store, head, self.schema, self.new_parts())
+
+    def row_group_files(self, start: int = 0, stop: int | None = None) -> list[tuple[int, ...]]:
+        """The identity of each row group: its rows, and the number of its file in each column."""
+        numbers = [self.column(index).k[start:stop] for index in range(len(self.columns))]
+        return list(zip(self.head.row_groups[start:stop], *numbers, strict=True))
+
+    def row_groups_digest(self) -> bytes:
+        """A digest of the rows and files of all row groups, 32 bytes.
+
+        A line of the base version has a digest of its own, so it is not read for this.
+        """
+        if not self._digest:
+            digest = hashlib.sha256(array("q", self.head.row_groups).tobytes())
+            for column in self.columns:
+                if isinstance(column.parts, int):
+                    digest.update(b"line" + self._base.head.columns.digest(column.parts))
+                else:
+                    files = hashlib.sha256(array("q", column.parts.k).tobytes())
+                    digest.update(b"parts" + files.digest())
+            self._digest.append(digest.digest())
+        return self._digest[0]
+
+    def with_columns(
+        self,
+        columns: Sequence[StagedColumn],
+        *,
+        schema: pa.Schema | None = None,
+        row_groups: Sequence[int] | None = None,
+        **fields: Any,
+    ) -> "StagedVersion":
+        """This version with other columns; `fields` are further fields of the head."""
+        schema = self.schema if schema is None else schema
+        if PANDAS_KEY in (schema.metadata or {}):
+            metadata = {key: text for key, text in schema.metadata.items() if key != PANDAS_KEY}
+            schema = schema.with_metadata(metadata or None)
+        if not schema.equals(self.schema, check_metadata=True):
+            fields |= {"schema": schemas.encode(schema), "fields": schemas.readable(schema)}
+        if row_groups is not None:
+            fields["row_groups"] = tuple(row_groups)
+        head = replace(self.head, columns=column_index(columns), **fields)
+        return StagedVersion(self.store, head, schema, columns=tuple(columns), base=self.base)
+
+    def with_row_groups(
+        self, order: Sequence[int], rows: Sequence[int], written: Sequence[StagedColumn]
+    ) -> "StagedVersion":
+        """This version with other row groups.
+
+        `order` holds indices in a list of the present row groups, followed by those `written`.
+        """
+        counts = (*self.head.row_groups, *rows)
+        assert len(written) == len(self.columns)
+        columns = [self._arranged(index, new, order) for index, new in enumerate(written)]
+        return self.with_columns(columns, row_groups=[counts[index] for index in order])
+
+    def with_parts(
+        self, written: Mapping[int, StagedColumn], order: Sequence[int]
+    ) -> "StagedVersion":
+        """This version with other parts in some columns; `order` as in `with_row_groups`."""
+        columns = list(self.columns)
+        for index, new in written.items():
+            columns[index] = self._arranged(index, new, order)
+        return self.with_columns(columns)
+
+    def with_head(self, **fields: Any) -> "StagedVersion":
+        """This version with other fields in the head that do not concern columns."""
+        return replace(self, head=replace(self.head, **fields))
+
+    def position(self, name: str) -> int:
+        """The index of the column with this name."""
+        return schemas.position(self.schema, name, self.store.name)
+
+    @property
+    def defaults(self) -> Mapping[str, Json]:
+        """The default values of columns as the property holds them, by column id."""
+        defaults = self.head.properties.get(DEFAULTS)
+        return defaults if isinstance(defaults, dict) else {}
+
+    def _arranged(self, index: int, written: StagedColumn, order: Sequence[int]) -> StagedColumn:
+        """The column at this index with its parts and those written, in this order."""
+        assert isinstance(written.parts, ColumnParts)
+        parts = self.column(index).arranged(written.parts, order)
+        return StagedColumn.of(parts, max(self.columns[index].next_k, written.next_k))
+
+
+def column_index(columns: Sequence[StagedColumn]) -> ColumnIndex:
+    """The entries of these columns in a head."""
+    return ColumnIndex(
+        tuple(column.path for column in columns),
+        tuple(column.next_k for column in columns),
+        tuple(column.nbytes for column in columns),
+        tuple(column.cbytes for column in columns),
+    )

@@ -1,0 +1,113 @@
+"""A part: a superchunk at an address, whose tree of blocks is that of its type."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from blztable.block_terms import PLAIN
+from blztable.columns.types import CODECS, decoder
+from blztable.engine.read.chunks import joined
+from blztable.engine.read.columns import read_columns
+from blztable.engine.read.open_files import OpenFiles, PartReader
+from blztable.engine.read.parts import open_part
+from blztable.engine.read.requests import PickedRows, SpanRows
+from blztable.engine.read.selection import RowSpan
+from blztable.engine.version.versions import pin
+from blztable.errors import CorruptError, FormatError
+from blztable.format.layout import Address
+from blztable.storage.memory import MemoryStore
+from support import tamper
+from support.stores import write
+
+WORDS = pa.array([f"word {n % 13}" * (n % 5) for n in range(300)])
+TABLE = pa.table(
+    {"n": pa.array(range(300)), "s": WORDS, "d": WORDS.dictionary_encode(), "z": pa.nulls(300)}
+)
+
+
+@pytest.fixture
+def store():
+    store = MemoryStore()
+    write(store, TABLE, page_rows=64)
+    return store
+
+
+@pytest.mark.parametrize("index", range(3))
+@pytest.mark.parametrize("before", [0, 1, 100_000])
+def test_a_part_is_read_wherever_it_lies_in_a_file(store, index, before):
+    version, pinned = pin(store)
+    with pinned:
+        parts = version.column(index)
+        key, field = parts.files[0], version.schema.field(index)
+        data = store.get(key)
+        store.put("several", b"?" * before + data)
+        reader = PartReader(OpenFiles(store), Address("several", before, len(data)))
+        sizes = {name: size[0] for name, size in parts.streams.items()}
+        part = open_part(reader, parts.facts[0], field.type, sizes, "here")
+    chosen = np.array([0, 5, 64, 299])
+    for rows, taken in [
+        (SpanRows(part, [RowSpan(0, 0, 300)]), slice(None)),
+        (PickedRows(part, chosen, [RowSpan(0, 0, 128), RowSpan(0, 256, 300)]), chosen),
+    ]:
+        for task in joined(rows.locate()):
+            task()
+        rows.plan()
+        column = decoder(field.type, rows.pieces)
+        for task in joined(rows.fill(column, 0)):
+            task()
+        rows.settle()
+        for check in column.checks():
+            check()
+        expected = np.array(TABLE[index].to_pylist(), object)[taken].tolist()
+        assert column.finish().to_pylist() == expected
+
+
+def test_an_address_that_the_file_does_not_end_at_is_corrupt(store):
+    version, pinned = pin(store)
+    with pinned:
+        parts = version.column(0)
+        length = parts.facts.cbytes[0]
+        sizes = {name: size[0] for name, size in parts.streams.items()}
+        for offset in (-1, 1):
+            address = Address(parts.files[0], max(offset, 0), length + min(offset, 0))
+            reader = PartReader(OpenFiles(store), address)
+            with pytest.raises(CorruptError, match=r"here: .* bytes"):
+                open_part(reader, parts.facts[0], pa.int64(), sizes, "here")
+
+
+@pytest.mark.parametrize("where", ["the block", "its dictionary"])
+def test_an_encoding_that_is_not_known_is_refused_by_name(store, where):
+    with tamper.editing(store) as table:
+        block = table.part(2).metadata
+        (block if where == "the block" else block["dictionary"])["encoding"] = "delta"
+    version, pinned = pin(store)
+    with pinned, pytest.raises(FormatError, match=r"column 'd': encoding 'delta' of .* newer blz"):
+        read_columns(version, [2], [RowSpan(0, 0, 300)])
+
+
+def test_an_encoding_is_looked_up_by_type_and_name(store):
+    with tamper.editing(store) as table:
+        table.part(2).metadata["encoding"] = PLAIN
+    version, pinned = pin(store)
+    with pinned:
+        (column,) = read_columns(version, [2], [RowSpan(0, 0, 300)])
+    assert column.to_pylist() == TABLE["d"].to_pylist()
+    assert {encoding for _, encoding in CODECS} == {PLAIN}
+
+
+def test_a_dictionary_has_no_dictionary(store):
+    with tamper.editing(store) as table:
+        block = table.part(2).metadata
+        empty = {"rows": 0, "page_rows": 8, "packing": "packed", "streams": []}
+        block["dictionary"]["dictionary"] = empty
+    version, pinned = pin(store)
+    with pinned, pytest.raises(CorruptError, match=r"children \['dictionary'\].*string has \[\]"):
+        read_columns(version, [2], [RowSpan(0, 0, 300)])
+
+
+def test_codes_without_a_dictionary_are_corrupt(store):
+    with tamper.editing(store) as table:
+        del table.part(2).metadata["dictionary"]
+    version, pinned = pin(store)
+    with pinned, pytest.raises(CorruptError):
+        read_columns(version, [2], [RowSpan(0, 0, 300)])

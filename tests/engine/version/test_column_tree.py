@@ -1,0 +1,63 @@
+"""Column trees: each field has the lines of its nodes, and no others."""
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blztable.engine.version.column_tree import ColumnTree
+from blztable.errors import CorruptError
+
+TYPES = st.recursive(
+    st.sampled_from([pa.int8(), pa.string(), pa.dictionary(pa.int8(), pa.string())]),
+    lambda inner: (
+        inner.map(pa.list_)
+        | inner.map(lambda type_: pa.map_(pa.string(), type_))
+        | st.lists(inner, max_size=3).map(
+            lambda types: pa.struct([(f"f{i}", type_) for i, type_ in enumerate(types)])
+        )
+    ),
+    max_leaves=8,
+)
+
+
+def paths_of(type_, path):
+    """The nodes of a type, written down by hand: a node, then those of each child."""
+    children = [type_.field(number).type for number in range(type_.num_fields)]
+    below = [paths_of(child, (*path, number)) for number, child in enumerate(children)]
+    return [path, *(one for some in below for one in some)]
+
+
+def schema_of(types):
+    return pa.schema([(f"c{i}", type_) for i, type_ in enumerate(types)])
+
+
+@given(st.lists(TYPES, max_size=4), st.randoms())
+def test_each_field_has_the_nodes_of_its_type(types, random):
+    ids = random.sample(range(100), len(types))
+    nodes = [paths_of(type_, (id_,)) for type_, id_ in zip(types, ids, strict=True)]
+    paths = [path for some in nodes for path in some]
+    tree = ColumnTree.of(schema_of(types), paths)
+    assert [[paths[line] for line in tree.nodes(field)] for field in range(len(types))] == nodes
+
+
+@given(st.lists(TYPES, min_size=1, max_size=4), st.data())
+def test_nodes_that_a_type_has_not_are_refused(types, data):
+    paths = [path for id_, type_ in enumerate(types) for path in paths_of(type_, (id_,))]
+    wrong = list(paths)
+    index = data.draw(st.integers(0, len(paths) - 1))
+    if data.draw(st.booleans()):
+        del wrong[index]
+    else:
+        wrong.insert(index + 1, (*paths[index], 7))
+    with pytest.raises(CorruptError):
+        ColumnTree.of(schema_of(types), wrong)
+
+
+def test_a_child_node_of_a_flat_column_is_refused_by_name():
+    with pytest.raises(CorruptError, match=r"column 'c0' has the nodes .*its type int8"):
+        ColumnTree.of(schema_of([pa.int8()]), [(3,), (3, 0)])
+    with pytest.raises(CorruptError, match="1 fields, 2 columns"):
+        ColumnTree.of(schema_of([pa.int8()]), [(3,), (4,)])
+    with pytest.raises(CorruptError, match="1 fields, 1 columns"):
+        ColumnTree.of(schema_of([pa.int8()]), [(3, 0), (3,)])
