@@ -288,6 +288,8 @@ def test_errors_are_what_callers_would_catch():
         blz.ColumnNotFoundError: KeyError,
         blz.SchemaError: TypeError,
         blz.StorageError: OSError,
+        blz.TransactionError: RuntimeError,
+        blz.ClosedError: ValueError,
     }
     for error, builtin in pairs.items():
         assert issubclass(error, blz.BlzError)
