@@ -15,6 +15,12 @@ SIZES = "meta/sizes"
 STORAGE = "meta/storage"
 ATTRIBUTES = "meta/attributes"
 
+# A table needs these before its first write: prefixes, and empty values to lock.
+PREPARED = ((DATA, MANIFESTS), (LOCK, FLIGHT))
+# A first commit that failed removes them in this order. `data` goes first: another creation relies
+# on it as soon as it holds a lock below `MANIFESTS`.
+WITHDRAWN = (DATA, LOCK, FLIGHT, MANIFESTS, META)
+
 MAX_VERSION = 1 << 62
 # The largest id of a column, and number of a part: 18 digits.
 MAX_ID = 10**18 - 1

@@ -1,1 +1,1 @@
-"""Keeps bytes under keys, and knows no meaning: on a local disk, or in memory."""
+"""Keeps bytes under keys, on a local disk or in memory; it knows nothing of their meaning."""

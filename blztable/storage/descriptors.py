@@ -1,4 +1,4 @@
-"""File descriptors: the numbers they may have, and how those that were only read are closed.
+"""File descriptors: which numbers they may have, and how a descriptor without writes is closed.
 
 Knows nothing of names or keys.
 """
@@ -9,14 +9,14 @@ import sys
 if sys.platform != "win32":
     import fcntl
 
-# 0, 1 and 2 are standard input, output and error, whoever opened them.
+# 0, 1 and 2 are standard input, output and error.
 FIRST_NUMBER = 3
 
 
 def above_standard(fd: int) -> int:
-    """The descriptor, moved if it has the number of a standard stream.
+    """Return the descriptor, moved if it has the number of a standard stream.
 
-    A process may have closed those. Whatever prints later would write into our file.
+    A process may have closed its standard streams. A later `print` would write into our file.
     """
     if fd >= FIRST_NUMBER:
         return fd
@@ -29,8 +29,8 @@ def above_standard(fd: int) -> int:
 def close_unwritten(fd: int) -> None:
     """Close a descriptor that nothing was written to.
 
-    It is closed even where the system reports an error, and no data can be lost. So the error does
-    not matter, and must not be taken for one of the operation, which may be a commit that is made.
+    It is closed even if the system reports an error, and no data can be lost. So the error is
+    ignored: it must not look like a failure of the operation, which may be a finished commit.
     """
     # No `suppress`: its calls are steps in which a signal's exception would leave the file open.
     try:  # noqa: SIM105
@@ -40,7 +40,7 @@ def close_unwritten(fd: int) -> None:
 
 
 class OpenDirectory:
-    """The descriptor of a directory, closed when nobody refers to this object any more."""
+    """The descriptor of a directory, closed when this object is collected."""
 
     __slots__ = ("fd",)
 
@@ -48,13 +48,13 @@ class OpenDirectory:
         self.fd = fd
 
     def __del__(self) -> None:
-        # Not there if an interrupt came first.
+        # Missing if an interrupt came before it was set.
         if hasattr(self, "fd"):
             close_unwritten(self.fd)
 
 
 class DirectoryInUse:
-    """A directory in use; leaving gives it back, which closes it unless the store keeps it."""
+    """A directory in use; `close` releases it, and it is closed unless the store keeps it open."""
 
     __slots__ = ("_open",)
 
@@ -68,8 +68,8 @@ class DirectoryInUse:
         return self._open.fd
 
     def close(self) -> None:
-        """Give it back; closing twice is harmless."""
-        # Not left to the end of the frame: an exception may keep that.
+        """Release it; closing twice is harmless."""
+        # Not left to the end of the frame: an exception may keep the frame.
         self._open = None
 
     def __enter__(self) -> "DirectoryInUse":

@@ -1,8 +1,9 @@
-"""Every call of a store that changes or flushes the file system, one method for each.
+"""The calls that change or flush the file system, one method for each.
 
-Knows nothing of keys or tables: names are relative to an open directory. A test hands in another
-`Disk`, one that records the calls or refuses them. fsync lives here and nowhere else, and a failed
-one is never retried: the kernel has marked the pages clean, so a second try would succeed and lie.
+Knows nothing of keys or tables: names are relative to an open directory. A test passes another
+`Disk`, which records the calls or refuses them. fsync is called here and nowhere else. A failed
+fsync is never retried: the kernel has marked the pages clean, so the second call would succeed
+although the data are lost.
 """
 
 import ctypes
@@ -19,11 +20,11 @@ from blztable.storage.store import Buffer
 if sys.platform == "darwin":
     import fcntl
 
-# What one writev takes, on Linux and macOS alike.
-# Of 8 MiB each at most, so that a call stays below 2 GiB, which macOS refuses.
+# Linux and macOS accept this many buffers in one writev. Each has 8 MiB at most, so a call stays
+# below 2 GiB, which macOS refuses.
 BUFFERS_PER_WRITE = 128
 
-# How a kernel, a sandbox or a file system (FUSE, SMB) says that it does not know the call at all.
+# Errors of a kernel, a sandbox or a file system (FUSE, SMB) that does not have the call at all.
 NOT_SUPPORTED = {errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.ENOTTY}
 
 _NEW_FILE = (
@@ -37,27 +38,27 @@ _RENAME_NOREPLACE = 1
 
 
 class Disk:
-    """The real file system; raises OSError as it comes."""
+    """The real file system; OSError is raised as it comes."""
 
     def mkdir(self, name: str, dir_fd: int) -> None:
-        """Make an empty directory; FileExistsError if anything has that name."""
+        """Make an empty directory; FileExistsError if the name is taken."""
         os.mkdir(name, dir_fd=dir_fd)
 
     def create(self, name: str, dir_fd: int) -> int:
-        """Make an empty file, open for writing; FileExistsError if anything has that name."""
+        """Make an empty file and open it for writing; FileExistsError if the name is taken."""
         return above_standard(os.open(name, _NEW_FILE, 0o666, dir_fd=dir_fd))
 
     def share(self, fd: int, dir_fd: int) -> None:
-        """Let those who may use a directory use what was just made in it, whatever the umask.
+        """Give a new file or directory the permissions of the directory that it is in.
 
-        A new file or directory gets the permissions of the directory that it is in. Who cannot
-        change them, as on a file system without permissions, leaves them as they are.
+        So every user of the directory may use it, whatever the umask is. Where permissions cannot
+        be changed, as on a file system without them, they stay as they are.
         """
         try:
             made = os.fstat(fd).st_mode
-            wanted = shared_mode(made, os.fstat(dir_fd).st_mode)
-            if wanted != made:
-                os.fchmod(fd, stat.S_IMODE(wanted))
+            mode = shared_mode(made, os.fstat(dir_fd).st_mode)
+            if mode != made:
+                os.fchmod(fd, stat.S_IMODE(mode))
         except OSError:
             return
 
@@ -78,7 +79,7 @@ class Disk:
                 views[first] = views[first][written:]
 
     def close(self, fd: int) -> None:
-        """Close a file written to; network file systems and quotas report failures only here."""
+        """Close a file after writes; network file systems and quotas report failures only here."""
         os.close(fd)
 
     def sync_file(self, fd: int) -> None:
@@ -86,7 +87,7 @@ class Disk:
         _fsync(fd)
 
     def sync_directory(self, fd: int) -> None:
-        """Flush the names in a directory, where the file system knows such a flush."""
+        """Flush the names in a directory, if the file system has such a flush."""
         try:
             _fsync(fd)
         except OSError as error:
@@ -94,7 +95,7 @@ class Disk:
                 raise
 
     def sync_all(self, fd: int) -> bool:
-        """Flush the whole file system the descriptor is on; False where that cannot be done."""
+        """Flush the whole file system of the descriptor; False if that is not possible."""
         if _syncfs is None:
             return False
         if _syncfs(fd) == 0:
@@ -104,18 +105,18 @@ class Disk:
         raise _os_error()
 
     def link(self, old: str, new: str, dir_fd: int) -> None:
-        """Give a file a second name; FileExistsError if that is taken."""
+        """Give a file a second name; FileExistsError if the name is taken."""
         os.link(old, new, src_dir_fd=dir_fd, dst_dir_fd=dir_fd, follow_symlinks=False)
 
     def rename(self, old: str, new: str, dir_fd: int) -> None:
-        """Rename, replacing what had the new name."""
+        """Rename a file, replacing the file of the new name."""
         os.rename(old, new, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
 
     def rename_new(self, old: str, new: str, dir_fd: int) -> None:
-        """Rename; FileExistsError if the new name is taken.
+        """Rename a file; FileExistsError if the new name is taken.
 
-        Exclusive by itself only where the kernel and the file system know RENAME_NOREPLACE;
-        elsewhere the caller must hold a lock.
+        This is atomic only where the kernel and the file system have RENAME_NOREPLACE; elsewhere
+        the caller must hold a lock.
         """
         if _renameat2 is not None:
             if (
@@ -134,7 +135,7 @@ class Disk:
         try:
             os.unlink(name, dir_fd=dir_fd)
         except PermissionError:
-            # What macOS answers for a directory.
+            # The answer of macOS for a directory.
             if stat.S_ISDIR(os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name) from None
             raise
@@ -145,10 +146,10 @@ class Disk:
 
 
 def shared_mode(made: int, above: int) -> int:
-    """The mode of what was made with the mode `made` in a directory of the mode `above`."""
-    fitting = 0o777 if stat.S_ISDIR(made) else 0o666
+    """The mode for a new file or directory of mode `made` in a directory of mode `above`."""
+    allowed = 0o777 if stat.S_ISDIR(made) else 0o666
     # The writer loses no permission of its own.
-    return made & ~0o077 | above & fitting
+    return made & ~0o077 | above & allowed
 
 
 REAL_DISK = Disk()
@@ -181,14 +182,14 @@ def _os_error() -> OSError:
 
 
 def _libc_function(name: str) -> "ctypes._NamedFuncPointer | None":
-    """A function Python's os does not have; None where the C library does not have it either."""
+    """A function of the C library that Python's os lacks; None if the library lacks it too."""
     if sys.platform != "linux":
         return None
     return getattr(ctypes.CDLL(None, use_errno=True), name, None)
 
 
 def _syncfs_reports_errors() -> bool:
-    """Before Linux 5.8 syncfs returned 0 whatever had happened to the data."""
+    """False before Linux 5.8: there syncfs returned 0 even if data were lost."""
     version = re.match(r"(\d+)\.(\d+)", os.uname().release) if sys.platform == "linux" else None
     return version is not None and (int(version[1]), int(version[2])) >= (5, 8)
 

@@ -1,14 +1,13 @@
 """A directory of the local file system as a store.
 
-Knows nothing of what lies under a key. The directory may come from a stranger: the user's path is
-resolved once, and below it each level is opened by itself, so that no symbolic link is followed.
-The descriptors of the first levels stay open, which makes a read cost few calls. `close` forgets
-them; each is closed when the last call that uses it is done, so other threads may be at work.
+Knows nothing of what lies under a key. Promises: those of `store.Store`.
 
-What is visible and what is durable: a value is created under its own name (`put_new`), or under a
-temporary one and then linked (`publish`) or renamed (`put`); nothing is durable before the file and
-every directory on the way to it were flushed. All changes go through `Disk`. The root is made with
-the permissions that the umask leaves; what is made below takes those of the root.
+Theory of operation. Each call opens the directory of its key (`directories.py`) and works on names
+relative to that descriptor. All changes and flushes go through `disk.Disk`. A value is created
+under its own name (`put_new`), or under a temporary name that is then linked (`publish`) or renamed
+(`put`). Nothing is durable before the file and each directory on the way to it are flushed. Calls
+run in the caller's thread; `flush` uses a few threads for many keys. Several threads may share one
+store.
 """
 
 import errno
@@ -17,16 +16,18 @@ import secrets
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from itertools import groupby
 
-from blztable.errors import BlzError, StorageError
-from blztable.storage.descriptors import DirectoryInUse, OpenDirectory, close_unwritten
-from blztable.storage.disk import REAL_DISK, Disk, shared_mode
+from blztable.errors import StorageError
+from blztable.storage.descriptors import close_unwritten
+from blztable.storage.directories import Directories, parts_of
+from blztable.storage.disk import REAL_DISK, Disk
 from blztable.storage.locks import LocalLock, lock_at
 from blztable.storage.opening import (
     DIRECTORY,
     LocalReader,
+    failures,
     open_directory,
     open_file,
     unreadable,
@@ -34,27 +35,24 @@ from blztable.storage.opening import (
 )
 from blztable.storage.store import Buffer, KeyNotFound, KeyTaken
 
-# Levels whose descriptors the store keeps: they are on the way to every key.
-KEPT_LEVELS = ("data", "meta")
-
 TEMPORARY = ".tmp-"
 
-# Above, one flush of the whole file system is cheaper than one a file (measured).
+# For more keys, one flush of the whole file system is cheaper than one flush a file (measured).
 SYNC_ALL_ABOVE = 64
-# Where others write to the disk too each flush waits for a turn of the journal, and side by side
-# they take a third of the time or less. On an idle disk it is the same from here on, below it costs
-# more than it saves (measured).
+# Where other processes write to the disk too, each flush waits for the journal, and parallel
+# flushes take a third of the time or less. On an idle disk both take the same time from this number
+# of keys on; below it threads cost more than they save (measured).
 SYNC_THREADS_FROM = 8
 SYNC_THREADS = 4
 
 _LINK_REFUSED = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
 
-# A directory with something in it is a prefix still in use, no value.
+# A directory that is not empty is a prefix in use, not a value.
 _NOTHING_TO_REMOVE = {errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST}
 
 
 class LocalStore:
-    """Bytes under keys in the directory `path`, which need not exist before `prepare`."""
+    """Bytes under keys in the directory `path`; `prepare` makes it where it does not exist."""
 
     def __init__(self, path: str | os.PathLike[str], *, disk: Disk = REAL_DISK) -> None:
         if sys.platform == "win32":
@@ -64,11 +62,11 @@ class LocalStore:
             )
         self._path = os.path.realpath(os.fspath(path))
         self._disk = disk
+        self._directories = Directories(self._path, disk)
         self._made_root = False
-        self._kept: dict[str, OpenDirectory] = {}
 
     def __reduce__(self) -> tuple[type["LocalStore"], tuple[str]]:
-        # Descriptors mean nothing elsewhere: a copy opens its own.
+        # Descriptors mean nothing in another process: a copy opens its own.
         return LocalStore, (self._path,)
 
     @property
@@ -77,43 +75,43 @@ class LocalStore:
         return self._path
 
     def open(self, key: str) -> LocalReader:
-        """Open the value under `key`; `KeyNotFound`, or `CorruptError` if it is no regular file."""
-        *prefix, name = _parts(key)
-        with self._directory(prefix) as directory:
+        """Open the value under `key`."""
+        *prefix, name = parts_of(key)
+        with self._directories.open(prefix) as directory:
             return open_file(name, directory.fd, self._where(key))
 
     def get(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
-        """A range of the value under `key`, all of it by default."""
+        """Read a range of the value under `key`; by default the whole value."""
         with self.open(key) as reader:
             return reader.read(offset, reader.size if length is None else length)
 
     def put(self, key: str, data: Buffer) -> None:
-        """Set the value under `key`, replacing another one at a stroke; not flushed."""
-        *prefix, name = _parts(key)
+        """Set the value under `key`, replacing an old one atomically."""
+        *prefix, name = parts_of(key)
         with (
-            self._directory(prefix, make=True) as directory,
+            self._directories.open(prefix, make=True) as directory,
             self._failures("writing", key),
             self._temporary(data, directory.fd, durable=False) as temporary,
         ):
             self._disk.rename(temporary, name, directory.fd)
 
     def put_new(self, key: str, buffers: Sequence[Buffer]) -> None:
-        """Write a new value, `KeyTaken` if there is one; after a crash it may be there in part."""
-        *prefix, name = _parts(key)
+        """Write a new value."""
+        *prefix, name = parts_of(key)
         with (
-            self._directory(prefix, make=True) as directory,
+            self._directories.open(prefix, make=True) as directory,
             self._failures("writing", key),
         ):
             self._write(name, buffers, directory.fd, durable=False)
 
     def publish(self, key: str, data: Buffer, *, durable: bool) -> None:
-        """Create a value that is there whole or not at all; `KeyTaken` if there is one.
+        """Create a value atomically.
 
         Where the file system refuses links and exclusive renames, the caller must hold a lock.
         """
-        *prefix, name = _parts(key)
+        *prefix, name = parts_of(key)
         with (
-            self._directory(prefix, make=True) as directory,
+            self._directories.open(prefix, make=True) as directory,
             self._failures("publishing", key),
             self._temporary(data, directory.fd, durable=durable) as temporary,
         ):
@@ -125,49 +123,48 @@ class LocalStore:
                 self._disk.rename_new(temporary, name, directory.fd)
 
     def flush(self, keys: Sequence[str]) -> None:
-        """Make the values under `keys` durable, and every name on the way to them."""
+        """Make the values under `keys` durable, and each name on the way to them."""
         if len(keys) > SYNC_ALL_ABOVE:
-            # By the descriptor kept since before the writes, so that their failures are told.
-            root = self._keep("")
-            with self._failures("flushing", ""):
+            # This descriptor was opened before the writes, so it reports their failures.
+            with self._directories.open(()) as root, self._failures("flushing", ""):
                 if self._disk.sync_all(root.fd):
                     return
-        ways = (_parts(key)[:-1] for key in keys)
-        prefixes = {"/".join(way[:depth]) for way in ways for depth in range(len(way) + 1)}
+        above = (parts_of(key)[:-1] for key in keys)
+        prefixes = {"/".join(parts[:depth]) for parts in above for depth in range(len(parts) + 1)}
         # Content before names: a name that survives should lead to something.
-        with _side_by_side(len(keys)) as each:
+        with _parallel(len(keys)) as each:
             each(self._flush_file, keys)
             each(self.flush_names, sorted(prefixes, reverse=True))
 
     def flush_names(self, prefix: str) -> None:
-        """Make the names directly under `prefix` durable: those added and those removed."""
+        """Make the names directly under `prefix` durable: the added and the removed ones."""
         with (
-            self._directory(_parts(prefix)) as directory,
+            self._directories.open(parts_of(prefix)) as directory,
             self._failures("flushing", prefix),
         ):
             self._disk.sync_directory(directory.fd)
 
     def reserve(self, prefix: str) -> bool:
-        """Claim an unused prefix for the caller alone; False where anyone claimed or used it."""
-        *above, name = _parts(prefix)
-        with self._directory(above, make=True) as directory:
+        """Create an unused prefix; False if it exists."""
+        *above, name = parts_of(prefix)
+        with self._directories.open(above, make=True) as directory:
             try:
                 with self._failures("creating", prefix):
                     self._disk.mkdir(name, directory.fd)
             except KeyTaken:
                 return False
-            self._share(name, directory.fd, prefix)
+            self._directories.share(name, directory.fd, prefix)
         return True
 
     def list_names(self, prefix: str) -> list[str]:
-        """The names one level under `prefix`, in no order; empty if none."""
+        """Return the names one level under `prefix`, in no order."""
         return [name for name in self._all_names(prefix) if not name.startswith(TEMPORARY)]
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Remove the values and empty directories under `keys`; others are passed over."""
-        for prefix, group in groupby(map(_parts, keys), key=lambda parts: parts[:-1]):
+        """Remove the values and the empty prefixes under `keys`; skip other keys."""
+        for prefix, group in groupby(map(parts_of, keys), key=lambda parts: parts[:-1]):
             try:
-                directory = self._directory(prefix)
+                directory = self._directories.open(prefix)
             except KeyNotFound:
                 continue
             with directory:
@@ -175,44 +172,42 @@ class LocalStore:
                     self._remove("/".join(parts), parts[-1], directory.fd)
 
     def sweep(self, prefix: str) -> None:
-        """Remove what killed calls left directly under `prefix`; only while nobody writes there."""
+        """Remove the temporary files that killed calls left directly under `prefix`."""
         names = [name for name in self._all_names(prefix) if name.startswith(TEMPORARY)]
         self.delete(f"{prefix}/{name}" if prefix else name for name in names)
 
     def lock(self, key: str, *, shared: bool, timeout: float, inherited: bool = True) -> LocalLock:
         """Lock the file or directory under `key`; `BusyError` after `timeout` seconds."""
-        parts = _parts(key)
+        parts = parts_of(key)
         name = parts[-1] if parts else "."
-        with self._directory(parts[:-1]) as directory:
-            where, stays = self._where(key), shared and inherited
+        with self._directories.open(parts[:-1]) as directory:
             return lock_at(
-                name, directory.fd, where, shared=shared, timeout=timeout, inherited=stays
+                name,
+                directory.fd,
+                self._where(key),
+                shared=shared,
+                timeout=timeout,
+                inherited=shared and inherited,
             )
 
-    def prepare(self, *, durable: bool = True) -> bool:
-        """Make the root, `data`, `meta/manifest`, `meta/lock`, `meta/flight`; harmless if there.
-
-        Flushed even if nothing was missing: whoever made them may have been killed before that.
-        True if the root was made by this call.
-        """
+    def prepare(
+        self, prefixes: Sequence[str], keys: Sequence[str], *, durable: bool = True
+    ) -> bool:
+        """Make the root, `prefixes` and empty values under `keys`, where they are missing."""
         is_new = self._prepare_root(durable)
-        for prefix in (["data"], ["meta", "manifest"]):
-            self._directory(prefix, make=True).close()
-        for key in ("meta/lock", "meta/flight"):
+        for prefix in prefixes:
+            self._directories.open(parts_of(prefix), make=True).close()
+        for key in keys:
             with suppress(KeyTaken):
                 self.put_new(key, [])
         if durable:
-            # Both are made again where they are missing; this flushes the directories above them.
-            self.flush(["meta/lock"])
+            # Also if nothing was missing: the process that made them may have been killed before
+            # its flush. One key is enough: a lost one is made again.
+            self.flush(keys[:1])
         return is_new
 
     def withdraw(self) -> None:
-        """Remove what `prepare` made, as far as it is empty; the root if this store made it.
-
-        `data` goes first: another creation takes its place for granted as soon as it holds a lock
-        below `meta/manifest`.
-        """
-        self.delete(["data", "meta/lock", "meta/flight", "meta/manifest", "meta"])
+        """Remove the root if it is empty and this store made it."""
         self.close()
         if self._made_root:
             above, name = os.path.split(self._path)
@@ -223,64 +218,17 @@ class LocalStore:
                 os.close(fd)
 
     def close(self) -> None:
-        """Give back the descriptors; a later call opens them again."""
-        self._kept.clear()
+        """Close the descriptors; a later call opens them again."""
+        self._directories.close()
 
     def _where(self, key: str) -> str:
-        return f"{self._path}/{key}" if key else self._path
+        return self._directories.where(key)
 
-    def _directory(self, parts: Sequence[str], *, make: bool = False) -> DirectoryInUse:
-        """Open a directory level by level; with `make`, create the levels that are missing."""
-        kept = 1 if parts and parts[0] in KEPT_LEVELS else 0
-        directory = DirectoryInUse(self._keep(parts[0] if kept else "", make=make))
-        for depth in range(kept, len(parts)):
-            with directory:
-                fd = self._open_level(parts[: depth + 1], directory.fd, make=make)
-            directory = DirectoryInUse(OpenDirectory(fd))
-        return directory
-
-    def _keep(self, level: str, *, make: bool = False) -> OpenDirectory:
-        """The root ("") or a level right below it, opened once."""
-        kept = self._kept.get(level)
-        if kept is not None:
-            return kept
-        if level:
-            root = self._keep("", make=make)
-            fd = self._open_level([level], root.fd, make=make)
-        else:
-            try:
-                fd = open_directory(self._path, None, self._path)
-            except KeyNotFound:
-                if make:
-                    raise StorageError(errno.ENOENT, "no such directory", self._path) from None
-                raise
-        # Of threads that come here together one wins; a lock could be inherited, held, by a fork.
-        return self._kept.setdefault(level, OpenDirectory(fd))
-
-    def _open_level(self, parts: Sequence[str], dir_fd: int, *, make: bool) -> int:
-        key = "/".join(parts)
-        try:
-            return open_directory(parts[-1], dir_fd, self._where(key))
-        except KeyNotFound:
-            if not make:
-                raise
-        with suppress(KeyTaken), self._failures("creating", key):
-            self._disk.mkdir(parts[-1], dir_fd)
-            self._share(parts[-1], dir_fd, key)
-        return open_directory(parts[-1], dir_fd, self._where(key))
-
-    def _share(self, name: str, dir_fd: int, key: str) -> None:
-        """Give a directory that was just made the permissions of the one that it is in."""
-        with suppress(OSError):
-            mode = os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode
-            if mode == shared_mode(mode, os.fstat(dir_fd).st_mode):
-                return
-        # Where it cannot be opened, the call that uses it raises the error.
-        with suppress(BlzError, KeyNotFound):
-            made = OpenDirectory(open_directory(name, dir_fd, self._where(key)))
-            self._disk.share(made.fd, dir_fd)
+    def _failures(self, doing: str, key: str) -> AbstractContextManager[None]:
+        return failures(doing, key, self._where(key))
 
     def _prepare_root(self, durable: bool) -> bool:
+        """Make the root where it is missing; True if this call made it."""
         above, name = os.path.split(self._path)
         try:
             fd = os.open(above, DIRECTORY)
@@ -288,7 +236,7 @@ class LocalStore:
             reason = "no such directory; a table is made in one that exists"
             raise StorageError(errno.ENOENT, reason, above) from None
         except OSError as error:
-            # Those who may not read the directory above may still write the table in it.
+            # A user who may not read the directory above may still write the table.
             if os.path.isdir(self._path):
                 return False
             raise unwritable(error, "creating", self._path) from error
@@ -305,17 +253,8 @@ class LocalStore:
         return is_new
 
     @contextmanager
-    def _failures(self, doing: str, key: str) -> Iterator[None]:
-        try:
-            yield
-        except FileExistsError:
-            raise KeyTaken(key) from None
-        except OSError as error:
-            raise unwritable(error, doing, self._where(key)) from error
-
-    @contextmanager
     def _temporary(self, data: Buffer, dir_fd: int, *, durable: bool) -> Iterator[str]:
-        """A file with these bytes under a name of its own, which is gone afterwards."""
+        """Write a temporary file with these bytes, and remove its name at the end."""
         name = TEMPORARY + secrets.token_hex(8)
         self._write(name, [data], dir_fd, durable=durable)
         try:
@@ -324,7 +263,7 @@ class LocalStore:
             self._discard(name, dir_fd)
 
     def _write(self, name: str, buffers: Sequence[Buffer], dir_fd: int, *, durable: bool) -> None:
-        """Create the file and write it whole; if that fails, nothing is left of it."""
+        """Create a file with these bytes; if that fails, remove it."""
         fd = self._disk.create(name, dir_fd)
         try:
             try:
@@ -339,7 +278,7 @@ class LocalStore:
             raise
 
     def _discard(self, name: str, dir_fd: int) -> None:
-        """Remove a file that may be gone by a rename; failing, it is debris and does no harm."""
+        """Remove a file that a rename may have moved; a file that stays does no harm."""
         with suppress(OSError):
             self._disk.unlink(name, dir_fd)
 
@@ -349,8 +288,8 @@ class LocalStore:
 
     def _all_names(self, prefix: str) -> list[str]:
         try:
-            with self._directory(_parts(prefix)) as directory:
-                # A descriptor of its own: two listings by one share the place they have reached.
+            with self._directories.open(parts_of(prefix)) as directory:
+                # A new descriptor: two listings by one descriptor would share their position.
                 fd = open_directory(".", directory.fd, self._where(prefix))
         except KeyNotFound:
             return []
@@ -372,28 +311,18 @@ class LocalStore:
                 raise unwritable(error, "removing", self._where(key)) from error
 
 
-_NO_NAMES = frozenset({"", ".", ".."})
-
-
-def _parts(key: str) -> list[str]:
-    """The names a key is made of; [] for the root. Keys are made by our own code."""
-    parts = key.split("/") if key else []
-    assert _NO_NAMES.isdisjoint(parts), key
-    return parts
-
-
 Each = Callable[[Callable[[str], None], Iterable[str]], None]
 
 
 @contextmanager
-def _side_by_side(count: int) -> Iterator[Each]:
-    """What calls a function with each of some keys, in threads where there are many in all."""
+def _parallel(count: int) -> Iterator[Each]:
+    """Give a function that calls another one for each key, in threads if `count` is large."""
     with ExitStack() as held:
         apply: Callable[..., Iterable[None]] = map
         if count >= SYNC_THREADS_FROM:
             pool = held.enter_context(ThreadPoolExecutor(SYNC_THREADS))
-            # Refused when the interpreter shuts down: then it is one after another. Tried with
-            # nothing, for a flush that may have begun must not be begun again.
+            # Refused while the interpreter shuts down: then the keys are flushed one by one. `int`
+            # tries it: a flush that may have begun must not be repeated.
             with suppress(RuntimeError):
                 pool.submit(int)
                 apply = pool.map

@@ -1,14 +1,14 @@
 """Locks between processes: flock on an open file or directory.
 
-A lock is on the file that the name leads to once it is granted: whoever waits may find that the
-file was removed or replaced meanwhile, and looks again. It is never converted (the kernel would let
-go first) and never unlocked, only closed. Every wait is bounded. The kernel drops the locks of a
-process that dies, so none goes stale. NFS and SMB give an exclusive lock only on a descriptor that
-is open for writing.
+Knows nothing of keys. A lock is on the file that the name leads to when it is granted: a call that
+waited may find that the file was removed or replaced, and opens it again. A lock is never converted
+(the kernel would release it first) and never unlocked, only closed. Each wait has a time limit. The
+kernel drops the locks of a process that dies, so no lock goes stale. NFS and SMB give an exclusive
+lock only on a descriptor that is open for writing.
 
-A child made by fork has the descriptors of its parent, and with them the locks, which are held
-until both processes close them. That is what a pin needs: the child goes on reading. All other
-locks are closed in the child, or a worker that lives on would keep writers or a vacuum out.
+A child made by fork has the descriptors of its parent, and so its locks, which are held until both
+processes close them. A pin needs that: the child goes on reading. All other locks are closed in the
+child, or a worker that lives on would keep writers or a vacuum out.
 """
 
 import errno
@@ -35,7 +35,7 @@ _CANNOT_LOCK = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS}
 def lock_at(
     name: str, dir_fd: int, where: str, *, shared: bool, timeout: float, inherited: bool
 ) -> "LocalLock":
-    """Lock what `name` leads to, trying again until `timeout` seconds have passed."""
+    """Lock the file or directory `name`; try again until `timeout` seconds have passed."""
     deadline = time.monotonic() + timeout
     sleep = SLEEP_FIRST
     while True:
@@ -48,7 +48,8 @@ def lock_at(
             lock.close()
             if timeout:
                 raise
-            # Who only tries goes on as if another held it: whether one does cannot be asked.
+            # A call without a wait gets the answer for a lock that another process holds: whether
+            # one does cannot be asked.
             raise BusyError(str(error)) from None
         except BaseException:
             lock.close()
@@ -66,8 +67,8 @@ class LocalLock:
     """A lock, held from `acquire` until it is closed or collected."""
 
     def __init__(self, fd: int, *, shared: bool, inherited: bool) -> None:
-        # To be asked once: a descriptor that is forgotten before it is closed would be locked until
-        # the process ends, and between two calls there is room for an interrupt.
+        # An iterator closes it exactly once. A descriptor that is forgotten before it is closed
+        # would be locked until the process ends, and an interrupt may come between two calls.
         self._closing = map(os.close, (fd,))
         self._fd = fd
         self._shared = shared
@@ -83,7 +84,7 @@ class LocalLock:
             return False
         except OSError as error:
             if self._shared and error.errno in _CANNOT_LOCK:
-                # A copy on such a medium should still be readable; this holds nothing.
+                # A table on such a medium must still be readable; this lock holds nothing.
                 return True
             if error.errno == errno.EBADF and not self._shared:
                 raise ReadOnlyError(
@@ -94,17 +95,17 @@ class LocalLock:
         return True
 
     def is_on(self, name: str, dir_fd: int, where: str) -> bool:
-        """Whether `name` still leads to the file the lock is on."""
+        """True if `name` still leads to the file that the lock is on."""
         try:
-            there = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
-            return os.path.samestat(there, os.fstat(self._fd))
+            status = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+            return os.path.samestat(status, os.fstat(self._fd))
         except OSError as error:
             raise unreadable(error, where) from error
 
     def close(self) -> None:
-        """Let go; closing twice is harmless."""
+        """Release the lock; closing twice is harmless."""
         self._fd = -1
-        # Closed even if that reports an error, and nothing was written to it.
+        # The kernel closes it even if it reports an error, and nothing was written to it.
         with suppress(OSError):
             next(self._closing, None)
 
@@ -115,7 +116,7 @@ class LocalLock:
         self.close()
 
     def __del__(self) -> None:
-        # Not there if an interrupt came first.
+        # Missing if an interrupt came before it was set.
         if hasattr(self, "_closing"):
             self.close()
 

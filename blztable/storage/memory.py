@@ -1,7 +1,7 @@
 """A store in memory: for tests, and for tables that never reach a disk.
 
-Keeps the promises of `Store` for one process. A key is an entry, and a prefix is one too once
-something was put or reserved under it, so both can be locked. Nothing is ever durable.
+Knows nothing of what lies under a key. It keeps the promises of `store.Store` for one process, but
+nothing is ever durable. A value is an entry, and so is a prefix, so both can be locked.
 """
 
 import time
@@ -16,7 +16,7 @@ from blztable.storage.store import Buffer, KeyNotFound, KeyTaken
 
 @dataclass(slots=True, eq=False)
 class _Entry:
-    """A value, or a prefix where there are no bytes; locks are on the entry, not on its key."""
+    """A value, or a prefix if `data` is None. Locks are on the entry, not on its key."""
 
     data: bytes | None
     shared: int = 0
@@ -29,16 +29,16 @@ class MemoryStore:
     def __init__(self, name: str = "memory") -> None:
         self._name = name
         self._entries: dict[str, _Entry] = {"": _Entry(None)}
-        # Reentrant: a lock may be collected, and so closed, while this thread is in here.
+        # Reentrant: a lock may be collected, and so closed, while this thread holds the condition.
         self._changed = Condition()
 
     @property
     def name(self) -> str:
-        """What to call this place in a message."""
+        """Name of the store in messages."""
         return self._name
 
     def open(self, key: str) -> "MemoryReader":
-        """The value under `key`, for reading ranges of it."""
+        """Open the value under `key`."""
         with self._changed:
             data = self._find(key).data
         if data is None:
@@ -46,12 +46,12 @@ class MemoryStore:
         return MemoryReader(data)
 
     def get(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
-        """A range of the value under `key`, all of it by default."""
+        """Read a range of the value under `key`; by default the whole value."""
         with self.open(key) as reader:
             return reader.read(offset, reader.size if length is None else length)
 
     def put(self, key: str, data: Buffer) -> None:
-        """Set the value under `key`, replacing another one."""
+        """Set the value under `key`, replacing an old one."""
         with self._changed:
             old = self._entries.get(key)
             if old is not None and old.data is None:
@@ -59,29 +59,29 @@ class MemoryStore:
             self._add(key, _Entry(bytes(data)))
 
     def put_new(self, key: str, buffers: Sequence[Buffer]) -> None:
-        """Write a new value, `KeyTaken` if there is one."""
+        """Write a new value."""
         with self._changed:
             if key in self._entries:
                 raise KeyTaken(key)
             self._add(key, _Entry(b"".join(buffers)))
 
     def publish(self, key: str, data: Buffer, *, durable: bool) -> None:
-        """Create a value that is there whole or not at all; `KeyTaken` if there is one."""
+        """Create a value atomically."""
         self.put_new(key, [data])
 
     def flush(self, keys: Sequence[str]) -> None:
-        """Check that the values are there; memory does not become durable."""
+        """Check that the values exist; memory does not become durable."""
         with self._changed:
             for key in keys:
                 self._find(key)
 
     def flush_names(self, prefix: str) -> None:
-        """Check that the prefix is there; memory does not become durable."""
+        """Check that the prefix exists; memory does not become durable."""
         with self._changed:
             self._find(prefix)
 
     def reserve(self, prefix: str) -> bool:
-        """Claim an unused prefix; False where anyone claimed or used it."""
+        """Create an unused prefix; False if it exists."""
         with self._changed:
             if prefix in self._entries:
                 return False
@@ -89,7 +89,7 @@ class MemoryStore:
             return True
 
     def list_names(self, prefix: str) -> list[str]:
-        """The names one level under `prefix`, in no order."""
+        """Return the names one level under `prefix`, in no order."""
         start = prefix + "/" if prefix else ""
         with self._changed:
             return [
@@ -99,7 +99,7 @@ class MemoryStore:
             ]
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Remove the values, and prefixes with nothing under them."""
+        """Remove the values and the empty prefixes under `keys`; skip other keys."""
         with self._changed:
             for key in keys:
                 if key in self._entries and not self.list_names(key):
@@ -107,17 +107,17 @@ class MemoryStore:
             self._changed.notify_all()
 
     def sweep(self, prefix: str) -> None:
-        """Do nothing: no call leaves anything half done here."""
+        """Do nothing: no call leaves anything half done."""
 
     def lock(
         self, key: str, *, shared: bool, timeout: float, inherited: bool = True
     ) -> "MemoryLock":
-        """Lock the value or prefix under `key`; `BusyError` after `timeout` seconds."""
-        del inherited  # A child made by fork has a memory of its own.
+        """Lock the value or prefix under `key`; BusyError after `timeout` seconds."""
+        del inherited  # A child made by fork has its own memory.
         deadline = time.monotonic() + timeout
         with self._changed:
             while True:
-                # Looked up each time: what the key names may be another entry by now.
+                # Looked up each time: the key may name another entry by now.
                 entry = self._find(key)
                 if not entry.exclusive and (shared or not entry.shared):
                     break
@@ -131,24 +131,25 @@ class MemoryStore:
                 entry.exclusive = True
             return MemoryLock(entry, shared, self._changed)
 
-    def prepare(self, *, durable: bool = True) -> bool:
-        """Make what the first write needs; nothing here is durable. True if nothing was there."""
+    def prepare(
+        self, prefixes: Sequence[str], keys: Sequence[str], *, durable: bool = True
+    ) -> bool:
+        """Make `prefixes` and empty values under `keys`, where they are missing."""
         del durable
         with self._changed:
-            was_empty = not self._entries.keys() - {""}
-            self._entries.setdefault("data", _Entry(None))
-            self._entries.setdefault("meta", _Entry(None))
-            self._entries.setdefault("meta/manifest", _Entry(None))
-            self._entries.setdefault("meta/lock", _Entry(b""))
-            self._entries.setdefault("meta/flight", _Entry(b""))
-            return was_empty
+            is_new = not self._entries.keys() - {""}
+            for prefix in prefixes:
+                self.reserve(prefix)
+            for key in keys:
+                if key not in self._entries:
+                    self.put_new(key, [])
+            return is_new
 
     def withdraw(self) -> None:
-        """Remove what `prepare` made, as far as nothing lies below it."""
-        self.delete(["data", "meta/lock", "meta/flight", "meta/manifest", "meta"])
+        """Do nothing: the root stays."""
 
     def close(self) -> None:
-        """Hold nothing; the values stay."""
+        """Do nothing: the values stay."""
 
     def _find(self, key: str) -> _Entry:
         self._check_prefixes(key)
@@ -171,14 +172,14 @@ class MemoryStore:
 
 
 class MemoryReader:
-    """One value in memory, as it was when it was opened."""
+    """A value in memory, as it was when it was opened."""
 
     def __init__(self, data: bytes) -> None:
         self._data: bytes | None = data
         self.size = len(data)
 
     def read(self, offset: int, length: int) -> bytes:
-        """The `length` bytes from `offset`; fewer where the value ends before."""
+        """Return the `length` bytes from `offset`; fewer if the value ends before."""
         assert offset >= 0
         assert length >= 0
         if self._data is None:
@@ -186,14 +187,14 @@ class MemoryReader:
         return self._data[offset : offset + length]
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
-        """Fill `buffer` with the bytes from `offset`; the count is smaller where the value ends."""
+        """Fill `buffer` with the bytes from `offset`; return their number, smaller at the end."""
         view = memoryview(buffer).cast("B")
         data = self.read(offset, len(view))
         view[: len(data)] = data
         return len(data)
 
     def close(self) -> None:
-        """Give the value back."""
+        """Close the value."""
         self._data = None
 
     def __enter__(self) -> Self:
@@ -212,7 +213,7 @@ class MemoryLock:
         self._changed = changed
 
     def close(self) -> None:
-        """Let go; closing twice is harmless."""
+        """Release the lock; closing twice is harmless."""
         with self._changed:
             entry, self._entry = self._entry, None
             if entry is None:
@@ -234,6 +235,6 @@ class MemoryLock:
 
 
 def _prefixes(key: str) -> list[str]:
-    """The prefixes on the way to `key`, without the root."""
+    """The prefixes above `key`, without the root."""
     parts = key.split("/")
     return ["/".join(parts[:depth]) for depth in range(1, len(parts))]

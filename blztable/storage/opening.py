@@ -1,24 +1,26 @@
-"""Opening what a stranger may have put there: no symbolic link, FIFO or device, and never a hang.
+"""Opening files that may come from a stranger: no symbolic link, FIFO or device, and never a hang.
 
-Knows nothing of keys; `where` is what to call the file in a message. Also the one place that turns
-an OSError into one of our errors.
+Knows nothing of keys; `where` is the name of the file in a message. This is also the one place that
+turns an OSError into one of our errors.
 """
 
 import errno
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Self
 
 from blztable.errors import CorruptError, ReadOnlyError, StorageError
 from blztable.storage.descriptors import above_standard, close_unwritten
-from blztable.storage.store import KeyNotFound
+from blztable.storage.store import KeyNotFound, KeyTaken
 
 _COMMON = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
-# O_NONBLOCK: opening a FIFO that nobody writes to must not hang.
+# O_NONBLOCK: opening a FIFO without a writer must not hang.
 ANYTHING = _COMMON | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 DIRECTORY = _COMMON | getattr(os, "O_DIRECTORY", 0)
 
-# What the kernel answers when a name leads to a link, to no directory, or to a socket.
+# The kernel's answers for a symbolic link, for a file in place of a directory, and for a socket.
 _WRONG_KIND = {errno.ELOOP, errno.ENOTDIR, errno.ENXIO}
 _READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
 _NOT_WRITABLE = _READ_ONLY | {errno.EISDIR, errno.ETXTBSY}
@@ -35,7 +37,7 @@ _KINDS = {
 
 
 def open_directory(name: str, dir_fd: int | None, where: str) -> int:
-    """Open the directory `name`, itself and nothing it might point to."""
+    """Open the directory `name`; a symbolic link is not followed."""
     try:
         return os.open(name, DIRECTORY, dir_fd=dir_fd)
     except OSError as error:
@@ -45,7 +47,7 @@ def open_directory(name: str, dir_fd: int | None, where: str) -> int:
 
 
 def open_file(name: str, dir_fd: int, where: str) -> "LocalReader":
-    """Open the regular file `name`, itself and nothing it might point to."""
+    """Open the regular file `name`; a symbolic link is not followed."""
     try:
         fd = os.open(name, ANYTHING, dir_fd=dir_fd)
     except OSError as error:
@@ -55,8 +57,7 @@ def open_file(name: str, dir_fd: int, where: str) -> "LocalReader":
     status = _status(fd, where)
     if not stat.S_ISREG(status.st_mode):
         close_unwritten(fd)
-        found = _kind(status)
-        raise CorruptError(f"{where}: expected a regular file, found {found}")
+        raise CorruptError(f"{where}: expected a regular file, found {_kind(status)}")
     return LocalReader(fd, status.st_size, where)
 
 
@@ -91,7 +92,7 @@ def _open_writable(name: str, dir_fd: int) -> int | None:
 
 
 def _status(fd: int, where: str) -> os.stat_result:
-    """What was opened, asked of the descriptor: the name could lead elsewhere by now."""
+    """The status of the open file: its name could lead to another file by now."""
     try:
         return os.fstat(fd)
     except OSError as error:
@@ -100,7 +101,7 @@ def _status(fd: int, where: str) -> os.stat_result:
 
 
 class LocalReader:
-    """An open file; ranges of it may be read by several threads at once."""
+    """An open file; several threads may read ranges of it at once."""
 
     __slots__ = ("_fd", "_where", "size")
 
@@ -110,10 +111,10 @@ class LocalReader:
         self._where = where
 
     def read(self, offset: int, length: int) -> bytes:
-        """The `length` bytes from `offset`; fewer where the file ends before."""
+        """Return the `length` bytes from `offset`; fewer if the file ends before."""
         assert offset >= 0
         assert length >= 0
-        # No more than there was: a length out of a file must not make us allocate it.
+        # Not more than the file has: a length read from a file must not make us allocate it.
         length = min(length, max(self.size - offset, 0))
         try:
             data = os.pread(self._fd, length, offset)
@@ -127,7 +128,7 @@ class LocalReader:
         return data
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
-        """Fill `buffer` with the bytes from `offset`; the count is smaller where the file ends."""
+        """Fill `buffer` with the bytes from `offset`; return their number, smaller at the end."""
         assert offset >= 0
         view = memoryview(buffer).cast("B")
         filled = 0
@@ -146,8 +147,8 @@ class LocalReader:
         return self._fd
 
     def close(self) -> None:
-        """Give the descriptor back; closing twice is harmless."""
-        # The number may be another file's as soon as it is closed: forget it first.
+        """Close the file; closing twice is harmless."""
+        # After the close another file may have this number: forget it before.
         fd, self._fd = self._fd, -1
         if fd >= 0:
             close_unwritten(fd)
@@ -164,23 +165,34 @@ class LocalReader:
         self.close()
 
     def __del__(self) -> None:
-        # Not there if an interrupt came first.
+        # Missing if an interrupt came before it was set.
         if hasattr(self, "_fd"):
             self.close()
 
 
 def unreadable(error: OSError, where: str) -> Exception:
-    """What to raise when reading or looking failed."""
+    """The error to raise for a failed read or lookup."""
     if error.errno == errno.ENOENT:
         return KeyNotFound(where)
     return StorageError(error.errno, error.strerror, where)
 
 
 def unwritable(error: OSError, doing: str, where: str) -> Exception:
-    """What to raise when a change or a flush failed."""
+    """The error to raise for a failed change or flush."""
     if error.errno in _READ_ONLY:
         return ReadOnlyError(f"{doing} {where}: {error.strerror}")
     return StorageError(error.errno, f"{error.strerror} ({doing})", where)
+
+
+@contextmanager
+def failures(doing: str, key: str, where: str) -> Iterator[None]:
+    """Turn the OSError of a change into KeyTaken or one of our errors."""
+    try:
+        yield
+    except FileExistsError:
+        raise KeyTaken(key) from None
+    except OSError as error:
+        raise unwritable(error, doing, where) from error
 
 
 def _wrong_kind(expected: str, name: str, dir_fd: int | None, where: str) -> Exception:

@@ -1,4 +1,7 @@
-"""Where a table is: a path of the user's, as a store."""
+"""Resolve the user's path of a table to a store.
+
+Knows nothing of tables.
+"""
 
 import os
 from collections.abc import Iterator
@@ -11,19 +14,19 @@ Place = str | os.PathLike[str] | Store
 
 
 def store_at(place: Place) -> Store:
-    """The store at a path, `~` expanded; a store is itself."""
+    """Return the store at a path, with `~` expanded; a store is returned as it is."""
     if isinstance(place, str | os.PathLike):
         if not os.fspath(place):
-            raise ValueError("an empty path; the directory of the table is expected")
+            raise ValueError("an empty path; expected the directory of the table")
         return LocalStore(os.path.expanduser(place))
     if not hasattr(place, "put_new"):
-        raise TypeError(f"a path is expected, not {type(place).__name__}")
+        raise TypeError(f"expected a path, not {type(place).__name__}")
     return place
 
 
 @contextmanager
 def opened_at(place: Place) -> Iterator[Store]:
-    """The store at a path; what fails with it leaves it closed, whoever keeps the exception."""
+    """Give the store at a path; close it if the block fails."""
     store = store_at(place)
     try:
         yield store

@@ -1,11 +1,23 @@
-"""What the engine asks of a place that keeps bytes under keys.
+"""The protocol of a store: bytes under keys. It is all that the engine asks of a medium.
 
-A key is a path of plain names joined by "/", relative to the root of one table; what lies under it
-has no meaning here. Ranges, `put_new` and `list_names` are all that correctness rests on, so that
-an object store can be one more implementation.
+Knows nothing of tables: it is told each name, and the bytes of a value have no meaning here.
 
-Two words about time: a value is *visible* as soon as a call returns, and *durable* (it survives a
-loss of power) only after it was flushed together with the name that leads to it.
+A *key* is a path of plain names joined by "/", relative to the root of one table. A *prefix* is a
+key under which other keys lie; "" is the root. A missing prefix is made with the first value in it.
+
+Durability. A value is *visible* to all processes when the call returns. It is *durable*, so it
+survives a loss of power, only after a flush of its bytes and of each name on the way to it. Only
+`publish`, `flush`, `flush_names` and `prepare` flush. A failed flush is never repeated.
+Atomicity. `put`, `publish` and `reserve` happen as a whole or not at all, also in a crash. After a
+crash `put_new` may leave a part of a value, and `delete` some of the keys.
+Errors. KeyNotFound and KeyTaken answer a question; the engine never passes them on. StorageError:
+the medium failed. ReadOnlyError: the medium refuses changes. CorruptError: something other than a
+value or a prefix lies under the key. BusyError: a lock was not granted in time. A call that fails
+removes the part of a new value that it wrote, and leaves an old value as it was.
+Threads. All methods may be called from several threads at once.
+
+Correctness rests on ranges, `put_new`, `publish` and `list_names`, so an object store can be one
+more implementation. `tests/storage/test_store_contract.py` holds each store to these promises.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,31 +27,31 @@ Buffer = bytes | bytearray | memoryview
 
 
 class KeyNotFound(Exception):
-    """Nothing lies under this key."""
+    """No value or prefix lies under this key."""
 
 
 class KeyTaken(Exception):
-    """Something lies under this key already."""
+    """A value or prefix lies under this key already."""
 
 
 class Reader(Protocol):
-    """One stored value, opened for reading ranges of it; usable from several threads.
+    """An open value. Several threads may read ranges of it; it closes itself when collected.
 
-    It closes itself when nobody holds it any more.
+    It goes on reading the value that it opened after that is replaced or deleted.
     """
 
     @property
     def size(self) -> int:
-        """Length of the value in bytes, as it was when it was opened."""
+        """Length of the value in bytes when it was opened."""
 
     def read(self, offset: int, length: int) -> bytes:
-        """The `length` bytes from `offset`; fewer where the value ends before."""
+        """Return the `length` bytes from `offset`; fewer if the value ends before."""
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
-        """Fill `buffer` with the bytes from `offset`; the count is smaller where the value ends."""
+        """Fill `buffer` with the bytes from `offset`; return their number, smaller at the end."""
 
     def close(self) -> None:
-        """Give the value back; reading afterwards is an error."""
+        """Close the value; a later read raises StorageError. Closing twice is harmless."""
 
     def __enter__(self) -> Self: ...
 
@@ -47,10 +59,10 @@ class Reader(Protocol):
 
 
 class Lock(Protocol):
-    """A lock that is held until it is closed, or the process ends."""
+    """A lock, held until it is closed or collected, or the process ends."""
 
     def close(self) -> None:
-        """Let go; closing twice is harmless."""
+        """Release the lock; closing twice is harmless."""
 
     def __enter__(self) -> Self: ...
 
@@ -58,72 +70,105 @@ class Lock(Protocol):
 
 
 class Store(Protocol):
-    """Bytes under keys. A medium that fails is `StorageError`, one that refuses `ReadOnlyError`."""
+    """Bytes under keys; see the module for what all methods promise."""
 
     @property
     def name(self) -> str:
-        """What to call this place in a message, usually its path."""
+        """Name of the store in messages, usually its path."""
 
     def open(self, key: str) -> Reader:
-        """Open the value under `key`; `KeyNotFound`, or `CorruptError` if it is no plain value."""
+        """Open the value under `key` to read ranges of it, for example those of an `Address`.
+
+        KeyNotFound if nothing lies under the key, CorruptError if it is not a plain value.
+        """
 
     def get(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
-        """A range of the value under `key`, all of it by default."""
+        """Read a range of the value under `key`; by default the whole value.
+
+        Fewer bytes where the value ends before the range does. Errors as for `open`.
+        """
 
     def put(self, key: str, data: Buffer) -> None:
-        """Set the value under `key`, replacing another one at a stroke; not durable by itself."""
+        """Set the value under `key`. Atomic: a reader sees the old value or the new one.
+
+        Not durable: after a loss of power the value may be the old one, the new one or damaged.
+        """
 
     def put_new(self, key: str, buffers: Sequence[Buffer]) -> None:
-        """Write a new value, `KeyTaken` if there is one; after a crash it may be there in part."""
+        """Write a new value, the buffers one after the other; KeyTaken if the key exists.
+
+        Not atomic and not durable: after a crash a part of the value may lie under the key.
+        """
 
     def publish(self, key: str, data: Buffer, *, durable: bool) -> None:
-        """Create a value that is there whole or not at all; `KeyTaken` if there is one.
+        """Create a value atomically; KeyTaken if the key exists.
 
-        With `durable`, the content is flushed before the key appears. The key itself is durable
-        only after `flush_names`.
+        Of all processes that publish one key at the same time exactly one succeeds. With `durable`
+        the bytes are flushed before the key appears. The key itself is durable only after
+        `flush_names`. After a StorageError the caller does not know whether the key exists.
         """
 
     def flush(self, keys: Sequence[str]) -> None:
-        """Make the values under `keys` durable, and every name on the way to them."""
+        """Make the values under `keys` durable, and each name on the way to them.
+
+        KeyNotFound if one of them does not exist. After an error none of them is taken for durable.
+        """
 
     def flush_names(self, prefix: str) -> None:
-        """Make the names directly under `prefix` durable: those added and those removed."""
+        """Make the names directly under `prefix` durable: the added and the removed ones."""
 
     def reserve(self, prefix: str) -> bool:
-        """Claim an unused prefix for the caller alone; False where anyone claimed or used it."""
+        """Create an unused prefix. False if it exists: it belongs to another caller.
+
+        Atomic: of all callers that reserve one prefix exactly one gets True.
+        """
 
     def list_names(self, prefix: str) -> list[str]:
-        """The names one level under `prefix` ("" is the root), in no order; empty if none."""
+        """Return the names one level under `prefix` ("" is the root), in no order.
+
+        Empty if the prefix does not exist. A name that is added or removed meanwhile may be in the
+        list or not; all others are in it. Names of unfinished calls are not.
+        """
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Remove the values under `keys`; those not there are passed over."""
+        """Remove the values and the empty prefixes under `keys`; skip other keys.
+
+        Not durable: after a loss of power a value may be back, until `flush_names` is called.
+        """
 
     def sweep(self, prefix: str) -> None:
-        """Remove what killed calls left directly under `prefix`; only while nobody writes there."""
+        """Remove what killed calls left directly under `prefix`.
+
+        The caller makes sure that nobody writes there.
+        """
 
     def lock(self, key: str, *, shared: bool, timeout: float, inherited: bool = True) -> Lock:
-        """Lock the value or prefix under `key`; `BusyError` when `timeout` seconds were not enough.
+        """Lock the value or prefix under `key`; BusyError after `timeout` seconds.
 
-        The lock is on what the key names when the call returns: if the value was removed in the
-        meantime it is looked up again, and `KeyNotFound` says that it is gone for good. Where the
-        medium cannot lock at all, a shared lock is granted and holds nothing.
+        The lock is on the value that the key names when the call returns. If the value was removed
+        while the call waited, it is looked up again; KeyNotFound if it is gone. ReadOnlyError if
+        this process may not lock it exclusively. Where the medium has no locks, a shared lock is
+        granted and holds nothing.
 
-        A child made by fork holds a shared lock of its parent as well, until both let go; with
+        A child made by fork also holds its parent's shared locks, until both close them; with
         `inherited=False` it does not. It never holds an exclusive one.
         """
 
-    def prepare(self, *, durable: bool = True) -> bool:
-        """Make the place ready for its first write; harmless where it is.
+    def prepare(
+        self, prefixes: Sequence[str], keys: Sequence[str], *, durable: bool = True
+    ) -> bool:
+        """Make the root, `prefixes` and empty values under `keys`, where they are missing.
 
-        With `durable` its own names are flushed, whoever made them. True if nothing was there
-        before, so nothing is there now that anybody left.
+        True if nothing existed before, so nothing is left from another creation. With `durable` the
+        names are flushed, also those that existed: their maker may not have flushed them. The keys
+        lie under one prefix.
         """
 
     def withdraw(self) -> None:
-        """Undo `prepare` as far as nothing was kept since: remove what it made and is empty.
+        """Remove the root if it is empty and this store made it; close the store.
 
-        The root goes only if this store made it. Call it while nobody else can be at work.
+        The caller makes sure that nobody else uses the store.
         """
 
     def close(self) -> None:
-        """Give back what the store holds open."""
+        """Release what the store holds open. A later call opens it again; readers stay open."""

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from blztable.format import layout
 from blztable.storage.local import LocalStore
 from support.crash_model import RecordingDisk, crash_states, killed_state, read_state, write_state
 
@@ -17,7 +18,7 @@ def recording(tmp_path, *, drop=None):
     parent = tmp_path / "parent"
     parent.mkdir()
     before = LocalStore(parent / "t.blz")
-    before.prepare()
+    before.prepare(*layout.PREPARED)
     before.put("meta/sizes", OLD)
     disk = RecordingDisk(parent, drop=drop)
     return LocalStore(parent / "t.blz", disk=disk), disk
@@ -25,7 +26,7 @@ def recording(tmp_path, *, drop=None):
 
 def replace_durably(store, disk):
     """Replace a file the safe way: temporary file, flush, rename, flush of the directory."""
-    meta = store._keep("meta").fd
+    meta = store._directories._keep("meta").fd
     fd = disk.create("new", meta)
     disk.write(fd, [NEW])
     disk.sync_file(fd)
@@ -116,7 +117,7 @@ def test_a_flush_of_everything_makes_everything_durable(tmp_path):
 @pytest.mark.parametrize("dropped", [None, "", "t.blz", "t.blz/meta"])
 def test_a_prepared_root_survives_and_needs_each_of_its_flushes(tmp_path, dropped):
     disk = RecordingDisk(tmp_path, drop=lambda operation: operation.path == dropped)
-    LocalStore(tmp_path / "t.blz", disk=disk).prepare()
+    LocalStore(tmp_path / "t.blz", disk=disk).prepare(*layout.PREPARED)
     whole = {
         "t.blz": None,
         "t.blz/data": None,
@@ -131,10 +132,10 @@ def test_a_prepared_root_survives_and_needs_each_of_its_flushes(tmp_path, droppe
 
 def test_a_root_left_unflushed_by_a_killed_process_is_flushed_by_the_next_prepare(tmp_path):
     first = RecordingDisk(tmp_path, drop=lambda operation: True)
-    LocalStore(tmp_path / "t.blz", disk=first).prepare()
+    LocalStore(tmp_path / "t.blz", disk=first).prepare(*layout.PREPARED)
     unflushed = first.log
     second = RecordingDisk(tmp_path)
-    LocalStore(tmp_path / "t.blz", disk=second).prepare()
+    LocalStore(tmp_path / "t.blz", disk=second).prepare(*layout.PREPARED)
     unflushed.operations.extend(second.log.operations)
     (state,) = crash_states(unflushed, len(unflushed))
     assert state.entries == read_state(tmp_path)
@@ -210,7 +211,7 @@ def test_marks_say_what_was_acknowledged_at_a_stop(tmp_path):
 
 def test_paths_are_relative_to_the_directory_above_the_table(tmp_path):
     disk = RecordingDisk(Path(tmp_path))
-    LocalStore(tmp_path / "t.blz", disk=disk).prepare()
+    LocalStore(tmp_path / "t.blz", disk=disk).prepare(*layout.PREPARED)
     first, second, *_ = disk.log.operations
     assert (first.kind, first.path) == ("mkdir", "t.blz")
     assert (second.kind, second.path) == ("sync_directory", "")

@@ -124,7 +124,7 @@ def test_a_chunk_that_says_it_is_stored_and_is_not_is_refused(path):
 def test_a_stored_chunk_that_is_longer_than_its_bytes_is_refused_unread(path):
     with tamper.editing(path) as table:
         table.part().chunks[0] = stored(8192) + bytes(1)
-    assert_refused(path, blz.CorruptError, "more room in the file than it can fill")
+    assert_refused(path, blz.CorruptError, "longer in the file than its contents can be")
 
 
 def test_a_chunk_of_its_header_alone_is_refused(path):
@@ -161,7 +161,7 @@ def bytes_path(tmp_path):
 def test_a_match_that_overflows_blosclz_is_refused_without_being_decoded(bytes_path):
     with tamper.editing(bytes_path) as table:
         table.part().chunks = [endless_match(1 << 20, 8_421_505 + 64)]
-    assert_refused(bytes_path, blz.CorruptError, "more room in the file than it can fill")
+    assert_refused(bytes_path, blz.CorruptError, "longer in the file than its contents can be")
 
 
 def test_the_longest_match_that_fits_a_chunk_cannot_overflow_blosclz(tmp_path):
@@ -381,7 +381,7 @@ def test_a_read_that_the_memory_cannot_hold_is_refused_and_a_part_of_it_is_not(
     # Imitates a machine with one page of 9 KB.
     monkeypatch.setattr("os.sysconf", {"SC_PHYS_PAGES": 1, "SC_PAGE_SIZE": 9000}.__getitem__)
     for read in (blz.read_table, blz.read_blz):
-        with pytest.raises(blz.LimitError, match=r"takes 16384 bytes of memory.*to_batches"):
+        with pytest.raises(blz.LimitError, match=r"need 16384 bytes of memory.*to_batches"):
             read(path)
     assert blz.read_table(path, columns=["x"]) == table.select(["x"])
     monkeypatch.setattr(windows, "WINDOW_BYTES", 1)
@@ -505,7 +505,7 @@ def test_a_change_of_more_null_rows_than_memory_can_hold_is_refused(tmp_path, ch
         table.head["rows"] = rows
     with blz.open(path, "a") as opened:
         with pytest.raises(
-            blz.LimitError, match="rows are taken at once, found 2305843009213693952"
+            blz.LimitError, match="rows are read at once, found 2305843009213693952"
         ):
             change(opened)
         assert (opened.version, opened.nrows) == (1, rows)

@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from blztable.errors import BusyError, CorruptError, ReadOnlyError, StorageError
+from blztable.format import layout
 from blztable.storage import disk as disk_module
 from blztable.storage import local, locks, opening
 from blztable.storage.disk import Disk
@@ -38,7 +39,7 @@ def root(tmp_path):
 @pytest.fixture
 def store(root):
     store = LocalStore(root)
-    store.prepare()
+    store.prepare(*layout.PREPARED)
     store.put_new(KEY, [b"content"])
     yield store
     store.close()
@@ -100,7 +101,7 @@ def test_a_root_that_is_missing_is_empty(root):
 
 def test_prepare_says_that_the_parent_is_missing(tmp_path):
     with pytest.raises(StorageError, match=r"one that exists.*missing") as caught:
-        LocalStore(tmp_path / "missing" / "t.blz").prepare()
+        LocalStore(tmp_path / "missing" / "t.blz").prepare(*layout.PREPARED)
     assert caught.value.errno == errno.ENOENT
     assert caught.value.filename == os.path.realpath(tmp_path / "missing")
 
@@ -108,7 +109,7 @@ def test_prepare_says_that_the_parent_is_missing(tmp_path):
 def test_prepare_says_that_a_file_is_in_the_way(root):
     root.write_bytes(b"")
     with pytest.raises(CorruptError, match="expected a directory, found a regular file"):
-        LocalStore(root).prepare()
+        LocalStore(root).prepare(*layout.PREPARED)
 
 
 def test_the_path_given_may_be_a_link(root, tmp_path, store):
@@ -140,7 +141,7 @@ def test_a_link_in_place_of_a_file_is_not_followed(store, root, tmp_path):
 
 @pytest.mark.parametrize("level", ["data", "data/col5"])
 def test_a_link_in_place_of_a_directory_is_not_followed(root, tmp_path, level):
-    LocalStore(root).prepare()
+    LocalStore(root).prepare(*layout.PREPARED)
     elsewhere = tmp_path / "elsewhere"
     (elsewhere / "col5").mkdir(parents=True)
     (elsewhere / "__1__.bin").write_bytes(b"secret")
@@ -338,9 +339,9 @@ def test_a_parent_that_may_not_be_read_is_no_obstacle_to_a_table_that_is_there(
         return real_open(path, *args, **kwargs)
 
     monkeypatch.setattr(os, "open", refuse_parent)
-    LocalStore(root).prepare()
+    LocalStore(root).prepare(*layout.PREPARED)
     with pytest.raises(ReadOnlyError, match=r"other\.blz"):
-        LocalStore(tmp_path / "other.blz").prepare()
+        LocalStore(tmp_path / "other.blz").prepare(*layout.PREPARED)
 
 
 def test_a_read_only_directory_is_read_and_locked_but_not_written():
@@ -348,7 +349,7 @@ def test_a_read_only_directory_is_read_and_locked_but_not_written():
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "t.blz"
         store = LocalStore(root)
-        store.prepare()
+        store.prepare(*layout.PREPARED)
         store.put_new(KEY, [b"content"])
         directories = [Path(folder), root, *(path for path in root.rglob("*") if path.is_dir())]
         for directory in directories:
@@ -381,7 +382,7 @@ def test_a_directory_that_another_made_first_is_used(root, store):
     beaten.put_new("data/col6/col7/x", [b"x"])
     assert store.get("data/col6/col7/x") == b"x"
     assert not beaten.reserve("data/col8")
-    LocalStore(root.parent / "new.blz", disk=BeatenDisk()).prepare()
+    LocalStore(root.parent / "new.blz", disk=BeatenDisk()).prepare(*layout.PREPARED)
 
 
 # Publishing
@@ -567,7 +568,7 @@ def test_where_the_flush_of_everything_is_unknown_files_are_flushed(store, monke
 
     for syncfs in (None, unknown):
         monkeypatch.setattr(disk_module, "_syncfs", syncfs)
-        assert Disk().sync_all(store._keep("").fd) is False
+        assert Disk().sync_all(store._directories._keep("").fd) is False
 
 
 # Locks
@@ -783,7 +784,7 @@ def modes(root):
 
 
 def write_all_ways(store):
-    store.prepare(durable=False)
+    store.prepare(*layout.PREPARED, durable=False)
     store.put_new("data/col5/__1__.bin", [b"content"])
     store.put_new("data/col5/col6/__1__.bin", [b"content"])
     store.publish("meta/manifest/1", b"one", durable=False)
@@ -903,6 +904,7 @@ WITHOUT_STREAMS = """
 import os
 from blztable.errors import BlzError
 from blztable.storage.disk import Disk
+from blztable.format import layout
 from blztable.storage.local import LocalStore
 
 class PrintedInto(Disk):
@@ -919,7 +921,7 @@ class PrintedInto(Disk):
 told = os.dup(2)
 disk = PrintedInto()
 store = LocalStore(sys.argv[1], disk=disk)
-store.prepare()
+store.prepare(*layout.PREPARED)
 store.list_names("data")  # Its directories are open now, so a file gets the lowest number.
 disk.streams = (0, 1, 2)
 for fd in disk.streams:
@@ -1021,7 +1023,7 @@ def test_threads_that_come_first_together_open_each_level_once(root, store):
 
 def test_descriptors_are_not_inherited_by_programs(store):
     with store.open(KEY), store.lock("meta/lock", shared=True, timeout=0) as lock:
-        for fd in [*(directory.fd for directory in store._kept.values()), lock._fd]:
+        for fd in [*(directory.fd for directory in store._directories._kept.values()), lock._fd]:
             assert not os.get_inheritable(fd)
 
 
@@ -1041,7 +1043,7 @@ def test_on_windows_the_module_imports_and_a_store_says_what_it_needs():
         from blztable.errors import StorageError
         from blztable.storage.local import LocalStore
         from blztable.storage.memory import MemoryStore
-        MemoryStore().prepare()
+        MemoryStore().prepare(["data"], ["meta/lock"])
         try:
             LocalStore("x")
         except StorageError as error:

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from blztable.errors import BusyError, CorruptError
+from blztable.format import layout
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore
 from blztable.storage.store import KeyNotFound, KeyTaken, Store
@@ -19,7 +20,7 @@ KEY = "data/col5/__1__.bin"
 @pytest.fixture(params=["local", "memory"])
 def store(request, tmp_path):
     store: Store = LocalStore(tmp_path / "t.blz") if request.param == "local" else MemoryStore()
-    store.prepare()
+    store.prepare(*layout.PREPARED)
     yield store
     store.close()
 
@@ -235,7 +236,7 @@ def test_flush_takes_what_is_there_and_names_what_is_not(store):
 
 def test_prepare_can_be_repeated_and_changes_nothing(store):
     store.put("meta/sizes", b"{}")
-    store.prepare()
+    store.prepare(*layout.PREPARED)
     assert store.get("meta/sizes") == b"{}"
     assert store.get("meta/lock") == store.get("meta/flight") == b""
     assert sorted(store.list_names("meta")) == ["flight", "lock", "manifest", "sizes"]
@@ -246,7 +247,7 @@ def test_prepare_makes_a_missing_file_again_and_leaves_the_other(store, key):
     store.delete([key])
     [other] = {"meta/lock", "meta/flight"} - {key}
     with store.lock(other, shared=False, timeout=0):
-        store.prepare(durable=False)
+        store.prepare(*layout.PREPARED, durable=False)
         assert store.get(key) == b""
         with pytest.raises(BusyError):
             store.lock(other, shared=True, timeout=0)

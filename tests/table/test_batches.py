@@ -798,11 +798,11 @@ def test_an_expression_over_more_null_rows_than_memory_can_hold_is_refused(tmp_p
     with blz.open(claiming(tmp_path / "t.blz", rows)) as table:
         assert table.count(filters=pc.field("n").is_null()) == rows
         with pytest.raises(
-            blz.LimitError, match="at most 68719476736 rows are taken at once, found"
+            blz.LimitError, match="at most 68719476736 rows are read at once, found"
         ):
             table.count(filters=expression)
         with pytest.raises(
-            blz.LimitError, match="at most 68719476736 rows are taken at once, found"
+            blz.LimitError, match="at most 68719476736 rows are read at once, found"
         ):
             next(table.to_batches(filters=expression))
 

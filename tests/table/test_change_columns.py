@@ -302,7 +302,7 @@ REFUSED = {
     "a default that is many": (
         lambda t: t.add_column("z", [1, 2], default=[1]),
         SchemaError,
-        "is one value",
+        "expected one value",
     ),
     "an expression that fails": (
         lambda t: t.add_column("z", pc.field("a") / 0),

@@ -1,1 +1,1 @@
-"""Threads, and what each of them needs: tasks, scratch memory, progress, limits."""
+"""Threads and what they need: tasks, budgets, scratch memory, progress, limits."""

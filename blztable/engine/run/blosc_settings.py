@@ -1,6 +1,6 @@
-"""Blosc's process-wide settings while threads of ours call it: one thread each, the GIL released.
+"""Blosc's settings for the process while our threads call it: one Blosc thread, the GIL released.
 
-Whoever else uses Blosc in this process finds the settings as they were when nobody of us works.
+Knows nothing of the pool. After the last run the old settings are back, for other users of Blosc.
 """
 
 import os
@@ -14,9 +14,9 @@ _before: tuple[int, bool] = (1, False)
 
 
 def begin() -> None:
-    """One Blosc thread a call and the GIL released, until `end` was called as often.
+    """Use one Blosc thread and release the GIL, until each `begin` has had its `end`.
 
-    With the GIL released Blosc also ignores the BLOSC_* variables of the environment.
+    When it releases the GIL, Blosc also ignores the BLOSC_* variables of the environment.
     """
     global _users, _before
     with _lock:
@@ -26,7 +26,7 @@ def begin() -> None:
 
 
 def end() -> None:
-    """Put the settings back, if nobody works any more."""
+    """Restore the settings after the last user."""
     global _users
     with _lock:
         _users -= 1
@@ -36,7 +36,7 @@ def end() -> None:
 
 
 def _forget_users() -> None:
-    """In a forked child nobody works, and the lock may be held for ever."""
+    """In a forked child no run goes on, and the lock may be held for ever."""
     global _lock, _users
     _lock = threading.Lock()
     if _users:

@@ -141,7 +141,7 @@ class _Run:
             self._uses_blosc = True
         with self._changed:
             self._groups.append(iter(tasks))
-            self._changed.notify_all()
+            self._notify()
 
     def join(self, may_leave: Callable[[], bool] | None = None) -> None:
         """Run tasks in this thread until the run is over.
@@ -202,7 +202,7 @@ class _Run:
                 self._returned.extend(more)
             if done:
                 # Another thread may wait for just this task to be done.
-                self._changed.notify_all()
+                self._notify()
             while not self.is_over:
                 if may_leave is not None and may_leave():
                     return None
@@ -249,7 +249,11 @@ class _Run:
         self.is_over = True
         self._groups.clear()
         self._returned.clear()
-        self._changed.notify_all()
+        self._notify()
+
+    def _notify(self) -> None:
+        if self._helpers is not None:
+            self._changed.notify_all()
 
 
 def _processors() -> int:

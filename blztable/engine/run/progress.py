@@ -1,20 +1,21 @@
-"""How far a write or a read has come, told in rows.
+"""The progress of a write or a read, in rows.
 
-ChangeSet is done in any order and by any thread; the callback is called by the caller's own thread.
+Knows nothing of tables. Any thread adds cells, in any order; only the caller's thread calls the
+user's callback.
 """
 
 import threading
 from collections.abc import Callable
 
-# Called with the rows done, and the rows in all where they are known.
+# Called with the number of rows done, and the number of all rows (None: not known).
 Callback = Callable[[int, int | None], object]
 
 
 class Progress:
-    """Cells done out of rows and columns, as rows."""
+    """Counts cells (rows times columns) and reports them as rows."""
 
     def __init__(self, callback: Callback | None, rows: int | None, columns: int) -> None:
-        """Begin at 0."""
+        """Start at 0."""
         self._callback = callback
         self._rows = rows
         self._columns = max(columns, 1)
@@ -23,24 +24,24 @@ class Progress:
         self._lock = threading.Lock()
 
     def add(self, cells: float) -> None:
-        """So many more rows of one column are done."""
+        """Add done rows of one column."""
         with self._lock:
             self._cells += cells
 
     def tell(self) -> None:
-        """Call the callback, if there is news."""
+        """Call the callback if the number of rows has changed."""
         done = int(self._cells / self._columns)
         if self._callback is not None and (done, self._rows) != self._told:
             self._told = done, self._rows
             self._callback(done, self._rows)
 
     def go_on(self, rows: int, columns: int) -> None:
-        """Continue behind the first `rows` rows, which are done, with rows of `columns` columns."""
+        """Continue after `rows` done rows with a new number of columns."""
         with self._lock:
             self._columns = max(columns, 1)
             self._cells = float(rows * self._columns)
 
     def finish(self, rows: int) -> None:
-        """Say that all rows are done."""
+        """Report that all rows are done."""
         self._cells, self._rows = rows * self._columns, rows
         self.tell()

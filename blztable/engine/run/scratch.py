@@ -1,4 +1,7 @@
-"""Scratch: memory of one thread alone, used again and again, for what is gone a moment later."""
+"""Scratch memory: one buffer for each thread, used again and again for short-lived bytes.
+
+Knows nothing of their meaning.
+"""
 
 import threading
 
@@ -8,13 +11,13 @@ _local = threading.local()
 
 
 def scratch(nbytes: int, number: int = 0) -> memoryview:
-    """Memory of this thread alone, of at least `nbytes`; the next call may hand it out again.
+    """Return a buffer of this thread with at least `nbytes` bytes; the next call returns it again.
 
-    Two of different numbers may be used at once.
+    Buffers of different numbers may be used at the same time.
     """
     buffers: dict[int, np.ndarray] = _local.__dict__.setdefault("scratch", {})
     buffer = buffers.get(number)
     if buffer is None or len(buffer) < nbytes:
-        # Not cleared, so that of a small file only the pages it fills are touched.
+        # Not cleared: a small file then touches only the memory pages that it fills.
         buffer = buffers[number] = np.empty(max(nbytes, 2 << 20), np.uint8)
     return buffer.data[:nbytes]

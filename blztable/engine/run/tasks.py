@@ -1,4 +1,4 @@
-"""Tasks: what a run works at, one after the other by each of its threads.
+"""Tasks: the units of work of a run.
 
 Knows nothing of threads.
 """
@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
 
-# Does something, and may return more to do.
+# A call that may return more tasks.
 Task = Callable[[], "Iterable[Task] | None"]
 
 
 def batches(calls: Iterable[Callable[[], None]], size: int = 16) -> Iterator[Task]:
-    """Tasks of so many calls each, which are too small for a task of their own."""
-    several = iter(calls)
-    while batch := list(islice(several, max(size, 1))):
+    """Group calls that are too small for one task each into tasks of `size` calls."""
+    calls = iter(calls)
+    while batch := list(islice(calls, max(size, 1))):
         yield partial(_call_all, batch)
 
 

@@ -181,7 +181,7 @@ def _prepare(store: Store, *, durable: bool) -> ExitStack:
     failure: Exception
     for _ in range(TRIES):
         try:
-            if not store.prepare(durable=False):
+            if not store.prepare(*layout.PREPARED, durable=False):
                 _clear(store)
             with ExitStack() as locks:
                 locks.enter_context(in_flight.writing(store))
@@ -189,7 +189,7 @@ def _prepare(store: Store, *, durable: bool) -> ExitStack:
                 # is used. From now on nobody removes it.
                 store.close()
                 if durable:
-                    store.prepare()
+                    store.prepare(*layout.PREPARED)
                 return locks.pop_all()
         except KeyNotFound as error:
             failure = BusyError(
@@ -209,6 +209,7 @@ def _withdraw(store: Store) -> None:
     with suppress(BlzError, KeyNotFound, OSError), in_flight.alone(store, 0):
         if _is_uncommitted(store):
             _empty(store)
+            store.delete(layout.WITHDRAWN)
             store.withdraw()
 
 

@@ -7,6 +7,7 @@ on what the page cache holds; its head names the newest version below it that wa
 from blztable.engine.version import versions
 from blztable.engine.version.versions import Version
 from blztable.errors import CorruptError
+from blztable.format import layout
 from blztable.storage.store import KeyNotFound, Store
 
 
@@ -43,6 +44,6 @@ def flush_base(store: Store, newest: Version | None, built_on: Version | None) -
     `newest` is None where it is damaged, `built_on` where no file is taken over from a version.
     """
     if newest is None or not newest.head.durable:
-        store.prepare()
+        store.prepare(*layout.PREPARED)
     if built_on is not None and not built_on.head.durable:
         flush_whole(built_on)

@@ -54,7 +54,7 @@ def writers_lock(store: Store, *, durable: bool) -> Lock:
         return store.lock(layout.LOCK, shared=False, timeout=LOCK_SECONDS)
     except KeyNotFound:
         # An empty file, which some tools leave out of a copy.
-        store.prepare(durable=durable)
+        store.prepare(*layout.PREPARED, durable=durable)
         return store.lock(layout.LOCK, shared=False, timeout=LOCK_SECONDS)
 
 
@@ -67,7 +67,7 @@ def _both(store: Store, *, shared: bool, wait: float) -> ExitStack:
             file = _lock(store, layout.FLIGHT, shared=shared, wait=left)
         except KeyNotFound:
             # Earlier builds of 0.1.0 made none, and some tools leave empty files out of a copy.
-            store.prepare(durable=False)
+            store.prepare(*layout.PREPARED, durable=False)
             file = _lock(store, layout.FLIGHT, shared=shared, wait=left)
         held.enter_context(file)
         return held.pop_all()

@@ -56,8 +56,8 @@ class NewFiles:
                 number = max([number, *(other for other in taken if other is not None)]) + 1
             if number > layout.MAX_ID:
                 raise LimitError(
-                    f"{self._store.name}: all column ids from {lowest} to {layout.MAX_ID} are "
-                    "used; write the data to a new table"
+                    f"{self._store.name}: all column ids up to {layout.MAX_ID} are used; write the "
+                    "data to a new table"
                 )
             self._reserved.append((number,))
         return number

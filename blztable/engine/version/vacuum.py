@@ -40,7 +40,7 @@ def vacuum(
     if not versions.is_place(store) or versions.newest_number(store) is None:
         raise TableNotFoundError(f"no table at {store.name}")
     # The files that are locked are empty, and some tools leave such files out of a copy.
-    store.prepare(durable=False)
+    store.prepare(*layout.PREPARED, durable=False)
     with ExitStack() as held:
         held.enter_context(_no_writer(store, wait))
         held.enter_context(store.lock(layout.LOCK, shared=False, timeout=wait))
@@ -58,7 +58,7 @@ def vacuum(
             return Vacuumed(pinned=pinned, damaged=tuple(damaged))
         if not newest.head.durable and (free or files):
             # It may be all that is left, and so far might not survive a loss of power.
-            store.prepare()
+            store.prepare(*layout.PREPARED)
             flush_whole(newest)
         elif free:
             # Its writer may have been killed before it flushed the name.

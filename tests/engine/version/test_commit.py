@@ -466,14 +466,14 @@ def test_a_removal_of_old_versions_that_fails_is_a_warning_and_the_commit_stands
 def test_a_commit_that_cannot_be_opened_is_not_said_to_have_failed(tmp_path, monkeypatch):
     path = tmp_path / "t.blz"
     blz.to_blz({"a": [1]}, path)
-    pin = versions.pin
+    lock = LocalStore.lock
 
-    def fail_after(store, number=None):
-        if number is not None:
+    def fail_after(store, key, **options):
+        if key == layout.manifest(2):
             raise blz.StorageError(24, "Too many open files")
-        return pin(store, number)
+        return lock(store, key, **options)
 
-    monkeypatch.setattr(versions, "pin", fail_after)
+    monkeypatch.setattr(LocalStore, "lock", fail_after)
     with pytest.raises(blz.CommitUnknownError, match=r"version 2 is committed, .*Too many"):
         blz.to_blz({"a": [2]}, path)
     monkeypatch.undo()

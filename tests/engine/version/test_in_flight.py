@@ -24,7 +24,7 @@ ROWS = pa.table({"n": [1, 2, 3]})
 @pytest.fixture(params=["local", "memory"])
 def store(request, tmp_path):
     store = LocalStore(tmp_path / "t.blz") if request.param == "local" else MemoryStore()
-    store.prepare()
+    store.prepare(*layout.PREPARED)
     yield store
     store.close()
 

@@ -307,7 +307,7 @@ def test_without_a_table_there_is_nothing_to_vacuum(store, tmp_path):
     with pytest.raises(TableNotFoundError):
         vacuum(store)
     assert tree(store) == set()
-    store.prepare()
+    store.prepare(*layout.PREPARED)
     leave_debris(store)
     before = tree(store)
     with pytest.raises(TableNotFoundError):

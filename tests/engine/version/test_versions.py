@@ -190,7 +190,7 @@ def test_nothing_there_is_no_table(store):
 
 
 def test_an_unfinished_creation_is_no_table_and_is_taken_over(store):
-    store.prepare()
+    store.prepare(*layout.PREPARED)
     for key in ("data/col0/__1__.bin", "data/col7/col1/__3__.bin", "data/col7/__2__.bin"):
         store.put_new(key, [b"half"])
     store.reserve("data/col9")
@@ -208,7 +208,7 @@ def test_an_unfinished_creation_is_no_table_and_is_taken_over(store):
 
 def test_temporary_files_of_a_killed_creation_are_swept(tmp_path):
     store = LocalStore(tmp_path / "t.blz")
-    store.prepare()
+    store.prepare(*layout.PREPARED)
     for name in ("meta/.tmp-1", "meta/manifest/.tmp-2"):
         (tmp_path / "t.blz" / name).write_bytes(b"half")
     assert write(store, DATA) == 1
@@ -216,7 +216,7 @@ def test_temporary_files_of_a_killed_creation_are_swept(tmp_path):
 
 
 def test_files_of_a_creation_in_flight_are_not_taken_for_debris(store):
-    store.prepare()
+    store.prepare(*layout.PREPARED)
     store.put_new("data/col0/__1__.bin", [b"in flight"])
     with store.lock(layout.MANIFESTS, shared=True, timeout=0):
         assert write(store, DATA) == 1

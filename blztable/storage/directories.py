@@ -1,0 +1,93 @@
+"""The directories of a local store, opened level by level.
+
+Knows nothing of values. The table may come from a stranger: the user's path is resolved once, and
+each level below it is opened by itself, so no symbolic link is followed. The root and the levels
+right below it stay open, so a read costs few calls. `close` drops their descriptors; each one is
+closed when the last call that uses it returns, so other threads may be at work. The root gets the
+permissions that the umask leaves; a directory below it gets those of the root.
+"""
+
+import errno
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+
+from blztable.errors import BlzError, StorageError
+from blztable.storage.descriptors import DirectoryInUse, OpenDirectory
+from blztable.storage.disk import Disk, shared_mode
+from blztable.storage.opening import failures, open_directory
+from blztable.storage.store import KeyNotFound, KeyTaken
+
+
+class Directories:
+    """The open directories of the store at `path`."""
+
+    def __init__(self, path: str, disk: Disk) -> None:
+        self._path = path
+        self._disk = disk
+        self._kept: dict[str, OpenDirectory] = {}
+
+    def open(self, parts: Sequence[str], *, make: bool = False) -> DirectoryInUse:
+        """Open a directory, () is the root; with `make`, create the levels that are missing."""
+        directory = DirectoryInUse(self._keep("".join(parts[:1]), make=make))
+        for depth in range(1, len(parts)):
+            with directory:
+                fd = self._open_level(parts[: depth + 1], directory.fd, make=make)
+            directory = DirectoryInUse(OpenDirectory(fd))
+        return directory
+
+    def where(self, key: str) -> str:
+        """The path of a key, for messages."""
+        return f"{self._path}/{key}" if key else self._path
+
+    def share(self, name: str, dir_fd: int, key: str) -> None:
+        """Give a new directory the permissions of the directory that it is in."""
+        with suppress(OSError):
+            mode = os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode
+            if mode == shared_mode(mode, os.fstat(dir_fd).st_mode):
+                return
+        # If it cannot be opened, the call that uses it raises the error.
+        with suppress(BlzError, KeyNotFound):
+            made = OpenDirectory(open_directory(name, dir_fd, self.where(key)))
+            self._disk.share(made.fd, dir_fd)
+
+    def close(self) -> None:
+        """Drop the descriptors; a later call opens them again."""
+        self._kept.clear()
+
+    def _keep(self, level: str, *, make: bool = False) -> OpenDirectory:
+        """The root ("") or a level right below it, opened once."""
+        kept = self._kept.get(level)
+        if kept is not None:
+            return kept
+        if level:
+            root = self._keep("", make=make)
+            fd = self._open_level([level], root.fd, make=make)
+        else:
+            try:
+                fd = open_directory(self._path, None, self._path)
+            except KeyNotFound:
+                if make:
+                    raise StorageError(errno.ENOENT, "no such directory", self._path) from None
+                raise
+        # Of threads that come here together one wins. A forked child could inherit a held lock.
+        return self._kept.setdefault(level, OpenDirectory(fd))
+
+    def _open_level(self, parts: Sequence[str], dir_fd: int, *, make: bool) -> int:
+        key = "/".join(parts)
+        try:
+            return open_directory(parts[-1], dir_fd, self.where(key))
+        except KeyNotFound:
+            if not make:
+                raise
+        with suppress(KeyTaken), failures("creating", key, self.where(key)):
+            self._disk.mkdir(parts[-1], dir_fd)
+            self.share(parts[-1], dir_fd, key)
+        return open_directory(parts[-1], dir_fd, self.where(key))
+
+
+def parts_of(key: str) -> list[str]:
+    """The names in a key, [] for the root. Only our own code makes keys."""
+    parts = key.split("/") if key else []
+    assert not {"", ".", ".."}.intersection(parts), key
+    return parts
