@@ -78,7 +78,7 @@ def test_the_last_number_of_a_file_is_used(store):
 def test_where_ids_of_columns_have_run_out_none_is_added(store, number):
     edit(store, "next_column", number)
     with blz.open(store, "a") as t:
-        with pytest.raises(blz.LimitError, match="all column ids from"):
+        with pytest.raises(blz.LimitError, match="all column ids up to"):
             t.add_column("n", 1)
         t.append({"a": [3], "s": ["z"]})
     assert blz.read_table(store)["a"].to_pylist() == [1, 2, 3]
