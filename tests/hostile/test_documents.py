@@ -304,6 +304,7 @@ def test_a_pandas_descriptor_of_a_later_version_is_refused_by_its_version(path):
     with tamper.editing(path) as table:
         table.head["pandas"] = {"version": 2, "index": []}
     words = "pandas descriptor has version 2, and this blztable knows version 1; read the table"
+    assert_refused(path, blz.FormatError, words, ways=["frame"])
 
 
 def test_a_pandas_descriptor_of_a_field_that_is_not_known_stops_frames_only(path):
