@@ -96,7 +96,7 @@ class Appender:
         if self._change_set is None or self._feeding is None:
             return
         staged, context = self._change_set.staged, f"column {name!r}"
-        index = staged.position(name)
+        index = staged.index_of(name)
         array, descriptor = values_of(kept(values), context)
         column = coerce_values(array, descriptor, staged.schema.field(index), staged.frame, context)
         self._feeding.add(
@@ -142,7 +142,7 @@ class ColumnAppender:
 
     def __init__(self, appender: Appender, name: str) -> None:
         if appender._change_set is not None:
-            appender._change_set.staged.position(name)
+            appender._change_set.staged.index_of(name)
         self._appender = appender
         self.name = name
 

@@ -762,7 +762,7 @@ class CTable(TableReader):
         [(1, 'create', 1, ()), (2, 'append', 2, ('day 2',))]
         """
         self._snapshot.check_open()
-        return history.listed(self._snapshot.version.store)
+        return history.list_versions(self._snapshot.version.store)
 
     def restore(self, version: int) -> int:
         """Commit the contents of an older version as the newest one.

@@ -280,7 +280,7 @@ class Transaction(TableReader):
             new_values: dict[int, update.Values] = {}
             for name, value in values.items():
                 evolving.check_text(name)
-                index = staged.position(name)
+                index = staged.index_of(name)
                 if isinstance(value, pc.Expression):
                     new_values[index] = expressions.as_expression(value)
                     continue

@@ -12,7 +12,7 @@ import pytest
 
 import blztable as blz
 from blztable.engine.version import versions
-from blztable.engine.version.history import listed
+from blztable.engine.version.history import list_versions
 from blztable.errors import BusyError, ConflictError
 from blztable.format import layout
 from blztable.storage.local import LocalStore
@@ -135,7 +135,11 @@ def test_three_that_began_on_one_version_land_one_after_the_other(store):
     expected = BASE.with_rows(more("theirs").to_dict("list"))
     expected = replace(expected, attrs={"a": 1, "b": "theirs"})
     assert found(store) == expected.with_rows(numbered(300, 301).to_dict("list"))
-    assert [one.operation for one in listed(store)][-3:] == ["append", "attributes", "append"]
+    assert [one.operation for one in list_versions(store)][-3:] == [
+        "append",
+        "attributes",
+        "append",
+    ]
 
 
 def test_a_transaction_lands_whole(store):
@@ -254,7 +258,7 @@ def test_a_writer_that_slept_while_others_committed_and_vacuumed_loses_and_doubl
                 other.append(numbered(day, day + 1))
         with opened(store) as other:
             other.compact()
-            with pytest.raises(BusyError, match="a writer or a transaction is at work"):
+            with pytest.raises(BusyError, match="a writer or a transaction was active"):
                 other.vacuum(keep=1, wait=0)
 
     with opened(meanwhile(store, others)) as table:

@@ -269,7 +269,7 @@ def test_what_a_stream_raises_leaves_nothing():
 @pytest.mark.parametrize(
     ("sort_by", "error", "message"),
     [
-        ("m", ColumnNotFoundError, "no column is named 'm' in the data; there are"),
+        ("m", ColumnNotFoundError, "no column is named 'm' in the data; the columns are"),
         (["n", "interval"], SchemaError, r"cannot be sorted by 'n' \(int64\), 'interval' \(month"),
         ([("n", "up")], ValueError, r"column names or .* pairs, not \('n', 'up'\)"),
         ([("n", "ascending", 1)], ValueError, "column names or"),

@@ -152,6 +152,6 @@ class ChangeSet:
     def _check_reliances(self) -> None:
         """ConflictError if another commit changed what changes that found no rows rely on."""
         store, base = self.staged.store, self._base.head
-        number = versions.newest_told(store) if self._changes else None
+        number = versions.checked_newest(store) if self._changes else None
         if number is not None and number != base.version:
             self._rebased(versions.load(store, number))

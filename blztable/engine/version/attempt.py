@@ -1,4 +1,4 @@
-"""Attempt: one manifest that a commit tried to publish, and whether it was published.
+"""Attempt: find out whether a manifest that a commit tried to publish was published.
 
 A manifest is ours only if it bears our commit id; its number alone proves nothing.
 Knows nothing of what the manifest says.
@@ -28,9 +28,9 @@ class Attempt:
     commit: str
 
     def is_ours(self) -> bool:
-        """True if the manifest that has taken the number bears our commit id.
+        """True if the published manifest of this number bears our commit id.
 
-        Some network file systems link a file and report all the same that the name is taken.
+        Some network file systems link a file and still report that the name is taken.
         """
         try:
             return versions.read(self.store, self.number).head.commit == self.commit
@@ -52,12 +52,12 @@ class Attempt:
             return True
 
     def unknown(self, error: BlzError) -> CommitUnknownError:
-        """The error for a manifest that was published and may not be durable."""
+        """Return the error for this version, which was published and may not be durable."""
         return unknown(self.store, self.number, error)
 
 
 def unknown(store: Store, number: int, error: BlzError) -> CommitUnknownError:
-    """The error for a version that was published and may not be durable."""
+    """Return the error for a version that was published and may not be durable."""
     return CommitUnknownError(
         f"{store.name}: version {number} was published but may not survive a loss of "
         f"power; open the table again and check that version {number} exists: {error}"

@@ -1,4 +1,4 @@
-"""Step 1 of a commit: make the place ready, announce files in flight, pin the base.
+"""Step 1 of a commit: prepare the directories, announce files in flight, pin the base.
 
 A directory without a manifest is not a table. Files of ours in it belong to a creation that is in
 progress, or that failed or was killed.
@@ -24,7 +24,7 @@ from blztable.errors import (
 from blztable.format import layout
 from blztable.storage.store import KeyNotFound, Store
 
-# Attempts to begin: a creation that fails removes the place that another one is about to use.
+# Attempts to begin. A creation that fails removes directories that another one is about to use.
 TRIES = 10
 
 
@@ -97,7 +97,7 @@ class Begun:
         self.locks.close()
 
     def undo(self) -> None:
-        """Discard the new files, release the locks, and remove the place of a first commit."""
+        """Discard the new files, release the locks, and remove the root of a first commit."""
         with self.locks:
             self.files.discard()
         if self.is_first and self.pid == os.getpid():
@@ -105,7 +105,7 @@ class Begun:
 
 
 class AlreadyCommitted(Exception):
-    """A version bears the id that the caller gave this commit.
+    """A version already bears the caller's id of this commit.
 
     Attributes
     ----------
@@ -128,11 +128,11 @@ def begin(plan: Plan) -> Begun:
         elif plan.may_create:
             versions.check_ours(store)
             with plan.damage_allowed():
-                versions.newest_told(store)
+                versions.checked_newest(store)
             undo.callback(_withdraw, store)
             locks.enter_context(_prepare(store, durable=plan.is_durable))
         else:
-            raise TableNotFoundError(f"{store.name} holds no table any more; open it again")
+            raise TableNotFoundError(f"{store.name} no longer holds a table; open it again")
         base = _pin(plan, locks)
         if plan.commit_id is not None:
             number = versions.newest_number(store)
@@ -150,15 +150,14 @@ def _pin(plan: Plan, locks: ExitStack) -> Version | None:
         try:
             pinned = store.lock(plan.base.key, shared=True, timeout=LOCK_SECONDS)
         except KeyNotFound:
-            # If the newest manifest was removed by others, this raises an error that says so.
-            versions.newest_told(store)
+            # Raise CorruptError if another program removed the newest manifest.
+            versions.checked_newest(store)
             raise TableNotFoundError(
-                f"{store.name} has no version {plan.base.head.version} any more; "
-                "open the table again"
+                f"{store.name} no longer has version {plan.base.head.version}; open the table again"
             ) from None
         locks.enter_context(pinned)
         return plan.base
-    # Listed again: another creation may have committed before files were in flight.
+    # List again: another creation may have committed before our files were in flight.
     if versions.newest_number(store) is None:
         return None
     with plan.damage_allowed():
@@ -169,7 +168,7 @@ def _pin(plan: Plan, locks: ExitStack) -> Version | None:
 
 
 def _newest_number(store: Store) -> int | None:
-    """The newest version; None if there is no table, or a file in its place."""
+    """Return the newest version; None if there is no table, or the root is a file."""
     try:
         return versions.newest_number(store)
     except FormatError:
@@ -177,7 +176,7 @@ def _newest_number(store: Store) -> int | None:
 
 
 def _prepare(store: Store, *, durable: bool) -> ExitStack:
-    """Make the place ready for a first commit, and announce files in flight."""
+    """Make the directories for a first commit, and announce files in flight."""
     failure: Exception
     for _ in range(TRIES):
         try:
@@ -185,8 +184,8 @@ def _prepare(store: Store, *, durable: bool) -> ExitStack:
                 _clear(store)
             with ExitStack() as locks:
                 locks.enter_context(in_flight.writing(store))
-                # A directory that was removed before the lock was granted is opened anew when it
-                # is used. From now on nobody removes it.
+                # Another creation may have removed a directory before the lock was granted.
+                # `close` makes the store open it again. From now on nobody removes it.
                 store.close()
                 if durable:
                     store.prepare(*layout.PREPARED)
@@ -205,7 +204,7 @@ def _prepare(store: Store, *, durable: bool) -> ExitStack:
 
 
 def _withdraw(store: Store) -> None:
-    """Remove the place of a first commit that failed, unless another writer is at work."""
+    """Remove the root of a first commit that failed, unless another writer is active."""
     with suppress(BlzError, KeyNotFound, OSError), in_flight.alone(store, 0):
         if _is_uncommitted(store):
             _empty(store)
@@ -214,14 +213,14 @@ def _withdraw(store: Store) -> None:
 
 
 def _clear(store: Store) -> None:
-    """Remove what an unfinished creation left, unless another writer is at work."""
+    """Remove the files of an unfinished creation, unless another writer is active."""
     with suppress(BusyError), in_flight.alone(store, 0):
         if _is_uncommitted(store):
             _empty(store)
 
 
 def _is_uncommitted(store: Store) -> bool:
-    """True if neither a manifest nor a mirror shows that anything was ever committed."""
+    """True if no manifest and no mirror shows that a version was ever committed."""
     return versions.newest_number(store) is None and not versions.mirrored_number(store)
 
 

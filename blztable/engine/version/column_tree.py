@@ -1,4 +1,4 @@
-"""The tree of each column: which lines of the manifest hold the nodes of which field.
+"""Column tree: which lines of the manifest hold the nodes of which field.
 
 A field of a flat type is one node. A nested type has a node for each of Arrow's child fields, at
 every level. The manifest lists the nodes of a column in pre-order. Rows are counted by node: a
@@ -16,7 +16,7 @@ from blztable.format.layout import Path
 
 @dataclass(frozen=True, slots=True)
 class ColumnTree:
-    """The lines of the manifest, by field.
+    """The lines of the manifest that belong to each field.
 
     Attributes
     ----------

@@ -4,8 +4,8 @@ Theory of operation
 -------------------
 Every step runs in the thread of the caller. Only step 2 uses other threads, to write files.
 
-1. `begin`: announce files in flight, which keeps vacuum out; pin the base version (`Begun`).
-2. The caller writes new files under numbers that nobody used. `publish` flushes them.
+1. `begin`: announce files in flight, which blocks vacuum; pin the base version (`Begun`).
+2. The caller writes new files under numbers that were never used. `publish` flushes them.
 3. Take the writers' lock and read the newest version. The caller rebases its changes on that
    version, or raises ConflictError.
 4. Publish the manifest under the next number (`Attempt`); this fails if another commit took the
@@ -124,12 +124,12 @@ class Commit:
 
     @property
     def base(self) -> Version | None:
-        """The version that is pinned; None if there is none that can be read."""
+        """The pinned version; None if no version can be read."""
         return self._after_begin().base
 
     @property
     def files(self) -> NewFiles:
-        """The files that are written in step 2."""
+        """The new files of step 2."""
         return self._after_begin().files
 
     def _after_begin(self) -> Begun:
@@ -178,7 +178,7 @@ class Commit:
             published = self._publish(operation, rebase)
             version = published.version
             # Whatever fails from here on, the published version does not name these files.
-            afterwards.callback(_discard_given_up, begun.files, published)
+            afterwards.callback(_discard_unnamed, begun.files, published)
             if version.head.durable:
                 try:
                     store.flush_names(layout.MANIFESTS)
@@ -259,7 +259,7 @@ def _find_newest(plan: Plan) -> Newest:
     """Read the newest version. A replacement accepts one that is damaged or missing."""
     store = plan.store
     try:
-        numbers = versions.numbers_told(store)
+        numbers = versions.checked_numbers(store)
         version = versions.load(store, max(numbers)) if numbers else None
     except CorruptError:
         if not plan.is_replacement:
@@ -271,7 +271,7 @@ def _find_newest(plan: Plan) -> Newest:
 
 
 def _next_head(plan: Plan, newest: Newest, staged: Head, operation: str) -> Head:
-    """The head of a staged version as it is published: number, parent, time and identity."""
+    """Return the head to publish: the staged head with number, parent, time and identity."""
     store, number = plan.store, newest.last_number + 1
     if number > layout.MAX_VERSION:
         raise LimitError(
@@ -295,14 +295,14 @@ def _next_head(plan: Plan, newest: Newest, staged: Head, operation: str) -> Head
         durable=plan.is_durable,
         lasting=lasting,
     )
-    if retention.lets_lasting_go(head, newest.numbers):
-        # Otherwise the last durable version would go, and with it rows that were acknowledged.
+    if retention.removes_last_durable(head, newest.numbers):
+        # Otherwise this commit would remove the last durable version and its acknowledged rows.
         return replace(head, durable=True, lasting=0)
     return head
 
 
 def _history(store: Store, newest: Newest) -> tuple[tuple[str, int], ...]:
-    """The time and number of each version that still exists."""
+    """Return the time and number of each version that still exists."""
     if not newest.numbers:
         return ()
     latest = newest.version or versions.latest(store)
@@ -313,7 +313,7 @@ def _history(store: Store, newest: Newest) -> tuple[tuple[str, int], ...]:
 
 
 def _pin(version: Version) -> Lock:
-    """Pin the version that was just published."""
+    """Pin the published version."""
     try:
         return version.store.lock(version.key, shared=True, timeout=LOCK_SECONDS)
     except (BlzError, KeyNotFound) as error:
@@ -323,7 +323,7 @@ def _pin(version: Version) -> Lock:
         ) from error
 
 
-def _discard_given_up(files: NewFiles, published: Published) -> None:
+def _discard_unnamed(files: NewFiles, published: Published) -> None:
     """Discard the new files and columns that the published version does not name."""
     columns = {path[0] for path in published.version.head.columns.paths}
     files.discard_unnamed(published.staged.files(), columns)

@@ -1,7 +1,7 @@
-"""Lasting: which versions survive a loss of power, and what is flushed to make one survive.
+"""Durability: which versions survive a loss of power, and which files to flush for that.
 
-A version that says `durable` was flushed whole before it was published. One that does not builds
-on what the page cache holds; its head names the newest version below it that was flushed.
+All files of a durable version were flushed before it was published. Files of another version may
+be in the page cache only; `lasting` in its head is the number of the newest durable version below.
 """
 
 from blztable.engine.version import versions
@@ -12,23 +12,23 @@ from blztable.storage.store import KeyNotFound, Store
 
 
 def newest(store: Store, base: Version | None, base_number: int | None) -> int:
-    """Number of the newest version that was flushed, from the base on; 0 if there is none.
+    """Return the number of the newest durable version up to the base; 0 if there is none.
 
-    `base` is None where there is no version yet, or where the one with this number is damaged.
+    `base` is None if there is no version yet, or if the version `base_number` is damaged.
     """
     if base_number is None:
         return 0
     known = base or versions.latest(store)
     if known is None:
-        # All are damaged: any of them may have been flushed.
+        # All versions are damaged, and any of them may be durable.
         return base_number
     return known.head.version if known.head.durable else known.head.lasting
 
 
 def flush_whole(version: Version) -> None:
-    """Flush what a version names, for the next one to build on.
+    """Flush all files of a version that was committed without a flush.
 
-    It was committed without a flush; a durable version that names its files must not depend on it.
+    Called before a durable version that names these files is published.
     """
     store = version.store
     files = [file for index in range(len(version.schema)) for file in version.column(index).files]
@@ -38,12 +38,12 @@ def flush_whole(version: Version) -> None:
         raise CorruptError(f"a file of the table is missing: {error}") from None
 
 
-def flush_base(store: Store, newest: Version | None, built_on: Version | None) -> None:
-    """Flush what a lasting version builds on, if nobody did.
+def flush_base(store: Store, newest: Version | None, base: Version | None) -> None:
+    """Flush the directories and files that a new durable version builds on, if not done yet.
 
-    `newest` is None where it is damaged, `built_on` where no file is taken over from a version.
+    `newest` is None if it is damaged. `base` is None if the new version names no older files.
     """
     if newest is None or not newest.head.durable:
         store.prepare(*layout.PREPARED)
-    if built_on is not None and not built_on.head.durable:
-        flush_whole(built_on)
+    if base is not None and not base.head.durable:
+        flush_whole(base)

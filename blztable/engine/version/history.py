@@ -1,7 +1,7 @@
-"""The versions of a table as a list: when each was made, by what, and how much it holds.
+"""History: list the versions of a table with time, operation and size.
 
-Reads heads and nothing else. A damaged version is in the list as well, for this is where one looks
-when the newest cannot be opened.
+Reads only the heads of manifests. Damaged versions are listed too, because a user looks here for
+an intact version to open.
 """
 
 from collections.abc import Iterator
@@ -17,19 +17,19 @@ from blztable.report import VersionInfo
 from blztable.storage.store import KeyNotFound, Store
 
 
-def listed(store: Store) -> list[VersionInfo]:
-    """All versions there are, ascending; empty where there is no table."""
-    return list(_listed(store))
+def list_versions(store: Store) -> list[VersionInfo]:
+    """Return all versions, ascending; an empty list if there is no table."""
+    return list(_infos(store))
 
 
-def _listed(store: Store) -> Iterator[VersionInfo]:
-    told = versions.mirrored_number(store)
+def _infos(store: Store) -> Iterator[VersionInfo]:
+    mirrored = versions.mirrored_number(store)
     numbers = versions.numbers(store)
     for number in numbers:
         try:
             head = versions.read(store, number).head
         except KeyNotFound:
-            continue  # Removed since it was listed.
+            continue  # Removed after `numbers` listed it.
         except (*DAMAGED, StorageError) as error:
             yield VersionInfo(number, damage=str(error))
         else:
@@ -41,11 +41,12 @@ def _listed(store: Store) -> Iterator[VersionInfo]:
                 len(head.columns.paths),
                 len(head.row_groups),
                 head.parent,
-                tuple(name for name, made in head.commit_ids if made == number),
+                tuple(name for name, version in head.commit_ids if version == number),
                 head.writer,
             )
-    if told > max(numbers, default=0):
-        yield VersionInfo(told, damage=f"the manifest is gone; {layout.SIZES} tells of it")
+    if mirrored > max(numbers, default=0):
+        damage = f"the manifest is gone; {layout.SIZES} names this version"
+        yield VersionInfo(mirrored, damage=damage)
 
 
 def _time(head: Head) -> datetime | None:

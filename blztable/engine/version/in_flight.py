@@ -1,15 +1,18 @@
-"""Files in flight: the locks that keep writers and those who remove files apart.
+"""Files in flight: the locks that keep a vacuum from removing the new files of writers.
 
-A writer holds them shared from before its first file until after its commit. A vacuum holds them
-exclusively, and so does the writer that clears what an unfinished creation left.
+Theory of operation
+-------------------
+There are two locks. A writer holds both shared from before its first file until after its commit.
+A vacuum holds both exclusively; so does a writer that removes the files of an unfinished creation.
 
-There are two of them: on the directory of manifests, which earlier builds of 0.1.0 lock alone, and
-on an empty file, for NFS keeps the lock of a directory to one machine. Both are always taken in
-this order, or two processes could wait for each other.
+1. A lock on the directory of manifests. Earlier builds of 0.1.0 take only this one.
+2. A lock on an empty file, because NFS keeps the lock of a directory on one machine.
 
-Before them lies a gate, a lock on `meta` that a writer passes and does not keep. A vacuum that
-waits closes it, so writers that come after the vacuum let it go first. It opens the gate again from
-time to time: behind a writer that takes hours, others must not wait for a vacuum.
+All processes take them in this order, so two processes never wait for each other.
+
+A lock on `meta` is a gate. A writer passes the gate and does not keep its lock. A vacuum that waits
+closes the gate, so that later writers wait for the vacuum. It opens the gate again from time to
+time, so that no writer waits for a vacuum that waits for another writer for hours.
 """
 
 import time
@@ -21,26 +24,26 @@ from blztable.errors import BusyError
 from blztable.format import layout
 from blztable.storage.store import KeyNotFound, Lock, Store
 
-# Seconds for which a vacuum that waits keeps the gate closed, and then open.
+# Seconds for which a waiting vacuum keeps the gate closed, and then open.
 CLOSED_SECONDS = 1.0
 OPEN_SECONDS = 0.2
 
 
 def writing(store: Store) -> ExitStack:
-    """Announce files in flight, until the result is closed."""
+    """Announce files in flight until the result is closed."""
     with _lock(store, layout.META, shared=True, wait=LOCK_SECONDS):
-        return _both(store, shared=True, wait=LOCK_SECONDS)
+        return _lock_both(store, shared=True, wait=LOCK_SECONDS)
 
 
 def alone(store: Store, wait: float) -> ExitStack:
-    """Keep writers out; BusyError if a writer is at work for `wait` seconds."""
+    """Block writers until the result is closed; BusyError if one is active for `wait` seconds."""
     deadline = time.monotonic() + wait
     while True:
         left = max(deadline - time.monotonic(), 0.0)
         try:
             with _lock(store, layout.META, shared=False, wait=left):
                 left = max(deadline - time.monotonic(), 0.0)
-                return _both(store, shared=False, wait=min(left, CLOSED_SECONDS))
+                return _lock_both(store, shared=False, wait=min(left, CLOSED_SECONDS))
         except BusyError:
             if time.monotonic() + OPEN_SECONDS >= deadline:
                 raise
@@ -49,16 +52,17 @@ def alone(store: Store, wait: float) -> ExitStack:
 
 
 def writers_lock(store: Store, *, durable: bool) -> Lock:
-    """The lock under which one writer at a time publishes a version."""
+    """Take the lock under which one writer at a time publishes a version."""
     try:
         return store.lock(layout.LOCK, shared=False, timeout=LOCK_SECONDS)
     except KeyNotFound:
-        # An empty file, which some tools leave out of a copy.
+        # Some tools leave empty files out of a copy.
         store.prepare(*layout.PREPARED, durable=durable)
         return store.lock(layout.LOCK, shared=False, timeout=LOCK_SECONDS)
 
 
-def _both(store: Store, *, shared: bool, wait: float) -> ExitStack:
+def _lock_both(store: Store, *, shared: bool, wait: float) -> ExitStack:
+    """Take the two locks within `wait` seconds."""
     deadline = time.monotonic() + wait
     with ExitStack() as held:
         held.enter_context(_lock(store, layout.MANIFESTS, shared=shared, wait=wait))
@@ -66,7 +70,7 @@ def _both(store: Store, *, shared: bool, wait: float) -> ExitStack:
         try:
             file = _lock(store, layout.FLIGHT, shared=shared, wait=left)
         except KeyNotFound:
-            # Earlier builds of 0.1.0 made none, and some tools leave empty files out of a copy.
+            # Earlier builds of 0.1.0 made no such file; some tools leave empty files out of a copy.
             store.prepare(*layout.PREPARED, durable=False)
             file = _lock(store, layout.FLIGHT, shared=shared, wait=left)
         held.enter_context(file)
@@ -74,5 +78,5 @@ def _both(store: Store, *, shared: bool, wait: float) -> ExitStack:
 
 
 def _lock(store: Store, key: str, *, shared: bool, wait: float) -> Lock:
-    # A child made by fork cannot continue the transaction, so it is not at work.
+    # A forked child cannot continue the transaction, so it does not inherit the lock.
     return store.lock(key, shared=shared, timeout=wait, inherited=False)

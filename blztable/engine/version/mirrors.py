@@ -1,8 +1,8 @@
-"""The proposals' three JSON documents: what people and other tools may read about a table.
+"""Mirrors: the three JSON documents of the blz proposals, for people and other tools.
 
-They mirror the newest version. The engine reads one number of them, to find out that the manifest
-of the newest version is gone. Refreshed under the writers' lock, so that an older version never
-replaces a newer one.
+They describe the newest version. The engine itself reads only the version number in `meta/sizes`,
+to detect that the newest manifest is missing. The documents are refreshed under the writers' lock,
+so an older version never replaces a newer one.
 """
 
 from contextlib import suppress
@@ -14,13 +14,13 @@ from blztable.storage.store import KeyNotFound, Store
 
 
 def refresh(version: Version) -> None:
-    """Write sizes, storage and attributes of this version.
+    """Write the sizes, storage and attributes of this version.
 
-    Not flushed: the next commit makes them again, and those of an older version do no harm.
+    They are not flushed: the next commit writes them again, and outdated ones do no harm.
     """
     head = version.head
     sizes = {
-        # Read by `versions.newest_told`: it shows that a newer manifest was removed by others.
+        # `versions.checked_newest` reads it, to detect that the newest manifest was removed.
         "version": head.version,
         "shape": [head.rows],
         "nbytes": sum(head.columns.nbytes),
@@ -38,7 +38,7 @@ def refresh(version: Version) -> None:
         "expectedlen": 1 << (head.rows - 1).bit_length() if head.rows else 0,
         "dflt": None,
     }
-    # Another one in each version, unlike the others.
+    # It differs in each version.
     version.store.put(layout.SIZES, _text(sizes))
     for key, document in (
         (layout.STORAGE, storage),
@@ -52,9 +52,9 @@ def _text(document: object) -> bytes:
 
 
 def _put(store: Store, key: str, data: bytes) -> None:
-    """Set a document that is another one than before.
+    """Write a document if it differs from the present one.
 
-    Most commits leave two of them as they are, and to replace a file costs more than to read it.
+    Most commits do not change it, and reading a file costs less than replacing it.
     """
     with suppress(KeyNotFound, CorruptError):
         if store.get(key, 0, len(data) + 1) == data:

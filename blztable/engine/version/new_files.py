@@ -1,7 +1,6 @@
-"""New files: the files and columns that a commit has written or reserved and not yet published.
+"""New files: record, flush and discard the files and columns of a commit in progress.
 
-Every file that is given up is removed here. Knows nothing of versions: the commit says which files
-the published version names.
+Knows nothing of versions: the commit passes the files that the published version names.
 """
 
 import os
@@ -36,7 +35,7 @@ class NewFiles:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        # Asked for their files only when needed: Ctrl-C may come between a file and its record.
+        # The writers know their files: Ctrl-C may come between writing a file and recording it.
         self._writers: list[Writer] = []
         self._reserved: list[Path] = []
         self._flushed: set[tuple[Path, int]] = set()
@@ -64,7 +63,7 @@ class NewFiles:
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """Discard what is written inside of this context if it fails; keep what is older."""
+        """Discard the files written inside this context if it fails; keep earlier ones."""
         writers, reserved = len(self._writers), len(self._reserved)
         try:
             yield
@@ -97,14 +96,14 @@ class NewFiles:
         self._discard(_files(self._writers), self._reserved)
 
     def discard_unnamed(self, named: Files, columns: Collection[int]) -> None:
-        """Discard the new files that are not in `named`, and columns whose id is not given."""
+        """Discard new files that are not in `named`, and reserved columns not in `columns`."""
         files = [(path, k) for path, k in _files(self._writers) if k not in named.get(path, ())]
         self._discard(files, [path for path in self._reserved if path[0] not in columns])
 
     def _discard(self, files: Sequence[tuple[Path, int]], columns: Sequence[Path]) -> None:
         if self._pid != os.getpid():
             return  # A forked child ends here; the files belong to its parent.
-        # The error that led here is raised. A file that cannot be removed is left to vacuum.
+        # The error that led here matters more. Vacuum removes a file that cannot be removed now.
         with suppress(BlzError, OSError):
             if files:
                 self._store.delete([layout.part(path, k) for path, k in files])
@@ -124,5 +123,5 @@ def remove_column(store: Store, prefix: str) -> None:
 
 
 def _files(writers: Sequence[Writer]) -> list[tuple[Path, int]]:
-    """The path and the number of each file that these writers have written."""
+    """Return the path and number of each file that these writers have written."""
     return [(writer.path, k) for writer in writers for k in writer.file_numbers]

@@ -1,7 +1,8 @@
-"""Which versions are kept, and how one goes: its manifest first, then what no other names.
+"""Retention: remove expired versions, and the files that only they name.
 
-Called under the writers' lock. A version that anyone has pinned stays. What goes is compared with
-the kept version after it first: most commits leave all files to the next, and nothing more is read.
+The manifest of a version is removed before its files. A pinned version is kept. Called under the
+writers' lock. An expired version is compared with the next kept version first: usually that one
+names all of its files, and no other manifest has to be read.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,79 +22,79 @@ from blztable.storage.store import KeyNotFound, Lock, Store
 
 KEEP_VERSIONS = 10
 KEEP_SECONDS = 3600
-# Thirty years: more seconds than that overflow a date.
-_MOST = 10**9
+# About thirty years. A larger value could overflow a date.
+_MAX_SECONDS = 10**9
 
-# Files by the column they are of.
+# Numbers of files, by the path of their column.
 Files = Mapping[Path, set[int]]
 
 
 def retire(newest: Version, *, is_durable: bool) -> None:
-    """Remove the versions that are past keeping and not pinned, and the files only they name."""
+    """Remove the expired versions that are not pinned, and the files that only they name."""
     store = newest.store
-    there = versions.numbers(store)
-    past = past_keeping(newest.head, there, *limits(newest.head.properties))
-    # One that lasts has not been let go by this commit, but its time may have come since.
-    free = unpinned(store, _without(past, [newest.head.lasting]))
+    present = versions.numbers(store)
+    expired = expired_versions(newest.head, present, *limits(newest.head.properties))
+    # The last durable version may have expired after `removes_last_durable` was checked.
+    free = unpinned(store, _without(expired, [newest.head.lasting]))
     if not free:
         return
     try:
         if not is_durable and _any_durable(store, free, newest.head.lasting):
-            # The version that keeps their promise may have been published by a writer that was
+            # A newer durable version replaces them. The writer that published it may have been
             # killed before it flushed the name.
             store.flush_names(layout.MANIFESTS)
-        kept = _Kept(newest, _without(there, free))
+        kept = _Kept(newest, _without(present, free))
         freed = _freed(store, free, kept)
-        gone = remove_manifests(store, free)
-        # A reader may have pinned one of them since it was seen to be free.
-        spared = _without(free, gone)
+        removed = remove_manifests(store, free)
+        # A reader may have pinned a version after `unpinned` looked.
+        spared = _without(free, removed)
         kept.add(spared)
         _spare(freed, map(kept.version, spared))
     except (*DAMAGED, KeyNotFound):
-        return  # What a damaged manifest names is not known, so nothing is known to be free.
+        return  # A damaged manifest may name any file, so no file can be removed.
     files = [layout.part(path, k) for path, numbers in freed.items() for k in sorted(numbers)]
     emptied = [layout.column(path) for path in freed if not kept.has_column(path)]
     remove_files(store, [*files, *emptied], is_durable=is_durable)
 
 
 def limits(properties: Mapping[str, Json]) -> tuple[int, float]:
-    """How many versions a table keeps, and for how many seconds."""
+    """Return the number of versions that a table keeps, and the seconds it keeps them for."""
     return (
         _limit(properties.get("keep_versions"), KEEP_VERSIONS),
         _limit(properties.get("keep_seconds"), KEEP_SECONDS),
     )
 
 
-def lets_lasting_go(head: Head, numbers: Sequence[int]) -> bool:
-    """True if a commit with this head removes the last durable version of these versions.
+def removes_last_durable(head: Head, numbers: Sequence[int]) -> bool:
+    """True if a commit with this head removes the last durable one of these versions.
 
     Such a commit must be flushed itself, or a loss of power takes acknowledged rows.
     """
     if not head.lasting:
         return False
-    past = past_keeping(head, numbers, *limits(head.properties))
-    return head.lasting not in numbers or head.lasting in past
+    expired = expired_versions(head, numbers, *limits(head.properties))
+    return head.lasting not in numbers or head.lasting in expired
 
 
-def past_keeping(
-    newest: Head, there: Sequence[int], keep_versions: int, keep_seconds: float
+def expired_versions(
+    newest: Head, numbers: Sequence[int], keep_versions: int, keep_seconds: float
 ) -> list[int]:
-    """Those of the versions there that are too many or too old."""
-    age = timedelta(seconds=min(keep_seconds, _MOST))
+    """Return the versions in `numbers` that exceed the number or the age to keep."""
+    age = timedelta(seconds=min(keep_seconds, _MAX_SECONDS))
     limit = (datetime.now(UTC) - age).isoformat(timespec="microseconds")
-    older = [number for number in there if number < newest.version]
+    older = [number for number in numbers if number < newest.version]
     too_many = set(older[: max(0, len(older) + 1 - keep_versions)])
-    # A version's time is up when it has been superseded for so long, not when it was made.
+    # The age of a version counts from the time when the next version replaced it.
     times = {number: time for time, number in newest.history}
     times[newest.version] = newest.time
     following = dict(pairwise([*older, newest.version]))
-    # Where that is not known, because a damaged version was replaced, it was no later than now.
+    # That time is unknown if the next version is damaged; it was no later than now.
     superseded = {number: times.get(following[number], newest.time) for number in older}
     return [number for number in older if number in too_many or superseded[number] < limit]
 
 
 def unpinned(store: Store, numbers: Iterable[int]) -> list[int]:
-    """Those of the versions that nobody has pinned at this moment."""
+    """Return the versions that nobody has pinned at this moment."""
     free = []
     for number in numbers:
         with suppress(BusyError, KeyNotFound), _alone(store, number):
@@ -102,40 +103,39 @@ def unpinned(store: Store, numbers: Iterable[int]) -> list[int]:
 
 
 def remove_manifests(store: Store, numbers: Iterable[int]) -> list[int]:
-    """Remove the manifests of versions that nobody has pinned; the versions that went.
+    """Remove the manifests of versions that nobody has pinned; return the versions removed.
 
-    One is locked at a time: each lock holds a descriptor, and there may be more versions than a
-    process may have descriptors. Nobody can pin a version whose manifest is gone, so its lock is
-    not needed any more when its files go.
+    Versions are locked one at a time, because each lock holds a descriptor. A version without a
+    manifest cannot be pinned, so its lock is not needed while its files are removed.
     """
-    gone = []
+    removed = []
     for number in numbers:
         with suppress(BusyError, KeyNotFound), _alone(store, number):
             store.delete([layout.manifest(number)])
-            gone.append(number)
-    return gone
+            removed.append(number)
+    return removed
 
 
 def remove_files(store: Store, keys: Sequence[str], *, is_durable: bool) -> None:
-    """Remove files, then emptied directories, that only removed manifests named."""
+    """Remove the files and emptied directories that only removed manifests named."""
     if keys and is_durable:
-        # Before any file, also for manifests removed earlier: one that comes back must find them.
+        # Flush before any file is removed: a manifest that a power loss restores needs its files.
         store.flush_names(layout.MANIFESTS)
     store.delete(keys)
 
 
 def _any_durable(store: Store, numbers: Iterable[int], lasting: int) -> bool:
-    """Whether any of these versions was flushed; versions behind `lasting` were not."""
+    """True if any of these versions is durable; versions after `lasting` are not."""
     return any(versions.read(store, number).head.durable for number in numbers if number <= lasting)
 
 
 def _alone(store: Store, number: int) -> Lock:
-    """The exclusive lock of a version; BusyError while anyone has it pinned."""
+    """Lock a version exclusively; BusyError if it is pinned."""
     return store.lock(layout.manifest(number), shared=False, timeout=0)
 
 
 class _Kept:
-    """The versions that stay, each read when it is first asked for."""
+    """The kept versions. Each is read at its first use."""
 
     def __init__(self, newest: Version, numbers: Sequence[int]) -> None:
         self._store = newest.store
@@ -151,7 +151,7 @@ class _Kept:
         return self._read[number]
 
     def after(self, number: int) -> Version:
-        """The first one after this version."""
+        """Return the first kept version after this version."""
         return self.version(next(other for other in self._numbers if other > number))
 
     def all(self) -> list[Version]:
@@ -161,36 +161,36 @@ class _Kept:
         return any(path in version.head.columns.paths for version in self.all())
 
 
-def _freed(store: Store, going: Sequence[int], kept: _Kept) -> dict[Path, set[int]]:
-    """The files that only the versions going name."""
+def _freed(store: Store, free: Sequence[int], kept: _Kept) -> dict[Path, set[int]]:
+    """Return the files that only the versions in `free` name."""
     freed: dict[Path, set[int]] = {}
-    for number in going:
+    for number in free:
         following = kept.after(number)
         try:
             version = versions.read(store, number)
             named = files_named(version, _changed(version, following))
         except (*DAMAGED, KeyNotFound):
-            continue  # A damaged one that goes leaves its files to vacuum.
+            continue  # Vacuum removes the files of a damaged version.
         shared = files_named(following, [*named])
         for path, numbers in named.items():
             if only := numbers - shared.get(path, set()):
                 freed.setdefault(path, set()).update(only)
     if not freed:
         return {}
-    # Any of them may name what the next one does not: a version restored has all its files again.
+    # Check all kept versions: a restored version names files that the version before it did not.
     _spare(freed, kept.all())
     return freed
 
 
 def _spare(freed: dict[Path, set[int]], kept: Iterable[Version]) -> None:
-    """Take the files that these versions name out of those freed."""
+    """Remove the files that these versions name from `freed`."""
     for version in kept:
         for path, numbers in files_named(version, freed).items():
             freed[path] -= numbers
 
 
 def _changed(version: Version, other: Version) -> list[Path]:
-    """The columns that the other has not, or with another line: the same line names the same."""
+    """Return the columns whose manifest line is missing or differs in the other version."""
     columns = other.head.columns
     lines = {path: columns.digest(index) for index, path in enumerate(columns.paths)}
     columns = version.head.columns
@@ -200,20 +200,20 @@ def _changed(version: Version, other: Version) -> list[Path]:
 
 
 def files_named(version: Version, paths: Iterable[Path]) -> dict[Path, set[int]]:
-    """The files that a version names in these columns, of which it may have none."""
-    places = {path: index for index, path in enumerate(version.head.columns.paths)}
-    wanted = {path: places[path] for path in paths if path in places}
-    lines = version.lines() if wanted else []
+    """Return the files that a version names in these columns; it may lack some columns."""
+    indices = {path: index for index, path in enumerate(version.head.columns.paths)}
+    present = {path: indices[path] for path in paths if path in indices}
+    lines = version.lines() if present else []
     return {
         path: file_numbers(lines[index], path, len(version.head.row_groups))
-        for path, index in wanted.items()
+        for path, index in present.items()
     }
 
 
 def _without(numbers: Iterable[int], others: Iterable[int]) -> list[int]:
-    """The numbers that are not among the others, in their order."""
-    left_out = set(others)
-    return [number for number in numbers if number not in left_out]
+    """Return the numbers that are not among the others, in their order."""
+    excluded = set(others)
+    return [number for number in numbers if number not in excluded]
 
 
 def _limit(value: object, default: int) -> int:

@@ -1,4 +1,4 @@
-"""The schema of a table: Arrow's own bytes, every type held against the closed list."""
+"""Schema: encode and decode the Arrow schema of a table, and check its types."""
 
 import struct
 from contextlib import suppress
@@ -9,12 +9,11 @@ from blztable.arrow_errors import REFUSALS, is_foreign
 from blztable.columns.types import is_storable
 from blztable.errors import ColumnNotFoundError, CorruptError, FormatError, SchemaError
 
-# An extension type that Arrow does not know here arrives as its storage with this beside it; it is
-# refused like one that is known, so that every program reads the same tables.
+# Arrow reads an unregistered extension type as its storage type with this key in the metadata. It
+# is refused like a registered one, so that every program reads the same tables.
 EXTENSION_KEY = b"ARROW:extension:name"
-# What Arrow raises of bytes that are no schema, or an extension type that somebody registered and
-# that reads its own bytes. Anything else says nothing about the bytes: memory that ran out, or the
-# exception of a signal handler.
+# Errors that Arrow, or a registered extension type, raises for invalid schema bytes. Other errors,
+# for example MemoryError or the exception of a signal handler, do not prove damage.
 _UNREADABLE = (
     *(*REFUSALS, OSError, ArithmeticError, AttributeError, LookupError),
     *(NotImplementedError, TypeError, ValueError, struct.error),
@@ -22,7 +21,7 @@ _UNREADABLE = (
 
 
 def check(schema: pa.Schema) -> None:
-    """SchemaError naming the first column whose type cannot be stored."""
+    """Raise SchemaError if the type or name of a column cannot be stored."""
     for field in schema:
         if not is_storable(field.type) or EXTENSION_KEY in (field.metadata or {}):
             raise SchemaError(
@@ -32,52 +31,54 @@ def check(schema: pa.Schema) -> None:
         try:
             field.name.encode("utf-8")
         except UnicodeEncodeError:
-            raise SchemaError(f"column {field.name!r}: a name that is not UTF-8") from None
+            raise SchemaError(
+                f"column {field.name!r}: the name is not valid UTF-8; rename it"
+            ) from None
 
 
-def position(schema: pa.Schema, name: str, where: str) -> int:
-    """Where the one column of this name is; ColumnNotFoundError where there is none."""
+def index_of(schema: pa.Schema, name: str, context: str) -> int:
+    """Return the index of the column with this name; ColumnNotFoundError unless it is unique."""
     try:
-        found = schema.get_all_field_indices(name)
+        indices = schema.get_all_field_indices(name)
     except UnicodeEncodeError:
-        found = []  # A name that is not UTF-8 is no column's.
-    if len(found) != 1:
-        there = f"{len(found)} columns are" if found else "no column is"
+        indices = []  # No column has a name that is not UTF-8.
+    if len(indices) != 1:
+        subject = f"{len(indices)} columns are" if indices else "no column is"
         raise ColumnNotFoundError(
-            f"{there} named {name!r} in {where}; there are {schema.names!r:.1000}"
+            f"{subject} named {name!r} in {context}; the columns are {schema.names!r:.1000}"
         )
-    return int(found[0])
+    return int(indices[0])
 
 
 def encode(schema: pa.Schema) -> bytes:
-    """The schema as an Arrow IPC message, known to come back."""
+    """Return the schema as an Arrow IPC message; SchemaError if it does not survive this."""
     data: bytes = schema.serialize().to_pybytes()
     if not decode(data).equals(schema, check_metadata=True):
-        raise SchemaError("a schema that Arrow does not give back as it was")
+        raise SchemaError("Arrow does not read the schema back as it was written")
     return data
 
 
 def readable(schema: pa.Schema) -> dict[str, tuple[str, ...]]:
-    """Names and types as text, for people who open the manifest."""
+    """Return names and types as text, for people who open the manifest."""
     return {"name": tuple(schema.names), "type": tuple(map(str, schema.types))}
 
 
 def decode(data: bytes) -> pa.Schema:
-    """Read the schema of a manifest; FormatError for a type this version does not know."""
+    """Read the schema of a manifest; FormatError for a type that this version does not know."""
     try:
         schema = pa.ipc.read_schema(pa.py_buffer(data))
         types = schema.types
-        # A table may have very many columns; it has few types. An extension may have no hash.
+        # A table may have very many columns but few types. An extension type may have no hash.
         with suppress(TypeError):
             types = set(types)
-        # All are text that Arrow did not look at yet.
+        # Arrow decodes names and time zones only here; they may be invalid text.
         inner = [getattr(type_, "value_type", None) for type_ in types]
         _ = schema.names, [getattr(type_, "tz", None) for type_ in (*types, *inner)]
     except _UNREADABLE as error:
         if is_foreign(error):
             raise
         raise CorruptError(f"the schema of a manifest cannot be read: {error}") from None
-    # The bytes say at once whether a key can be there: a table may have very many columns.
+    # Search all bytes for the key at once, because a table may have very many columns.
     if EXTENSION_KEY in data or not all(map(is_storable, types)):
         for field in schema:
             _check_readable(field)
@@ -85,7 +86,7 @@ def decode(data: bytes) -> pa.Schema:
 
 
 def _check_readable(field: pa.Field) -> None:
-    """FormatError for a type that this version does not know."""
+    """Raise FormatError if this version does not know the type."""
     if not is_storable(field.type):
         raise FormatError(
             f"column {field.name!r} has type {field.type}, which this version cannot read"

@@ -1,8 +1,8 @@
 """StagedVersion: a version that is not published yet, made from another version by changes.
 
-It is read as any version is, so that a transaction sees its own changes. A column that no change
-touched stays a line of the base version, neither parsed nor written again; any other column has
-parts of its own. Knows nothing of what a change is.
+It can be read like any version, so a transaction sees its own changes. An unchanged column stays a
+line of the base version, which is neither parsed nor written again. A changed column has parts of
+its own. Knows nothing of changes.
 """
 
 import hashlib
@@ -46,7 +46,7 @@ class StagedColumn:
 
     @classmethod
     def of(cls, parts: ColumnParts, next_k: int) -> Self:
-        """A column of new parts."""
+        """Return a column with new parts."""
         return cls(parts.path, next_k, parts.nbytes, parts.cbytes, parts)
 
 
@@ -68,14 +68,14 @@ class StagedVersion(Version):
 
     @classmethod
     def of(cls, base: Version) -> Self:
-        """The base version without changes."""
+        """Return the base version without changes."""
         index = base.head.columns
         entries = zip(index.paths, index.next_k, index.nbytes, index.cbytes, strict=True)
-        columns = tuple(StagedColumn(*entry, at) for at, entry in enumerate(entries))
+        columns = tuple(StagedColumn(*entry, line) for line, entry in enumerate(entries))
         return cls(base.store, base.head, base.schema, columns=columns, base=base)
 
     def column(self, index: int) -> ColumnParts:
-        """The parts of the column at this index."""
+        """Return the parts of the column at this index."""
         parts = self.columns[index].parts
         return self._base.column(parts) if isinstance(parts, int) else parts
 
@@ -85,7 +85,7 @@ class StagedVersion(Version):
         return self.base
 
     def new_parts(self) -> dict[int, ColumnParts]:
-        """The columns with new parts, by index."""
+        """Return the new parts, by index of the column."""
         return {
             index: column.parts
             for index, column in enumerate(self.columns)
@@ -93,7 +93,7 @@ class StagedVersion(Version):
         }
 
     def lines(self) -> list[bytes]:
-        """The manifest lines of all columns."""
+        """Return the manifest lines of all columns."""
         kept = [column.parts for column in self.columns if isinstance(column.parts, int)]
         base_lines = self._base.lines() if kept else []
         return [
@@ -102,22 +102,22 @@ class StagedVersion(Version):
         ]
 
     def files(self) -> dict[Path, frozenset[int]]:
-        """Numbers of the files that the columns with new parts name, also of older files."""
+        """Return the numbers of all files that the changed columns name, new and older ones."""
         return {parts.path: frozenset(parts.k) - {NO_FILE} for parts in self.new_parts().values()}
 
     def published(self, head: Head) -> Version:
-        """This version as it was published with `head`; the lines parsed here are known to it."""
+        """Return this version as published with `head`; it keeps the lines parsed here."""
         return Version(self.store, head, self.schema, self.new_parts())
 
     def row_group_files(self, start: int = 0, stop: int | None = None) -> list[tuple[int, ...]]:
-        """The identity of each row group: its rows, and the number of its file in each column."""
+        """Return (rows, file number in each column) of each row group, which identify it."""
         numbers = [self.column(index).k[start:stop] for index in range(len(self.columns))]
         return list(zip(self.head.row_groups[start:stop], *numbers, strict=True))
 
     def row_groups_digest(self) -> bytes:
-        """A digest of the rows and files of all row groups, 32 bytes.
+        """Return a digest of the rows and files of all row groups, 32 bytes.
 
-        A line of the base version has a digest of its own, so it is not read for this.
+        An unchanged column adds the digest of its line, so the line is not read.
         """
         if not self._digest:
             digest = hashlib.sha256(array("q", self.head.row_groups).tobytes())
@@ -138,7 +138,7 @@ class StagedVersion(Version):
         row_groups: Sequence[int] | None = None,
         **fields: Any,
     ) -> "StagedVersion":
-        """This version with other columns; `fields` are further fields of the head."""
+        """Return this version with other columns; `fields` are further fields of the head."""
         schema = self.schema if schema is None else schema
         if PANDAS_KEY in (schema.metadata or {}):
             metadata = {key: text for key, text in schema.metadata.items() if key != PANDAS_KEY}
@@ -153,7 +153,7 @@ class StagedVersion(Version):
     def with_row_groups(
         self, order: Sequence[int], rows: Sequence[int], written: Sequence[StagedColumn]
     ) -> "StagedVersion":
-        """This version with other row groups.
+        """Return this version with other row groups.
 
         `order` holds indices in a list of the present row groups, followed by those `written`.
         """
@@ -165,19 +165,19 @@ class StagedVersion(Version):
     def with_parts(
         self, written: Mapping[int, StagedColumn], order: Sequence[int]
     ) -> "StagedVersion":
-        """This version with other parts in some columns; `order` as in `with_row_groups`."""
+        """Return this version with other parts in some columns; `order` as in `with_row_groups`."""
         columns = list(self.columns)
         for index, new in written.items():
             columns[index] = self._arranged(index, new, order)
         return self.with_columns(columns)
 
     def with_head(self, **fields: Any) -> "StagedVersion":
-        """This version with other fields in the head that do not concern columns."""
+        """Return this version with other fields in the head that do not concern columns."""
         return replace(self, head=replace(self.head, **fields))
 
-    def position(self, name: str) -> int:
-        """The index of the column with this name."""
-        return schemas.position(self.schema, name, self.store.name)
+    def index_of(self, name: str) -> int:
+        """Return the index of the column with this name."""
+        return schemas.index_of(self.schema, name, self.store.name)
 
     @property
     def defaults(self) -> Mapping[str, Json]:
@@ -186,14 +186,14 @@ class StagedVersion(Version):
         return defaults if isinstance(defaults, dict) else {}
 
     def _arranged(self, index: int, written: StagedColumn, order: Sequence[int]) -> StagedColumn:
-        """The column at this index with its parts and those written, in this order."""
+        """Return the column at this index; `order` arranges its parts and the written ones."""
         assert isinstance(written.parts, ColumnParts)
         parts = self.column(index).arranged(written.parts, order)
         return StagedColumn.of(parts, max(self.columns[index].next_k, written.next_k))
 
 
 def column_index(columns: Sequence[StagedColumn]) -> ColumnIndex:
-    """The entries of these columns in a head."""
+    """Return the entries of these columns in a head."""
     return ColumnIndex(
         tuple(column.path for column in columns),
         tuple(column.next_k for column in columns),

@@ -1,7 +1,7 @@
-"""Versions of a table: which there are, the newest, and one opened and pinned.
+"""Versions: list the versions of a table, read one, and pin one.
 
-A version is pinned by a shared lock on its manifest: while anyone holds it, neither the manifest
-nor a file it names is removed. Opening is recovery: the newest manifest that is there is the table.
+A pin is a shared lock on the manifest. While it is held, neither the manifest nor a file that it
+names is removed. Opening needs no repair: the newest manifest is the table.
 """
 
 from collections.abc import Iterator
@@ -27,18 +27,18 @@ from blztable.format.line import ColumnParts
 from blztable.storage.store import KeyNotFound, Lock, Store
 
 LOCK_SECONDS = 30.0
-# What the bytes of a file can be guilty of.
+# Errors that the bytes of a file cause.
 DAMAGED = (CorruptError, FormatError, LimitError)
-# Enough for the head of all but very wide tables in one read.
+# Bytes of the first read; it holds the whole head except for very wide tables.
 _HEAD_BYTES = 64 << 10
-# Bytes of lines that are read together.
+# Bytes of lines that one read takes.
 _LINES_BYTES = 32 << 10
-# More than the document of sizes has.
+# More bytes than `meta/sizes` has.
 _SIZES_BYTES = 4 << 10
-# Names that desktops and file systems leave in directories by themselves.
+# Names of files that desktops and file systems make in any directory.
 _LITTER = {".DS_Store", ".localized", ".directory", "Thumbs.db", "desktop.ini", "lost+found"}
 _LITTER_STARTS = ("._", ".nfs", ".fuse_hidden", ".Trash-", ".~lock.")
-# What a root may hold at each level if it is ours.
+# Names that a table has at each level.
 _ROOT_NAMES = {layout.DATA, layout.META}
 _META_NAMES = {
     key.partition("/")[2]
@@ -55,23 +55,23 @@ _META_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One version, its head read; a column's line is read and kept when it is asked for."""
+    """A version whose head is read. The line of a column is read at its first use and kept."""
 
     store: Store
     head: manifest.Head
     schema: pa.Schema
     tree: ColumnTree = field(init=False, repr=False)
     _lines: dict[int, ColumnParts] = field(default_factory=dict, repr=False)
-    # Lines that were read with the line before them, and not yet asked for.
+    # Lines that were read together with an earlier line and are not decoded yet.
     _read_ahead: dict[int, bytes] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        """Match the fields with the lines; raise CorruptError if a field has not its nodes."""
+        """Match fields with lines; raise CorruptError if nodes of a field are missing."""
         tree = ColumnTree.of(self.schema, self.head.columns.paths)
         object.__setattr__(self, "tree", tree)
 
     def column(self, index: int) -> ColumnParts:
-        """Return the parts of a column; those of its root, if its type is nested."""
+        """Return the parts of a column; if its type is nested, the parts of its root."""
         return self._node(self.tree.nodes(index)[0])
 
     def nodes(self, index: int) -> list[ColumnParts]:
@@ -79,17 +79,17 @@ class Version:
         return [self._node(line) for line in self.tree.nodes(index)]
 
     def nbytes(self, index: int) -> int:
-        """Return the uncompressed bytes of a column, all of its nodes."""
+        """Return the uncompressed bytes of all nodes of a column."""
         nodes = self.tree.nodes(index)
         return sum(self.head.columns.nbytes[nodes.start : nodes.stop])
 
     def cbytes(self, index: int) -> int:
-        """Return the bytes that a column has on disk, all of its nodes."""
+        """Return the bytes on disk of all nodes of a column."""
         nodes = self.tree.nodes(index)
         return sum(self.head.columns.cbytes[nodes.start : nodes.stop])
 
     def cache_column(self, index: int, parts: ColumnParts) -> None:
-        """Remember the parts of a flat column, so that its line is not read again."""
+        """Keep the parts of a flat column, so that its line is not read again."""
         self._lines[self.tree.nodes(index)[0]] = parts
 
     def _node(self, index: int) -> ColumnParts:
@@ -100,15 +100,17 @@ class Version:
             try:
                 parts = manifest.decode_column(line, self.head, index)
             except DAMAGED as error:
-                raise type(error)(f"{self._where}: {error}") from None
-            # The rows of a child are its own.
+                raise type(error)(f"{self._context}: {error}") from None
+            # Only a root has the rows of the table.
             if len(parts.path) == 1 and parts.facts.rows != self.head.row_groups:
-                raise CorruptError(f"{self._where}: column {index} has other rows than the table")
+                raise CorruptError(
+                    f"{self._context}: the rows of column {index} differ from the table's"
+                )
             self._lines[index] = parts
         return parts
 
     def lines(self) -> list[bytes]:
-        """The lines of all columns as they are, each with its sha256: for the next manifest."""
+        """Return the lines of all columns, unparsed and with their sha256, for a new manifest."""
         columns = self.head.columns
         if not columns.offsets:
             return []
@@ -116,12 +118,12 @@ class Version:
         data = self._range(first, end - first)
         lines = data.split(b"\n")[:-1]
         if [len(line) for line in lines] != list(columns.lengths):
-            raise CorruptError(f"{self._where}: lines of other lengths than the head says")
+            raise CorruptError(f"{self._context}: the lengths of the lines differ from the head's")
         for index, line in enumerate(lines):
             try:
                 manifest.check_line(line, self.head, index)
             except CorruptError as error:
-                raise CorruptError(f"{self._where}: {error}") from None
+                raise CorruptError(f"{self._context}: {error}") from None
         return lines
 
     def _line(self, index: int) -> bytes:
@@ -133,7 +135,7 @@ class Version:
         length = columns.lengths[index]
         data = self._range(columns.offsets[index], max(length + 1, _LINES_BYTES))
         if data[length : length + 1] != b"\n":
-            raise CorruptError(f"{self._where}: the line of column {index} is cut")
+            raise CorruptError(f"{self._context}: the line of column {index} is truncated")
         lines = data[length + 1 :].split(b"\n")[:-1]
         for ahead, line in zip(range(index + 1, len(columns.lengths)), lines, strict=False):
             if len(line) == columns.lengths[ahead] and ahead not in self._lines:
@@ -144,95 +146,95 @@ class Version:
         try:
             return self.store.get(self.key, start, length)
         except KeyNotFound:
-            raise CorruptError(f"{self._where} is gone") from None
+            raise CorruptError(f"{self._context}: the manifest is gone") from None
 
     @property
     def frame(self) -> dict[str, Json] | None:
-        """What a DataFrame was besides its columns, for those who read or change that."""
+        """A copy of the frame descriptor; None if the table was not made from a DataFrame."""
         return None if self.head.pandas is None else dict(self.head.pandas)
 
     @property
     def key(self) -> str:
-        """The key of its manifest."""
+        """The key of the manifest."""
         return layout.manifest(self.head.version)
 
     @property
-    def _where(self) -> str:
+    def _context(self) -> str:
         return f"{self.store.name}/{self.key}"
 
 
 def numbers(store: Store) -> list[int]:
-    """The versions there are, ascending; FormatError where the place is no directory at all."""
+    """Return all version numbers, ascending; FormatError if the root is a file."""
     try:
         names = store.list_names(layout.MANIFESTS)
     except CorruptError:
-        if is_place(store):
+        if can_hold_table(store):
             raise
         raise FormatError(f"{store.name} is a file; a table is a directory") from None
     return sorted(filter(None, map(layout.manifest_version, names)))
 
 
 def newest_number(store: Store) -> int | None:
-    """The newest version, None where nothing was ever committed."""
+    """Return the newest version number; None if there is no version."""
     return max(numbers(store), default=None)
 
 
-def newest_told(store: Store) -> int | None:
-    """The newest version, None if nothing was ever committed; see `numbers_told`."""
-    return max(numbers_told(store), default=None)
+def checked_newest(store: Store) -> int | None:
+    """Return the newest version number, None if there is none; see `checked_numbers`."""
+    return max(checked_numbers(store), default=None)
 
 
-def numbers_told(store: Store) -> list[int]:
-    """As `numbers`; CorruptError if the newest version was published and its manifest is missing.
+def checked_numbers(store: Store) -> list[int]:
+    """Return all version numbers; CorruptError if the manifest of the newest one is missing.
 
     `meta/sizes` is replaced after each publication and holds its version. It is read before the
-    versions are listed, so it is ahead of them only if something else removed a manifest.
+    versions are listed, so its number is higher only if another program removed a manifest.
     """
     mirrored = mirrored_number(store)
     listed = numbers(store)
     if mirrored <= max(listed, default=0):
         return listed
     try:
-        # A network file system may list an older state of the directory than it opens.
+        # A network file system may list an outdated directory.
         store.open(layout.manifest(mirrored)).close()
     except KeyNotFound:
-        raise _gone(store, mirrored) from None
+        raise _missing_manifest(store, mirrored) from None
     return [*listed, mirrored]
 
 
 def mirrored_number(store: Store) -> int:
-    """The version that `meta/sizes` tells; 0 where it tells none."""
+    """Return the version number in `meta/sizes`; 0 if it cannot be read."""
     try:
         data = store.get(layout.SIZES, 0, _SIZES_BYTES)
         sizes = jsontext.loads(data, layout.SIZES)
     except (*DAMAGED, StorageError, KeyNotFound):
-        return 0  # A mirror that cannot be read tells nothing, and keeps nobody from the table.
-    told = sizes.get("version") if isinstance(sizes, dict) else None
-    return told if type(told) is int and 0 < told <= layout.MAX_VERSION else 0
+        return 0  # The table can be read without its mirror.
+    number = sizes.get("version") if isinstance(sizes, dict) else None
+    return number if type(number) is int and 0 < number <= layout.MAX_VERSION else 0
 
 
-def _gone(store: Store, told: int) -> CorruptError:
-    """The error for a newest version whose manifest others have removed."""
+def _missing_manifest(store: Store, number: int) -> CorruptError:
+    """Return the error for a newest version whose manifest another program has removed."""
     message = (
-        f"{store.name}/{layout.manifest(told)}: the manifest is gone, although {layout.SIZES} "
-        f"tells of version {told}"
+        f"{store.name}/{layout.manifest(number)}: the manifest is gone, although {layout.SIZES} "
+        f"names version {number}"
     )
     earlier = latest(store)
     if earlier is None:
         return CorruptError(
-            f'{message}; no other version can be read; write the table anew with mode="w"'
+            f'{message}; no other version can be read; write the table again with mode="w"'
         )
     intact = earlier.head.version
     error = CorruptError(
-        f"{message}; version {intact} is intact, open it with version={intact}, and restore it "
-        "to go on from there"
+        f"{message}; version {intact} is intact, open it with version={intact} and call restore() "
+        "to continue from it"
     )
     error.intact_version = intact
     return error
 
 
 def load(store: Store, number: int) -> Version:
-    """Read the head of a version; KeyNotFound where it is gone, CorruptError where damaged."""
+    """Read the head of a version; KeyNotFound if it is gone, CorruptError if it is damaged."""
     try:
         return read(store, number)
     except DAMAGED as error:
@@ -241,13 +243,15 @@ def load(store: Store, number: int) -> Version:
         if earlier is None:
             raise type(error)(message) from None
         intact = earlier.head.version
-        found = type(error)(f"{message}; version {intact} is intact, open it with version={intact}")
-        found.intact_version = intact
-        raise found from None
+        damage = type(error)(
+            f"{message}; version {intact} is intact, open it with version={intact}"
+        )
+        damage.intact_version = intact
+        raise damage from None
 
 
 def read(store: Store, number: int) -> Version:
-    """As `load`, for those who look at many versions: an error says neither where nor what next."""
+    """Like `load`, but errors have neither path nor hint; for loops over many versions."""
     key = layout.manifest(number)
     data = store.get(key, 0, _HEAD_BYTES)
     length = manifest.head_length(data)
@@ -256,13 +260,13 @@ def read(store: Store, number: int) -> Version:
         length = manifest.head_length(data)
     head = manifest.decode_head(data[: length or 0])
     if head.version != number:
-        raise CorruptError(f"it is the manifest of version {head.version}")
+        raise CorruptError(f"the manifest is of version {head.version}")
     fields = schema.decode(head.schema)
     return Version(store, head, fields)
 
 
 def latest(store: Store, before: int = layout.MAX_VERSION + 1) -> Version | None:
-    """The newest version that can be read, of those before a damaged one."""
+    """Return the newest version below `before` that can be read."""
     for number in reversed([other for other in numbers(store) if other < before]):
         with suppress(BlzError, KeyNotFound):
             return read(store, number)
@@ -270,41 +274,42 @@ def latest(store: Store, before: int = layout.MAX_VERSION + 1) -> Version | None
 
 
 def pin(store: Store, number: int | None = None) -> tuple[Version, Lock]:
-    """Open a version, the newest by default, and hold it.
+    """Open and pin a version, by default the newest one.
 
     Raises
     ------
     TableNotFoundError
-        There is no table, or not this version of it.
+        The table or this version of it does not exist.
     CorruptError
-        Its manifest is damaged; the message names the newest one that is not.
+        The manifest is damaged; the message names the newest intact version, if any.
     """
     while True:
-        wanted = newest_told(store) if number is None else number
-        if wanted is None:
-            raise TableNotFoundError(f"no table at {store.name}{_nothing(store)}")
-        if not 0 < wanted <= layout.MAX_VERSION:
-            raise TableNotFoundError(f"no version {wanted} of {store.name}")
-        key = layout.manifest(wanted)
+        selected = checked_newest(store) if number is None else number
+        if selected is None:
+            hint = ": the directory has no committed table" if store.list_names("") else ""
+            raise TableNotFoundError(f"no table at {store.name}{hint}")
+        if not 0 < selected <= layout.MAX_VERSION:
+            raise TableNotFoundError(f"no version {selected} of {store.name}")
+        key = layout.manifest(selected)
         try:
             lock = store.lock(key, shared=True, timeout=LOCK_SECONDS)
         except KeyNotFound:
-            # The newest was just superseded and removed; a version asked for is simply gone.
-            if number is None and newest_number(store) != wanted:
+            # The newest version was replaced and removed meanwhile: try the next one.
+            if number is None and newest_number(store) != selected:
                 continue
-            raise TableNotFoundError(f"no version {wanted} of {store.name}") from None
+            raise TableNotFoundError(f"no version {selected} of {store.name}") from None
         try:
-            return load(store, wanted), lock
+            return load(store, selected), lock
         except KeyNotFound:
             lock.close()
-            raise CorruptError(f"{store.name}/{key} is no file") from None
+            raise CorruptError(f"{store.name}/{key} is not a file") from None
         except BaseException:
             lock.close()
             raise
 
 
-def is_place(store: Store) -> bool:
-    """Whether a table could be there: nothing yet, or a directory."""
+def can_hold_table(store: Store) -> bool:
+    """True if the root does not exist yet or is a directory."""
     try:
         store.list_names("")
     except CorruptError:
@@ -313,27 +318,32 @@ def is_place(store: Store) -> bool:
 
 
 def check_ours(store: Store) -> None:
-    """TableExistsError where there is anything that we did not put there."""
-    if not is_place(store):
-        raise TableExistsError(f"{store.name} is a file; it is left as it is")
+    """Raise TableExistsError if the root holds a file that is not part of a table."""
+    if not can_hold_table(store):
+        raise TableExistsError(
+            f"{store.name} is a file, not a table; it is left as it is; choose another path"
+        )
     try:
         foreign = next(_foreign(store), None)
     except CorruptError as error:
-        raise TableExistsError(f"{error}; that is not a table's and left as it is") from None
-    if foreign is not None:
-        where = store.name + (f"/{foreign[0]}" if foreign[0] else "")
         raise TableExistsError(
-            f"{where} holds {foreign[1]!r} and is not a table's; it is left as it is"
+            f"{error}; this is not part of a table and is left as it is"
+        ) from None
+    if foreign is not None:
+        directory = store.name + (f"/{foreign[0]}" if foreign[0] else "")
+        raise TableExistsError(
+            f"{directory} holds {foreign[1]!r} and is not a table; it is left as it is; "
+            "choose another path"
         )
 
 
 def _is_litter(name: str) -> bool:
-    """True for what desktops and file systems leave in any directory: no data of anybody's."""
+    """True for a file that desktops and file systems make in any directory."""
     return name in _LITTER or name.startswith(_LITTER_STARTS)
 
 
 def _foreign(store: Store) -> Iterator[tuple[str, str]]:
-    """Names, each with what it lies under, that no creation would have made."""
+    """Yield (directory, name) of each name that no creation makes."""
 
     def names(prefix: str) -> list[str]:
         return [name for name in store.list_names(prefix) if not _is_litter(name)]
@@ -343,17 +353,10 @@ def _foreign(store: Store) -> Iterator[tuple[str, str]]:
     for name in names(layout.MANIFESTS):
         if layout.manifest_version(name) is None:
             yield layout.MANIFESTS, name
-    above = [layout.DATA]
-    for prefix in above:
+    directories = [layout.DATA]
+    for prefix in directories:
         for name in names(prefix):
             if layout.column_id(name) is not None:
-                above.append(f"{prefix}/{name}")
+                directories.append(f"{prefix}/{name}")
             elif prefix == layout.DATA or layout.part_number(name) is None:
                 yield prefix, name
-
-
-def _nothing(store: Store) -> str:
-    """What is there instead of a table."""
-    if store.list_names(""):
-        return ": a directory is there, without a committed table"
-    return ""

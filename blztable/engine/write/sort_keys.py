@@ -39,7 +39,7 @@ def parsed(sort_by: Any) -> list[tuple[str, str]]:
 
 def placed(pairs: Sequence[tuple[str, str]], schema: pa.Schema, context: str) -> list[Key]:
     """Return the keys of the named columns; ColumnNotFoundError if the schema lacks one."""
-    keys = [(schemas.position(schema, name, context), direction) for name, direction in pairs]
+    keys = [(schemas.index_of(schema, name, context), direction) for name, direction in pairs]
     if len({index for index, _ in keys}) < len(keys):
         raise ValueError(f"sort_by names a column twice: {pairs!r:.500}; name each column once")
     return keys

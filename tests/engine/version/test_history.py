@@ -8,7 +8,7 @@ import pytest
 
 from blztable.engine.version import versions
 from blztable.engine.version.commit import WRITER, Commit, Plan
-from blztable.engine.version.history import listed
+from blztable.engine.version.history import list_versions
 from blztable.engine.version.staged import StagedVersion
 from blztable.errors import FormatError, StorageError
 from blztable.format import layout, manifest
@@ -36,7 +36,7 @@ def three_versions(store):
 def test_each_version_is_listed_with_what_made_it(store):
     before = datetime.now(UTC)
     three_versions(store)
-    found = listed(store)
+    found = list_versions(store)
     assert [replace(one, time=None) for one in found] == [
         VersionInfo(1, None, "create", 3, 1, 1, 0, (), WRITER),
         VersionInfo(2, None, "replace", 2, 2, 1, 1, (), WRITER),
@@ -48,10 +48,10 @@ def test_each_version_is_listed_with_what_made_it(store):
 
 
 def test_where_there_is_no_table_the_list_is_empty(store, tmp_path):
-    assert listed(store) == []
+    assert list_versions(store) == []
     (tmp_path / "file").write_text("mine")
     with pytest.raises(FormatError):
-        listed(LocalStore(tmp_path / "file"))
+        list_versions(LocalStore(tmp_path / "file"))
 
 
 def test_names_of_commits_are_those_of_the_version_they_made(store):
@@ -63,7 +63,7 @@ def test_names_of_commits_are_those_of_the_version_they_made(store):
 
     with Commit(Plan(store, is_durable=False)) as transaction:
         transaction.publish("named", draft)[1].close()
-    assert [one.commit_ids for one in listed(store)] == [(), (), (), ("monday", "again")]
+    assert [one.commit_ids for one in list_versions(store)] == [(), (), (), ("monday", "again")]
 
 
 def rewrite_head(store, number, **changes):
@@ -76,10 +76,10 @@ def rewrite_head(store, number, **changes):
 @pytest.mark.parametrize("number", [1, 3])
 def test_a_damaged_version_is_listed_with_its_damage_alone(store, number):
     three_versions(store)
-    whole = listed(store)
+    whole = list_versions(store)
     data = store.get(layout.manifest(number))
     store.put(layout.manifest(number), data.replace(b'"operation"', b'"0peration"'))
-    found = listed(store)
+    found = list_versions(store)
     damaged = found[number - 1]
     assert damaged == VersionInfo(number, damage=damaged.damage)
     assert damaged.damage == "the head of a manifest does not have the sha256 that follows it"
@@ -89,20 +89,20 @@ def test_a_damaged_version_is_listed_with_its_damage_alone(store, number):
 def test_a_version_that_cannot_be_read_is_listed_with_the_reason(store):
     three_versions(store)
     failing = once("get", raising(StorageError("the disk fails")), layout.manifest(2))
-    found = listed(Hooked(store, before=failing))
+    found = list_versions(Hooked(store, before=failing))
     assert [one.damage for one in found] == [None, "the disk fails", None]
 
 
-def test_a_version_that_goes_meanwhile_is_not_listed(store):
+def test_a_version_that_goes_meanwhile_is_not_list_versions(store):
     three_versions(store)
     going = once("get", lambda: store.delete([layout.manifest(2)]), layout.manifest(2))
-    assert [one.number for one in listed(Hooked(store, before=going))] == [1, 3]
+    assert [one.number for one in list_versions(Hooked(store, before=going))] == [1, 3]
 
 
 def test_a_time_that_no_calendar_has_is_none(store):
     three_versions(store)
     rewrite_head(store, 2, time="2026-13-32T25:61:61.000000+00:00")
-    found = listed(store)
+    found = list_versions(store)
     assert found[1].time is None
     assert found[1].rows == 2
     assert found[1].damage is None
@@ -114,7 +114,7 @@ def test_only_heads_are_read(store):
         data = store.get(layout.manifest(number))
         store.put(layout.manifest(number), data[: manifest.head_length(data)])
     calls = []
-    found = listed(Hooked(store, after=lambda name, args: calls.append((name, args[0]))))
+    found = list_versions(Hooked(store, after=lambda name, args: calls.append((name, args[0]))))
     assert [one.rows for one in found] == [3, 2, 2]
     looked = [("get", layout.SIZES), ("list_names", layout.MANIFESTS)]
     assert calls == looked + [("get", layout.manifest(number)) for number in (1, 2, 3)]

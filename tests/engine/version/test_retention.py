@@ -334,7 +334,7 @@ def test_versions_of_unknown_times_are_not_taken_for_old_ones(store):
     commit(store, 4)
     newest = versions.load(store, 4)
     assert [number for _, number in newest.head.history] == [1, 2]
-    assert retention.past_keeping(newest.head, [1, 2, 3, 4], 10, 3600) == []
+    assert retention.expired_versions(newest.head, [1, 2, 3, 4], 10, 3600) == []
 
 
 def test_a_version_that_others_keep_from_going_does_not_keep_the_rest(store):

@@ -73,10 +73,10 @@ def test_text_that_is_not_utf_8_is_refused():
 
 def test_a_name_that_is_not_utf_8_is_the_name_of_no_column():
     fields = pa.schema([("a", pa.int8())])
-    assert schema.position(fields, "a", "shelf") == 0
+    assert schema.index_of(fields, "a", "shelf") == 0
     for name in ("b", "\udcff"):
         with pytest.raises(blz.ColumnNotFoundError, match=r"no column is named .* in shelf"):
-            schema.position(fields, name, "shelf")
+            schema.index_of(fields, name, "shelf")
 
 
 class Late(Exception):

@@ -206,8 +206,8 @@ def test_a_name_is_one_column(store):
     twice = pa.Table.from_arrays([[1], [2], [3]], ["a", "a", "b"])
     write(store, twice)
     staged = StagedVersion.of(loaded(store))
-    assert staged.position("b") == 2
+    assert staged.index_of("b") == 2
     with pytest.raises(ColumnNotFoundError, match="2 columns are named 'a' in memory"):
-        staged.position("a")
+        staged.index_of("a")
     with pytest.raises(ColumnNotFoundError, match=r"no column is named 'c' .* \['a', 'a', 'b'\]"):
-        staged.position("c")
+        staged.index_of("c")

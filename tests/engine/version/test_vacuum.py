@@ -183,7 +183,7 @@ def test_while_a_writer_is_at_work_nothing_goes(store):
         column = transaction.files.reserve_column(6)
         store.put_new(layout.part((column,), 1), [b"in flight"])
         before = tree(store)
-        with pytest.raises(BusyError, match="a writer or a transaction is at work"):
+        with pytest.raises(BusyError, match="a writer or a transaction was active"):
             vacuum(store, keep_versions=1, wait=0)
         assert tree(store) == before
 

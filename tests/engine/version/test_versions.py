@@ -95,7 +95,7 @@ def test_a_manifest_of_another_version_is_told(store):
     write(store, content(1))
     write(store, content(2))
     store.put(layout.manifest(2), store.get(layout.manifest(1)))
-    with pytest.raises(CorruptError, match=r"0+2: it is the manifest of version 1; version 1 is"):
+    with pytest.raises(CorruptError, match=r"0+2: the manifest is of version 1; version 1 is"):
         versions.pin(store)
 
 
@@ -194,7 +194,7 @@ def test_an_unfinished_creation_is_no_table_and_is_taken_over(store):
     for key in ("data/col0/__1__.bin", "data/col7/col1/__3__.bin", "data/col7/__2__.bin"):
         store.put_new(key, [b"half"])
     store.reserve("data/col9")
-    with pytest.raises(TableNotFoundError, match="without a committed table"):
+    with pytest.raises(TableNotFoundError, match="the directory has no committed table"):
         versions.pin(store)
     assert write(store, DATA, mode="x") == 1
     assert table(store) == DATA
