@@ -484,9 +484,9 @@ def test_small_row_groups_are_read_together(monkeypatch):
     reads = []
     read_columns = verifying.read_columns
 
-    def counting(version, columns, spans):
+    def counting(parts, columns, spans):
         reads.append(len(spans))
-        return read_columns(version, columns, spans)
+        return read_columns(parts, columns, spans)
 
     monkeypatch.setattr(verifying, "read_columns", counting)
     with blz.open(store) as table:
