@@ -90,7 +90,7 @@ def test_what_is_no_path_is_told(place):
 
 
 def test_mode_x_refuses_and_mode_w_replaces(path):
-    with pytest.raises(blz.TableExistsError, match=f"a table exists at {path} already") as caught:
+    with pytest.raises(blz.TableExistsError, match=f"a table already exists at {path}") as caught:
         FRAME.to_blz(path, mode="x")
     assert isinstance(caught.value, FileExistsError)
     assert blz.read_table(path) == DATA
