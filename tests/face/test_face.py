@@ -85,7 +85,9 @@ def test_a_path_begins_at_home_where_it_says_so(tmp_path, monkeypatch):
 @pytest.mark.parametrize("place", [7, None, b"t.blz", ["t.blz"]])
 def test_what_is_no_path_is_told(place):
     for action in (lambda: blz.to_blz(DATA, place), lambda: blz.read_blz(place)):
-        with pytest.raises(TypeError, match="expected a path, not " + type(place).__name__):
+        with pytest.raises(
+            TypeError, match="expected a path or a store, found " + type(place).__name__
+        ):
             action()
 
 

@@ -60,7 +60,7 @@ def append(
         # Iterating over the caller's data may run the caller's code, which may change the columns.
         staged = change_set.staged
         columns = [change_set.column_writer(index) for index in range(len(staged.columns))]
-        reports.go_on(done, len(columns))
+        reports.resume(done, len(columns))
         groups = row_groups(schema_run.parts, change_set.options.row_group_rows)
         written, parts = change_set.write(columns, groups, reports)
         done += sum(written)
