@@ -212,7 +212,7 @@ def test_a_checksum_behind_a_chunk_is_compared_though_no_reader_here_looks(path)
     assert same_table(blz.read_table(path), DATA)
     problem = only_problem(path)
     assert problem.is_readable
-    assert problem.message.startswith("stream 'values', chunk 0: crc32 behind it is")
+    assert problem.message.startswith("stream 'values', chunk 0: crc32 behind the chunk is")
     assert report_on(path).intact_rows() == ALL
 
 
@@ -316,7 +316,7 @@ def test_pages_of_a_dictionary_are_compared_too(tmp_path):
         dictionary = table.part().metadata["dictionary"]
         dictionary["streams"][-1]["pages"] = [49, 53, 28]
     problem = only_problem(tmp_path / "t.blz")
-    assert problem.message == "stream 'dictionary.values': pages of other sizes than their items"
+    assert problem.message == "stream 'dictionary.values': the page sizes do not match the items"
 
 
 def test_one_file_for_two_row_groups_is_told(path):
