@@ -1,5 +1,5 @@
-"""Arrow arrays to named streams with statistics, and streams back into buffers of ours.
+"""Arrow arrays to named streams with statistics, and streams back to Arrow buffers.
 
-Pure: nothing here knows a file, a chunk's bytes or pandas. A new type is one file and one line in
+Knows nothing of files, compressed chunks or pandas. A new type takes one file, and one line in
 `types`.
 """

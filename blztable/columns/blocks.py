@@ -1,12 +1,12 @@
-"""The terms of this room: layouts and blocks on the way in, pieces, targets and decoders back.
+"""The classes of this room: layouts and blocks to encode; pieces, targets and decoders to decode.
 
 Theory of operation. An Arrow array is stored as a tree of blocks. A block has rows, streams of
 bytes, and children; the codec of its type and encoding (`types.py`) says which. Writing is one
 call: `encode(array)` returns the whole tree. Reading is a dialogue, because a reader decompresses
 chunks of all columns in threads and straight into the memory of the result:
 
-1. The reader describes the rows it wants as a sequence of `Piece`, in the order of the result.
-   A piece has the number of bytes that each stream has of its rows.
+1. The reader describes the rows of the result as a sequence of `Piece`, in their order.
+   A piece states the number of bytes of each stream.
 2. `decoder(type, pieces)` allocates the memory of the whole column.
 3. `Decoder.target(piece, stream)` returns the buffer for a stream of a piece, and
    `Decoder.child(piece, name)` the decoder of a child. The reader fills the buffers in any order
@@ -46,7 +46,7 @@ class StreamLayout:
     bits: int | None
 
     def nbytes(self, rows: int) -> int:
-        """Return the bytes of `rows` rows of a stream that has `bits`."""
+        """Return the number of bytes of `rows` rows; the stream must have `bits`."""
         assert self.bits is not None
         return -(-rows * self.bits // 8)
 
@@ -56,9 +56,9 @@ VALIDITY = StreamLayout(VALID, "bitmap", 1, 1)
 
 @dataclass(frozen=True, slots=True)
 class BlockLayout:
-    """The form of a block: the streams it may have, in the order of their chunks, and children.
+    """The form of a block: its streams, in the order of their chunks, and its children.
 
-    Only the stream of validity may be absent.
+    Only the validity stream may be absent from a block.
     """
 
     streams: Mapping[str, StreamLayout]
@@ -71,13 +71,13 @@ class Stream:
 
     layout: StreamLayout
     data: np.ndarray
-    # Bytes of each page where the layout has no `bits`.
+    # Number of bytes of each page; None if the layout has `bits`.
     pages: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """An array as streams, all of them cut in the same pages, and child blocks with their own."""
+    """An array as streams that are divided into the same pages, and child blocks with own pages."""
 
     rows: int
     page_rows: int
@@ -102,11 +102,11 @@ class Piece:
     rows
         Number of rows.
     sizes
-        Bytes that each stream of the block has of these rows.
+        Number of bytes of these rows in each stream of the block.
     first_byte
-        Bytes of the part's items before the first of these rows.
+        Number of bytes of the part's items before the first of these rows.
     page_rows, pages
-        Rows of a page, and bytes of the items of each page.
+        Number of rows of a page, and number of bytes of the items of each page.
     children
         The rows of each child that these rows need. Pieces may share the piece of a child.
     """
@@ -120,7 +120,7 @@ class Piece:
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes of all streams, children included, the bitmap of validity excluded."""
+        """Return the bytes of all streams, with those of children, without the validity bitmap."""
         own = sum(self.sizes.values()) - self.sizes.get(VALID, 0)
         return own + sum(child.nbytes for child in self.children.values())
 
@@ -130,8 +130,8 @@ class Target:
     """The buffer for a stream of a piece.
 
     `check(start, stop)` is called once the bytes from `start` to `stop` are in the buffer, while
-    they are warm in the cache. It may change them (an item end becomes relative to the column), and
-    raises CorruptError for what no checksum can see.
+    they are in the cache. It may change them (an item end becomes relative to the column). It
+    raises CorruptError if the values are invalid, which no checksum can detect.
     """
 
     buffer: np.ndarray
@@ -146,36 +146,36 @@ class Decoder:
         raise NotImplementedError
 
     def child(self, piece: int, name: str) -> tuple["Decoder", int]:
-        """Return the decoder of a child, and the number that the child of this piece has there."""
+        """Return the decoder of a child, and the index of this piece's child in that decoder."""
         raise AssertionError(f"piece {piece} has no child {name!r}")
 
     def checks(self) -> Iterable[Callable[[], None]]:
-        """Return the checks to run when every buffer is filled."""
+        """Return the checks to run after every buffer was filled."""
         return ()
 
     def finish(self) -> pa.ChunkedArray:
-        """Return the column; called when all checks have passed."""
+        """Return the column; called after all checks passed."""
         raise NotImplementedError
 
 
-# Makes the decoder of a column: of its type, and of its pieces.
+# Returns the decoder of a column, given its type and its pieces.
 MakeDecoder = Callable[[pa.DataType, Sequence[Piece]], Decoder]
 
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """How arrays of a family of types become streams under one encoding, and come back.
+    """The functions that encode and decode a family of types under one encoding.
 
     Attributes
     ----------
     layout
-        Return the streams of a type beside validity, in the order of their chunks.
+        Return the streams of a type without validity, in the order of their chunks.
     encode
-        Return the rows of a page and the streams of an array, given the mask of its values (None:
-        all rows have one) and the rows of a page that the caller asks for (None: choose). The slots
-        of nulls are empty. Raise SchemaError for values that the type does not allow.
+        Return the number of rows of a page, and the streams of an array. The arguments are the
+        array, the mask of its values (None: no row is null) and the requested number of rows of a
+        page (None: choose). The slots of nulls are empty. Raise SchemaError for invalid values.
     decoder
-        Make a decoder for pieces; children are decoded by what the third argument makes.
+        Return a decoder for pieces. The third argument makes the decoders of children.
     child_types, child_arrays
         Return the types, or the arrays, of the children, by name.
     """

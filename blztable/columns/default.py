@@ -1,8 +1,8 @@
 """The default value of a column as bytes, and back.
 
-The bytes are a row of the type's streams: little-endian; the item of text and binary; the value of
-a dictionary. A default that is read passes the checks of a column, because a stranger may have
-written it. A null default has no bytes.
+The bytes are one row of the type's streams: a little-endian value, or an item of text or binary. A
+dictionary type uses the bytes of its value type. Bytes that are read pass the checks of a column,
+because they are not trusted. A null default has no bytes.
 
 Knows nothing of where the bytes are kept.
 """
@@ -30,13 +30,13 @@ def encode_default(scalar: pa.Scalar) -> bytes:
 
 
 def decode_default(data: bytes, type_: pa.DataType) -> pa.Scalar:
-    """Return the value that these bytes are in a column of this type, or raise CorruptError."""
+    """Decode the default value of a column of this type, or raise CorruptError."""
     _check_size(data)
     return _decode(data, type_)
 
 
 def zero_of(type_: pa.DataType) -> pa.Scalar:
-    """Return the value that takes the place of a null: 0, False, an empty item."""
+    """Return the value that replaces a null: 0, False, an empty item."""
     if pa.types.is_null(type_):
         return pa.scalar(None, type_)
     return _decode(bytes(_width(value_type(type_)) or 0), type_)
@@ -46,9 +46,9 @@ def _decode(data: bytes, type_: pa.DataType) -> pa.Scalar:
     plain = value_type(type_)
     width = _width(plain)
     if pa.types.is_null(plain):
-        raise CorruptError("a default value of a column of type null")
+        raise CorruptError("a column of type null has a default; expected none")
     if width is not None and len(data) != width:
-        raise CorruptError(f"a default of {len(data)} bytes, values of {plain} have {width}")
+        raise CorruptError(f"a default has {len(data)} bytes; a value of {plain} has {width}")
     array = _one_row(data, plain)
     if pa.types.is_dictionary(type_):
         codes = pa.array([0], type_.index_type)
@@ -57,7 +57,7 @@ def _decode(data: bytes, type_: pa.DataType) -> pa.Scalar:
 
 
 def _one_row(data: bytes, type_: pa.DataType) -> pa.Array:
-    """Return a column of one row, decoded as from a file."""
+    """Decode an array of one row with the decoder that reads files."""
     streams = {}
     for name, layout in layout_of(type_).streams.items():
         if name == VALUES:
@@ -85,4 +85,4 @@ def _width(type_: pa.DataType) -> int | None:
 
 def _check_size(data: bytes) -> None:
     if len(data) > MAX_DEFAULT_BYTES:
-        raise LimitError(f"a default of {len(data)} bytes, more than {MAX_DEFAULT_BYTES}")
+        raise LimitError(f"a default has {len(data)} bytes; at most {MAX_DEFAULT_BYTES} are kept")

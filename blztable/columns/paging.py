@@ -1,4 +1,4 @@
-"""The rows of a page, and the cutting of streams into chunks.
+"""The number of rows of a page, and the division of streams into chunks.
 
 A page is the unit of statistics and random access, a chunk the unit of decompression. Both aim at
 `CHUNK_BYTES`: such a chunk fits into the cache of a core, and decompressing it takes much longer
@@ -16,16 +16,16 @@ USUAL_PAGE_ROWS = 1 << 17
 
 
 def page_rows_for(row_bytes: float) -> int:
-    """Return the rows of a page, a power of two, given the bytes of a typical row."""
-    fitting = int(CHUNK_BYTES / max(row_bytes, 1))
-    return 1 << (min(max(fitting, MIN_PAGE_ROWS), USUAL_PAGE_ROWS).bit_length() - 1)
+    """Return the number of rows of a page, a power of two, given the bytes of a typical row."""
+    rows = int(CHUNK_BYTES / max(row_bytes, 1))
+    return 1 << (min(max(rows, MIN_PAGE_ROWS), USUAL_PAGE_ROWS).bit_length() - 1)
 
 
 def cut_even(nbytes: int, page_bytes: int, row_bytes: int, target: int) -> tuple[int, ...]:
-    """Return the chunks of a stream of rows of one size: whole pages, or a half... of a page.
+    """Return the chunk sizes of a stream of fixed-size rows: some pages, or 1/2, 1/4... page.
 
-    All chunks but the last have one size, so that a header can say it. Only a row larger than
-    `target` is cut itself.
+    All chunks but the last have one size, which fits into the header. A chunk boundary lies within
+    a row only if the row is larger than `target`.
     """
     if page_bytes <= target:
         return split_evenly(nbytes, target // page_bytes * page_bytes)
@@ -36,7 +36,7 @@ def cut_even(nbytes: int, page_bytes: int, row_bytes: int, target: int) -> tuple
 
 
 def cut_pages(pages: Sequence[int], target: int) -> tuple[int, ...]:
-    """Return the chunks of a stream, given its pages; only pages above `target` are cut."""
+    """Return the chunk sizes of a stream with these page sizes; cut only pages above `target`."""
     chunks: list[int] = []
     room = 0
     for page in pages:
@@ -53,7 +53,7 @@ def cut_pages(pages: Sequence[int], target: int) -> tuple[int, ...]:
 
 
 def page_bytes(ends: np.ndarray, page_rows: int) -> tuple[int, ...]:
-    """Return the bytes of each page of items, given the item ends."""
+    """Return the number of bytes of each page of items, given the item ends."""
     if len(ends) == 0:
         return ()
     last = np.append(ends[page_rows - 1 :: page_rows], ends[-1])
@@ -63,6 +63,6 @@ def page_bytes(ends: np.ndarray, page_rows: int) -> tuple[int, ...]:
 
 
 def _cut_page(nbytes: int, target: int) -> tuple[int, ...]:
-    """Return the chunks of a page: each at most `target`, all of about the same size."""
+    """Return the chunk sizes of a page: each at most `target`, all about the same."""
     count = -(-nbytes // target)
     return split_evenly(nbytes, -(-nbytes // count))

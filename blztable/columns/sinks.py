@@ -1,8 +1,8 @@
-"""Sinks: what takes the bytes of a stream, chunk by chunk, while each is warm.
+"""Sinks: they receive the bytes of a stream, chunk by chunk, while each chunk is in the cache.
 
-`Memory` takes whole pages as they are. `Bits`, `Words`, `Ends` and `Bytes` pick single rows out of
-each chunk: what they picked is a stream of a part that has no other rows, so a decoder goes on with
-it. Chunks come in any order and from any thread, each of them once.
+`Memory` takes whole pages. `Bits`, `Words`, `Ends` and `Bytes` pick single rows out of each chunk.
+The picked rows are the stream of a part without other rows, so a decoder can read them. Chunks come
+in any order and from any thread, each chunk once.
 
 Knows streams and no types. Rows are indices within the part, in ascending order.
 """
@@ -21,13 +21,13 @@ _WORDS = {1: "|u1", 2: "<u2", 4: "<u4", 8: "<u8"}
 
 
 class Sink:
-    """What takes bytes of a stream; this one drops them: a chunk is only checked.
+    """A receiver of the bytes of a stream; this one drops them, so chunks are only checked.
 
     Attributes
     ----------
     address
-        The memory address of the stream's byte 0, if chunks can be decompressed in place; else
-        None, and each chunk is given to `take`.
+        The memory address of the stream's byte 0, if chunks can be decompressed in place. If it is
+        None, each chunk is passed to `take`.
     """
 
     address: int | None = None
@@ -40,7 +40,7 @@ class Sink:
 
 
 class Memory(Sink):
-    """Bytes of a stream from `low` on, as they are, into the buffer of a target."""
+    """A sink that copies the bytes of a stream from `low` on into the buffer of a target."""
 
     def __init__(self, target: Target, low: int) -> None:
         self._target = target
@@ -62,7 +62,7 @@ class Memory(Sink):
 
 
 class Bits(Sink):
-    """Rows of a stream of one bit a row."""
+    """A sink that picks rows of a stream with one bit per row."""
 
     def __init__(self, rows: np.ndarray) -> None:
         self._rows = rows
@@ -75,12 +75,12 @@ class Bits(Sink):
         self._flags[first:last] = data[(rows >> 3) - begin] >> (rows & 7).astype(np.uint8) & 1
 
     def encode(self) -> np.ndarray:
-        """Return the picked bits as a stream has them."""
+        """Return the picked bits as the bytes of a stream."""
         return np.packbits(self._flags, bitorder="little")
 
 
 class Words(Sink):
-    """Rows of a stream of values of one width, into memory for these rows."""
+    """A sink that picks rows of a stream of fixed-width values, into memory for these rows."""
 
     def __init__(self, rows: np.ndarray, width: int, out: np.ndarray) -> None:
         self._rows = rows
@@ -104,12 +104,12 @@ class Words(Sink):
 
 
 class Ends(Sink):
-    """Rows of a stream of item ends: where their items begin and end in the part's bytes."""
+    """A sink that picks rows of a stream of item ends: where items begin and end in the bytes."""
 
     def __init__(
         self, rows: np.ndarray, width: int, count: int, page_rows: int, pages: Sequence[int]
     ) -> None:
-        """Pick from `count` rows; `pages` has the begin of each page's items, and the last end."""
+        """Pick from `count` rows; `pages` has the offset of each page's items, and the last end."""
         page = rows // page_rows
         bounds = np.array(pages, np.int64)
         self._width = width
@@ -123,7 +123,7 @@ class Ends(Sink):
     def take(self, begin: int, data: np.ndarray) -> None:
         """Pick the ends of the rows' items, and of the items before them."""
         if begin % self._width or len(data) % self._width:
-            raise CorruptError(f"a chunk that cuts an item of {self._width} bytes")
+            raise CorruptError(f"a chunk cuts an item end of {self._width} bytes")
         ends = data.view(f"<i{self._width}")
         start = begin // self._width
         first, last = np.searchsorted(self._rows, [start, start + len(ends)])
@@ -134,11 +134,11 @@ class Ends(Sink):
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes of all picked items."""
+        """Return the number of bytes of all picked items."""
         return int((self.ends - self.starts).sum())
 
     def encode(self) -> np.ndarray:
-        """Return the ends of the picked items, laid one after another, as a stream has them."""
+        """Return the ends of the picked items, one after another, as the bytes of a stream."""
         ends = np.cumsum(self.ends - self.starts).astype(f"<i{self._width}")
         return ends.view(np.uint8)
 
@@ -151,24 +151,24 @@ class Ends(Sink):
             or (ends > self._high).any()
             or (starts[1:] < ends[:-1]).any()
         ):
-            raise CorruptError("item ends that do not ascend within their page")
+            raise CorruptError("the item ends do not ascend within their page")
         # Otherwise the item would differ from the one that a full read returns.
         if (ends < self._high)[self._ends_page].any():
-            raise CorruptError("item ends that are not those of their pages")
+            raise CorruptError("the item ends do not match the end of their page")
 
 
 class Bytes(Sink):
-    """Ranges of a stream of bytes, in ascending order, one after another into memory for them."""
+    """A sink that copies ascending ranges of a stream of bytes into memory, one after another."""
 
     def __init__(self, starts: np.ndarray, ends: np.ndarray, out: np.ndarray) -> None:
         self._starts = starts
         self._ends = ends
         lengths = ends - starts
-        self._places = np.cumsum(lengths) - lengths
+        self._offsets = np.cumsum(lengths) - lengths
         self._out = out
 
     def take(self, begin: int, data: np.ndarray) -> None:
-        """Pick what these bytes have of the ranges."""
+        """Copy the bytes that are within a range."""
         stop = begin + len(data)
         first = np.searchsorted(self._ends, begin, "right")
         last = np.searchsorted(self._starts, stop)
@@ -176,17 +176,17 @@ class Bytes(Sink):
             return
         starts = np.maximum(self._starts[first:last], begin) - begin
         ends = np.minimum(self._ends[first:last], stop) - begin
-        place = int(self._places[first] + begin + starts[0] - self._starts[first])
+        offset = int(self._offsets[first] + begin + starts[0] - self._starts[first])
         # Adjacent ranges become one.
         cuts = np.flatnonzero(starts[1:] != ends[:-1])
         starts, ends = starts[np.append(0, cuts + 1)], ends[np.append(cuts, -1)]
         taken = data[starts[0] : ends[0]] if len(starts) == 1 else _ranges(data, starts, ends)
-        self._out[place : place + len(taken)] = taken
+        self._out[offset : offset + len(taken)] = taken
 
 
 def _ranges(data: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """Return the bytes from each start to each end, one after another, copied by Arrow."""
-    # Items of an array: a range, the gap behind it, the next range...
+    # The items of the array are a range, the gap behind it, the next range, and so on.
     offsets = np.stack([starts, ends], axis=1).reshape(-1)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
     items = pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)

@@ -1,4 +1,4 @@
-"""The types that columns are stored as and compared as, where these differ from their own.
+"""The type that a column is stored as, and the type that its values are compared as.
 
 Knows nothing of streams.
 """
@@ -15,13 +15,13 @@ def stored_type(type_: pa.DataType) -> pa.DataType:
 
 
 def as_stored(array: pa.Array) -> pa.Array:
-    """Return the array as the type it is stored as; only views are cast."""
+    """Return the array in its stored type; only views are cast."""
     stored = stored_type(array.type)
     return array if stored.id == array.type.id else array.cast(stored)
 
 
 def compared_type(type_: pa.DataType) -> pa.DataType:
-    """Return the type that values are compared as: wider than their own where Arrow needs it."""
+    """Return the type that values are compared as: a wider one if Arrow cannot compare theirs."""
     type_ = value_type(type_)
     if pa.types.is_float16(type_):
         return pa.float32()
@@ -31,7 +31,7 @@ def compared_type(type_: pa.DataType) -> pa.DataType:
 
 
 def as_compared(array: pa.Array) -> pa.Array:
-    """Return the array, which has no dictionary, as the type it is compared as."""
-    # The type is wide enough. Decimals may have more digits than their type says, and a safe cast
-    # of Arrow's would refuse them.
+    """Cast an array without dictionary to the type that its values are compared as."""
+    # The type is wide enough. Decimals may have more digits than the precision of their type, and
+    # Arrow's safe cast would refuse them.
     return array.cast(compared_type(array.type), safe=False)

@@ -1,7 +1,7 @@
 """The types that can be stored, and the codec of each type and encoding.
 
-The two tables are closed lists: a type outside is refused before anything is written, an encoding
-outside when a file is read. Knows nothing of files.
+The table is a closed list. Another type is refused before anything is written; another encoding is
+refused when a file is read. Knows nothing of files.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ from blztable.columns.codecs import boolean, dictionary, fixed, null, text, vali
 from blztable.columns.stored import as_stored, stored_type
 from blztable.errors import FormatError, SchemaError
 
-# The codec of a stored type's id and an encoding.
+# Codecs by (id of the stored type, encoding).
 CODECS: dict[tuple[int, str], Codec] = {
     (type_id, PLAIN): family.CODEC
     for family in (fixed, boolean, text, null, dictionary)
@@ -52,7 +52,7 @@ def layout_of(type_: pa.DataType, encoding: str = PLAIN) -> BlockLayout:
 
 
 def stream_layouts(type_: pa.DataType, prefix: str = "") -> dict[str, StreamLayout]:
-    """Return every stream that a plain part of this type may have, by full name, in file order."""
+    """Return the streams of a plain part of this type by full name, in the order of the file."""
     layout = layout_of(type_)
     streams = {prefix + name: stream for name, stream in layout.streams.items()}
     for name, child in layout.children.items():
@@ -63,13 +63,12 @@ def stream_layouts(type_: pa.DataType, prefix: str = "") -> dict[str, StreamLayo
 def encode(array: pa.Array, page_rows: int | None = None) -> Block:
     """Return an array as a tree of blocks.
 
-    The blocks know nothing of the array's offset, null slots are empty, and views are stored as
-    large types.
+    Streams begin at the array's offset, null slots are empty, and views are stored as large types.
 
     Raises
     ------
     SchemaError
-        Values the type does not allow: text that is not UTF-8, indices outside a dictionary.
+        A value is invalid: text is not UTF-8, an index is outside its dictionary.
     """
     array = as_stored(array)
     codec = _codec(array.type, PLAIN)
@@ -82,11 +81,11 @@ def encode(array: pa.Array, page_rows: int | None = None) -> Block:
 def decoder(type_: pa.DataType, pieces: Sequence[Piece]) -> Decoder:
     """Return the decoder of a column of this type.
 
-    The decoder asks for the streams of the plain encoding, whatever encodings the parts have.
+    The decoder has a target for each stream of the plain encoding, also if a part has another one.
     """
     stored = stored_type(type_)
     if stored.id != type_.id:
-        # An offset of a view has 32 bits.
+        # The offsets of a view have 32 bits.
         return _Cast(text.TextDecoder(stored, pieces, text.MAX_NARROW_BYTES), type_)
     return _codec(stored, PLAIN).decoder(stored, pieces, decoder)
 
@@ -105,7 +104,7 @@ def one_array(column: pa.ChunkedArray) -> pa.Array:
     if pa.types.is_dictionary(column.type):
         joined = dictionary.join(column.chunks)
     else:
-        # Empty chunks are left out: of an imported empty slice, Arrow reads the bytes before it.
+        # Empty chunks are left out: Arrow reads the bytes before an imported empty slice.
         chunks = [chunk for chunk in column.chunks if len(chunk)]
         joined = _combined(pa.chunked_array(chunks, column.type))
     if not isinstance(joined, pa.Array):
@@ -125,13 +124,13 @@ def _codec(stored: pa.DataType, encoding: str) -> Codec:
     codec = CODECS.get((stored.id, encoding))
     if codec is None:
         raise FormatError(
-            f"encoding {encoding!r} of {stored} is not known here; read it with a newer blztable"
+            f"encoding {encoding!r} of type {stored} is unknown; upgrade blztable to read it"
         )
     return codec
 
 
 class _Cast(Decoder):
-    """A decoder whose column is cast from the type it is stored as to its own."""
+    """A decoder that casts its column from the stored type to the type of the column."""
 
     def __init__(self, decoder: Decoder, type_: pa.DataType) -> None:
         self._decoder = decoder
@@ -144,6 +143,6 @@ class _Cast(Decoder):
         return self._decoder.checks()
 
     def finish(self) -> pa.ChunkedArray:
-        # Chunk by chunk: a cast of the whole column drops empty chunks.
+        # Each chunk is cast on its own, because a cast of the whole column drops empty chunks.
         chunks = [chunk.cast(self._type) for chunk in self._decoder.finish().chunks]
         return pa.chunked_array(chunks, self._type)

@@ -118,15 +118,15 @@ def decompress_into(chunk: Buffer, typesize: int, address: int, nbytes: int) -> 
     length = len(chunk)
     if length < CHUNK_HEADER.size:
         raise CorruptError(f"a chunk has {length} bytes; its header alone takes 16")
-    version, version_lz, flags, found_typesize, found_nbytes, blocksize, ctbytes = (
+    version, version_lz, flags, stored_typesize, stored_nbytes, blocksize, ctbytes = (
         CHUNK_HEADER.unpack_from(chunk)
     )
     if (
         version != VERSION
         or version_lz != VERSION_LZ
         or flags & RESERVED
-        or found_typesize != typesize
-        or found_nbytes != nbytes
+        or stored_typesize != typesize
+        or stored_nbytes != nbytes
         or ctbytes != length
         or not CHUNK_HEADER.size < ctbytes <= nbytes + CHUNK_HEADER.size
         or not 1 <= blocksize <= nbytes
@@ -134,13 +134,13 @@ def decompress_into(chunk: Buffer, typesize: int, address: int, nbytes: int) -> 
     ):
         header = ChunkHeader.decode(chunk)
         raise CorruptError(
-            f"a chunk header that does not fit: {header}; "
+            f"a chunk header does not match: {header}; "
             f"expected typesize {typesize}, nbytes {nbytes}, ctbytes {length}"
         )
     if flags & MEMCPYED:
         if ctbytes != nbytes + CHUNK_HEADER.size:
             raise CorruptError(
-                f"a stored chunk of {ctbytes} bytes; expected {nbytes + CHUNK_HEADER.size}"
+                f"an uncompressed chunk has {ctbytes} bytes; expected {nbytes + CHUNK_HEADER.size}"
             )
     else:
         if flags >> CODEC_SHIFT not in CODEC_NAMES:

@@ -23,7 +23,7 @@ OFFSETS = 0x01
 METADATA = 0x02
 ITEM_ENDS = 0x04
 
-# A front is read whole, 8 bytes per offset. The limit allows files far larger than any part.
+# A front is read as a whole, with 8 bytes per offset. No real part comes near this limit.
 MAX_CHUNKS = 1 << 21
 MAX_METADATA_BYTES = 16 << 20
 

@@ -96,7 +96,7 @@ def _check_size(data: bytes, context: str) -> None:
             )
 
 
-def _short(digits: str) -> int:
+def _bounded_int(digits: str) -> int:
     if len(digits.lstrip("-")) > MAX_DIGITS:
         raise ValueError(f"a whole number of more than {MAX_DIGITS} digits")
     return int(digits)
@@ -112,7 +112,7 @@ def _may_have_long_numbers(data: bytes) -> bool:
 
 _DECODER = strict_decoder()
 # A Python call for every whole number makes reading a large document several times slower.
-_COUNTING = strict_decoder(parse_int=_short)
+_COUNTING = strict_decoder(parse_int=_bounded_int)
 
 
 def _check_text(value: Json) -> None:

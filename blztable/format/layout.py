@@ -15,14 +15,14 @@ SIZES = "meta/sizes"
 STORAGE = "meta/storage"
 ATTRIBUTES = "meta/attributes"
 
-# A table needs these before its first write: prefixes, and empty values to lock.
+# A table needs these before its first write: the prefixes, and the empty files that are locked.
 PREPARED = ((DATA, MANIFESTS), (LOCK, FLIGHT))
 # A first commit that failed removes them in this order. `data` goes first: another creation relies
 # on it as soon as it holds a lock below `MANIFESTS`.
 WITHDRAWN = (DATA, LOCK, FLIGHT, MANIFESTS, META)
 
 MAX_VERSION = 1 << 62
-# The largest id of a column, and number of a part: 18 digits.
+# The largest column id and the largest part number: 18 digits.
 MAX_ID = 10**18 - 1
 _VERSION = re.compile(r"[0-9]{20}")
 _COLUMN = re.compile(r"col(0|[1-9][0-9]{0,17})")
@@ -47,35 +47,35 @@ class Address:
 
 
 def manifest(version: int) -> str:
-    """The key of the manifest of one version."""
+    """Return the key of the manifest of one version."""
     assert 0 < version <= MAX_VERSION, version
     return f"{MANIFESTS}/{version:020d}"
 
 
 def manifest_version(name: str) -> int | None:
-    """The version a name under `MANIFESTS` stands for, None for another file."""
+    """Return the version of a name under `MANIFESTS`; None for another file."""
     number = int(name) if _VERSION.fullmatch(name) else 0
     return number if 0 < number <= MAX_VERSION else None
 
 
 def column(path: Path) -> str:
-    """The prefix under which a column's superchunks lie."""
+    """Return the prefix of the keys of a column's superchunks."""
     return "/".join([DATA, *(f"col{number}" for number in path)])
 
 
 def column_id(name: str) -> int | None:
-    """The id a name under `DATA` stands for, None for another file."""
+    """Return the column id of a name under `DATA`; None for another file."""
     match = _COLUMN.fullmatch(name)
     return int(match[1]) if match else None
 
 
 def part(path: Path, k: int) -> str:
-    """The key of superchunk `k` of a column."""
+    """Return the key of superchunk `k` of a column."""
     assert k > 0, k
     return f"{column(path)}/__{k}__.bin"
 
 
 def part_number(name: str) -> int | None:
-    """The k of a name in a column's directory, None for another file."""
+    """Return the k of a name in a column's directory; None for another file."""
     match = _PART.fullmatch(name)
     return int(match[1]) if match else None

@@ -23,7 +23,7 @@ _LINE_START = re.compile(rb'\{"path":[0-9,\[\]]+,"k":\[((?:[0-9]{1,18},)*[0-9]{1
 
 @dataclass(frozen=True, slots=True)
 class FactArrays:
-    """The facts of a column's parts as arrays: one object for each part would cost too much."""
+    """The facts of a column's parts as arrays; an object for each part would cost too much."""
 
     rows: tuple[int, ...]
     page_rows: tuple[int, ...]
@@ -34,7 +34,7 @@ class FactArrays:
 
     @classmethod
     def of(cls, parts: Sequence[PartFacts]) -> Self:
-        """Return the arrays of these facts."""
+        """Return the facts of these parts as arrays."""
         return cls(*(tuple(getattr(part, name) for part in parts) for name in cls.__slots__))
 
     def __getitem__(self, group: int) -> PartFacts:
@@ -57,7 +57,7 @@ class ColumnParts:
     k: tuple[int, ...]
     facts: FactArrays
     streams: Mapping[str, tuple[int, ...]]
-    # Statistics as the line has them; `statistics` decodes them on demand.
+    # Statistics as JSON; `statistics` decodes them on demand.
     known: Mapping[str, Json]
 
     @property
@@ -88,9 +88,8 @@ class ColumnParts:
         return sum(self.facts.cbytes)
 
     def arranged(self, other: "ColumnParts", order: Sequence[int]) -> "ColumnParts":
-        """Return parts of this line and of `other`, by their indices in both lists joined."""
+        """Return the parts at the indices `order` in the parts of this line and then of `other`."""
         before, after = len(self.k), len(other.k)
-
         is_all = order == range(before + after)  # An append, which must be fast.
 
         def chosen(mine: Sequence[Any], theirs: Sequence[Any]) -> tuple[Any, ...]:
@@ -117,7 +116,7 @@ class ColumnParts:
     def encode(self) -> bytes:
         """Return the line without its line feed."""
         line = {
-            "path": spelled(self.path),
+            "path": path_to_json(self.path),
             "k": self.k,
             **{name: getattr(self.facts, name) for name in FactArrays.__slots__},
             "streams": self.streams,
@@ -128,27 +127,28 @@ class ColumnParts:
     @classmethod
     def decode(cls, data: bytes, path: Path, groups: int) -> Self:
         """Read the line of the column with this path, in a table with `groups` row groups."""
-        what = f"the manifest's line of column {path}"
-        line = jsontext.loads(data, what)
-        # Compared as text: in Python 0.0 and False are equal to 0.
-        if not isinstance(line, dict) or repr(line.get("path")) != repr(spelled(path)):
-            raise CorruptError(f"{what}: it is not the line of that column")
-        arrays = (jsontext.numbers(line.get(name), what, groups) for name in FactArrays.__slots__)
-        facts = FactArrays(*arrays)
+        context = f"the manifest's line of column {path}"
+        line = jsontext.loads(data, context)
+        # Paths are compared as text, because in Python 0.0 and False are equal to 0.
+        if not isinstance(line, dict) or repr(line.get("path")) != repr(path_to_json(path)):
+            raise CorruptError(f"{context}: its path is another one")
+        facts = FactArrays(
+            *(jsontext.numbers(line.get(name), context, groups) for name in FactArrays.__slots__)
+        )
         for page_rows in set(facts.page_rows):
             check_page_rows(page_rows)
-        k = jsontext.numbers(line.get("k"), what, groups)
+        k = jsontext.numbers(line.get("k"), context, groups)
         files = [number for number in k if number != NO_FILE]
         if len(set(files)) != len(files):
-            raise CorruptError(f"{what}: one file in two row groups")
+            raise CorruptError(f"{context}: two row groups have the same file")
         streams = line.get("streams")
         if not isinstance(streams, dict):
-            raise CorruptError(f"{what}: no streams")
+            raise CorruptError(f"{context}: 'streams' is not an object")
         return cls(
             path,
             k,
             facts,
-            {name: jsontext.numbers(sizes, what, groups) for name, sizes in streams.items()},
+            {name: jsontext.numbers(sizes, context, groups) for name, sizes in streams.items()},
             {name: line.get(name) for name in Statistics.KEYS},
         )
 
@@ -163,6 +163,6 @@ def file_numbers(line: bytes, path: Path, groups: int) -> set[int]:
     return set(numbers) - {NO_FILE}
 
 
-def spelled(path: Path) -> Json:
-    """Return a path as JSON has it; a path of one id is a number, which keeps wide tables small."""
+def path_to_json(path: Path) -> Json:
+    """Return a path as JSON; a path of one id is a number, which keeps wide tables small."""
     return path[0] if len(path) == 1 else list(path)

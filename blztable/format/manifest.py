@@ -18,7 +18,7 @@ from blztable.errors import CorruptError, FormatError, LimitError
 from blztable.format import jsontext
 from blztable.format.jsontext import Json
 from blztable.format.layout import Path
-from blztable.format.line import ColumnParts, spelled
+from blztable.format.line import ColumnParts, path_to_json
 
 FORMAT = "blztable"
 FORMAT_VERSION = 1
@@ -85,12 +85,12 @@ class Head:
     schema: bytes
     fields: Mapping[str, tuple[str, ...]]
     next_column: int
-    # True if this version and all files that it names were flushed.
+    # True if this version and all its files were flushed.
     durable: bool
     properties: Mapping[str, Json]
     attributes: Mapping[str, Json]
     pandas: Mapping[str, Json] | None = None
-    # Names that callers gave their commits, with the version that each commit made.
+    # The commit ids of callers, each with the version that the commit made.
     commit_ids: tuple[tuple[str, int], ...] = ()
     # Creation times of the older versions that still existed.
     history: tuple[tuple[str, int], ...] = ()
@@ -122,7 +122,7 @@ def encode(head: Head, lines: Sequence[bytes]) -> bytes:
         "rows": head.rows,
         "schema": base64.b64encode(head.schema).decode("ascii"),
         "columns": {
-            "path": list(map(spelled, columns.paths)),
+            "path": list(map(path_to_json, columns.paths)),
             "next_k": list(columns.next_k),
             "nbytes": list(columns.nbytes),
             "cbytes": list(columns.cbytes),

@@ -20,7 +20,7 @@ PACKED = "packed"
 MAX_PAGE_ROWS = 1 << 30
 # The names of children that this version of the format has, in the order of their chunks.
 CHILDREN = (DICTIONARY,)
-# Levels of a tree of blocks: a bound for files from strangers.
+# Levels of a tree of blocks: a limit for untrusted files.
 MAX_DEPTH = 8
 
 
@@ -52,7 +52,7 @@ class StreamInfo:
         return sum(self.chunks)
 
     def to_json(self) -> dict[str, object]:
-        """Return the stream as the metadata spell it."""
+        """Return the stream as JSON."""
         result: dict[str, object] = {
             "name": self.name,
             "dtype": self.dtype,
@@ -75,20 +75,20 @@ class StreamInfo:
         name = jsontext.text(entry["name"], "a stream's name")
         nbytes = jsontext.number(entry["nbytes"], "a stream's size")
         if ("chunk_size" in entry) == ("chunks" in entry):
-            raise CorruptError(f"stream {name!r}: chunk_size or chunks is expected, one of the two")
+            raise CorruptError(f"stream {name!r}: expected either chunk_size or chunks")
         if "chunk_size" in entry:
             size = jsontext.number(entry["chunk_size"], "chunk_size")
             chunks = split_evenly(nbytes, size, most_chunks)
         else:
             chunks = jsontext.numbers(entry["chunks"], "a stream's chunks")
         if sum(chunks) != nbytes or any(not 0 < size <= MAX_CHUNK_BYTES for size in chunks):
-            raise CorruptError(f"a stream of {nbytes} bytes in chunks that do not add up to it")
+            raise CorruptError(f"stream {name!r}: the chunks do not add up to {nbytes} bytes")
         pages = jsontext.numbers(entry["pages"], "pages") if "pages" in entry else None
         if pages is not None and sum(pages) != nbytes:
-            raise CorruptError(f"a stream of {nbytes} bytes in pages that do not add up to it")
+            raise CorruptError(f"stream {name!r}: the pages do not add up to {nbytes} bytes")
         typesize = jsontext.number(entry["typesize"], "typesize")
         if not 1 <= typesize <= 255:
-            raise CorruptError(f"a stream with typesize {typesize}")
+            raise CorruptError(f"stream {name!r}: typesize {typesize}; expected 1 to 255")
         return cls(name, jsontext.text(entry["dtype"], "dtype"), typesize, chunks, pages)
 
 
@@ -99,7 +99,7 @@ class BlockInfo:
     Attributes
     ----------
     rows
-        Number of rows. A child has a number of its own.
+        Number of rows. A child has its own number of rows.
     page_rows
         Number of rows of a page, a power of two.
     streams
@@ -107,7 +107,7 @@ class BlockInfo:
     children
         The blocks below this one, by name, in the order of their chunks in the file.
     encoding
-        The rule by which values became streams. This file does not know the rules.
+        The name of the rule that turned values into streams. This file does not know the rules.
     """
 
     rows: int
@@ -122,7 +122,7 @@ class BlockInfo:
         if len(data) > MAX_METADATA_BYTES:
             raise LimitError(
                 f"metadata of {len(data)} bytes for {self.rows} rows in pages of "
-                f"{self.page_rows}; at most {MAX_METADATA_BYTES} are kept: take larger pages"
+                f"{self.page_rows}; at most {MAX_METADATA_BYTES} are kept; pass a larger page_rows"
             )
         return data
 
@@ -140,7 +140,7 @@ class BlockInfo:
             yield from child.walk(child_prefix(prefix, name))
 
     def to_json(self) -> dict[str, object]:
-        """Return the block as the metadata spell it."""
+        """Return the block as JSON."""
         result: dict[str, object] = {
             "rows": self.rows,
             "page_rows": self.page_rows,
@@ -155,33 +155,33 @@ class BlockInfo:
     def _from_json(cls, value: Json, budget: "_Budget", depth: int) -> Self:
         entry = _object(value, {"rows", "page_rows", "packing", "streams"}, "a block")
         if entry["packing"] != PACKED:
-            raise FormatError(f"packing {entry['packing']!r}; only {PACKED!r} is read")
+            raise FormatError(f"a block has packing {entry['packing']!r}; expected {PACKED!r}")
         page_rows = jsontext.number(entry["page_rows"], "page_rows")
         check_page_rows(page_rows)
         if not isinstance(entry["streams"], list):
-            raise CorruptError("streams that are no list")
+            raise CorruptError("'streams' of a block is not an array")
         streams = tuple(
-            budget.spend(StreamInfo.from_json(one, budget.chunks)) for one in entry["streams"]
+            budget.spend(StreamInfo.from_json(item, budget.chunks)) for item in entry["streams"]
         )
         if len({stream.name for stream in streams}) != len(streams):
-            raise CorruptError("two streams of one name")
+            raise CorruptError("two streams of a block have the same name")
         present = [name for name in CHILDREN if name in entry]
         if present and depth == 1:
-            raise CorruptError(f"blocks nested more than {MAX_DEPTH} deep")
+            raise CorruptError(f"blocks are nested more than {MAX_DEPTH} levels deep")
         children = {name: cls._from_json(entry[name], budget, depth - 1) for name in present}
         rows = jsontext.number(entry["rows"], "rows")
         npages = -(-rows // page_rows)
         if any(stream.pages is not None and len(stream.pages) != npages for stream in streams):
-            raise CorruptError(f"a stream whose pages are not the {npages} of its block")
+            raise CorruptError(f"a stream does not have the {npages} pages of its block")
         encoding = jsontext.text(entry.get("encoding", PLAIN), "encoding")
         return cls(rows, page_rows, streams, children, encoding)
 
 
 @dataclass(slots=True)
 class _Budget:
-    """Number of chunks the streams not read yet may have.
+    """The number of chunks that the streams not read yet may have.
 
-    Two numbers can claim that a stream has millions of chunks, and there may be many streams.
+    A stream can claim millions of chunks with two numbers, and a file may have many streams.
     """
 
     chunks: int
@@ -194,7 +194,9 @@ class _Budget:
 def check_page_rows(rows: int) -> None:
     """Raise CorruptError unless `rows` is a number of rows that a page may have."""
     if not MIN_PAGE_ROWS <= rows <= MAX_PAGE_ROWS or rows & (rows - 1):
-        raise CorruptError(f"pages of {rows} rows; a power of two from 8 is expected")
+        raise CorruptError(
+            f"pages of {rows} rows; expected a power of two from {MIN_PAGE_ROWS} to {MAX_PAGE_ROWS}"
+        )
 
 
 def split_evenly(nbytes: int, size: int, most: int = MAX_CHUNKS) -> tuple[int, ...]:
@@ -202,12 +204,12 @@ def split_evenly(nbytes: int, size: int, most: int = MAX_CHUNKS) -> tuple[int, .
     if nbytes == 0:
         return ()
     if not 0 < size <= MAX_CHUNK_BYTES or nbytes > most * size:
-        raise CorruptError(f"{nbytes} bytes in chunks of {size}")
+        raise CorruptError(f"{nbytes} bytes in chunks of {size} bytes; expected at most {most}")
     return block_terms.split_evenly(nbytes, size)
 
 
 def uniform_size(chunks: Sequence[int]) -> int | None:
-    """Return the size of all chunks but a smaller last one; None if they differ or are none."""
+    """Return the size of all chunks, where the last may be smaller; None without such a size."""
     if not chunks:
         return None
     first = chunks[0]
@@ -216,7 +218,7 @@ def uniform_size(chunks: Sequence[int]) -> int | None:
     return None
 
 
-def _object(value: Json, keys: set[str], what: str) -> dict[str, Json]:
+def _object(value: Json, keys: set[str], context: str) -> dict[str, Json]:
     if not isinstance(value, dict) or not keys <= value.keys():
-        raise CorruptError(f"{what} without {', '.join(sorted(keys))}")
+        raise CorruptError(f"{context}: expected an object with {', '.join(sorted(keys))}")
     return value

@@ -40,7 +40,7 @@ class Statistics:
 
     @classmethod
     def joined(cls, parts: Sequence["Statistics"]) -> Self:
-        """Return the runs of all parts, one part after the other."""
+        """Return the statistics of all parts in one, part after part."""
         return cls(
             tuple(nulls for part in parts for nulls in part.nulls),
             tuple(nans for part in parts for nans in part.nans),

@@ -34,7 +34,7 @@ UNKNOWN = -1
 
 @dataclass(frozen=True, slots=True)
 class PartFacts:
-    """What the manifest keeps of one superchunk: enough to read it and to recognise it."""
+    """The facts of one superchunk in the manifest: enough to read it and to recognise it."""
 
     rows: int
     page_rows: int
@@ -46,7 +46,7 @@ class PartFacts:
 
 @dataclass(frozen=True, slots=True)
 class Superchunk:
-    """Where the chunks of a superchunk lie, and what they hold."""
+    """A superchunk whose front and trailer were decoded: the offsets and contents of its chunks."""
 
     header: FileHeader
     info: BlockInfo
@@ -88,10 +88,10 @@ def unpack(front: bytes, trailer: bytes, facts: PartFacts) -> Superchunk:
             f"the manifest {facts.front_length}"
         )
     if len(trailer) != facts.trailer_length or Trailer.stored_crc(trailer) != facts.crc:
-        raise CorruptError("a trailer that is not the one the manifest names")
+        raise CorruptError("the trailer is not the one that the manifest describes")
     checksum = CHECKSUMS[header.checksum]
     if checksum.size == 0:
-        raise CorruptError("a superchunk without checksums")
+        raise CorruptError("the superchunk has no checksums; expected one for each chunk")
     decoded = Trailer.decode(front, trailer, header.nchunks, checksum.size)
     meta_end = len(front) - 8 * header.nchunks
     # Python integers do not wrap around, and most files have few chunks.
@@ -101,7 +101,7 @@ def unpack(front: bytes, trailer: bytes, facts: PartFacts) -> Superchunk:
     ]
     least = CHUNK_HEADER.size + checksum.size
     if header.nchunks and (offsets[0] != len(front) or min(map(sub, offsets[1:], offsets)) < least):
-        raise CorruptError("chunk offsets that do not ascend from the front to the trailer")
+        raise CorruptError("the chunk offsets do not ascend from the front to the trailer")
     if header.meta_size:
         info = BlockInfo.decode(front[FILE_HEADER.size : meta_end], header.nchunks)
     else:
@@ -113,12 +113,12 @@ def unpack(front: bytes, trailer: bytes, facts: PartFacts) -> Superchunk:
         )
     expected = _header(info, header.version == BLOSCPACK, checksum, header.meta_size)
     if header != expected:
-        raise CorruptError(f"a header that differs from its metadata: {header}, not {expected}")
+        raise CorruptError(f"the header is {header}; the metadata need {expected}")
     return Superchunk(header, info, checksum, offsets, decoded)
 
 
 def _front(info: BlockInfo, chunks: Sequence[bytes], checksum: Checksum) -> bytes:
-    """Return header, metadata and offsets; a genuine Bloscpack file has no metadata."""
+    """Return the bytes of header, metadata and offsets; a Bloscpack file has no metadata."""
     if len(chunks) > MAX_CHUNKS:
         raise LimitError(f"{len(chunks)} chunks in one superchunk; at most {MAX_CHUNKS} are kept")
     is_genuine = _is_genuine(info)
@@ -130,7 +130,7 @@ def _front(info: BlockInfo, chunks: Sequence[bytes], checksum: Checksum) -> byte
 
 
 def _is_genuine(info: BlockInfo) -> bool:
-    """True if the header alone describes the block: then the file is a genuine Bloscpack file."""
+    """True if the header alone describes the block, so that the file is plain Bloscpack."""
     streams = info.streams
     is_plain = info.encoding == PLAIN and not info.children
     if not is_plain or len(streams) != 1 or streams[0].name != VALUES:
@@ -141,7 +141,7 @@ def _is_genuine(info: BlockInfo) -> bool:
 
 
 def _header(info: BlockInfo, is_genuine: bool, checksum: Checksum, meta_size: int) -> FileHeader:
-    """Return the header that a block must have."""
+    """Return the header for a block."""
     streams = [stream for _, stream in info.walk()]
     options = OFFSETS if is_genuine else OFFSETS | METADATA
     if any(stream.name == ENDS for stream in streams):
@@ -163,7 +163,10 @@ def _header(info: BlockInfo, is_genuine: bool, checksum: Checksum, meta_size: in
 def _genuine(header: FileHeader, facts: PartFacts) -> BlockInfo:
     """Return the block of a version-3 file, from its header and the manifest's rows."""
     if not header.nchunks or not 0 < header.last_chunk <= header.chunk_size:
-        raise CorruptError(f"chunk-size {header.chunk_size}, last-chunk {header.last_chunk}")
+        raise CorruptError(
+            f"{header.nchunks} chunks of {header.chunk_size} bytes, the last of "
+            f"{header.last_chunk}; expected a last chunk of 1 byte to the chunk size"
+        )
     nbytes = header.chunk_size * (header.nchunks - 1) + header.last_chunk
     chunks = split_evenly(nbytes, header.chunk_size)
     stream = StreamInfo(VALUES, "", header.typesize, chunks)

@@ -119,7 +119,7 @@ class Trailer:
                 raise CorruptError(f"two metalayers have the name {name!r}")
             layers[name] = layer
         if position != end:
-            raise CorruptError(f"{end - position} bytes too many in a trailer")
+            raise CorruptError(f"a trailer has {end - position} bytes too many")
         return cls(digest_size, bytes(body[end:]), layers)
 
     @classmethod

@@ -87,12 +87,12 @@ def test_items_are_found_and_their_bytes_taken(rows, given_, width, data):
 def test_ends_that_leave_their_page_or_descend_are_damage(rows, ends):
     found = Ends(np.array(rows), 4, 4, 4, [0, 4])
     found.take(0, np.array(ends, "<i4").view(np.uint8))
-    with pytest.raises(CorruptError, match="item ends that do not ascend within their page"):
+    with pytest.raises(CorruptError, match="the item ends do not ascend within their page"):
         found.check()
 
 
 def test_a_chunk_that_cuts_an_end_is_damage():
     found = Ends(np.array([0]), 4, 8, 8, [0, 8])
     for begin, size in ((0, 6), (2, 4)):
-        with pytest.raises(CorruptError, match="cuts an item of 4 bytes"):
+        with pytest.raises(CorruptError, match="cuts an item end of 4 bytes"):
             found.take(begin, np.zeros(size, np.uint8))

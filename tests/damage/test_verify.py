@@ -212,7 +212,7 @@ def test_a_checksum_behind_a_chunk_is_compared_though_no_reader_here_looks(path)
     assert same_table(blz.read_table(path), DATA)
     problem = only_problem(path)
     assert problem.is_readable
-    assert problem.message.startswith("stream 'values', chunk 0: crc32 behind it is")
+    assert problem.message.startswith("stream 'values', chunk 0: crc32 behind the chunk is")
     assert report_on(path).intact_rows() == ALL
 
 
@@ -276,9 +276,9 @@ def test_what_is_no_damage_is_raised(error, time):
 @pytest.mark.parametrize(
     ("column", "chunk", "typesize", "position", "value", "message"),
     [
-        (YES, 1, 1, 1, 2, "neither 0 nor 1"),
+        (YES, 1, 1, 1, 2, "expected 0 or 1"),
         (TEXT, 1, 4, 0, 99, "item ends"),
-        (WORD, 1, 4, 0, 7, "codes outside of 3 values"),
+        (WORD, 1, 4, 0, 7, "code is outside of 3 values"),
         (TEXT, -1, 1, 0, 0x80, "not UTF-8"),
     ],
     ids=["boolean", "end", "code", "text"],
@@ -300,7 +300,7 @@ def test_pages_that_do_not_fit_their_items_are_told(path):
         pages[0], pages[1] = pages[0] + 1, pages[1] - 1
     report = report_on(path)
     assert [(one.start, one.stop) for one in report.problems] == [(0, 8), (8, 16)]
-    assert "item ends that do not reach the end" in report.problems[0].message
+    assert "item ends do not match the end of the bytes" in report.problems[0].message
     assert not any(problem.is_readable for problem in report.problems)
 
 
@@ -316,7 +316,7 @@ def test_pages_of_a_dictionary_are_compared_too(tmp_path):
         dictionary = table.part().metadata["dictionary"]
         dictionary["streams"][-1]["pages"] = [49, 53, 28]
     problem = only_problem(tmp_path / "t.blz")
-    assert problem.message == "stream 'dictionary.values': pages of other sizes than their items"
+    assert problem.message == "stream 'dictionary.values': the page sizes do not match the items"
 
 
 def test_one_file_for_two_row_groups_is_told(path):
@@ -326,7 +326,11 @@ def test_one_file_for_two_row_groups_is_told(path):
         for values in lists:
             if isinstance(values, list) and len(values) == 3:
                 values[1] = values[0]
-    problems = [one for one in report_on(path).problems if "one file in two" in one.message]
+    problems = [
+        one
+        for one in report_on(path).problems
+        if "two row groups have the same file" in one.message
+    ]
     assert [(one.column, one.is_readable) for one in problems] == [("n", False)]
 
 

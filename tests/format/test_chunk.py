@@ -72,7 +72,7 @@ def lying(chunk=GOOD, **fields):
 
 
 # Our message, before Blosc is called; the message of Blosc is "does not decompress".
-OURS = "does not fit|stored chunk of|cannot hold|header alone|with codec"
+OURS = "does not match|uncompressed chunk has|cannot hold|header alone|with codec"
 
 
 def assert_refused(chunk, kind=CorruptError, typesize=TYPESIZE, nbytes=RAW.nbytes):

@@ -398,7 +398,7 @@ def test_a_line_holds_a_number_a_row_group(key, found):
 
 @pytest.mark.parametrize("path", [8, 7.0, [7], [7, 0], [], "7", None])
 def test_a_line_is_of_the_column_asked_for(path):
-    line_refused(good_line() | {"path": path}, match="not the line")
+    line_refused(good_line() | {"path": path}, match="its path is another one")
 
 
 def test_a_line_is_an_object():

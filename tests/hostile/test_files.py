@@ -68,7 +68,7 @@ def test_a_file_swapped_for_another_of_its_size_is_told(tmp_path):
     assert len(first) == len(second)
     one.write_bytes(second)
     other.write_bytes(first)
-    assert_refused(path, blz.CorruptError, "not the one the manifest names")
+    assert_refused(path, blz.CorruptError, "not the one that the manifest describes")
 
 
 class Moving(LocalStore):

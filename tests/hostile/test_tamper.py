@@ -62,7 +62,7 @@ def test_a_lie_is_all_that_is_wrong(path):
     with tamper.editing(path) as table:
         part = table.part(column=0)
         part.chunks[0] = tamper.with_header(part.chunks[0], nbytes=1 << 30)
-    with pytest.raises(blz.CorruptError, match=f"a chunk header that does not fit.*{1 << 30}"):
+    with pytest.raises(blz.CorruptError, match=f"a chunk header does not match.*{1 << 30}"):
         blz.read_table(path)
 
 
@@ -72,7 +72,7 @@ def test_what_is_set_stays(path):
         table.part(column=1).trailer_head["nlayers"] = 0
     with pytest.raises(blz.CorruptError, match="chunk offsets"):
         blz.read_table(path, columns=["n"])
-    with pytest.raises(blz.CorruptError, match="bytes too many in a trailer"):
+    with pytest.raises(blz.CorruptError, match=r"a trailer has [0-9]+ bytes too many"):
         blz.read_table(path, columns=["text"])
 
 

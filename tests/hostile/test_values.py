@@ -48,12 +48,12 @@ def test_item_ends_that_leave_their_bytes_or_descend_are_refused(tmp_path, type_
         width = "i4" if type_ in ("string", "binary") else "i8"
         part.chunks[0] = compress(ends, width)
     page = (at // 8 * 8, at // 8 * 8 + 8)
-    assert_refused(path, blz.CorruptError, "item ends that", rows=page)
+    assert_refused(path, blz.CorruptError, "the item ends", rows=page)
     if type_ == "large_string":
         with tamper.editing(path) as table:
             ends[at] = (1 << 63) - 1
             table.part().chunks[0] = compress(ends, width)
-        assert_refused(path, blz.CorruptError, "item ends that", rows=page)
+        assert_refused(path, blz.CorruptError, "the item ends", rows=page)
 
 
 def test_item_ends_that_descend_from_one_chunk_to_the_next_are_refused(tmp_path):
@@ -68,7 +68,7 @@ def test_item_ends_that_descend_from_one_chunk_to_the_next_are_refused(tmp_path)
         pieces = [compress(ends[:262_148], "i8"), compress(ends[262_148:], "i8")]
         table.part().chunks[:-1] = pieces
     page = (262_144, 262_152)
-    assert_refused(path, blz.CorruptError, "item ends that", rows=page)
+    assert_refused(path, blz.CorruptError, "the item ends", rows=page)
 
 
 def test_a_chunk_that_cuts_an_item_end_is_refused(tmp_path):
@@ -79,7 +79,7 @@ def test_a_chunk_that_cuts_an_item_end_is_refused(tmp_path):
         part.metadata["streams"][0].pop("chunk_size")
         part.metadata["streams"][0]["chunks"] = [62, 66]
         part.chunks[:1] = [Compression().compress(piece, 4) for piece in (data[:62], data[62:])]
-    assert_refused(path, blz.CorruptError, "stream 'ends' in chunks that cut its entries")
+    assert_refused(path, blz.CorruptError, "stream 'ends': a chunk boundary lies within an entry")
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_text_that_is_not_utf_8_is_refused(tmp_path, item, type_):
     with tamper.editing(path) as table:
         part = table.part()
         part.chunks[-1] = compress(raw, "u1")
-    assert_refused(path, blz.CorruptError, "text that is not UTF-8")
+    assert_refused(path, blz.CorruptError, "the text is not UTF-8")
 
 
 @pytest.mark.parametrize("row", [3, 7], ids=["within-a-page", "between-pages"])
@@ -138,7 +138,7 @@ def test_codes_outside_of_the_dictionary_are_refused_also_at_nulls(tmp_path, cod
         part = table.part()
         names = [stream["name"] for stream in part.metadata["streams"]]
         part.chunks[names.index("codes")] = compress(codes, "i4")
-    assert_refused(path, blz.CorruptError, "dictionary codes outside of")
+    assert_refused(path, blz.CorruptError, "a dictionary code is outside of")
 
 
 def test_unsigned_codes_are_never_taken_for_negative_ones(tmp_path):
@@ -147,7 +147,7 @@ def test_unsigned_codes_are_never_taken_for_negative_ones(tmp_path):
     path = make(tmp_path / "t.blz", pa.table({"x": values}))
     with tamper.editing(path) as table:
         table.part().chunks[0] = compress([*range(31), 255], "u1")
-    assert_refused(path, blz.CorruptError, "dictionary codes outside of", rows=(24, 32))
+    assert_refused(path, blz.CorruptError, "a dictionary code is outside of", rows=(24, 32))
 
 
 def test_rows_with_a_value_need_a_dictionary_with_one(tmp_path):
@@ -155,7 +155,7 @@ def test_rows_with_a_value_need_a_dictionary_with_one(tmp_path):
     path = make(tmp_path / "t.blz", pa.table({"x": empty}))
     with tamper.editing(path) as table:
         table.part().chunks[0] = compress([255], "u1")
-    words = "column 'x': rows with a value in a part whose dictionary is empty"
+    words = "column 'x': the dictionary is empty, but some rows are not null"
     assert_refused(path, blz.CorruptError, words)
 
 
@@ -188,7 +188,7 @@ def test_booleans_other_than_0_and_1_are_refused(tmp_path, value):
     path = make(tmp_path / "t.blz", pa.table({"x": [True, False] * 8}))
     with tamper.editing(path) as table:
         table.part().chunks[0] = compress([0, value] * 8, "u1")
-    assert_refused(path, blz.CorruptError, "a boolean that is neither 0 nor 1")
+    assert_refused(path, blz.CorruptError, "expected 0 or 1")
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_decimals_with_more_digits_than_their_type_are_refused(tmp_path, type_, 
             n.to_bytes(width, "little", signed=True) for n in [0, number, *range(2, 16)]
         )
         chunks[-1] = Compression().compress(np.frombuffer(data, f"V{width}"), width)
-    assert_refused(path, blz.CorruptError, f"a value with more digits than {type_} has")
+    assert_refused(path, blz.CorruptError, f"a value has more digits than {type_}")
 
 
 def test_statistics_that_lie_do_no_harm_to_a_read(tmp_path):

@@ -1,4 +1,4 @@
-"""Booleans: one byte a row, 0 or 1, so that other readers of Bloscpack see a plain array.
+"""Booleans: one byte per row, 0 or 1, so that other readers of Bloscpack see a plain array.
 
 Knows nothing of files.
 """
@@ -21,7 +21,7 @@ _LAYOUT = (StreamLayout(VALUES, "|u1", 1, 8),)
 
 
 def layout(type_: pa.DataType) -> tuple[StreamLayout, ...]:
-    """Return the one stream."""
+    """Return the stream of values."""
     assert type_.id in TYPE_IDS, type_
     return _LAYOUT
 
@@ -29,7 +29,7 @@ def layout(type_: pa.DataType) -> tuple[StreamLayout, ...]:
 def encode(
     array: pa.Array, mask: np.ndarray | None, page_rows: int | None
 ) -> tuple[int, tuple[Stream, ...]]:
-    """Return the rows of a page, and one byte for each row."""
+    """Return the number of rows of a page, and the stream: one byte for each row."""
     data = bits_of(bytes_of(array.buffers()[1]), array.offset, len(array))
     if mask is not None:
         data = data & mask
@@ -37,7 +37,7 @@ def encode(
 
 
 class BooleanDecoder(Decoder):
-    """Decode bytes into memory of its own, and pack them into Arrow's bits at the end."""
+    """A decoder that collects bytes, and packs them into Arrow's bits at the end."""
 
     def __init__(self, type_: pa.DataType, pieces: Sequence[Piece]) -> None:
         """Allocate memory for all pieces."""
@@ -54,7 +54,7 @@ class BooleanDecoder(Decoder):
 
         def check(start: int, stop: int) -> None:
             if part[start:stop].max() > 1:
-                raise CorruptError("a boolean that is neither 0 nor 1")
+                raise CorruptError(f"a boolean is {part[start:stop].max()}; expected 0 or 1")
 
         return Target(part, check)
 

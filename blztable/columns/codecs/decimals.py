@@ -1,22 +1,23 @@
-"""Decimals: whether values have more digits than the precision of their type.
+"""Decimals: check that no value has more digits than the precision of its type.
 
-Arrow and its readers rely on it and do not look. Values that are not negative are nearly always
-decided by the bitwise or of all of them, others by the least and the greatest of each 64-bit word:
-numpy finds these at the speed of memory. The rest is compared exactly, word by word.
+Arrow and its readers rely on the precision and do not check it. The check has three steps, fastest
+first. If no value is negative, the bitwise or of all values is an upper limit of them. Otherwise
+the minimum and the maximum of each 64-bit word nearly always decide; numpy computes them at the
+speed of memory. The remaining values are compared exactly, word by word.
 """
 
 import numpy as np
 import pyarrow as pa
 
-# Bytes of the rows that are compared side by side: numpy reduces long rows fastest.
+# Number of bytes of a row of the reduced matrix: numpy reduces long rows fastest.
 _SIDE_BY_SIDE = 16384
 _WORD = 64
-# Values that are looked at to guess whether there are negative ones.
+# Number of leading values that are tested for a negative one, to guess about the others.
 _FIRST = 64
 
 
 def are_within(type_: pa.DataType, data: np.ndarray) -> bool:
-    """True if all values of a decimal type, as bytes, have at most as many digits as it says."""
+    """True if all values, given as bytes, have at most as many digits as the precision."""
     if not len(data):
         return True
     bound = 10**type_.precision - 1
@@ -25,29 +26,29 @@ def are_within(type_: pa.DataType, data: np.ndarray) -> bool:
         return bool(-bound <= values.min() and values.max() <= bound)
     count = type_.byte_width // 8
     words = data.view("<i8").reshape(-1, count)
-    # Where one of the first is negative, the bits of all decide nothing.
+    # If a value is negative, the bitwise or is no upper limit.
     if words[:_FIRST, -1].min() >= 0:
         (bits,) = _reduced(words, np.bitwise_or)
-        # No value that is not negative is greater than all bits that any of them has.
+        # No value exceeds the bitwise or of all values.
         if 0 <= _number(bits) <= bound:
             return True
-    # The highest word that the bound has with its sign; those above it repeat the sign.
+    # Index of the highest word of the bound, with its sign; the words above only repeat the sign.
     place = bound.bit_length() // _WORD
-    # Words strictly between these are within: at those of the bounds the words below decide.
+    # A word strictly between these is within the bounds; if it equals one, lower words decide.
     top = bound >> _WORD * place if place else bound + 1
     bottom = ~top if place else -top
     least, greatest = _reduced(words, np.minimum, np.maximum)
     is_inside = bottom < least[place] and greatest[place] < top
     if is_inside and _are_signs(words, place, least, greatest):
         return True
-    # A bound that reaches into this word is greater than any number of the words below.
+    # The bound exceeds every number that the lower words alone can represent.
     if place > 0 and _are_signs(words, place - 1, least, greatest):
         return True
     return place > 0 and not (_is_any_over(words, bound) or _is_any_over(~words, bound - 1))
 
 
 def _number(words: list[int]) -> int:
-    """The number of these words, the lowest first."""
+    """Return the number that these words represent, the lowest word first."""
     *lower, highest = words
     number = highest
     for word in reversed(lower):
@@ -56,20 +57,20 @@ def _number(words: list[int]) -> int:
 
 
 def _reduced(words: np.ndarray, *functions: np.ufunc) -> list[list[int]]:
-    """Each word of all values reduced by each function."""
+    """Return for each function its reduction over all values, word by word."""
     count = words.shape[1]
     step = _SIDE_BY_SIDE // 8 // count
     whole = len(words) // step * step
     parts = [words[:whole].reshape(-1, step * count), words[whole:]]
     results = []
     for function in functions:
-        found = [function.reduce(part).reshape(-1, count) for part in parts if len(part)]
-        results.append(function.reduce(np.concatenate(found)).tolist())
+        reduced = [function.reduce(part).reshape(-1, count) for part in parts if len(part)]
+        results.append(function.reduce(np.concatenate(reduced)).tolist())
     return results
 
 
 def _are_signs(words: np.ndarray, place: int, least: list[int], greatest: list[int]) -> bool:
-    """Whether all words above this one are nothing but its sign."""
+    """True if all words above this one only repeat its sign."""
     above = range(place + 1, words.shape[1])
     if any(least[other] < -1 or greatest[other] > 0 for other in above):
         return False
@@ -79,7 +80,7 @@ def _are_signs(words: np.ndarray, place: int, least: list[int], greatest: list[i
 
 
 def _is_any_over(words: np.ndarray, bound: int) -> bool:
-    """Whether any value is greater than a bound that is not negative."""
+    """True if any value is greater than a bound that is not negative."""
     count = words.shape[1]
     over = np.zeros(len(words), np.bool_)
     equal = np.ones(len(words), np.bool_)

@@ -1,10 +1,10 @@
 """Dictionary types: a stream of codes, and the dictionary of the part as a child block.
 
 Each part has its own dictionary. Neighbouring parts with equal dictionaries are read as one array,
-others as arrays of their own. A null row has code 0.
+other parts as separate arrays. A null row has code 0.
 
-Dictionaries are united here, not by Arrow: Arrow follows the codes of null rows out of bounds,
-takes 0.0 and -0.0 for one value, and garbles half floats.
+Dictionaries are united here and not by Arrow, because Arrow follows the codes of null rows out of
+bounds, treats 0.0 and -0.0 as one value, and garbles half floats.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -32,7 +32,7 @@ from blztable.columns.stored import stored_type
 from blztable.errors import CorruptError, SchemaError
 
 TYPE_IDS = (pa.lib.Type_DICTIONARY,)
-# The dictionary of a part that has none.
+# Stands for the dictionary of a part without a dictionary.
 _EMPTY = Piece(0, {})
 
 
@@ -45,7 +45,7 @@ def layout(type_: pa.DataType) -> tuple[StreamLayout, ...]:
 def encode(
     array: pa.Array, mask: np.ndarray | None, page_rows: int | None
 ) -> tuple[int, tuple[Stream, ...]]:
-    """Return the rows of a page, and the codes."""
+    """Return the number of rows of a page, and the stream of codes."""
     stream = layout(array.type)[0]
     codes = _codes_of(array, mask)
     _check_codes(codes, mask, len(array.dictionary))
@@ -53,7 +53,7 @@ def encode(
 
 
 class DictionaryDecoder(Decoder):
-    """Decode codes into one buffer, and each part's dictionary by the decoder of its type."""
+    """A decoder of codes into one buffer, and of each part's dictionary by its own decoder."""
 
     def __init__(self, type_: pa.DataType, pieces: Sequence[Piece], make: MakeDecoder) -> None:
         """Allocate memory for all pieces."""
@@ -80,7 +80,7 @@ class DictionaryDecoder(Decoder):
             part = codes[whole_items(start, stop, self._width)]
             # Null rows have code 0, even if the dictionary is empty.
             if part.min() < 0 or part.max() >= max(size, 1):
-                raise CorruptError(f"dictionary codes outside of {size} values")
+                raise CorruptError(f"a dictionary code is outside of {size} values")
 
         return Target(codes.view(np.uint8), check)
 
@@ -102,7 +102,7 @@ class DictionaryDecoder(Decoder):
         }
         values = [finished[decoder] for decoder in self._dictionaries]
         runs: list[tuple[int, int, pa.Array]] = []
-        # An all-null part may have an empty dictionary: a neighbour's makes its code 0 valid.
+        # An all-null part may have an empty dictionary: with a neighbour's, its code 0 is valid.
         usable = next((dictionary for dictionary in values if len(dictionary)), None)
         for index, dictionary in enumerate(values):
             start, stop = self._starts[index], self._starts[index + 1]
@@ -132,7 +132,7 @@ class DictionaryDecoder(Decoder):
             bits = np.unpackbits(view(bitmap), bitorder="little", count=stop)[start:]
             if not bits.any():
                 return
-        raise CorruptError("rows with a value in a part whose dictionary is empty")
+        raise CorruptError("the dictionary is empty, but some rows are not null")
 
 
 def _child_types(type_: pa.DataType) -> dict[str, pa.DataType]:
@@ -147,7 +147,7 @@ CODEC = Codec(layout, encode, DictionaryDecoder, _child_types, _child_arrays)
 
 
 def join(chunks: Sequence[pa.DictionaryArray]) -> pa.DictionaryArray | None:
-    """Join arrays and their dictionaries; return None if the codes cannot number all values."""
+    """Join arrays and their dictionaries; None if the index type is too small for all values."""
     type_ = chunks[0].type
     distinct, places = _distinct([chunk.dictionary for chunk in chunks])
     values, moved = _united(distinct)
@@ -174,7 +174,7 @@ def join(chunks: Sequence[pa.DictionaryArray]) -> pa.DictionaryArray | None:
 
 
 def changes(column: pa.ChunkedArray) -> list[int]:
-    """Return the rows where a new array must begin, because codes cannot number more values."""
+    """Return the rows where a new array must begin because the index type has no more codes."""
     room = _room(column.type)
     rows, row = [], 0
     distinct: list[pa.Array] = []
@@ -191,7 +191,7 @@ def changes(column: pa.ChunkedArray) -> list[int]:
 
 
 def _distinct(dictionaries: Sequence[pa.Array]) -> tuple[list[pa.Array], list[int]]:
-    """Return the distinct dictionaries, and for each given one its index among them."""
+    """Return the distinct dictionaries, and for each input dictionary its index among them."""
     distinct: list[pa.Array] = []
     places = []
     for dictionary in dictionaries:
@@ -204,10 +204,10 @@ def _distinct(dictionaries: Sequence[pa.Array]) -> tuple[list[pa.Array], list[in
 
 
 def _united(dictionaries: Sequence[pa.Array]) -> tuple[pa.Array, list[np.ndarray]]:
-    """Return the distinct values of all dictionaries, and each dictionary's codes among them."""
+    """Return the distinct values of all dictionaries, and for each dictionary its new codes."""
     type_ = dictionaries[0].type
-    # An imported array without values may have an offset beyond its bytes: Arrow refuses to
-    # concatenate it. Arrow also refuses views as a dictionary.
+    # An imported empty array may have an offset beyond its bytes, and Arrow refuses to concatenate
+    # it. Arrow also refuses views as a dictionary.
     valued = [dictionary for dictionary in dictionaries if len(dictionary)]
     if pa.types.is_null(type_):
         # Nulls are one value, and any number of them takes no bytes in a file.
@@ -222,14 +222,15 @@ def _united(dictionaries: Sequence[pa.Array]) -> tuple[pa.Array, list[np.ndarray
             f"the values of {len(valued)} dictionaries do not fit into one array of {type_}"
         ) from None
     stored = _as_type(values, stored_type(type_))
-    codes = pc.dictionary_encode(_told_apart(stored), null_encoding="encode").indices.to_numpy()
+    distinguishable = _distinguishable(stored)
+    codes = pc.dictionary_encode(distinguishable, null_encoding="encode").indices.to_numpy()
     _, first = np.unique(codes, return_index=True)
     stops = np.cumsum([len(dictionary) for dictionary in dictionaries])
     return _as_type(stored.take(pa.array(first)), type_), np.split(codes, stops[:-1])
 
 
-def _told_apart(values: pa.Array) -> pa.Array:
-    """Return values of a type in which Arrow tells apart any two with different bits."""
+def _distinguishable(values: pa.Array) -> pa.Array:
+    """Return the values as a type for which Arrow distinguishes all values of different bits."""
     if pa.types.is_floating(values.type):
         return pa.array(_float_bits(values), mask=np.asarray(values.is_null()))
     if pa.types.is_decimal32(values.type) or pa.types.is_decimal64(values.type):
@@ -238,7 +239,7 @@ def _told_apart(values: pa.Array) -> pa.Array:
 
 
 def _room(type_: pa.DataType) -> int:
-    """Return the number of values that codes of this type can number, and an array can hold."""
+    """Return the largest number of values that a dictionary of this type can have."""
     return min(int(np.iinfo(NUMPY_TYPES[type_.index_type.id]).max) + 1, np.iinfo(np.int64).max)
 
 
@@ -246,11 +247,13 @@ def _check_codes(codes: np.ndarray, mask: np.ndarray | None, size: int) -> None:
     """Raise SchemaError if the code of a row that is not null is out of bounds."""
     used = codes if mask is None else codes[mask]
     if len(used) and (used.min() < 0 or used.max() >= size):
-        raise SchemaError(f"dictionary indices from {used.min()} to {used.max()} of {size} values")
+        raise SchemaError(
+            f"dictionary indices from {used.min()} to {used.max()}; expected 0 to {size - 1}"
+        )
 
 
 def _as_type(values: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Cast values to a type if they have another."""
+    """Cast values to a type, unless they have it."""
     return values if values.type.id == type_.id else values.cast(type_)
 
 

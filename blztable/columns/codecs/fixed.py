@@ -1,6 +1,6 @@
-"""Values of one width: numbers, decimals, dates, times, intervals, fixed-size binary.
+"""Fixed-width values: numbers, decimals, dates, times, intervals, fixed-size binary.
 
-One stream holds the values as Arrow has them. The slot of a null is zero. Any bytes are values,
+One stream holds the values with Arrow's bytes. The slot of a null is zero. Any bytes are valid,
 except for decimals.
 """
 
@@ -19,7 +19,7 @@ from blztable.columns.memory import allocate, bytes_of, view
 from blztable.columns.paging import page_rows_for
 from blztable.errors import CorruptError, SchemaError
 
-# The numpy types of the values that numpy orders as the column is ordered.
+# The numpy types of the types whose values numpy can view and order.
 NUMPY_TYPES = {
     pa.lib.Type_INT8: "<i1",
     pa.lib.Type_INT16: "<i2",
@@ -41,7 +41,7 @@ NUMPY_TYPES = {
     pa.lib.Type_TIMESTAMP: "<i8",
     pa.lib.Type_DURATION: "<i8",
 }
-# Arrow counts the bits of a value in a 32-bit integer.
+# Arrow has a 32-bit integer for the number of bits of a value.
 MAX_WIDTH = (1 << 28) - 1
 TYPE_IDS = (
     *NUMPY_TYPES,
@@ -53,13 +53,13 @@ TYPE_IDS = (
 
 
 def width_of(type_: pa.DataType) -> int:
-    """Return the bytes of one value."""
+    """Return the number of bytes of a value."""
     width: int = type_.byte_width
     return width
 
 
 def layout(type_: pa.DataType) -> tuple[StreamLayout, ...]:
-    """Return the one stream; binary of width 0 has none."""
+    """Return the stream of values; binary of width 0 has none."""
     width = width_of(type_)
     dtype = NUMPY_TYPES.get(type_.id, f"|V{width}")
     typesize = width if width <= 255 else 1
@@ -69,7 +69,7 @@ def layout(type_: pa.DataType) -> tuple[StreamLayout, ...]:
 def encode(
     array: pa.Array, mask: np.ndarray | None, page_rows: int | None
 ) -> tuple[int, tuple[Stream, ...]]:
-    """Return the rows of a page, and the values."""
+    """Return the number of rows of a page, and the stream of values."""
     width = width_of(array.type)
     page_rows = page_rows or page_rows_for(width)
     first = array.offset * width
@@ -78,12 +78,12 @@ def encode(
         data = data.copy()
         data.reshape(-1, width)[~mask] = 0
     if pa.types.is_decimal(array.type) and not decimals.are_within(array.type, data):
-        raise SchemaError(f"a value with more digits than {array.type} has; cast to a wider type")
+        raise SchemaError(f"a value has more digits than {array.type}; cast to a wider type")
     return page_rows, tuple(Stream(stream, data) for stream in layout(array.type))
 
 
 class FixedDecoder(Decoder):
-    """Decode values straight into one buffer."""
+    """A decoder that decodes values straight into one buffer."""
 
     def __init__(self, type_: pa.DataType, pieces: Sequence[Piece]) -> None:
         """Allocate memory for all pieces."""
@@ -108,7 +108,7 @@ class FixedDecoder(Decoder):
     def _check(self, part: np.ndarray, start: int, stop: int) -> None:
         whole_items(start, stop, self._width)
         if not decimals.are_within(self._type, part[start:stop]):
-            raise CorruptError(f"a value with more digits than {self._type} has")
+            raise CorruptError(f"a value has more digits than {self._type}")
 
     def finish(self) -> pa.ChunkedArray:
         """Return the column."""

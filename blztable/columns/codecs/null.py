@@ -20,13 +20,13 @@ def layout(type_: pa.DataType) -> tuple[StreamLayout, ...]:
 def encode(
     array: pa.Array, mask: np.ndarray | None, page_rows: int | None
 ) -> tuple[int, tuple[Stream, ...]]:
-    """Return the rows of a page, and no stream."""
+    """Return the number of rows of a page, and no stream."""
     del array, mask
     return page_rows or USUAL_PAGE_ROWS, ()
 
 
 class NullDecoder(Decoder):
-    """Count rows."""
+    """A decoder that only counts rows."""
 
     def __init__(self, type_: pa.DataType, pieces: Sequence[Piece]) -> None:
         """Count the rows."""
@@ -39,7 +39,7 @@ class NullDecoder(Decoder):
 
 
 def nulls(rows: int) -> pa.Array:
-    """Return an array of `rows` nulls without memory; `pa.nulls` takes a bit a row."""
+    """Return an array of `rows` nulls that takes no memory; `pa.nulls` takes a bit per row."""
     return pa.Array.from_buffers(pa.null(), rows, [None])
 
 

@@ -1,12 +1,12 @@
 """Text and binary: a stream of item ends and a stream of bytes.
 
-Item ends count from the part's first byte; the leading 0 is implied. They are as wide as the
+Item ends count from the part's first byte; the leading 0 is not stored. They are as wide as the
 offsets of the Arrow type. The decoder turns them into offsets into one buffer of the whole column:
-it adds to each part's ends the bytes of the parts before. A column of a 32-bit type is cut into
-arrays below 2 GiB. A null is an empty item.
+it adds to the ends of each part the number of bytes of the parts before it. A column of a 32-bit
+type is cut into arrays below 2 GiB. A null is an empty item.
 
-Text is checked to be UTF-8 before Arrow sees it. A range of ASCII needs no further check. In other
-ranges whole items are checked in a second step, after their ends were checked.
+Text is checked to be UTF-8 before Arrow reads it. A range of ASCII needs no further check. In other
+ranges, whole items are checked in a second step, after their ends were checked.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -29,9 +29,9 @@ TEXT = (pa.lib.Type_STRING, pa.lib.Type_LARGE_STRING)
 TYPE_IDS = (*NARROW, pa.lib.Type_LARGE_STRING, pa.lib.Type_LARGE_BINARY)
 
 MAX_NARROW_BYTES = (1 << 31) - 1
-# Larger items do not count in the size of a page: a few of them must not shrink all pages.
+# Larger items are ignored for the size of a page: a few huge items must not shrink all pages.
 _HUGE_ITEM = 1 << 16
-# Bytes of text that one UTF-8 check covers.
+# Number of bytes of text in one UTF-8 check.
 _CHECK_BYTES = 4 << 20
 
 
@@ -44,7 +44,7 @@ def layout(type_: pa.DataType) -> tuple[StreamLayout, ...]:
 def encode(
     array: pa.Array, mask: np.ndarray | None, page_rows: int | None
 ) -> tuple[int, tuple[Stream, ...]]:
-    """Return the rows of a page, the item ends and the bytes."""
+    """Return the number of rows of a page, and the streams of item ends and bytes."""
     offsets = _offsets(array)
     lengths = np.diff(offsets)
     if mask is not None and lengths[~mask].any():
@@ -54,12 +54,12 @@ def encode(
     first, last = int(offsets[0]), int(offsets[-1])
     values = bytes_of(array.buffers()[2])[first:last]
     if first < 0 or len(values) != last - first or (len(lengths) and lengths.min() < 0):
-        raise SchemaError("an Arrow array whose offsets do not ascend within its data")
+        raise SchemaError("the offsets of an Arrow array do not ascend within its data")
     if array.type.id in TEXT and not _is_ascii(values):
         try:
             array.validate(full=True)
         except pa.ArrowInvalid as error:
-            raise SchemaError(f"text that is not UTF-8: {error}") from None
+            raise SchemaError(f"the text is not UTF-8: {error}") from None
     ends = offsets[1:] - offsets[0] if first else offsets[1:]
     page_rows = page_rows or page_rows_for(max(_usual_length(lengths), 8))
     of_ends, of_values = layout(array.type)
@@ -77,12 +77,12 @@ def _usual_length(lengths: np.ndarray) -> float:
 
 
 class TextDecoder(Decoder):
-    """Decode ends and bytes straight into one offsets buffer and one data buffer per segment."""
+    """A decoder straight into one buffer of offsets and one buffer of data per segment."""
 
     def __init__(
         self, type_: pa.DataType, pieces: Sequence[Piece], limit: int | None = None
     ) -> None:
-        """Allocate segments of at most `limit` bytes; a 32-bit type has a limit of its own."""
+        """Allocate segments of at most `limit` bytes; a 32-bit type has its own limit."""
         self._type = type_
         self._is_text = type_.id in TEXT
         self._pieces = pieces
@@ -165,7 +165,7 @@ class _Segment:
             items = whole_items(start, stop, self.width)
             part = ends[items]
             if part[0] < low or part[-1] > low + size or (part[1:] < part[:-1]).any():
-                raise CorruptError(f"item ends that do not ascend within {size} bytes")
+                raise CorruptError(f"the item ends do not ascend within {size} bytes")
             if shift:
                 part += shift
             self.seams.append(first + items.start)
@@ -176,15 +176,15 @@ class _Segment:
         """Raise CorruptError unless ends ascend across chunks and fill each piece and page."""
         seams = np.array(self.seams, np.int64)
         if (self.offsets[seams] < self.offsets[seams - 1]).any():
-            raise CorruptError("item ends that descend from one chunk to the next")
+            raise CorruptError("the item ends descend from one chunk to the next")
         if (self.offsets[self.starts] != np.array(self.bases)).any():
-            raise CorruptError("item ends that do not reach the end of the bytes")
-        # Otherwise a page that is read alone would hold other items than in a full read.
+            raise CorruptError("the item ends do not match the end of the bytes")
+        # Otherwise a page that is read alone would have other items than in a full read.
         for piece, start, base in zip(self.pieces, self.starts, self.bases, strict=False):
             ends = np.cumsum(piece.pages, dtype=np.int64) + base
             rows = np.arange(1, len(ends) + 1) * piece.page_rows
             if (self.offsets[start + np.minimum(rows, piece.rows)] != ends).any():
-                raise CorruptError("item ends that are not those of their pages")
+                raise CorruptError("the item ends do not match the end of their page")
 
     def utf8_checks(self, index: int) -> Iterable[Callable[[], None]]:
         first, last = self.starts[index], self.starts[index + 1]
@@ -213,7 +213,7 @@ def _width(type_: pa.DataType) -> int:
 
 
 def _offsets(array: pa.Array) -> np.ndarray:
-    """Return the offsets of an array: one more than its rows."""
+    """Return the offsets of an array; their number is one more than its rows."""
     offsets = bytes_of(array.buffers()[1]).view(f"<i{_width(array.type)}")
     if len(offsets) == 0:
         return np.zeros(1, offsets.dtype)
@@ -229,7 +229,7 @@ def _segment(sizes: Sequence[int], limit: int | None) -> list[tuple[int, int]]:
     cuts, total = [0], 0
     for index, size in enumerate(sizes):
         if limit is not None and size > limit:
-            raise CorruptError(f"a part of {size} bytes in a column of 32-bit offsets")
+            raise CorruptError(f"a part has {size} bytes; 32-bit offsets reach to {limit}")
         if limit is not None and total + size > limit:
             cuts.append(index)
             total = 0
@@ -238,7 +238,7 @@ def _segment(sizes: Sequence[int], limit: int | None) -> list[tuple[int, int]]:
 
 
 def _check_utf8(values: np.ndarray, offsets: np.ndarray) -> None:
-    """Check items: their bytes together are UTF-8, and no item begins inside a character."""
+    """Raise CorruptError unless the bytes are UTF-8 and no item begins inside a character."""
     start, stop = int(offsets[0]), int(offsets[-1])
     data = values[start:stop]
     ends = pa.py_buffer(np.array([0, len(data)], np.int64))
@@ -246,7 +246,7 @@ def _check_utf8(values: np.ndarray, offsets: np.ndarray) -> None:
     try:
         whole.validate(full=True)
     except pa.ArrowInvalid:
-        raise CorruptError("text that is not UTF-8") from None
+        raise CorruptError("the text is not UTF-8") from None
     begins = offsets[offsets < stop] - start
     if ((data[begins] & 0xC0) == 0x80).any():
-        raise CorruptError("text whose items begin inside a character")
+        raise CorruptError("an item of text begins inside a character")

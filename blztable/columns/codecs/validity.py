@@ -1,4 +1,4 @@
-"""Validity: one bit a row. A set bit means that the row has a value.
+"""Validity: one bit per row. A set bit means that the row has a value.
 
 Knows nothing of types or files.
 """
@@ -41,9 +41,9 @@ def encode(mask: np.ndarray | None) -> tuple[Stream, ...]:
 class Validity:
     """The bitmap of a column being decoded.
 
-    Pieces whose rows fill whole bytes are decoded straight into it. If the rows of any piece do
-    not, all pieces are decoded into memory of their own and merged at the end, because two threads
-    must not write one byte.
+    If each piece begins at a whole byte, all pieces are decoded straight into the bitmap. Otherwise
+    each piece is decoded into its own memory and merged at the end, because two threads must not
+    write to the same byte.
     """
 
     def __init__(self, pieces: Sequence[Piece]) -> None:

@@ -49,7 +49,7 @@ class Runs:
 
     @classmethod
     def joined(cls, parts: Sequence["Runs"]) -> Self:
-        """Return the runs of all parts, at least one, one part after the other."""
+        """Return the runs of all parts, part after part; at least one part is needed."""
         return cls(
             np.concatenate([part.rows for part in parts]),
             np.concatenate([part.nulls for part in parts]),
@@ -79,12 +79,12 @@ def runs(type_: pa.DataType, rows: Sequence[int], statistics: Statistics) -> Run
     if len(too_many):
         run = too_many[0]
         counts = f"{statistics.nulls[run]} nulls and {statistics.nans[run]} NaNs"
-        raise CorruptError(f"{counts} in {rows[run]} rows")
+        raise CorruptError(f"the statistics state {counts} in {rows[run]} rows")
     return result
 
 
 def decode(type_: pa.DataType, bounds: Bounds) -> pa.Array:
-    """Decode bounds of values of this type, to the type that filters compare."""
+    """Decode bounds of this type, and cast them to the type that filters compare."""
     return as_compared(_values(ordered_type(type_), bounds))
 
 

@@ -5,10 +5,10 @@ is UTF-8, codes lie inside their dictionary, decimals have no more digits than t
 
 Theory of operation. An array of numbers without nulls is reduced by numpy, all full pages in one
 call. Other arrays are cut into pages, and kernels of Arrow find the extremes of each page; they
-skip nulls, whose slots may hold any bytes. No Python runs for a row. NaN is counted and bounds
-nothing, fixed-size binary and intervals have no bounds. The bounds of a page of a dictionary array
-are the bounds of the values that its rows refer to. Bounds are Python numbers or bytes until all
-pages are known, then the little-endian bytes of a value, of text and binary a prefix of the value.
+skip nulls, whose slots may hold any bytes. No Python code runs per row. NaNs are counted but are
+never bounds. Fixed-size binary and intervals have no bounds. The bounds of a page of a dictionary
+array are the bounds of the values that its rows refer to. Bounds are Python numbers or bytes until
+all pages are known. Then they are encoded: numbers as little-endian bytes, text as a prefix.
 """
 
 from collections.abc import Sequence
@@ -26,18 +26,18 @@ from blztable.columns.stored import as_stored
 from blztable.format.statistics import Statistics
 
 Key = int | float | bytes
-# The bounds of a page, None if it has no value. Text may have no upper bound.
+# The bounds of a page; None if the page has no value. Text may have no upper bound.
 Bounds = tuple[Key, Key | None] | None
 # The nulls, the NaNs and the bounds of a page.
 Page = tuple[int, int, Bounds]
 # Decimals of at most this precision fit into their lowest 64-bit word.
 _WORD_DIGITS = 18
-# A dictionary of more values for each row is not counted value by value.
+# If a dictionary has more values per row than this, its unused values are not counted.
 _DENSE = 8
 
 
 def statistics(array: pa.Array, page_rows: int) -> tuple[Statistics, Statistics]:
-    """Return the statistics of each page of an array, and of all its rows as one run.
+    """Return the statistics of each page of an array, and those of all rows as one run.
 
     An array of the null type is one page.
     """
@@ -95,24 +95,24 @@ def _of_dictionary(page: pa.DictionaryArray, values: pa.Array) -> Page:
         used, counts = np.unique(codes, return_counts=True)
     referred = values.take(pa.array(used))
     nulls, nans, bounds = _of_page(referred)
-    if nulls or nans:  # Of values: now of rows.
+    if nulls or nans:  # These counted values of the dictionary; count rows instead.
         is_null = referred.is_null().to_numpy(zero_copy_only=False)
         nulls = int(counts[is_null].sum())
     if nans:
-        # numpy has NaN for nulls too.
+        # `to_numpy` converts nulls to NaN too.
         is_nan = np.isnan(referred.to_numpy(zero_copy_only=False))
         nans = int(counts[is_nan & ~is_null].sum())
     return page.null_count + nulls, nans, bounds
 
 
 def _is_number(type_: pa.DataType) -> bool:
-    """True if numpy has numbers with the order of the values."""
+    """True if numpy can view the values as numbers of the same order."""
     is_decimal = pa.types.is_decimal(type_)
     return type_.id in NUMPY_TYPES or (is_decimal and type_.precision <= _WORD_DIGITS)
 
 
 def _numbers(array: pa.Array) -> np.ndarray:
-    """View an array of numbers without nulls; of a decimal the lowest words."""
+    """View an array without nulls as numbers; a decimal as its lowest 64-bit word."""
     width = array.type.byte_width
     data = bytes_of(array.buffers()[1])[array.offset * width :][: len(array) * width]
     if array.type.id in NUMPY_TYPES:
@@ -138,7 +138,7 @@ def _of_numbers(values: np.ndarray, page_rows: int) -> list[Page]:
 
 def _reduced(function: np.ufunc, values: np.ndarray, page_rows: int) -> list[Any]:
     """Reduce the values of each page to a Python number."""
-    if 0 < len(values) <= page_rows:  # The columns of a wide table have one page.
+    if 0 < len(values) <= page_rows:  # A fast path: the columns of a wide table have one page.
         return [function.reduce(values).item()]
     full = len(values) // page_rows * page_rows
     pages = function.reduce(values[:full].reshape(-1, page_rows), axis=1)
@@ -149,7 +149,7 @@ def _reduced(function: np.ufunc, values: np.ndarray, page_rows: int) -> list[Any
 
 
 def _first_bytes(item: pa.Scalar) -> bytes:
-    """Return the bytes of an item, one more than a prefix has at most."""
+    """Return the first bytes of an item, one more than a prefix may have."""
     data: bytes = item.as_buffer()[: PREFIX_BYTES + 1].to_pybytes()
     return data
 
@@ -171,7 +171,7 @@ def _joined(pages: Sequence[Page]) -> Page:
 
 
 def _encoded(type_: pa.DataType, pages: Sequence[Page]) -> Statistics:
-    """Statistics with the bounds as bytes."""
+    """Return the statistics of pages, with the bounds as bytes."""
     bounds = [(None, None) if page is None else page for _, _, page in pages]
     return Statistics(
         tuple(nulls for nulls, _, _ in pages),

@@ -8,7 +8,7 @@ PREFIX_BYTES = 32
 
 
 def round_down_prefix(item: bytes, is_text: bool) -> bytes:
-    """Return a short item that is not above this one."""
+    """Return the item, or a prefix of it, which is never above the item."""
     if len(item) <= PREFIX_BYTES:
         return item
     prefix = item[:PREFIX_BYTES]
@@ -16,12 +16,12 @@ def round_down_prefix(item: bytes, is_text: bool) -> bytes:
 
 
 def round_up_prefix(item: bytes, is_text: bool) -> bytes | None:
-    """Return a short item that is not below this one; None if no short item is."""
+    """Return the item, or a short item above all items with its prefix; None if none exists."""
     return item if len(item) <= PREFIX_BYTES else above_prefix(item[:PREFIX_BYTES], is_text)
 
 
 def above_prefix(prefix: bytes, is_text: bool) -> bytes | None:
-    """Return the smallest item above all items with this prefix and not longer than it, or None."""
+    """Return the smallest item of at most this length above all items with this prefix, or None."""
     if not is_text:
         kept = prefix.rstrip(b"\xff")
         return kept[:-1] + bytes([kept[-1] + 1]) if kept else None

@@ -1,7 +1,7 @@
-"""Checks that stored statistics are true of the rows: nulls, NaNs and bounds.
+"""Checks that stored statistics match the rows: nulls, NaNs and bounds.
 
 Filters skip rows because of statistics, so a bound that is too narrow would silently lose rows. A
-bound that is wider than the writer's own bound is sound, and accepted. Knows nothing of files.
+bound that is wider than the computed bound is correct and accepted. Knows nothing of files.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from blztable.columns.stored import as_stored
 from blztable.errors import CorruptError
 from blztable.format.statistics import Statistics
 
-# Items that are Python objects at the same time.
+# Number of items that are converted to Python objects at the same time.
 ITEMS_AT_ONCE = 1 << 10
 
 
@@ -60,21 +60,21 @@ def _key(type_: pa.DataType, bound: bytes) -> Key:
 
 
 def _encloses(key: Key, side: str, type_: pa.DataType, own: bytes | None, rows: pa.Array) -> bool:
-    """Return True if no value of the rows lies beyond the bound."""
+    """True if no value of the rows lies beyond the bound."""
     if type_.id in ITEM_IDS:
-        # The writer's own bound may be a prefix, so only the items decide.
+        # The computed bound may be a prefix, so the items must be compared.
         return all(_encloses_one(key, item, side) for item in _items(rows))
-    # A number's own bound is its extreme value; None means that the rows have no value.
+    # The computed bound of numbers is the extreme value; None means that the rows have no value.
     return own is None or _encloses_one(key, _key(type_, own), side)
 
 
 def _encloses_one(key: Key, value: Key, side: str) -> bool:
-    # False if one of them is NaN.
+    # The comparison is False if one of them is NaN.
     return key <= value if side == "lower" else key >= value  # type: ignore[operator]
 
 
 def _items(rows: pa.Array) -> Iterator[bytes]:
-    """Yield the items of rows that are not null."""
+    """Yield the items of the rows, without nulls."""
     if isinstance(rows, pa.DictionaryArray):
         rows = as_stored(rows.dictionary).take(rows.indices.drop_null().unique())
     for start in range(0, len(rows), ITEMS_AT_ONCE):

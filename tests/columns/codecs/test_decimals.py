@@ -69,7 +69,7 @@ def test_an_array_with_more_digits_than_its_type_is_not_encoded(bits, value):
     type_ = KINDS[bits](5, 2)
     types.encode(array(type_, [99_999, None, -99_999]))
     wrong = array(type_, [1, value, 2])
-    message = r"a value with more digits than decimal.*\(5, 2\) has; cast to a wider type"
+    message = r"a value has more digits than decimal.*\(5, 2\); cast to a wider type"
     with pytest.raises(SchemaError, match=message):
         types.encode(wrong)
     # A value below a null, or outside of the slice, is not checked.
@@ -92,7 +92,7 @@ def test_decimals_of_more_digits_than_their_type_has_are_refused_by_their_column
     if as_dictionary:
         array = pa.DictionaryArray.from_arrays(pa.array(range(4), pa.int8()), array)
     store = MemoryStore()
-    message = "column 'a': a value with more digits than decimal"
+    message = "column 'a': a value has more digits than decimal"
     for options in ({}, {"sort_by": "a"}):
         with pytest.raises(blz.SchemaError, match=message):
             blz.to_blz(pa.table({"a": array, "n": numbers}), store, **options)
