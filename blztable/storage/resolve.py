@@ -14,19 +14,19 @@ Place = str | os.PathLike[str] | Store
 
 
 def store_at(place: Place) -> Store:
-    """Return the store at a path, with `~` expanded; a store is returned as it is."""
+    """Return the store at a path, with `~` expanded; return a store unchanged."""
     if isinstance(place, str | os.PathLike):
         if not os.fspath(place):
-            raise ValueError("an empty path; expected the directory of the table")
+            raise ValueError("the path is empty; pass the directory of the table")
         return LocalStore(os.path.expanduser(place))
     if not hasattr(place, "put_new"):
-        raise TypeError(f"expected a path, not {type(place).__name__}")
+        raise TypeError(f"expected a path or a store, found {type(place).__name__}")
     return place
 
 
 @contextmanager
 def opened_at(place: Place) -> Iterator[Store]:
-    """Give the store at a path; close it if the block fails."""
+    """Yield the store at a path; close it if the block fails."""
     store = store_at(place)
     try:
         yield store

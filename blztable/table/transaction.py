@@ -466,7 +466,7 @@ class Transaction(TableReader):
                 return final, default_of(default, final, staged.frame, order_of(values))
 
             frame = staged.head.pandas
-            evolving.add_column(change_set, field, counted, frame=frame, settled=settled)
+            evolving.add_column(change_set, field, counted, frame=frame, finish=settled)
 
     def drop_columns(self, names: Iterable[str]) -> None:
         """Drop columns; no data are read or written.

@@ -507,7 +507,7 @@ def test_a_change_of_more_null_rows_than_memory_can_hold_is_refused(tmp_path, ch
         table.head["rows"] = rows
     with blz.open(path, "a") as opened:
         with pytest.raises(
-            blz.LimitError, match="rows are read at once, found 2305843009213693952"
+            blz.LimitError, match="rows can be read at once, found 2305843009213693952"
         ):
             change(opened)
         assert (opened.version, opened.nrows) == (1, rows)

@@ -54,7 +54,7 @@ def read_selected(
             results.append(select(version, columns, window, parts, scan))
             if progress is not None:
                 progress.add(sum(span.count for span in window) * len(columns))
-                progress.tell()
+                progress.report()
     types = [version.schema.field(index).type for index in columns]
     arrays = [
         pa.chunked_array([chunk for one in results for chunk in one.arrays[place].chunks], type_)

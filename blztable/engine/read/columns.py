@@ -119,7 +119,7 @@ def _read(
     for column in columns:
         column.allocate()
     runs = (one for column in columns for one in column.fill(column.decoder))
-    run(joined(runs, progress), progress.tell if progress else None)
+    run(joined(runs, progress), progress.report if progress else None)
     most = max((column.picked for column in columns), default=0)
     if most:
         settling = (rows.settle for column in columns for rows in column.rows)

@@ -126,7 +126,7 @@ def write_groups(
             shared.budget.acquire(sum(map(_nbytes, arrays)))
             yield _encode_tasks(shared, arrays, len(rows) - 1)
 
-    run_groups(tasks(), shared.budget, progress.tell)
+    run_groups(tasks(), shared.budget, progress.report)
     return rows
 
 
