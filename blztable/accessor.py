@@ -18,7 +18,7 @@ def _without_data(function: Callable[..., None]) -> Signature:
 
 
 class _ToBlz:
-    # `df.to_blz` shows the documentation and the options of the function.
+    # `df.to_blz` has the documentation and the signature of the function.
     __doc__ = to_blz.__doc__
 
     def __init__(self, frame: pd.DataFrame) -> None:
@@ -30,6 +30,6 @@ class _ToBlz:
     __call__.__signature__ = _without_data(to_blz)  # type: ignore[attr-defined]
 
 
-# Registering again, on a reload, would warn.
+# A second registration, on a reload, would warn.
 if not hasattr(pd.DataFrame, "to_blz"):
     pd.api.extensions.register_dataframe_accessor("to_blz")(_ToBlz)

@@ -186,10 +186,10 @@ def to_blz(
                 if versions.newest_number(store) is None:
                     raise
                 if not tries:
-                    raise _not_again(store, data, error) from error
+                    raise _append_failed(store, data, error) from error
 
 
-def _not_again(store: Store, data: Any, error: Exception) -> ConflictError:
+def _append_failed(store: Store, data: Any, error: Exception) -> ConflictError:
     """Return the error for an append that is not tried again."""
     reason = f"{APPEND_TRIES} times" if is_repeatable(data) else "while the data were read"
     return ConflictError(
