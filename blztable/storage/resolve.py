@@ -16,7 +16,7 @@ StoreLike = str | os.PathLike[str] | Store
 @contextmanager
 def opened_at(path: StoreLike) -> Iterator[Store]:
     """Yield the store at a path; close it if the block fails."""
-    store = _store(path)
+    store = store_at(path)
     try:
         yield store
     except BaseException:
@@ -24,7 +24,7 @@ def opened_at(path: StoreLike) -> Iterator[Store]:
         raise
 
 
-def _store(path: StoreLike) -> Store:
+def store_at(path: StoreLike) -> Store:
     """Return the store at a path, with `~` expanded; return a store unchanged."""
     if isinstance(path, str | os.PathLike):
         if not os.fspath(path):
