@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from blztable.storage.resolve import Place
+from blztable.storage.resolve import StoreLike
 from blztable.writing import to_blz
 
 
@@ -18,18 +18,18 @@ def _without_data(function: Callable[..., None]) -> Signature:
 
 
 class _ToBlz:
-    # `df.to_blz` shows the documentation and the options of the function.
+    # `df.to_blz` has the documentation and the signature of the function.
     __doc__ = to_blz.__doc__
 
     def __init__(self, frame: pd.DataFrame) -> None:
         self._frame = frame
 
-    def __call__(self, path: Place, **options: Any) -> None:
+    def __call__(self, path: StoreLike, **options: Any) -> None:
         to_blz(self._frame, path, **options)
 
     __call__.__signature__ = _without_data(to_blz)  # type: ignore[attr-defined]
 
 
-# Registering again, on a reload, would warn.
+# A second registration, on a reload, would warn.
 if not hasattr(pd.DataFrame, "to_blz"):
     pd.api.extensions.register_dataframe_accessor("to_blz")(_ToBlz)

@@ -1,4 +1,4 @@
-"""Arrow types: text, bytes and views, as every room tells them apart.
+"""Arrow types: predicates for text, bytes, views and numbers, and related types.
 
 Knows nothing of columns, tables or pandas.
 """

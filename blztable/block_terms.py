@@ -1,9 +1,9 @@
-"""The terms of a block that its bytes (format) and its arrays (columns) share.
+"""Block terms: the names that format and columns both use for a block and its streams.
 
 Knows neither JSON nor Arrow.
 """
 
-# The encoding of a block whose streams are the values as Arrow has them.
+# The encoding of a block whose streams have the layout of Arrow.
 PLAIN = "plain"
 
 # Names of streams.
@@ -25,6 +25,6 @@ def child_prefix(prefix: str, child: str) -> str:
 
 
 def split_evenly(nbytes: int, size: int) -> tuple[int, ...]:
-    """Return chunks of `size` bytes; the last one is smaller where `nbytes` is no multiple."""
+    """Return chunks of `size` bytes; the last one is smaller if `nbytes` is no multiple of it."""
     full, rest = divmod(nbytes, size)
     return (size,) * full + ((rest,) if rest else ())

@@ -1,7 +1,7 @@
-"""Every error that blztable raises, grouped by what the caller does about it.
+"""Errors: every exception class of blztable, grouped by the reaction of the caller.
 
-Errors about data, arguments and files have a builtin as second base: ``except FileNotFoundError``
-works without this file. Knows nothing of how the errors come about.
+Errors about data, arguments and files have a builtin as second base, so
+``except FileNotFoundError`` works without an import of this file. Knows nothing of causes.
 """
 
 
@@ -27,7 +27,7 @@ class BlzError(Exception):
 
 
 class CorruptError(BlzError, ValueError):
-    """The bytes are damaged: they contradict a checksum, a length or each other.
+    """The bytes are damaged: they do not match a checksum, a length or each other.
 
     Read the rest with ``on_corrupt="skip"``, list the damage with `CTable.verify`, or restore an
     older version with `CTable.restore`.
@@ -47,7 +47,7 @@ class CorruptError(BlzError, ValueError):
 
 
 class FormatError(BlzError, ValueError):
-    """The bytes are intact, but in a format, version or type that this program cannot read.
+    """The bytes are intact but have a format, version or type that this program cannot read.
 
     Install a newer blztable, or read the file with the program that wrote it.
 
@@ -63,7 +63,7 @@ class FormatError(BlzError, ValueError):
 
 
 class LimitError(BlzError, ValueError):
-    """The data are legal, but larger than a limit that protects the reader or the format.
+    """The data are valid but exceed a limit that protects the reader or the format.
 
     Read fewer columns or rows, or read the table in pieces with `CTable.to_batches`.
 
@@ -95,7 +95,7 @@ class TableNotFoundError(BlzError, FileNotFoundError):
 
 
 class TableExistsError(BlzError, FileExistsError):
-    """A table exists at this path, or something that is not a table and is never replaced.
+    """A table or another file exists at this path. Other files are never replaced.
 
     Write with ``mode="w"`` to replace a table, with ``mode="a"`` to append to it.
 
@@ -111,7 +111,7 @@ class TableExistsError(BlzError, FileExistsError):
 
 
 class ColumnNotFoundError(BlzError, KeyError):
-    """The table has no column of this name, or several where one is needed.
+    """The table has no column of this name, or more than one.
 
     `CTable.column_names` lists the names.
 
@@ -130,9 +130,9 @@ class ColumnNotFoundError(BlzError, KeyError):
 
 
 class SchemaError(BlzError, TypeError):
-    """The data do not fit: a type, a value or a shape that cannot be stored or compared.
+    """The data have a type, a value or a shape that cannot be stored or compared.
 
-    Nothing is written. The message names the column and what to do.
+    Nothing is written. The message names the column and the remedy.
 
     Examples
     --------
@@ -146,7 +146,7 @@ class SchemaError(BlzError, TypeError):
 
 
 class ConflictError(BlzError):
-    """Another commit changed something that this commit relies on; nothing was written.
+    """Another commit changed data that this commit relies on; nothing was committed.
 
     Open the table again and repeat the change.
 
@@ -165,7 +165,7 @@ class ConflictError(BlzError):
 
 
 class BusyError(BlzError):
-    """Other writers held the table's lock for too long; nothing was written.
+    """Other writers held the lock of the table for too long; nothing was committed.
 
     Repeat the change.
 
@@ -182,9 +182,9 @@ class BusyError(BlzError):
 
 
 class CommitUnknownError(BlzError):
-    """The commit was published, but may not survive a loss of power, or cannot be read.
+    """The commit may be published, but may not survive a loss of power or cannot be read.
 
-    Open the table again and look at its version, or repeat the change with the same `commit_id`.
+    Open the table again and check its version, or repeat the change with the same `commit_id`.
 
     Examples
     --------
@@ -199,9 +199,9 @@ class CommitUnknownError(BlzError):
 
 
 class TransactionError(BlzError, RuntimeError):
-    """A transaction or appender was used outside of its `with`, or the table inside of it.
+    """A transaction or appender was used outside its `with`, or its table was changed inside it.
 
-    Make changes through the transaction, inside of its `with`.
+    Make all changes through the transaction, inside its `with`.
 
     Examples
     --------
@@ -251,9 +251,9 @@ class ReadOnlyError(BlzError):
 
 
 class StorageError(BlzError, OSError):
-    """The storage refused or failed: disk full, no permission, input or output error.
+    """The storage failed, for example because the disk is full.
 
-    Free space or permissions, then repeat the call; the table is as it was.
+    Remove the cause, for example free some space, then repeat the call. The table is unchanged.
 
     Examples
     --------

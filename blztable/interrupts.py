@@ -1,10 +1,10 @@
-"""Ctrl-C deferred while something must not be left half done.
+"""Interrupts: defer Ctrl-C while an operation must not be left half done.
 
 Knows nothing of tables.
 
-Python raises KeyboardInterrupt between any two steps of the main thread: between the call that made
-a file and the line that remembers the file, or in the middle of cleaning up. So `finally` alone
-does not protect the clean-up.
+Python raises KeyboardInterrupt between any two steps of the main thread, for example between the
+call that creates a file and the line that records it, or in the middle of a clean-up. So `finally`
+alone does not protect a clean-up.
 """
 
 import signal
@@ -17,13 +17,13 @@ Handler = Callable[[int, FrameType | None], object]
 
 
 class DeferInterrupt:
-    """A context that defers Ctrl-C to its end; it does nothing in other threads than the main one.
+    """A context that defers Ctrl-C to its end; it has an effect only in the main thread.
 
-    Not a generator: an interrupt could come between the lines of contextlib.
+    It is not a generator: an interrupt could come between the lines of contextlib.
     """
 
     def __init__(self, stop: Callable[[], None] | None = None) -> None:
-        """Call `stop` when a Ctrl-C comes that the end will raise, to reach the end sooner."""
+        """Call `stop` when Ctrl-C is deferred, so that the context ends sooner."""
         self._stop = stop
         self._before: Handler | None = None
         self._received: tuple[int, FrameType | None] | None = None
@@ -41,9 +41,9 @@ class DeferInterrupt:
             self.raise_pending()
 
     def record(self, number: int, frame: FrameType | None) -> None:
-        """The signal handler inside of the context."""
+        """Record a signal: the signal handler inside of the context."""
         self._received = number, frame
-        # A handler of the user may raise nothing; then the work must be done to its end.
+        # A handler of the user may not raise; then the work must be finished.
         if self._stop is not None and self._before is signal.default_int_handler:
             self._stop()
 
@@ -56,7 +56,7 @@ class DeferInterrupt:
 
 
 def raise_pending() -> None:
-    """Let a deferred interrupt be raised here after all: for a loop that waits."""
+    """Raise a deferred interrupt now; for a loop that waits."""
     if threading.current_thread() is threading.main_thread():
         _raise_pending(signal.getsignal(signal.SIGINT))
 

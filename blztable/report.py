@@ -18,7 +18,7 @@ Rows = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong, and the rows that it affects.
+    """A problem of a version, and the rows that it affects.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Problem:
     file : str
         Path of the damaged file below the table's directory.
     is_readable : bool
-        True if the rows can be read all the same: only their statistics or other facts are wrong.
+        True if the rows can still be read, because only their statistics or other facts are wrong.
 
     Examples
     --------
@@ -72,7 +72,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Result of `CTable.verify`: what was checked and what is wrong. True if nothing is wrong.
+    """Result of `CTable.verify`: what was checked, and the problems. True if there are none.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class Report:
     nbytes : int
         Number of bytes that were compared with a checksum.
     problems : tuple of Problem
-        What is wrong; empty if the version is intact.
+        The problems; empty if the version is intact.
 
     Examples
     --------
@@ -112,7 +112,7 @@ class Report:
 
     @property
     def is_intact(self) -> bool:
-        """True if nothing is wrong.
+        """True if the version has no problems.
 
         Returns
         -------
@@ -130,7 +130,7 @@ class Report:
         return not self.problems
 
     def __bool__(self) -> bool:
-        """Return True if nothing is wrong."""
+        """Return True if the version has no problems."""
         return self.is_intact
 
     def intact_rows(self, column: str | None = None) -> tuple[Rows, ...]:
@@ -163,7 +163,7 @@ class Report:
 
     @property
     def summary(self) -> str:
-        """What was checked and whether it is intact, in one line.
+        """The result and the checked sizes, in one line.
 
         Returns
         -------
@@ -231,7 +231,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlan:
-    """What a read decodes and skips of one column.
+    """The part of a column that a read decodes, and the part that it skips.
 
     Attributes
     ----------
@@ -242,11 +242,11 @@ class ColumnPlan:
     is_filter, is_returned : bool
         True if the filter needs the column; True if the result has it.
     row_groups : int
-        Number of row groups of which pages are read.
+        Number of row groups from which pages are read.
     pages, pages_in_all : int
-        Number of pages read, and of all pages.
+        Number of pages read; number of all pages.
     nbytes, nbytes_in_all : int
-        Bytes read of the column's files, with fronts and trailers, and all bytes.
+        Bytes read from the column's files, with fronts and trailers; bytes of these files.
 
     Examples
     --------
@@ -271,21 +271,21 @@ class ColumnPlan:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Result of `CTable.explain`: what a read decodes and skips, according to the statistics.
+    """Result of `CTable.explain`: the pages that a read decodes and skips, by their statistics.
 
-    A read may skip more: once rows were filtered, pages without a matching row are not read from
-    the other columns. Manifests are not counted.
+    A read may skip more: after the filter, pages without a matching row are not read from the
+    other columns. Manifests are not counted.
 
     Attributes
     ----------
     steps : tuple of str
         Steps of the filter, in the order of their evaluation.
     rows, rows_in_all : int
-        Number of rows in pages that are read, and of all rows.
+        Number of rows in pages that are read; number of all rows.
     row_groups, row_groups_in_all : int
-        Number of row groups that are read, and of all row groups.
+        Number of row groups that are read; number of all row groups.
     columns : tuple of ColumnPlan
-        The same per column: first the filter's columns, then the others.
+        The plan of each column: first the columns of the filter, then the others.
 
     Examples
     --------
@@ -389,7 +389,7 @@ class Explanation:
         lines = [
             f"row groups {self.row_groups:,} of {self.row_groups_in_all:,}, "
             f"rows {self.rows:,} of {self.rows_in_all:,}, "
-            f"{size_text(self.nbytes)} read, {size_text(self.nbytes_skipped)} passed over"
+            f"{size_text(self.nbytes)} read, {size_text(self.nbytes_skipped)} skipped"
         ]
         lines += [f"filter {number}: {step}" for number, step in enumerate(self.steps, 1)]
         cells = [("column", "for", "row groups", "pages", "bytes")]
@@ -398,7 +398,7 @@ class Explanation:
             cells.append(
                 (
                     short_text(column.name),
-                    ", ".join(use for use, is_so in uses if is_so),
+                    ", ".join(name for name, is_used in uses if is_used),
                     f"{column.row_groups:,} of {self.row_groups_in_all:,}",
                     f"{column.pages:,} of {column.pages_in_all:,}",
                     f"{size_text(column.nbytes)} of {size_text(column.nbytes_in_all)}",
@@ -460,7 +460,7 @@ class VersionInfo:
 
 @dataclass(frozen=True, slots=True)
 class Vacuumed:
-    """Result of `CTable.vacuum`: what was removed, and what prevented the removal of more.
+    """Result of `CTable.vacuum`: what was removed, and the versions that prevented more.
 
     Attributes
     ----------
@@ -471,7 +471,7 @@ class Vacuumed:
     nbytes : int
         Size of these files, in bytes.
     pinned : tuple of int
-        Numbers of superseded versions that stay because someone holds them open.
+        Numbers of expired versions that stay because they are open somewhere.
     damaged : tuple of int
         Numbers of versions whose manifest is damaged, so that the files they name are unknown. If
         there are any, nothing is removed.
@@ -494,8 +494,8 @@ class Vacuumed:
     damaged: tuple[int, ...] = ()
 
 
-def _count(number: int, thing: str) -> str:
-    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _lists(ranges: Sequence[Rows]) -> list[list[int]]:
@@ -503,10 +503,10 @@ def _lists(ranges: Sequence[Rows]) -> list[list[int]]:
 
 
 def _without(rows: int, lost: Sequence[Rows]) -> tuple[Rows, ...]:
-    """Return the ranges of `rows` rows that are not lost."""
-    left, begin = [], 0
+    """Return the ranges of rows, from 0 to `rows`, that are not lost."""
+    intact, begin = [], 0
     for start, stop in sorted(lost):
         if begin < start:
-            left.append((begin, start))
+            intact.append((begin, start))
         begin = max(begin, stop)
-    return (*left, (begin, rows)) if begin < rows else tuple(left)
+    return (*intact, (begin, rows)) if begin < rows else tuple(intact)

@@ -1,4 +1,4 @@
-"""Names and byte sizes as people read them, for reprs. Knows nothing else."""
+"""Text: shorten names and format byte sizes for reprs. Knows nothing else."""
 
 NAME_LENGTH = 40
 
@@ -9,7 +9,7 @@ def short_text(name: str) -> str:
 
 
 def size_text(nbytes: int) -> str:
-    """Return a number of bytes with a fitting unit."""
+    """Return a number of bytes as text with a unit."""
     for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if nbytes >= size:
             return f"{nbytes / size:.1f} {unit}"

@@ -17,7 +17,7 @@ from blztable.engine.version.commit import AlreadyCommitted
 from blztable.engine.write.options import WriteOptions, check_choice, check_id
 from blztable.engine.write.sort_keys import parsed
 from blztable.errors import ConflictError, TableExistsError
-from blztable.storage.resolve import Place, opened_at
+from blztable.storage.resolve import StoreLike, opened_at
 from blztable.storage.store import Store
 from blztable.table.progress import ProgressOption, reporting
 from blztable.table.snapshot import Snapshot
@@ -29,7 +29,7 @@ APPEND_TRIES = 5
 
 def to_blz(
     data: Any,
-    path: Place,
+    path: StoreLike,
     *,
     mode: str = "w",
     index: bool | None = None,
@@ -186,10 +186,10 @@ def to_blz(
                 if versions.newest_number(store) is None:
                     raise
                 if not tries:
-                    raise _not_again(store, data, error) from error
+                    raise _append_failed(store, data, error) from error
 
 
-def _not_again(store: Store, data: Any, error: Exception) -> ConflictError:
+def _append_failed(store: Store, data: Any, error: Exception) -> ConflictError:
     """Return the error for an append that is not tried again."""
     reason = f"{APPEND_TRIES} times" if is_repeatable(data) else "while the data were read"
     return ConflictError(

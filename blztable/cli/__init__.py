@@ -1,6 +1,6 @@
-"""The command line: `blz info`, `schema`, `head`, `verify`, `versions`, `restore` and so on.
+"""Command line: `blz info`, `schema`, `head`, `verify`, `versions`, `restore` and so on.
 
-Knows nothing but the public names of blztable.
+Knows only the public names of blztable.
 """
 
 from blztable.cli.command import main

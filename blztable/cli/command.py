@@ -1,8 +1,8 @@
-"""The commands: arguments, errors and exit codes.
+"""Commands: parse arguments, run a command, print errors and return exit codes.
 
 An error is one line on stderr and exit code 1. `verify` also exits with 1 if the table is damaged,
-`vacuum` if damage prevented it from removing anything. A closed pipe or Ctrl-C ends a command
-without a message. Knows nothing of how values are shown.
+`vacuum` exits with 1 if damage prevented every removal. A closed pipe or Ctrl-C ends a command
+without a message. Knows nothing of the layout of the output.
 """
 
 import argparse
@@ -61,11 +61,11 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def command(name: str, run: Callable[[argparse.Namespace], int], text: str) -> _Parser:
-        made = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
-        made.add_argument("path", metavar="PATH", help="directory of the table")
-        made.add_argument("--json", action="store_true", help="print one JSON document")
-        made.set_defaults(run=run)
-        return made
+        parser = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+        parser.add_argument("path", metavar="PATH", help="directory of the table")
+        parser.add_argument("--json", action="store_true", help="print one JSON document")
+        parser.set_defaults(run=run)
+        return parser
 
     info = command("info", _info, "show version, rows, sizes and attributes")
     schema = command("schema", _schema, "show names and types of the columns")
@@ -124,13 +124,13 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _versions(options: argparse.Namespace) -> int:
-    with _beside_damage(options.path) as table:
+    with _open_intact(options.path) as table:
         result = show.versions(table)
     return _print(options, result, show.versions_lines(result))
 
 
 def _restore(options: argparse.Namespace) -> int:
-    # Opened at this version: the newest may be damaged.
+    # Open the table at this version, because the newest one may be damaged.
     with blz.open(options.path, "a", version=options.number) as table:
         table.restore(options.number)
         result = {
@@ -166,7 +166,7 @@ def _vacuum(options: argparse.Namespace) -> int:
     return 1 if removed.damaged else 0
 
 
-def _beside_damage(path: str) -> blz.CTable:
+def _open_intact(path: str) -> blz.CTable:
     """Open the newest version whose manifest is intact."""
     try:
         return blz.open(path)

@@ -1,8 +1,8 @@
-"""Conversion of Arrow values to JSON values, and of any text to printable text.
+"""Plain values: convert Arrow values to JSON values, and any text to printable text.
 
 Values without a JSON type become text: dates, times and durations in ISO 8601 (instants in UTC,
-with a Z), decimals with all digits, bytes in hexadecimal, NaN and infinities by name. Arrow's own
-text stands for times outside of the calendar. Knows nothing of tables.
+with a Z), decimals with all digits, bytes in hexadecimal, NaN and infinities by name. A time
+outside of the calendar gets Arrow's own text. Knows nothing of tables.
 """
 
 import json
@@ -39,7 +39,7 @@ def plain_values(column: pa.ChunkedArray) -> list[Json]:
 
 
 def plain_object(value: Any) -> Json:
-    """Return a value of the attributes as a JSON value: numpy numbers and times are converted."""
+    """Return a value of the attributes as a JSON value; convert numpy numbers and times."""
     match value:
         case dict():
             return {key: plain_object(item) for key, item in value.items()}
@@ -58,7 +58,7 @@ def _plain(array: pa.Array) -> list[Json]:
         codes = array.indices.to_pylist()
         return [None if code is None else _plain(array.dictionary[code:][:1])[0] for code in codes]
     if pa.types.is_timestamp(type_):
-        # Cast without the zone, which gives UTC: this machine may not know the zone.
+        # Cast without the time zone, which gives UTC: this machine may not know the zone.
         texts = array.view(pa.timestamp(type_.unit)).cast(pa.string()).to_pylist()
         return [
             _mapped(text, lambda text: _iso(text) + ("Z" if type_.tz else "")) for text in texts

@@ -1,4 +1,4 @@
-"""Output of each command: values for `--json`, and lines of text.
+"""Output: make the JSON values and the lines of text that each command prints.
 
 Knows nothing of arguments and exit codes.
 """
@@ -18,12 +18,12 @@ GAP = "  "
 
 
 def info(table: blz.CTable) -> Json:
-    """Return the facts of `blz info`."""
+    """Return the values of `blz info`."""
     entry = facts(table)
     return {
         "path": table.path,
         "version": table.version,
-        **_made(entry),
+        **_commit(entry),
         "rows": table.nrows,
         "columns": len(table.column_names),
         "row_groups": entry.row_groups,
@@ -36,7 +36,7 @@ def info(table: blz.CTable) -> Json:
 
 
 def info_lines(result: Json) -> Iterator[str]:
-    """Yield one line per fact."""
+    """Yield one line per value."""
     sizes = {"nbytes": " bytes uncompressed", "cbytes": " bytes on disk"}
     order = (name if way == "ascending" else f"{name} {way}" for name, way in result["sort_by"])
     for name, value in {**result, "sort_by": ", ".join(order)}.items():
@@ -62,7 +62,7 @@ def versions(table: blz.CTable) -> Json:
         "versions": [
             {
                 "version": one.number,
-                **_made(one),
+                **_commit(one),
                 "rows": one.rows,
                 "columns": one.columns,
                 "row_groups": one.row_groups,
@@ -91,12 +91,12 @@ def versions_lines(result: Json) -> Iterator[str]:
 
 
 def vacuumed(table: blz.CTable, removed: blz.Vacuumed) -> Json:
-    """Return what was removed and what was not."""
+    """Return the numbers of removed, pinned and damaged versions, and of removed files."""
     return {"path": table.path, **asdict(removed)}
 
 
 def vacuumed_lines(result: Json) -> Iterator[str]:
-    """Yield what was removed, and the reasons why no more was."""
+    """Yield a line about the removal, and a line about versions that stay."""
     numbers = {
         name: ", ".join(map(str, result[name])) for name in ("versions", "pinned", "damaged")
     }
@@ -109,13 +109,13 @@ def vacuumed_lines(result: Json) -> Iterator[str]:
         yield f"kept, because they are open elsewhere: versions {numbers['pinned']}"
 
 
-def _made(one: blz.VersionInfo) -> Json:
+def _commit(one: blz.VersionInfo) -> Json:
     time = None if one.time is None else one.time.isoformat(timespec="seconds")
     return {"time": time and time.replace("+00:00", "Z"), "operation": one.operation}
 
 
 def schema(table: blz.CTable) -> Json:
-    """Return names and types of the columns, and whether they are nullable."""
+    """Return the name and type of each column, and whether it is nullable."""
     return {
         "columns": [
             {"name": field.name, "type": str(field.type), "nullable": field.nullable}
@@ -144,7 +144,7 @@ def head(rows: pa.Table) -> Json:
 
 
 def head_lines(result: Json, width: int) -> Iterator[str]:
-    """Yield the names and the rows, with as many columns as fit, and count the others."""
+    """Yield names and rows of as many columns as fit, then the number of the others."""
     columns = [
         [_cell(name), *(_cell(row[index]) for row in result["rows"])]
         for index, name in enumerate(result["columns"])

@@ -4,17 +4,17 @@ Knows nothing of where the table is.
 
 Theory of operation
 -------------------
-`append_source` starts nothing: it returns runs of rows with one schema each, and each run is an
-iterator of parts. Whoever writes draws the parts, one thread at a time, in the order of the rows.
+`append_source` reads no data. It returns runs of rows with one schema each; each run is an iterator
+of parts. The writer draws the parts, in one thread at a time, in the order of the rows.
 
-1. `source` makes one item of a DataFrame or an Arrow table, and one item at a time of an iterator.
+1. `source` yields a DataFrame or an Arrow table as one item, and an iterator item by item.
 2. With `evolve`, `evolved` widens the schema for the item. A changed schema ends the run.
 3. `coerce_item` matches columns by name, casts each without loss, fills the columns that the item
    lacks, and checks that its index continues the table's.
-4. Ordered categories are compared with the table's, or with the first that the data brings.
+4. Ordered categories are compared with the table's, or with those of the first item.
 
-One coerced part waits here, because it tells whether the run goes on; no other item is held. All
-errors of an item come before its part is handed out, so a part is never written in half.
+One coerced part is held, because its schema decides if the run continues; no other item is held.
+All errors of an item are raised before its part is yielded, so a part is never written in half.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -71,9 +71,9 @@ class AppendSource:
     """Data to append to a table, as runs of one schema; a single run without `evolve`."""
 
     def __init__(self, items: Source, table: TableSpec, evolve: bool) -> None:
-        # None while the end is unknown.
+        # Number of rows; None if it is unknown.
         self.rows = items.rows
-        # Known once all parts are drawn: True if the data fits only after `table.rows` rows.
+        # Valid after all parts were drawn: True if the data fits only after `table.rows` rows.
         self.continues_index = False
         self.runs: Iterator[SchemaRun] = self._runs()
         self._items = items.items
@@ -82,7 +82,7 @@ class AppendSource:
         self._schema, self._frame = table.schema, table.frame
         self._orders: dict[int, pa.Array | None] = {}
         self._drawn = 0
-        # Coerced but not handed out: its schema tells whether the run goes on.
+        # A part that is coerced but not yielded yet: its schema decides if the run continues.
         self._next: Portion | None = None
 
     def _runs(self) -> Iterator[SchemaRun]:
@@ -103,7 +103,7 @@ class AppendSource:
             self._advance()
 
     def _advance(self) -> None:
-        """Coerce the next item, with a schema that takes it."""
+        """Coerce the next item, to a widened schema if `evolve` is set."""
         item = next(self._items, None)
         if item is None:
             return
@@ -137,7 +137,7 @@ class AppendSource:
 
     def _check_orders(self, table: pa.Table, context: str) -> None:
         for index, order in orders_of(table).items():
-            # A table without rows takes the first categories that come.
+            # A table without rows takes the categories of the first item.
             if self._order_at(index) is None:
                 self._orders[index] = order
         check_orders(table, self._order_at, context, "the table")

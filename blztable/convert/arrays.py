@@ -1,6 +1,6 @@
 """Arrays: Arrow buffers as numpy arrays, and numpy arrays as Arrow buffers.
 
-Knows nothing of pandas. An array is a view where its memory is writable, else a copy.
+Knows nothing of pandas. An array is a view if its memory is writable, otherwise a copy.
 """
 
 from typing import Any, TypeAlias
@@ -33,9 +33,8 @@ def whole(column: pa.ChunkedArray) -> pa.Array:
     """Return all chunks as one array, without a copy of a single chunk."""
     match column.num_chunks:
         case 0:
-            return pa.nulls(
-                0, column.type
-            )  # Arrow cannot concatenate no chunks of some dictionaries.
+            # Arrow cannot concatenate no chunks of some dictionaries.
+            return pa.nulls(0, column.type)
         case 1:
             return column.chunk(0)
         case _:
@@ -52,7 +51,7 @@ def values_of(array: pa.Array, dtype: np.dtype) -> np.ndarray:
 
 
 def booleans_of(array: pa.Array) -> np.ndarray:
-    """Return the values of a boolean array, one byte a row."""
+    """Return the values of a boolean array, one byte per row."""
     buffer = array.buffers()[1]
     if len(array) == 0 or buffer is None:
         return np.zeros(len(array), np.bool_)

@@ -22,7 +22,7 @@ def _with_room(field: pa.Field, facts: Facts) -> pa.Field:
     if not pa.types.is_dictionary(type_) or type_.index_type.bit_width >= 32:
         return field
     descriptor = descriptor_of(field, facts)
-    # pandas chooses the width of codes itself, except for Arrow's own columns.
+    # pandas chooses the width of codes itself, except for columns of an ArrowDtype.
     if descriptor is not None and descriptor["dtype"] != "category":
         return field
     return field.with_type(pa.dictionary(pa.int32(), type_.value_type, type_.ordered))
@@ -42,7 +42,7 @@ def orders_of(table: pa.Table) -> dict[int, pa.Array]:
 def check_orders(
     table: pa.Table, order_at: Callable[[int], pa.Array | None], context: str, before: str
 ) -> None:
-    """SchemaError where the categories of an ordered column differ from the earlier ones."""
+    """Raise SchemaError if the categories of an ordered column differ from the earlier ones."""
     for index in _ordered_columns(table):
         name = table.schema.field(index).name
         column_context = f"{context}, column {name!r}"
@@ -52,7 +52,7 @@ def check_orders(
 def check_order(
     column: pa.ChunkedArray, order: pa.Array | None, context: str, before: str = "the table"
 ) -> None:
-    """SchemaError where the categories of an ordered column differ from `order`."""
+    """Raise SchemaError if the categories of an ordered column differ from `order`."""
     if order is None or not _is_ordered(column.type):
         return
     for chunk in column.chunks:
@@ -67,7 +67,7 @@ def check_order(
 def one_in_order(value: pa.ChunkedArray, order: pa.Array | None, context: str) -> pa.ChunkedArray:
     """Return one row of an ordered column with the codes of `order`.
 
-    SchemaError where its value is not one of these categories.
+    Raise SchemaError if its value is not one of these categories.
     """
     if order is None or value.null_count or not _is_ordered(value.type):
         return value

@@ -14,7 +14,7 @@ from blztable.convert.frames.frame import Facts, descriptor_of
 from blztable.convert.gateway import Ingested
 from blztable.errors import SchemaError
 
-# Makes a column, by its index and row count, that the data lacks.
+# Returns the values of a column that the data lacks, given its index and row count.
 Fill = Callable[[int, int], pa.ChunkedArray]
 
 
@@ -37,7 +37,7 @@ def coerce_item(
     Raises
     ------
     SchemaError
-        Columns, a type, a dtype or an index that the table cannot take; `context` begins the
+        The columns, a type, a dtype or the index do not match the table; `context` begins the
         message.
     """
     target = TableFacts.of(frame, "appended to", "pass evolve=True" if may_evolve else "")
@@ -49,7 +49,9 @@ def coerce_item(
     is_same = table.schema.equals(schema, check_metadata=True)
     if is_same and target.facts.dtypes == facts.dtypes:
         _check_nulls(table, target, context)
-        return table  # Arrow refuses to build some arrays of its own again, as of empty views.
+        return (
+            table  # Unchanged, because Arrow refuses to rebuild some arrays, such as empty views.
+        )
     indices = _match(table.schema.names, schema.names, context, fill is None, target.remedy)
     columns = []
     for index, (field, position) in enumerate(zip(schema, indices, strict=True)):
@@ -67,7 +69,7 @@ def coerce_item(
 def indices_by_name(names_present: Sequence[str], names: Sequence[str]) -> list[int | None] | None:
     """Return the index of each of `names` in `names_present`, None for an absent name.
 
-    Return None where duplicate names make the order ambiguous.
+    Return None if duplicate names make the order ambiguous.
     """
     if names_present == names:
         return list(range(len(names)))
@@ -100,7 +102,7 @@ def _match(
 
 
 def _check_nulls(table: pa.Table, target: TableFacts, context: str) -> None:
-    """SchemaError for missing values in a column that cannot be null."""
+    """Raise SchemaError for missing values in a column that cannot be null."""
     for index, field in enumerate(table.schema):
         if target.is_frame or not field.nullable:
             target.check_nulls(table.column(index), field, f"{context}, column {field.name!r}")

@@ -1,6 +1,6 @@
-"""Coerce a column: values as the type and dtype of a table's column, where no value changes.
+"""Coerce a column: convert values to the type and dtype of a table's column, if none changes.
 
-Knows one column at a time; nothing of names and of the other columns.
+Knows one column at a time; nothing of names and other columns.
 """
 
 from dataclasses import dataclass
@@ -17,18 +17,18 @@ from blztable.convert.frames.frame import Facts, descriptor_of
 from blztable.convert.values import values_of
 from blztable.errors import SchemaError
 
-# Dtypes that pandas tells apart although their values are the same.
+# Dtypes that are different in pandas although their values are the same.
 _SAME_VALUES = {None, "arrow", "masked", "object", "string"}
 
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """What the columns of a table share, and the words of errors about them."""
+    """The facts that the columns of a table share, and words for errors about them."""
 
     facts: Facts
     is_frame: bool
     verb: str = "stored as"
-    # A call that would take the data all the same.
+    # A call that would accept the data.
     remedy: str = ""
 
     @classmethod
@@ -38,7 +38,7 @@ class TableFacts:
 
     def can_be_null(self, field: pa.Field) -> bool:
         """True if a column can hold missing values; numpy's integers and booleans cannot."""
-        # pandas would make floats or objects of them.
+        # pandas would convert them to floats or objects.
         is_plain = pa.types.is_integer(field.type) or pa.types.is_boolean(field.type)
         is_numpy = self.is_frame and is_plain and descriptor_of(field, self.facts) is None
         return bool(field.nullable) and not is_numpy
@@ -60,7 +60,7 @@ def coerce_column(
     table: TableFacts,
     context: str,
 ) -> pa.ChunkedArray:
-    """Return the column as `field` of a table; SchemaError where a value would change."""
+    """Return the column as `field` of a table; SchemaError if a value would change."""
     source, type_, verb = column.type, field.type, table.verb
     remedy = table.remedy if is_number(source) and is_number(type_) else ""
     try:
@@ -98,8 +98,8 @@ def coerce_values(
     Raises
     ------
     SchemaError
-        A type or a dtype by which values would change, or missing values in a column that cannot
-        be null; `context` begins the message.
+        The type or dtype would change values, or values are missing in a column that cannot be
+        null; `context` begins the message.
     """
     if isinstance(values, pa.Scalar):
         column = _one_row(values, field.type)
@@ -123,7 +123,7 @@ def default_of(default: Any, field: pa.Field, frame: Any, order: Any) -> pa.Scal
 
 
 def _one_row(value: pa.Scalar, type_: pa.DataType) -> pa.ChunkedArray:
-    """Return a scalar as a column, in the narrowest type that holds it where that is `type_`."""
+    """Return a scalar as a column of one row, of type `type_` if that loses nothing."""
     if pa.types.is_dictionary(type_):
         inner = type_.value_type
         if value.type == inner or (is_text(value.type) and is_text(inner)):
@@ -139,7 +139,7 @@ def _one_row(value: pa.Scalar, type_: pa.DataType) -> pa.ChunkedArray:
 
 
 def _word(descriptor: object) -> str | None:
-    """Return the dtype that a descriptor names, without the parts that depend on the values."""
+    """Return the dtype in a descriptor, without the parts that depend on the values."""
     if not isinstance(descriptor, dict):
         return None
     if descriptor.get("dtype") == "category":

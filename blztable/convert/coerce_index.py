@@ -1,4 +1,4 @@
-"""Coerce the index: the index of a DataFrame as the continuation of a table's.
+"""Coerce the index: check that the index of a DataFrame continues the table's.
 
 Knows the facts of index levels, not how they are stored.
 """
@@ -21,7 +21,7 @@ def align_index(
     ours, theirs = table.levels, frame.levels
     if ours[0]["kind"] == "field":
         if theirs[0]["kind"] == "range" and len(ours) == 1 and _name(ours[0]) == _name(theirs[0]):
-            # pandas calls a piece of a stored index a RangeIndex where it has no gaps.
+            # pandas may return a slice of a stored index without gaps as a RangeIndex.
             start, step = theirs[0]["start"], theirs[0]["step"]
             values = pa.array(start + step * np.arange(data.rows))
             return data.table.append_column(ours[0]["field"], values)
@@ -82,7 +82,7 @@ def _index_text(levels: list[Descriptor], rows: int) -> str:
 
 
 def _remedy(levels: list[Descriptor]) -> str:
-    """Say how a DataFrame gets an index that continues this one."""
+    """Return the advice that gives a DataFrame an index that continues this one."""
     if levels[0]["kind"] == "range":
         return "Call df.reset_index(), or pass index=False"
     return "Give it an index of the same names, with df.set_index() or df.index.set_names()"

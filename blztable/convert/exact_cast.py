@@ -1,6 +1,6 @@
-"""Exact cast: columns as another Arrow type, only where no value changes.
+"""Exact cast: convert columns to another Arrow type, only if no value changes.
 
-Knows Arrow types alone; nothing of tables, their columns and pandas.
+Knows only Arrow types; nothing of tables and pandas.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from blztable.arrow_types import is_binary, is_text
 def cast_exactly(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | None:
     """Return the column as this type; None for a type that could change a value.
 
-    Raises one of REFUSALS where the types suit each other and a value does not fit.
+    Raises one of REFUSALS if the type is suitable but a value does not fit.
     """
     source = column.type
     if source.equals(type_):
@@ -80,7 +80,7 @@ def as_categories(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArra
 
 def _recoded(chunk: pa.DictionaryArray, type_: pa.DataType) -> pa.DictionaryArray:
     """Return the same values with codes of another width."""
-    # Codes count from 0, so all fit where the last one does.
+    # Codes count from 0, so all fit if the last one fits.
     pa.scalar(max(len(chunk.dictionary) - 1, 0), type_.index_type)
     indices = chunk.indices.cast(type_.index_type, safe=False)
     return pa.DictionaryArray.from_arrays(
@@ -89,7 +89,7 @@ def _recoded(chunk: pa.DictionaryArray, type_: pa.DataType) -> pa.DictionaryArra
 
 
 _Kind = Callable[[pa.DataType], bool]
-# Arrow refuses the values that such a cast would change.
+# Pairs of types between which Arrow's cast refuses the values that it would change.
 _CHECKED_CASTS: tuple[tuple[_Kind, _Kind], ...] = (
     (pa.types.is_integer, pa.types.is_integer),
     (pa.types.is_integer, pa.types.is_floating),

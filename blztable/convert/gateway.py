@@ -1,7 +1,7 @@
-"""Gateway: the door for tabular data: DataFrames, anything Arrow, mappings of arrays.
+"""Gateway: the entry for tabular data: DataFrames, Arrow data of any kind, mappings of arrays.
 
-Knows how each kind is read, nothing of where it goes. Arrow data passes unchanged; what pandas
-adds to it goes into descriptors.
+Knows how each kind is read, nothing of its destination. Arrow data passes unchanged; the facts
+that only pandas has go into descriptors.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ ACCEPTED = (
 
 @dataclass(frozen=True, slots=True)
 class Ingested:
-    """Tabular data as an Arrow table, with what pandas knows beyond it."""
+    """Tabular data as an Arrow table, with the facts that only pandas has."""
 
     table: pa.Table
     # An Arrow table without columns loses its row count.
@@ -129,7 +129,7 @@ def _from_mapping(data: Mapping[str, Any]) -> Ingested:
 
 
 def encoded(values: Any, context: str) -> dtypes.Encoded:
-    """Return the values of one column; Arrow reads those that pandas does not know."""
+    """Return the values of one column as Arrow, with a descriptor if pandas has more facts."""
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values, None
     if isinstance(values, pd.Series | pd.Index):
@@ -148,7 +148,7 @@ def encoded(values: Any, context: str) -> dtypes.Encoded:
 
 
 def arrow_array(values: Any, context: str) -> pa.Array | pa.ChunkedArray:
-    """Return values as the array that Arrow makes of them."""
+    """Return values as an Arrow array of the type that Arrow infers."""
     try:
         return pa.array(values)
     except (*REFUSALS, TypeError, ValueError, OverflowError, LookupError) as error:

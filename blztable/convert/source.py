@@ -46,7 +46,7 @@ class Source:
     """Items; none is held here once it is drawn."""
 
     items: Iterator[Item]
-    # None while the end is unknown.
+    # Number of rows; None if it is unknown.
     rows: int | None = None
     # Known only for a reader, before its first batch.
     schema: pa.Schema | None = None
@@ -58,7 +58,7 @@ def source(data: Any, *, index: bool | None = None) -> Source:
         return _of_one(data, index)
     check_no_series(data, "the data")
     if hasattr(data, "scanner"):  # A dataset.
-        # It would read far ahead of us.
+        # A dataset reads far ahead by default.
         data = data.scanner(batch_readahead=1, fragment_readahead=1)
     if hasattr(data, "to_reader"):  # A scanner.
         data = data.to_reader()

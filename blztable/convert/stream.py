@@ -30,7 +30,7 @@ class Stream:
 
     schema: pa.Schema
     parts: Iterator[Portion]
-    # None while the end is unknown.
+    # Number of rows; None if it is unknown.
     rows: int | None
     # Returns the frame descriptor for a row count.
     frame: Callable[[int], Descriptor | None]
@@ -66,7 +66,7 @@ def _of_batches(batches: Iterator[Item], schema: pa.Schema) -> Stream:
 
 
 def _in_order(items: Iterable[Item]) -> Iterator[Portion]:
-    """Yield the rows of the items; raise where ordered categories differ between items."""
+    """Yield the rows of the items; SchemaError if ordered categories differ between items."""
     orders: dict[int, pa.Array] = {}
     for item in items:
         context, table, rows = item.context, item.data.table, item.data.rows

@@ -1,4 +1,4 @@
-"""Values: data for one column, one value for all rows or one value a row.
+"""Values: data for one column, one value for all rows or one value per row.
 
 Knows how each kind is read, nothing of the column; `coerce_column` knows that.
 """
@@ -24,14 +24,14 @@ _WHOLE = (str, bytes, bytearray, memoryview, Mapping)
 def values_of(
     values: Any, context: str
 ) -> tuple[pa.Array | pa.ChunkedArray | pa.Scalar, Descriptor | None]:
-    """Return one value as a scalar, else an array; with the descriptor of a DataFrame's column.
+    """Return values as an array, or one value as a scalar; with the descriptor of a pandas dtype.
 
     The index of a Series is ignored. NaN is a number; None, pd.NA and pd.NaT are nulls.
 
     Raises
     ------
     SchemaError
-        Values that cannot be stored; `context` begins the message.
+        The values cannot be stored; `context` begins the message.
     """
     if isinstance(values, pa.Scalar):
         return values, None

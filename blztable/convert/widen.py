@@ -1,8 +1,8 @@
-"""Widen: the schema of a table that takes data which its present schema refuses.
+"""Widen: change the schema of a table so that it accepts data that its present schema refuses.
 
 Knows nothing of where the table is. New columns come last and can be null. Integers and floats
-become the narrowest type that holds the old and the new values. All else stays, for
-`coerce_item` to refuse.
+become the narrowest type that holds the old and the new values. Other differences stay, and
+`coerce_item` refuses them.
 """
 
 import pyarrow as pa
@@ -28,7 +28,7 @@ FLOATS = {pa.float16(): 11, pa.float32(): 24, pa.float64(): 53}
 def evolved(
     data: Ingested, schema: pa.Schema, frame: Descriptor | None
 ) -> tuple[pa.Schema, Descriptor | None]:
-    """Return the schema and the frame descriptor of the table that takes the rows of `data`."""
+    """Return the schema and the frame descriptor of a table that accepts the rows of `data`."""
     new_schema = data.table.schema
     indices = indices_by_name(new_schema.names, schema.names)
     if indices is None:
@@ -52,13 +52,13 @@ def evolved(
 
 
 def with_nulls(field: pa.Field, frame: Descriptor | None) -> pa.Field:
-    """Return the field so that it can be null in a table with this frame."""
+    """Return the field as one that can be null in a table with this frame."""
     return _nullable(field, TableFacts.of(frame))
 
 
 def _nullable(field: pa.Field, table: TableFacts) -> pa.Field:
     field = field.with_nullable(True)
-    # pandas' concat makes floats or objects of them; the nullable dtypes keep every value.
+    # pandas' concat would convert them to floats or objects; nullable dtypes keep every value.
     return field if table.can_be_null(field) else described(field, {"dtype": "masked"})
 
 

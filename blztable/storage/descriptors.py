@@ -1,4 +1,4 @@
-"""File descriptors: which numbers they may have, and how a descriptor without writes is closed.
+"""File descriptors: keep them above the standard streams, and close them.
 
 Knows nothing of names or keys.
 """
@@ -29,10 +29,10 @@ def above_standard(fd: int) -> int:
 def close_unwritten(fd: int) -> None:
     """Close a descriptor that nothing was written to.
 
-    It is closed even if the system reports an error, and no data can be lost. So the error is
-    ignored: it must not look like a failure of the operation, which may be a finished commit.
+    An error is ignored: the descriptor is closed all the same and no data can be lost. The error
+    must not look like a failure of the operation, which may be a finished commit.
     """
-    # No `suppress`: its calls are steps in which a signal's exception would leave the file open.
+    # Not `suppress`: an exception of a signal handler inside of it would leave the file open.
     try:  # noqa: SIM105
         os.close(fd)
     except OSError:
@@ -48,13 +48,13 @@ class OpenDirectory:
         self.fd = fd
 
     def __del__(self) -> None:
-        # Missing if an interrupt came before it was set.
+        # The attribute is missing if an interrupt came before it was set.
         if hasattr(self, "fd"):
             close_unwritten(self.fd)
 
 
 class DirectoryInUse:
-    """A directory in use; `close` releases it, and it is closed unless the store keeps it open."""
+    """A directory in use. `close` releases it; the store may keep it open."""
 
     __slots__ = ("_open",)
 
@@ -68,8 +68,8 @@ class DirectoryInUse:
         return self._open.fd
 
     def close(self) -> None:
-        """Release it; closing twice is harmless."""
-        # Not left to the end of the frame: an exception may keep the frame.
+        """Release the directory; closing twice is harmless."""
+        # Release it now: a traceback may keep the caller's frame.
         self._open = None
 
     def __enter__(self) -> "DirectoryInUse":

@@ -1,10 +1,10 @@
 """The directories of a local store, opened level by level.
 
-Knows nothing of values. The table may come from a stranger: the user's path is resolved once, and
-each level below it is opened by itself, so no symbolic link is followed. The root and the levels
-right below it stay open, so a read costs few calls. `close` drops their descriptors; each one is
-closed when the last call that uses it returns, so other threads may be at work. The root gets the
-permissions that the umask leaves; a directory below it gets those of the root.
+Knows nothing of values. The table may come from an untrusted source: the user's path is resolved
+once, and each level below it is opened separately, so no symbolic link is followed. The root and
+the levels right below it stay open, so a read needs few calls. `close` drops their descriptors;
+each one is closed when the last call that uses it returns, so other threads may still use it. The
+umask decides the permissions of the root; a directory below it gets the permissions of the root.
 """
 
 import errno
@@ -28,7 +28,7 @@ class Directories:
         self._kept: dict[str, OpenDirectory] = {}
 
     def open(self, parts: Sequence[str], *, make: bool = False) -> DirectoryInUse:
-        """Open a directory, () is the root; with `make`, create the levels that are missing."""
+        """Open a directory (() is the root); with `make`, create missing levels."""
         directory = DirectoryInUse(self._keep("".join(parts[:1]), make=make))
         for depth in range(1, len(parts)):
             with directory:
@@ -37,26 +37,26 @@ class Directories:
         return directory
 
     def where(self, key: str) -> str:
-        """The path of a key, for messages."""
+        """Return the path of a key, for messages."""
         return f"{self._path}/{key}" if key else self._path
 
     def share(self, name: str, dir_fd: int, key: str) -> None:
-        """Give a new directory the permissions of the directory that it is in."""
+        """Give a new directory the permissions of its parent directory."""
         with suppress(OSError):
             mode = os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode
             if mode == shared_mode(mode, os.fstat(dir_fd).st_mode):
                 return
         # If it cannot be opened, the call that uses it raises the error.
         with suppress(BlzError, KeyNotFound):
-            made = OpenDirectory(open_directory(name, dir_fd, self.where(key)))
-            self._disk.share(made.fd, dir_fd)
+            directory = OpenDirectory(open_directory(name, dir_fd, self.where(key)))
+            self._disk.share(directory.fd, dir_fd)
 
     def close(self) -> None:
         """Drop the descriptors; a later call opens them again."""
         self._kept.clear()
 
     def _keep(self, level: str, *, make: bool = False) -> OpenDirectory:
-        """The root ("") or a level right below it, opened once."""
+        """Return the root ("") or a level right below it, opened once."""
         kept = self._kept.get(level)
         if kept is not None:
             return kept
@@ -70,7 +70,7 @@ class Directories:
                 if make:
                     raise StorageError(errno.ENOENT, "no such directory", self._path) from None
                 raise
-        # Of threads that come here together one wins. A forked child could inherit a held lock.
+        # If several threads open it, one wins. A lock could be held for ever in a forked child.
         return self._kept.setdefault(level, OpenDirectory(fd))
 
     def _open_level(self, parts: Sequence[str], dir_fd: int, *, make: bool) -> int:
@@ -87,7 +87,7 @@ class Directories:
 
 
 def parts_of(key: str) -> list[str]:
-    """The names in a key, [] for the root. Only our own code makes keys."""
+    """Return the names in a key, [] for the root. Only our own code makes keys."""
     parts = key.split("/") if key else []
     assert not {"", ".", ".."}.intersection(parts), key
     return parts

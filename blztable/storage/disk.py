@@ -1,9 +1,8 @@
-"""The calls that change or flush the file system, one method for each.
+"""Disk: the calls that change or flush the file system, one method for each.
 
-Knows nothing of keys or tables: names are relative to an open directory. A test passes another
-`Disk`, which records the calls or refuses them. fsync is called here and nowhere else. A failed
-fsync is never retried: the kernel has marked the pages clean, so the second call would succeed
-although the data are lost.
+Knows nothing of keys or tables: names are relative to an open directory. A test passes its own
+`Disk`, which records or refuses calls. Only this file calls fsync. A failed fsync is never retried:
+the kernel has marked the pages clean, so a second call would succeed although the data are lost.
 """
 
 import ctypes
@@ -24,7 +23,7 @@ if sys.platform == "darwin":
 # below 2 GiB, which macOS refuses.
 BUFFERS_PER_WRITE = 128
 
-# Errors of a kernel, a sandbox or a file system (FUSE, SMB) that does not have the call at all.
+# Errors of a kernel, a sandbox or a file system (FUSE, SMB) that lacks the call.
 NOT_SUPPORTED = {errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.ENOTTY}
 
 _NEW_FILE = (
@@ -38,7 +37,7 @@ _RENAME_NOREPLACE = 1
 
 
 class Disk:
-    """The real file system; OSError is raised as it comes."""
+    """The real file system. It raises OSError."""
 
     def mkdir(self, name: str, dir_fd: int) -> None:
         """Make an empty directory; FileExistsError if the name is taken."""
@@ -49,15 +48,15 @@ class Disk:
         return above_standard(os.open(name, _NEW_FILE, 0o666, dir_fd=dir_fd))
 
     def share(self, fd: int, dir_fd: int) -> None:
-        """Give a new file or directory the permissions of the directory that it is in.
+        """Give a new file or directory the permissions of its parent directory.
 
-        So every user of the directory may use it, whatever the umask is. Where permissions cannot
-        be changed, as on a file system without them, they stay as they are.
+        So every user of the directory may use it, whatever the umask is. An error is ignored: some
+        file systems have no permissions.
         """
         try:
-            made = os.fstat(fd).st_mode
-            mode = shared_mode(made, os.fstat(dir_fd).st_mode)
-            if mode != made:
+            present = os.fstat(fd).st_mode
+            mode = shared_mode(present, os.fstat(dir_fd).st_mode)
+            if mode != present:
                 os.fchmod(fd, stat.S_IMODE(mode))
         except OSError:
             return
@@ -65,13 +64,13 @@ class Disk:
     def write(self, fd: int, buffers: Sequence[Buffer]) -> None:
         """Append all buffers to the file."""
         views = [memoryview(buffer) for buffer in buffers]
-        # An empty view cannot be cast, and would look like a disk that takes nothing.
+        # An empty view cannot be cast, and a write of 0 bytes looks like a failure.
         views = [view.cast("B") for view in views if view.nbytes]
         first = 0
         while first < len(views):
             written = os.writev(fd, views[first : first + BUFFERS_PER_WRITE])
             if written == 0:
-                raise OSError(errno.EIO, "write took no bytes")
+                raise OSError(errno.EIO, "the system wrote 0 bytes")
             while first < len(views) and written >= len(views[first]):
                 written -= len(views[first])
                 first += 1
@@ -95,7 +94,7 @@ class Disk:
                 raise
 
     def sync_all(self, fd: int) -> bool:
-        """Flush the whole file system of the descriptor; False if that is not possible."""
+        """Flush the whole file system of the descriptor; return False if that is not possible."""
         if _syncfs is None:
             return False
         if _syncfs(fd) == 0:
@@ -135,7 +134,7 @@ class Disk:
         try:
             os.unlink(name, dir_fd=dir_fd)
         except PermissionError:
-            # The answer of macOS for a directory.
+            # macOS raises it for a directory.
             if stat.S_ISDIR(os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name) from None
             raise
@@ -145,11 +144,11 @@ class Disk:
         os.rmdir(name, dir_fd=dir_fd)
 
 
-def shared_mode(made: int, above: int) -> int:
-    """The mode for a new file or directory of mode `made` in a directory of mode `above`."""
-    allowed = 0o777 if stat.S_ISDIR(made) else 0o666
-    # The writer loses no permission of its own.
-    return made & ~0o077 | above & allowed
+def shared_mode(mode: int, parent: int) -> int:
+    """Return the mode for a new file or directory, from its mode and its parent's mode."""
+    allowed = 0o777 if stat.S_ISDIR(mode) else 0o666
+    # The owner keeps all of its permissions.
+    return mode & ~0o077 | parent & allowed
 
 
 REAL_DISK = Disk()
@@ -157,7 +156,7 @@ REAL_DISK = Disk()
 
 def _fsync(fd: int) -> None:
     if sys.platform == "darwin":
-        # fsync on macOS stops at the drive's own cache.
+        # On macOS fsync does not flush the cache of the drive.
         try:
             fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
         except OSError as error:
@@ -182,14 +181,14 @@ def _os_error() -> OSError:
 
 
 def _libc_function(name: str) -> "ctypes._NamedFuncPointer | None":
-    """A function of the C library that Python's os lacks; None if the library lacks it too."""
+    """Return a function of the C library that `os` lacks; None if the library lacks it too."""
     if sys.platform != "linux":
         return None
     return getattr(ctypes.CDLL(None, use_errno=True), name, None)
 
 
 def _syncfs_reports_errors() -> bool:
-    """False before Linux 5.8: there syncfs returned 0 even if data were lost."""
+    """True from Linux 5.8 on; before, syncfs returned 0 even if data were lost."""
     version = re.match(r"(\d+)\.(\d+)", os.uname().release) if sys.platform == "linux" else None
     return version is not None and (int(version[1]), int(version[2])) >= (5, 8)
 

@@ -1,11 +1,13 @@
-"""A directory of the local file system as a store.
+"""Local store: a directory of the local file system as a store.
 
-Knows nothing of what lies under a key. Promises: those of `store.Store`.
+Knows nothing of the values. It keeps the promises of `store.Store`.
 
-Theory of operation. Each call opens the directory of its key (`directories.py`) and works on names
-relative to that descriptor. All changes and flushes go through `disk.Disk`. A value is created
-under its own name (`put_new`), or under a temporary name that is then linked (`publish`) or renamed
-(`put`). Nothing is durable before the file and each directory on the way to it are flushed. Calls
+Theory of operation
+-------------------
+Each call opens the directory of its key (`directories.py`) and uses names relative to that
+descriptor. All changes and flushes go through `disk.Disk`. `put_new` creates a value under its own
+name. `publish` and `put` write a temporary file first; `publish` links it to the name, `put`
+renames it. A value is durable only after its file and each directory in its path are flushed. Calls
 run in the caller's thread; `flush` uses a few threads for many keys. Several threads may share one
 store.
 """
@@ -37,28 +39,28 @@ from blztable.storage.store import Buffer, KeyNotFound, KeyTaken
 
 TEMPORARY = ".tmp-"
 
-# For more keys, one flush of the whole file system is cheaper than one flush a file (measured).
+# For more keys, one flush of the whole file system is faster than a flush of each file (measured).
 SYNC_ALL_ABOVE = 64
-# Where other processes write to the disk too, each flush waits for the journal, and parallel
-# flushes take a third of the time or less. On an idle disk both take the same time from this number
-# of keys on; below it threads cost more than they save (measured).
+# If other processes write to the disk too, each flush waits for the journal, and parallel flushes
+# take at most a third of the time. On an idle disk, parallel flushes of fewer keys are slower
+# (measured).
 SYNC_THREADS_FROM = 8
 SYNC_THREADS = 4
 
 _LINK_REFUSED = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
 
-# A directory that is not empty is a prefix in use, not a value.
+# Errors of a removal that does nothing. A directory that is not empty is a prefix in use.
 _NOTHING_TO_REMOVE = {errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST}
 
 
 class LocalStore:
-    """Bytes under keys in the directory `path`; `prepare` makes it where it does not exist."""
+    """Bytes under keys in the directory `path`; `prepare` creates a missing directory."""
 
     def __init__(self, path: str | os.PathLike[str], *, disk: Disk = REAL_DISK) -> None:
         if sys.platform == "win32":
             raise StorageError(
-                f"{os.fspath(path)}: a table in a directory needs Linux or macOS, and this is "
-                "Windows; use the Windows Subsystem for Linux"
+                f"{os.fspath(path)}: a table in a directory needs Linux or macOS, not Windows; "
+                "use the Windows Subsystem for Linux"
             )
         self._path = os.path.realpath(os.fspath(path))
         self._disk = disk
@@ -66,7 +68,7 @@ class LocalStore:
         self._made_root = False
 
     def __reduce__(self) -> tuple[type["LocalStore"], tuple[str]]:
-        # Descriptors mean nothing in another process: a copy opens its own.
+        # A copy in another process opens its own descriptors.
         return LocalStore, (self._path,)
 
     @property
@@ -86,7 +88,7 @@ class LocalStore:
             return reader.read(offset, reader.size if length is None else length)
 
     def put(self, key: str, data: Buffer) -> None:
-        """Set the value under `key`, replacing an old one atomically."""
+        """Set the value under `key`; replace an old one atomically."""
         *prefix, name = parts_of(key)
         with (
             self._directories.open(prefix, make=True) as directory,
@@ -107,7 +109,7 @@ class LocalStore:
     def publish(self, key: str, data: Buffer, *, durable: bool) -> None:
         """Create a value atomically.
 
-        Where the file system refuses links and exclusive renames, the caller must hold a lock.
+        If the file system refuses links and exclusive renames, the caller must hold a lock.
         """
         *prefix, name = parts_of(key)
         with (
@@ -123,21 +125,21 @@ class LocalStore:
                 self._disk.rename_new(temporary, name, directory.fd)
 
     def flush(self, keys: Sequence[str]) -> None:
-        """Make the values under `keys` durable, and each name on the way to them."""
+        """Make the values under `keys` durable, and each name in their paths."""
         if len(keys) > SYNC_ALL_ABOVE:
             # This descriptor was opened before the writes, so it reports their failures.
             with self._directories.open(()) as root, self._failures("flushing", ""):
                 if self._disk.sync_all(root.fd):
                     return
-        above = (parts_of(key)[:-1] for key in keys)
-        prefixes = {"/".join(parts[:depth]) for parts in above for depth in range(len(parts) + 1)}
-        # Content before names: a name that survives should lead to something.
+        parents = (parts_of(key)[:-1] for key in keys)
+        prefixes = {"/".join(parts[:depth]) for parts in parents for depth in range(len(parts) + 1)}
+        # Content before names: a name that survives must not name an empty file.
         with _parallel(len(keys)) as each:
             each(self._flush_file, keys)
             each(self.flush_names, sorted(prefixes, reverse=True))
 
     def flush_names(self, prefix: str) -> None:
-        """Make the names directly under `prefix` durable: the added and the removed ones."""
+        """Make the added and removed names directly under `prefix` durable."""
         with (
             self._directories.open(parts_of(prefix)) as directory,
             self._failures("flushing", prefix),
@@ -145,9 +147,9 @@ class LocalStore:
             self._disk.sync_directory(directory.fd)
 
     def reserve(self, prefix: str) -> bool:
-        """Create an unused prefix; False if it exists."""
-        *above, name = parts_of(prefix)
-        with self._directories.open(above, make=True) as directory:
+        """Create a prefix; return False if it exists."""
+        *parent, name = parts_of(prefix)
+        with self._directories.open(parent, make=True) as directory:
             try:
                 with self._failures("creating", prefix):
                     self._disk.mkdir(name, directory.fd)
@@ -172,12 +174,12 @@ class LocalStore:
                     self._remove("/".join(parts), parts[-1], directory.fd)
 
     def sweep(self, prefix: str) -> None:
-        """Remove the temporary files that killed calls left directly under `prefix`."""
+        """Remove temporary files of killed calls directly under `prefix`."""
         names = [name for name in self._all_names(prefix) if name.startswith(TEMPORARY)]
         self.delete(f"{prefix}/{name}" if prefix else name for name in names)
 
     def lock(self, key: str, *, shared: bool, timeout: float, inherited: bool = True) -> LocalLock:
-        """Lock the file or directory under `key`; `BusyError` after `timeout` seconds."""
+        """Lock the file or directory under `key`; BusyError after `timeout` seconds."""
         parts = parts_of(key)
         name = parts[-1] if parts else "."
         with self._directories.open(parts[:-1]) as directory:
@@ -193,7 +195,7 @@ class LocalStore:
     def prepare(
         self, prefixes: Sequence[str], keys: Sequence[str], *, durable: bool = True
     ) -> bool:
-        """Make the root, `prefixes` and empty values under `keys`, where they are missing."""
+        """Create the root, `prefixes` and empty values under `keys` if they are missing."""
         is_new = self._prepare_root(durable)
         for prefix in prefixes:
             self._directories.open(parts_of(prefix), make=True).close()
@@ -201,17 +203,17 @@ class LocalStore:
             with suppress(KeyTaken):
                 self.put_new(key, [])
         if durable:
-            # Also if nothing was missing: the process that made them may have been killed before
-            # its flush. One key is enough: a lost one is made again.
+            # Flush even if nothing was missing: the process that created the names may have been
+            # killed before its flush. One key is enough, because a lost key is created again.
             self.flush(keys[:1])
         return is_new
 
     def withdraw(self) -> None:
-        """Remove the root if it is empty and this store made it."""
+        """Remove the root if it is empty and this store created it."""
         self.close()
         if self._made_root:
-            above, name = os.path.split(self._path)
-            fd = open_directory(above, None, above)
+            parent, name = os.path.split(self._path)
+            fd = open_directory(parent, None, parent)
             try:
                 self._remove("", name, fd)
             finally:
@@ -228,15 +230,15 @@ class LocalStore:
         return failures(doing, key, self._where(key))
 
     def _prepare_root(self, durable: bool) -> bool:
-        """Make the root where it is missing; True if this call made it."""
-        above, name = os.path.split(self._path)
+        """Create a missing root; return True if this call created it."""
+        parent, name = os.path.split(self._path)
         try:
-            fd = os.open(above, DIRECTORY)
+            fd = os.open(parent, DIRECTORY)
         except FileNotFoundError:
-            reason = "no such directory; a table is made in one that exists"
-            raise StorageError(errno.ENOENT, reason, above) from None
+            reason = "no such directory; create it, or choose another path"
+            raise StorageError(errno.ENOENT, reason, parent) from None
         except OSError as error:
-            # A user who may not read the directory above may still write the table.
+            # A user who may not read the parent directory may still write the table.
             if os.path.isdir(self._path):
                 return False
             raise unwritable(error, "creating", self._path) from error
@@ -254,7 +256,7 @@ class LocalStore:
 
     @contextmanager
     def _temporary(self, data: Buffer, dir_fd: int, *, durable: bool) -> Iterator[str]:
-        """Write a temporary file with these bytes, and remove its name at the end."""
+        """Write a temporary file with these bytes; remove its name at the end."""
         name = TEMPORARY + secrets.token_hex(8)
         self._write(name, [data], dir_fd, durable=durable)
         try:
@@ -263,7 +265,7 @@ class LocalStore:
             self._discard(name, dir_fd)
 
     def _write(self, name: str, buffers: Sequence[Buffer], dir_fd: int, *, durable: bool) -> None:
-        """Create a file with these bytes; if that fails, remove it."""
+        """Create a file with these bytes; remove it if that fails."""
         fd = self._disk.create(name, dir_fd)
         try:
             try:
@@ -278,7 +280,7 @@ class LocalStore:
             raise
 
     def _discard(self, name: str, dir_fd: int) -> None:
-        """Remove a file that a rename may have moved; a file that stays does no harm."""
+        """Remove a file if it still exists; ignore errors, because a leftover file is harmless."""
         with suppress(OSError):
             self._disk.unlink(name, dir_fd)
 
@@ -289,7 +291,7 @@ class LocalStore:
     def _all_names(self, prefix: str) -> list[str]:
         try:
             with self._directories.open(parts_of(prefix)) as directory:
-                # A new descriptor: two listings by one descriptor would share their position.
+                # Use a new descriptor: two listings of one descriptor would share their position.
                 fd = open_directory(".", directory.fd, self._where(prefix))
         except KeyNotFound:
             return []
@@ -316,13 +318,13 @@ Each = Callable[[Callable[[str], None], Iterable[str]], None]
 
 @contextmanager
 def _parallel(count: int) -> Iterator[Each]:
-    """Give a function that calls another one for each key, in threads if `count` is large."""
+    """Yield a function that calls another one for each key, in threads if `count` is large."""
     with ExitStack() as held:
         apply: Callable[..., Iterable[None]] = map
         if count >= SYNC_THREADS_FROM:
             pool = held.enter_context(ThreadPoolExecutor(SYNC_THREADS))
-            # Refused while the interpreter shuts down: then the keys are flushed one by one. `int`
-            # tries it: a flush that may have begun must not be repeated.
+            # The pool refuses calls while the interpreter shuts down. Test that with `int`, because
+            # a flush that may have begun must not be repeated. Without the pool, `map` is used.
             with suppress(RuntimeError):
                 pool.submit(int)
                 apply = pool.map

@@ -1,14 +1,14 @@
 """Locks between processes: flock on an open file or directory.
 
-Knows nothing of keys. A lock is on the file that the name leads to when it is granted: a call that
-waited may find that the file was removed or replaced, and opens it again. A lock is never converted
-(the kernel would release it first) and never unlocked, only closed. Each wait has a time limit. The
-kernel drops the locks of a process that dies, so no lock goes stale. NFS and SMB give an exclusive
+Knows nothing of keys. A lock is on the file that has the name when the lock is granted: if the file
+was removed or replaced during the wait, it is opened again. A lock is never converted (the kernel
+would release it first) and never unlocked, only closed. Each wait has a time limit. The kernel
+releases the locks of a process that ends, so no lock goes stale. NFS and SMB grant an exclusive
 lock only on a descriptor that is open for writing.
 
-A child made by fork has the descriptors of its parent, and so its locks, which are held until both
-processes close them. A pin needs that: the child goes on reading. All other locks are closed in the
-child, or a worker that lives on would keep writers or a vacuum out.
+A forked child shares the descriptors of its parent, so a lock is held until both processes close
+it. A pin needs this, because the child may continue to read. All other locks are closed in the
+child: otherwise a long-lived worker would block writers or a vacuum.
 """
 
 import errno
@@ -48,8 +48,8 @@ def lock_at(
             lock.close()
             if timeout:
                 raise
-            # A call without a wait gets the answer for a lock that another process holds: whether
-            # one does cannot be asked.
+            # A call without a wait treats the lock as held by another process: this process cannot
+            # find out whether it is.
             raise BusyError(str(error)) from None
         except BaseException:
             lock.close()
@@ -57,7 +57,7 @@ def lock_at(
         lock.close()
         remaining = deadline - time.monotonic()
         if remaining <= 0:
-            raise BusyError(f"{where}: still locked by another after {timeout:g} seconds")
+            raise BusyError(f"{where}: still locked after {timeout:g} seconds; try again")
         interrupts.raise_pending()
         time.sleep(min(sleep, remaining))
         sleep = min(2 * sleep, SLEEP_LONGEST)
@@ -67,8 +67,8 @@ class LocalLock:
     """A lock, held from `acquire` until it is closed or collected."""
 
     def __init__(self, fd: int, *, shared: bool, inherited: bool) -> None:
-        # An iterator closes it exactly once. A descriptor that is forgotten before it is closed
-        # would be locked until the process ends, and an interrupt may come between two calls.
+        # An iterator closes the descriptor exactly once, also if an interrupt comes. A descriptor
+        # that is never closed would stay locked until the process ends.
         self._closing = map(os.close, (fd,))
         self._fd = fd
         self._shared = shared
@@ -76,7 +76,7 @@ class LocalLock:
             _not_inherited.add(self)
 
     def acquire(self, where: str) -> bool:
-        """Take the lock; False if another holds it."""
+        """Take the lock; return False if another process or thread holds it."""
         kind = fcntl.LOCK_SH if self._shared else fcntl.LOCK_EX
         try:
             fcntl.flock(self._fd, kind | fcntl.LOCK_NB)
@@ -84,18 +84,18 @@ class LocalLock:
             return False
         except OSError as error:
             if self._shared and error.errno in _CANNOT_LOCK:
-                # A table on such a medium must still be readable; this lock holds nothing.
+                # A table on a medium without locks must still be readable.
                 return True
             if error.errno == errno.EBADF and not self._shared:
                 raise ReadOnlyError(
-                    f"{where}: this file system gives an exclusive lock only to a process that may "
-                    "write the file; change the file's permissions so that this process may"
+                    f"{where}: this file system grants an exclusive lock only to a process that "
+                    "may write the file; give this process write permission"
                 ) from error
             raise StorageError(error.errno, f"{error.strerror} (locking)", where) from error
         return True
 
     def is_on(self, name: str, dir_fd: int, where: str) -> bool:
-        """True if `name` still leads to the file that the lock is on."""
+        """True if `name` is still the name of the locked file."""
         try:
             status = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
             return os.path.samestat(status, os.fstat(self._fd))
@@ -105,7 +105,7 @@ class LocalLock:
     def close(self) -> None:
         """Release the lock; closing twice is harmless."""
         self._fd = -1
-        # The kernel closes it even if it reports an error, and nothing was written to it.
+        # The kernel closes it even if it reports an error, and no written data can be lost.
         with suppress(OSError):
             next(self._closing, None)
 
@@ -116,7 +116,7 @@ class LocalLock:
         self.close()
 
     def __del__(self) -> None:
-        # Missing if an interrupt came before it was set.
+        # The attribute is missing if an interrupt came before it was set.
         if hasattr(self, "_closing"):
             self.close()
 

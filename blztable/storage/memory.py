@@ -1,7 +1,7 @@
-"""A store in memory: for tests, and for tables that never reach a disk.
+"""Memory store: a store in memory, for tests and for temporary tables.
 
-Knows nothing of what lies under a key. It keeps the promises of `store.Store` for one process, but
-nothing is ever durable. A value is an entry, and so is a prefix, so both can be locked.
+Knows nothing of the values. It keeps the promises of `store.Store` for one process, but nothing is
+durable. Values and prefixes are entries, so both can be locked.
 """
 
 import time
@@ -29,7 +29,7 @@ class MemoryStore:
     def __init__(self, name: str = "memory") -> None:
         self._name = name
         self._entries: dict[str, _Entry] = {"": _Entry(None)}
-        # Reentrant: a lock may be collected, and so closed, while this thread holds the condition.
+        # A Condition is reentrant: garbage collection may close a lock while this thread holds it.
         self._changed = Condition()
 
     @property
@@ -51,11 +51,11 @@ class MemoryStore:
             return reader.read(offset, reader.size if length is None else length)
 
     def put(self, key: str, data: Buffer) -> None:
-        """Set the value under `key`, replacing an old one."""
+        """Set the value under `key`; replace an old one."""
         with self._changed:
             old = self._entries.get(key)
             if old is not None and old.data is None:
-                raise StorageError(f"{self._name}/{key}: cannot replace a prefix by a value")
+                raise StorageError(f"{self._name}/{key}: a value cannot replace a prefix")
             self._add(key, _Entry(bytes(data)))
 
     def put_new(self, key: str, buffers: Sequence[Buffer]) -> None:
@@ -81,7 +81,7 @@ class MemoryStore:
             self._find(prefix)
 
     def reserve(self, prefix: str) -> bool:
-        """Create an unused prefix; False if it exists."""
+        """Create a prefix; return False if it exists."""
         with self._changed:
             if prefix in self._entries:
                 return False
@@ -107,23 +107,25 @@ class MemoryStore:
             self._changed.notify_all()
 
     def sweep(self, prefix: str) -> None:
-        """Do nothing: no call leaves anything half done."""
+        """Do nothing: no call leaves temporary values."""
 
     def lock(
         self, key: str, *, shared: bool, timeout: float, inherited: bool = True
     ) -> "MemoryLock":
         """Lock the value or prefix under `key`; BusyError after `timeout` seconds."""
-        del inherited  # A child made by fork has its own memory.
+        del inherited  # A forked child has its own memory.
         deadline = time.monotonic() + timeout
         with self._changed:
             while True:
-                # Looked up each time: the key may name another entry by now.
+                # Look it up each time: the key may have another entry by now.
                 entry = self._find(key)
                 if not entry.exclusive and (shared or not entry.shared):
                     break
                 remaining = deadline - time.monotonic()
                 if remaining <= 0:
-                    raise BusyError(f"{self._name}/{key}: still locked after {timeout:g} seconds")
+                    raise BusyError(
+                        f"{self._name}/{key}: still locked after {timeout:g} seconds; try again"
+                    )
                 self._changed.wait(remaining)
             if shared:
                 entry.shared += 1
@@ -134,7 +136,7 @@ class MemoryStore:
     def prepare(
         self, prefixes: Sequence[str], keys: Sequence[str], *, durable: bool = True
     ) -> bool:
-        """Make `prefixes` and empty values under `keys`, where they are missing."""
+        """Create `prefixes` and empty values under `keys` if they are missing."""
         del durable
         with self._changed:
             is_new = not self._entries.keys() - {""}
@@ -172,18 +174,18 @@ class MemoryStore:
 
 
 class MemoryReader:
-    """A value in memory, as it was when it was opened."""
+    """A value in memory. Later changes of the key do not affect it."""
 
     def __init__(self, data: bytes) -> None:
         self._data: bytes | None = data
         self.size = len(data)
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return the `length` bytes from `offset`; fewer if the value ends before."""
+        """Return the `length` bytes from `offset`; fewer if the value ends earlier."""
         assert offset >= 0
         assert length >= 0
         if self._data is None:
-            raise StorageError("reading a value that was closed")
+            raise StorageError("the value was closed; open it again")
         return self._data[offset : offset + length]
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
@@ -235,6 +237,6 @@ class MemoryLock:
 
 
 def _prefixes(key: str) -> list[str]:
-    """The prefixes above `key`, without the root."""
+    """Return the prefixes of `key`, without the root."""
     parts = key.split("/")
     return ["/".join(parts[:depth]) for depth in range(1, len(parts))]

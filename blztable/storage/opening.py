@@ -1,7 +1,7 @@
-"""Opening files that may come from a stranger: no symbolic link, FIFO or device, and never a hang.
+"""Opening: open files of untrusted tables; refuse symbolic links, FIFOs and devices, never hang.
 
-Knows nothing of keys; `where` is the name of the file in a message. This is also the one place that
-turns an OSError into one of our errors.
+Knows nothing of keys; `where` is the path of the file in a message. Only this file turns an OSError
+into one of our errors.
 """
 
 import errno
@@ -20,7 +20,7 @@ _COMMON = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 
 ANYTHING = _COMMON | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 DIRECTORY = _COMMON | getattr(os, "O_DIRECTORY", 0)
 
-# The kernel's answers for a symbolic link, for a file in place of a directory, and for a socket.
+# Errors of the kernel for a symbolic link, for a file in place of a directory, and for a socket.
 _WRONG_KIND = {errno.ELOOP, errno.ENOTDIR, errno.ENXIO}
 _READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
 _NOT_WRITABLE = _READ_ONLY | {errno.EISDIR, errno.ETXTBSY}
@@ -62,9 +62,9 @@ def open_file(name: str, dir_fd: int, where: str) -> "LocalReader":
 
 
 def open_lockable(name: str, dir_fd: int, where: str, *, for_writing: bool) -> int:
-    """Open the regular file or directory `name` for a lock on it.
+    """Open the regular file or directory `name`, to lock it.
 
-    With `for_writing`, a file is opened for writing where this process may write it.
+    With `for_writing`, a file is opened for writing if this process may write it.
     """
     try:
         fd = _open_writable(name, dir_fd) if for_writing else None
@@ -82,7 +82,7 @@ def open_lockable(name: str, dir_fd: int, where: str, *, for_writing: bool) -> i
 
 
 def _open_writable(name: str, dir_fd: int) -> int | None:
-    """Open `name` for reading and writing; None where it is a directory or may not be written."""
+    """Open `name` for reading and writing; None if it is a directory or not writable."""
     try:
         return above_standard(os.open(name, ANYTHING | os.O_RDWR, dir_fd=dir_fd))
     except OSError as error:
@@ -92,7 +92,7 @@ def _open_writable(name: str, dir_fd: int) -> int | None:
 
 
 def _status(fd: int, where: str) -> os.stat_result:
-    """The status of the open file: its name could lead to another file by now."""
+    """Return the status of the open file; by now its name may be that of another file."""
     try:
         return os.fstat(fd)
     except OSError as error:
@@ -111,10 +111,10 @@ class LocalReader:
         self._where = where
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return the `length` bytes from `offset`; fewer if the file ends before."""
+        """Return the `length` bytes from `offset`; fewer if the file ends earlier."""
         assert offset >= 0
         assert length >= 0
-        # Not more than the file has: a length read from a file must not make us allocate it.
+        # Limit the length to the file: a damaged length must not allocate memory.
         length = min(length, max(self.size - offset, 0))
         try:
             data = os.pread(self._fd, length, offset)
@@ -148,14 +148,14 @@ class LocalReader:
 
     def close(self) -> None:
         """Close the file; closing twice is harmless."""
-        # After the close another file may have this number: forget it before.
+        # After the close another file may get this number, so clear it first.
         fd, self._fd = self._fd, -1
         if fd >= 0:
             close_unwritten(fd)
 
     def _unreadable(self, error: OSError) -> Exception:
         if self._fd < 0:
-            return StorageError(f"{self._where}: reading a value that was closed")
+            return StorageError(f"{self._where}: the value was closed; open it again")
         return unreadable(error, self._where)
 
     def __enter__(self) -> Self:
@@ -165,20 +165,20 @@ class LocalReader:
         self.close()
 
     def __del__(self) -> None:
-        # Missing if an interrupt came before it was set.
+        # The attribute is missing if an interrupt came before it was set.
         if hasattr(self, "_fd"):
             self.close()
 
 
 def unreadable(error: OSError, where: str) -> Exception:
-    """The error to raise for a failed read or lookup."""
+    """Return the error to raise for a failed read or lookup."""
     if error.errno == errno.ENOENT:
         return KeyNotFound(where)
     return StorageError(error.errno, error.strerror, where)
 
 
 def unwritable(error: OSError, doing: str, where: str) -> Exception:
-    """The error to raise for a failed change or flush."""
+    """Return the error to raise for a failed change or flush."""
     if error.errno in _READ_ONLY:
         return ReadOnlyError(f"{doing} {where}: {error.strerror}")
     return StorageError(error.errno, f"{error.strerror} ({doing})", where)
@@ -204,7 +204,7 @@ def _wrong_kind(expected: str, name: str, dir_fd: int | None, where: str) -> Exc
 
 
 def _kind(status: os.stat_result) -> str:
-    return _KINDS.get(stat.S_IFMT(status.st_mode), "something else")
+    return _KINDS.get(stat.S_IFMT(status.st_mode), "another kind of file")
 
 
 def _pread_by_copy(fd: int, view: memoryview, offset: int) -> int:
@@ -217,5 +217,5 @@ def _preadv(fd: int, view: memoryview, offset: int) -> int:
     return os.preadv(fd, [view], offset)
 
 
-# macOS has preadv since 11 only.
+# macOS before 11 has no preadv.
 _pread_into = _preadv if hasattr(os, "preadv") else _pread_by_copy

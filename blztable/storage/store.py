@@ -1,23 +1,23 @@
-"""The protocol of a store: bytes under keys. It is all that the engine asks of a medium.
+"""The protocol of a store: bytes under keys. The engine needs nothing else of a medium.
 
-Knows nothing of tables: it is told each name, and the bytes of a value have no meaning here.
+Knows nothing of tables: the caller passes each name, and the bytes of a value have no meaning here.
 
 A *key* is a path of plain names joined by "/", relative to the root of one table. A *prefix* is a
-key under which other keys lie; "" is the root. A missing prefix is made with the first value in it.
+key above other keys; "" is the root. A missing prefix is created with the first value in it.
 
 Durability. A value is *visible* to all processes when the call returns. It is *durable*, so it
-survives a loss of power, only after a flush of its bytes and of each name on the way to it. Only
+survives a loss of power, only after a flush of its bytes and of each name in its path. Only
 `publish`, `flush`, `flush_names` and `prepare` flush. A failed flush is never repeated.
 Atomicity. `put`, `publish` and `reserve` happen as a whole or not at all, also in a crash. After a
 crash `put_new` may leave a part of a value, and `delete` some of the keys.
-Errors. KeyNotFound and KeyTaken answer a question; the engine never passes them on. StorageError:
-the medium failed. ReadOnlyError: the medium refuses changes. CorruptError: something other than a
-value or a prefix lies under the key. BusyError: a lock was not granted in time. A call that fails
-removes the part of a new value that it wrote, and leaves an old value as it was.
+Errors. KeyNotFound and KeyTaken are for the engine, which never passes them on. StorageError: the
+medium failed. ReadOnlyError: the medium refuses changes. CorruptError: the key names something
+other than a value or a prefix. BusyError: a lock was not granted in time. A call that fails removes
+the part of a new value that it wrote, and does not change an old value.
 Threads. All methods may be called from several threads at once.
 
-Correctness rests on ranges, `put_new`, `publish` and `list_names`, so an object store can be one
-more implementation. `tests/storage/test_store_contract.py` holds each store to these promises.
+Correctness needs only ranges, `put_new`, `publish` and `list_names`, so an object store can
+implement it too. `tests/storage/test_store_contract.py` checks these promises for each store.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,17 +27,17 @@ Buffer = bytes | bytearray | memoryview
 
 
 class KeyNotFound(Exception):
-    """No value or prefix lies under this key."""
+    """No value or prefix has this key."""
 
 
 class KeyTaken(Exception):
-    """A value or prefix lies under this key already."""
+    """A value or prefix already has this key."""
 
 
 class Reader(Protocol):
     """An open value. Several threads may read ranges of it; it closes itself when collected.
 
-    It goes on reading the value that it opened after that is replaced or deleted.
+    It still reads the value that it opened after that value was replaced or deleted.
     """
 
     @property
@@ -45,7 +45,7 @@ class Reader(Protocol):
         """Length of the value in bytes when it was opened."""
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return the `length` bytes from `offset`; fewer if the value ends before."""
+        """Return the `length` bytes from `offset`; fewer if the value ends earlier."""
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
         """Fill `buffer` with the bytes from `offset`; return their number, smaller at the end."""
@@ -70,105 +70,103 @@ class Lock(Protocol):
 
 
 class Store(Protocol):
-    """Bytes under keys; see the module for what all methods promise."""
+    """Bytes under keys. The module docstring has the promises of all methods."""
 
     @property
     def name(self) -> str:
         """Name of the store in messages, usually its path."""
 
     def open(self, key: str) -> Reader:
-        """Open the value under `key` to read ranges of it, for example those of an `Address`.
+        """Open the value under `key`, to read ranges of it.
 
-        KeyNotFound if nothing lies under the key, CorruptError if it is not a plain value.
+        KeyNotFound if the key does not exist, CorruptError if it is not a plain value.
         """
 
     def get(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
         """Read a range of the value under `key`; by default the whole value.
 
-        Fewer bytes where the value ends before the range does. Errors as for `open`.
+        Returns fewer bytes if the value ends before the range. Errors as for `open`.
         """
 
     def put(self, key: str, data: Buffer) -> None:
-        """Set the value under `key`. Atomic: a reader sees the old value or the new one.
+        """Set the value under `key` atomically: a reader sees the old value or the new one.
 
         Not durable: after a loss of power the value may be the old one, the new one or damaged.
         """
 
     def put_new(self, key: str, buffers: Sequence[Buffer]) -> None:
-        """Write a new value, the buffers one after the other; KeyTaken if the key exists.
+        """Write a new value, the buffers one after another; KeyTaken if the key exists.
 
-        Not atomic and not durable: after a crash a part of the value may lie under the key.
+        Not atomic and not durable: after a crash the key may have a part of the value.
         """
 
     def publish(self, key: str, data: Buffer, *, durable: bool) -> None:
         """Create a value atomically; KeyTaken if the key exists.
 
-        Of all processes that publish one key at the same time exactly one succeeds. With `durable`
+        If several processes publish one key at the same time, exactly one succeeds. With `durable`
         the bytes are flushed before the key appears. The key itself is durable only after
         `flush_names`. After a StorageError the caller does not know whether the key exists.
         """
 
     def flush(self, keys: Sequence[str]) -> None:
-        """Make the values under `keys` durable, and each name on the way to them.
+        """Make the values under `keys` durable, and each name in their paths.
 
-        KeyNotFound if one of them does not exist. After an error none of them is taken for durable.
+        KeyNotFound if one of them does not exist. After an error none counts as durable.
         """
 
     def flush_names(self, prefix: str) -> None:
-        """Make the names directly under `prefix` durable: the added and the removed ones."""
+        """Make the added and removed names directly under `prefix` durable."""
 
     def reserve(self, prefix: str) -> bool:
-        """Create an unused prefix. False if it exists: it belongs to another caller.
+        """Create a prefix; return False if it exists and so belongs to another caller.
 
-        Atomic: of all callers that reserve one prefix exactly one gets True.
+        Atomic: if several callers reserve one prefix, exactly one gets True.
         """
 
     def list_names(self, prefix: str) -> list[str]:
         """Return the names one level under `prefix` ("" is the root), in no order.
 
-        Empty if the prefix does not exist. A name that is added or removed meanwhile may be in the
-        list or not; all others are in it. Names of unfinished calls are not.
+        The list is empty if the prefix does not exist. It has all names except those of unfinished
+        calls; a name that is added or removed meanwhile may be missing.
         """
 
     def delete(self, keys: Iterable[str]) -> None:
         """Remove the values and the empty prefixes under `keys`; skip other keys.
 
-        Not durable: after a loss of power a value may be back, until `flush_names` is called.
+        Not durable: until `flush_names` is called, a loss of power may bring a value back.
         """
 
     def sweep(self, prefix: str) -> None:
-        """Remove what killed calls left directly under `prefix`.
+        """Remove temporary values of killed calls directly under `prefix`.
 
-        The caller makes sure that nobody writes there.
+        The caller makes sure that nobody writes under this prefix.
         """
 
     def lock(self, key: str, *, shared: bool, timeout: float, inherited: bool = True) -> Lock:
         """Lock the value or prefix under `key`; BusyError after `timeout` seconds.
 
-        The lock is on the value that the key names when the call returns. If the value was removed
-        while the call waited, it is looked up again; KeyNotFound if it is gone. ReadOnlyError if
-        this process may not lock it exclusively. Where the medium has no locks, a shared lock is
-        granted and holds nothing.
+        The lock is on the value that the key names when the call returns: a value that was replaced
+        during the wait is looked up again. KeyNotFound if it is gone. ReadOnlyError if this process
+        may not lock it exclusively. On a medium without locks, a shared lock has no effect.
 
-        A child made by fork also holds its parent's shared locks, until both close them; with
-        `inherited=False` it does not. It never holds an exclusive one.
+        A forked child also holds its parent's shared locks until both close them, unless
+        `inherited=False`. It never holds an exclusive lock.
         """
 
     def prepare(
         self, prefixes: Sequence[str], keys: Sequence[str], *, durable: bool = True
     ) -> bool:
-        """Make the root, `prefixes` and empty values under `keys`, where they are missing.
+        """Create the root, `prefixes` and empty values under `keys` if they are missing.
 
-        True if nothing existed before, so nothing is left from another creation. With `durable` the
-        names are flushed, also those that existed: their maker may not have flushed them. The keys
-        lie under one prefix.
+        Return True if the root did not exist. With `durable` all names are flushed, also existing
+        ones, which the process that created them may not have flushed. The keys have one prefix.
         """
 
     def withdraw(self) -> None:
-        """Remove the root if it is empty and this store made it; close the store.
+        """Remove the root if it is empty and this store created it; close the store.
 
         The caller makes sure that nobody else uses the store.
         """
 
     def close(self) -> None:
-        """Release what the store holds open. A later call opens it again; readers stay open."""
+        """Close the descriptors of the store. A later call opens them again; readers stay open."""

@@ -44,9 +44,9 @@ class Appender:
         categories: Callable[[int], pa.Array | None],
         done: Callable[[], None],
     ) -> None:
-        # None for a commit that was made before: values are ignored.
+        # None if a commit with this commit_id exists already: values are ignored.
         self._change_set = change_set
-        self._feeding = ColumnwiseAppend(change_set) if change_set else None
+        self._append = ColumnwiseAppend(change_set) if change_set else None
         # Categories of the ordered columns, from the table or from the first values appended.
         self._categories = categories
         self._orders: dict[int, pa.Array | None] = {}
@@ -86,27 +86,25 @@ class Appender:
             self._held.__exit__(type(error), error, error.__traceback__)
             return
         with self._held:
-            if self._feeding is not None:
-                self._feeding.finish()
+            if self._append is not None:
+                self._append.finish()
         self._done()
 
-    def _feed(self, name: str, values: Any) -> None:
+    def _append_values(self, name: str, values: Any) -> None:
         if not self._is_open:
-            raise TransactionError("an appender takes rows only inside of its `with`")
-        if self._change_set is None or self._feeding is None:
+            raise TransactionError("the appender is closed; append inside of its `with`")
+        if self._change_set is None or self._append is None:
             return
         staged, context = self._change_set.staged, f"column {name!r}"
         index = staged.index_of(name)
         array, descriptor = values_of(kept(values), context)
         column = coerce_values(array, descriptor, staged.schema.field(index), staged.frame, context)
-        self._feeding.add(
-            index, self._ordered(index, column, isinstance(array, pa.Scalar), context)
-        )
+        self._append.add(index, self._ordered(index, column, isinstance(array, pa.Scalar), context))
 
     def _ordered(
         self, index: int, column: pa.ChunkedArray, is_one: bool, context: str
     ) -> pa.ChunkedArray:
-        """Return the column with the table's categories; SchemaError if their order differs."""
+        """Return the column with the table's categories; SchemaError if the categories differ."""
         if index not in self._orders:
             self._orders[index] = self._categories(index)
         order = self._orders[index]
@@ -172,4 +170,4 @@ class ColumnAppender:
         ...     print(t["x"][:].to_pylist())
         [1, 2, 3, 4]
         """
-        self._appender._feed(self.name, values)
+        self._appender._append_values(self.name, values)

@@ -416,10 +416,10 @@ class BlzScan:
         self._batch_rows = batch_rows
         self._names = columns if not isinstance(columns, Mapping) else None
         # Columns computed from those read; empty if columns are returned as stored.
-        self._made: list[_Made] = []
+        self._computed: list[_ComputedColumn] = []
         if isinstance(columns, Mapping):
-            self._made = [_Made.of(name, columns[name], schema) for name in columns]
-            self._names = list(dict.fromkeys(name for one in self._made for name in one.needs))
+            self._computed = [_ComputedColumn.of(name, columns[name], schema) for name in columns]
+            self._names = list(dict.fromkeys(name for one in self._computed for name in one.needs))
         times = Counter(schema.names)
         for name in schema.names if self._names is None else self._names:
             if times[name] > 1:
@@ -427,11 +427,11 @@ class BlzScan:
                     f"{times[name]} columns are named {name!r}; rename one with rename_columns(), "
                     "or choose other columns"
                 )
-        # Now, so that names of missing columns raise here.
+        # Made here and not later, so that missing columns raise at once.
         stored = source.to_batches(self._names).schema
         # The metadata are the dataset's, as in pyarrow: DataFusion compares them.
         self._read = without_views(stored).with_metadata(schema.metadata)
-        self._is_as_stored = self._read == stored and not self._made
+        self._is_as_stored = self._read == stored and not self._computed
 
     @property
     def dataset_schema(self) -> pa.Schema:
@@ -441,8 +441,8 @@ class BlzScan:
     @property
     def projected_schema(self) -> pa.Schema:
         """Arrow schema of the batches."""
-        made = pa.schema([one.field for one in self._made], self._read.metadata)
-        return made if self._made else self._read
+        computed = pa.schema([one.field for one in self._computed], self._read.metadata)
+        return computed if self._computed else self._read
 
     def to_reader(self) -> pa.RecordBatchReader:
         """Return the rows as a RecordBatchReader."""
@@ -456,7 +456,7 @@ class BlzScan:
         if self._is_as_stored:
             return rows
         batches = (cast(batch, self._read) for batch in rows)
-        return map(self._make, batches) if self._made else batches
+        return map(self._make, batches) if self._computed else batches
 
     def to_table(self) -> pa.Table:
         """Read the rows into a table."""
@@ -489,12 +489,12 @@ class BlzScan:
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def _make(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        arrays = [one.array(batch) for one in self._made]
+        arrays = [one.array(batch) for one in self._computed]
         return pa.RecordBatch.from_arrays(arrays, schema=self.projected_schema)
 
 
 @dataclass(frozen=True)
-class _Made:
+class _ComputedColumn:
     """A column of the result: its field, its input columns, and its expression, if any."""
 
     field: pa.Field

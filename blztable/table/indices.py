@@ -36,7 +36,7 @@ def row_numbers(indices: Any, rows: int) -> np.ndarray:
 
 
 def checked_count(value: Any, name: str, least: int = 0) -> int:
-    """Return the number as an int; an error names the argument if it is none or too small."""
+    """Return the number as an int; TypeError if it is no integer, ValueError if it is too small."""
     if isinstance(value, bool):
         raise TypeError(f"{name} must be an integer, not {value}")
     number = operator.index(value)

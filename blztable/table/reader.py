@@ -595,7 +595,7 @@ class TableReader:
         [('b',), ('c',)]
         """
         self._snapshot.check_open()
-        # A reader of its own: the table may show another version after a commit.
+        # A separate reader, because the table may show another version after a commit.
         return BlzDataset(TableReader(*self._reading()))
 
     def verify(self, *, full: bool = True) -> Report:

@@ -50,7 +50,7 @@ MISSING_ROWS = "blz:missing_rows"
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Options of a read: which rows, what to do about damage, and a callback for progress."""
+    """Options of a read: the filter, the treatment of damage, and a callback for progress."""
 
     filters: object = None
     on_corrupt: str = "raise"
@@ -129,7 +129,7 @@ class Snapshot:
             raise ClosedError(f"{self.name} was closed; open the table again")
 
     @contextmanager
-    def _held(self) -> Iterator[None]:
+    def _guarded(self) -> Iterator[None]:
         """Guard a read: if the table was closed meanwhile, report that, not damage it caused."""
         self.check_open()
         try:
@@ -177,7 +177,7 @@ class Snapshot:
 
     def array(self, position: int, rows: range) -> pa.Array:
         """Read rows of one column as one array."""
-        with self._held():
+        with self._guarded():
             if rows.step != 1:
                 return take_array(self.version, position, self.numbers(rows))
             row_spans = spans(self.version.head.row_groups, rows.start, rows.stop)
@@ -226,24 +226,24 @@ class Snapshot:
         scan: Scan | None,
     ) -> pa.Table:
         """Read one window; `parts` keeps open the files that the next windows need."""
-        with self._held():
+        with self._guarded():
             selected = select(self.version, positions, window, parts, scan)
         return _table(selected.arrays, self.schema(positions), len(selected.numbers))
 
     def take(self, positions: Sequence[int], rows: np.ndarray) -> pa.Table:
         """Read rows by number, in any order and with repetitions."""
-        with self._held():
+        with self._guarded():
             arrays = take(self.version, positions, rows)
         return _table(arrays, self.schema(positions), len(rows))
 
     def explain(self, positions: Sequence[int], filters: object) -> Explanation:
-        """Return what a read with this filter decodes and skips."""
-        with self._held():
+        """Return the pages and bytes that a read with this filter decodes and skips."""
+        with self._guarded():
             return explain(self.version, positions, self._everything, self.scan(filters))
 
     def count(self, filters: object) -> int:
         """Count the rows that meet a condition."""
-        with self._held():
+        with self._guarded():
             scan = self.scan(filters)
             return self.rows if scan is None else count(scan)
 
@@ -299,7 +299,7 @@ class Snapshot:
         def read(row_spans: Sequence[RowSpan], progress: Progress | None) -> Selected:
             return read_selected(version, positions, row_spans, scan, progress)
 
-        with self._held():
+        with self._guarded():
             if how.on_corrupt == "raise":
                 selected = read(row_spans, progress)
             else:

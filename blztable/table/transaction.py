@@ -455,9 +455,9 @@ class Transaction(TableReader):
 
             def counted(group: int) -> Any:
                 nonlocal nulls
-                made = rows_of(group)
-                nulls += made.null_count
-                return made
+                column = rows_of(group)
+                nulls += column.null_count
+                return column
 
             def settled() -> tuple[pa.Field, pa.Scalar | None]:
                 final = field
@@ -466,7 +466,7 @@ class Transaction(TableReader):
                 return final, default_of(default, final, staged.frame, order_of(values))
 
             frame = staged.head.pandas
-            evolving.add_column(change_set, field, counted, frame=frame, settled=settled)
+            evolving.add_column(change_set, field, counted, frame=frame, finish=settled)
 
     def drop_columns(self, names: Iterable[str]) -> None:
         """Drop columns; no data are read or written.
@@ -702,7 +702,7 @@ class Transaction(TableReader):
             with self._held:
                 published = None if self.is_repeated else self._change_set.publish()
         except AlreadyCommitted as known:
-            # By a process that did the same work at the same time.
+            # Another process made the commit with this commit_id at the same time.
             self.is_repeated, self._committed = True, known.version
             return
         if published is None:

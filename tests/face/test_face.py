@@ -84,12 +84,14 @@ def test_a_path_begins_at_home_where_it_says_so(tmp_path, monkeypatch):
 @pytest.mark.parametrize("place", [7, None, b"t.blz", ["t.blz"]])
 def test_what_is_no_path_is_told(place):
     for action in (lambda: blz.to_blz(DATA, place), lambda: blz.read_blz(place)):
-        with pytest.raises(TypeError, match="expected a path, not " + type(place).__name__):
+        with pytest.raises(
+            TypeError, match="expected a path or a store, found " + type(place).__name__
+        ):
             action()
 
 
 def test_mode_x_refuses_and_mode_w_replaces(path):
-    with pytest.raises(blz.TableExistsError, match=f"a table exists at {path} already") as caught:
+    with pytest.raises(blz.TableExistsError, match=f"a table already exists at {path}") as caught:
         FRAME.to_blz(path, mode="x")
     assert isinstance(caught.value, FileExistsError)
     assert blz.read_table(path) == DATA

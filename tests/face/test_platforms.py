@@ -65,7 +65,7 @@ def test_on_windows_every_way_to_a_directory_says_what_it_needs():
                 print(error)
     """
     message = (
-        "x: a table in a directory needs Linux or macOS, and this is Windows; "
+        "x: a table in a directory needs Linux or macOS, not Windows; "
         "use the Windows Subsystem for Linux\n"
     )
     assert on_windows(code) == 7 * message
@@ -113,7 +113,7 @@ def test_on_windows_the_command_line_says_what_a_directory_needs():
         print(main(["info", "x"]))
     """
     assert on_windows(code).splitlines() == [
-        "blz: x: a table in a directory needs Linux or macOS, and this is Windows; "
+        "blz: x: a table in a directory needs Linux or macOS, not Windows; "
         "use the Windows Subsystem for Linux",
         "1",
     ]

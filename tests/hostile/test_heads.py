@@ -57,7 +57,7 @@ def test_a_file_of_number_0_is_not_promised(store):
 def test_where_numbers_of_files_have_run_out_nothing_is_written(store, write, number):
     edit(store, "next_k", [number, number])
     with blz.open(store, "a") as t:
-        with pytest.raises(blz.LimitError, match="no numbers of files are left"):
+        with pytest.raises(blz.LimitError, match="all file numbers up to"):
             WRITES[write](t)
         t.rename_columns({"a": "b"})
     assert versions.numbers(store) == [1, 2]

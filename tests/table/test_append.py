@@ -339,7 +339,7 @@ class TestAppender:
         with t.appender() as a:
             for _ in range(100):
                 a["x"].append(np.ones(777))
-                waiting = a._feeding._columns[0]
+                waiting = a._append._columns[0]
                 assert waiting._waiting_rows < 1000
                 assert len(waiting._waiting) < 100
             a["y"].append(np.ones(77_700))

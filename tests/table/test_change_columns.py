@@ -290,7 +290,7 @@ REFUSED = {
     "a name that is there": (
         lambda t: t.add_column("a", [1, 2]),
         SchemaError,
-        "has a column 'a' already",
+        "already has a column 'a'",
     ),
     "too few values": (lambda t: t.add_column("z", [1]), SchemaError, "1 values for a table"),
     "a type not kept": (lambda t: t.add_column("z", [[1], [2]]), SchemaError, "list"),
@@ -334,7 +334,7 @@ REFUSED = {
     "one column in two places": (
         lambda t: t.reorder_columns(["b", "b"]),
         ValueError,
-        "'b' is named twice",
+        "'b' is listed twice",
     ),
     "text for a list of names": (
         lambda t: t.drop_columns("a"),

@@ -212,7 +212,7 @@ def test_a_stream_is_read_again_a_few_columns_at_a_time(monkeypatch):
 
 def test_columns_are_put_in_order_together_up_to_what_a_row_group_takes():
     def together(*nbytes):
-        return [list(some) for some in sorting.Unsorted(None, 1, nbytes, None).together()]
+        return [list(some) for some in sorting.Unsorted(None, 1, nbytes, None).batches()]
 
     most = sorting.GROUP_BYTES
     assert together(1, 2, 3) == [[0, 1, 2]]

@@ -33,7 +33,7 @@ BACKENDS = ("numpy_nullable", "pyarrow")
 # Bytes of text in a descriptor, whose other facts need room too.
 HELD_MAX = 3 << 14
 
-# The facts of an index beside its values.
+# The keys of the facts of an index.
 INDEX_FACTS = ("range", "values", "name", "freq")
 
 Values = PandasArray
@@ -283,7 +283,7 @@ def _run_ends(column: pa.ChunkedArray) -> Values:
     return decode(pa.chunked_array(parts, column.type.value_type), None, None)
 
 
-# Dtypes by the class of their array; numpy's own are told by the dtype.
+# Dtypes by the class of their array; numpy arrays are distinguished by their dtype in `encode`.
 FAMILIES: tuple[tuple[type, Callable[..., Encoded]], ...] = (
     (pd.arrays.IntegerArray, lambda values, context: numbers.encode_masked(values)),
     (pd.arrays.FloatingArray, lambda values, context: numbers.encode_masked(values)),

@@ -85,7 +85,7 @@ def to_frame(
     seen: set[int] = set()
     for number, i in enumerate(indices):
         values = _decoded(table, facts, i, backend)
-        # A column that is selected twice needs memory of its own for each label.
+        # A column that is selected twice needs separate memory for each label.
         data[number] = _boxed(values.copy() if i in seen else values, index)
         seen.add(i)
     result: Any = pd.DataFrame(data, index=index, copy=False)

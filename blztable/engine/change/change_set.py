@@ -35,7 +35,7 @@ from blztable.storage.store import Lock
 
 
 class ChangeSet:
-    """Changes to one version, as a context. Without `publish` nothing of them stays."""
+    """The changes of one transaction, as a context. Without `publish` nothing is committed."""
 
     def __init__(
         self,
@@ -50,12 +50,12 @@ class ChangeSet:
         self._commit = Commit(Plan(base.store, options.is_durable, base=base, commit_id=commit_id))
         self._commit_id = commit_id
         self._next_column = base.head.next_column
-        # Each with True if it is droppable.
+        # (change, is_droppable) in the order in which they were added.
         self._changes: list[tuple[Change, bool]] = []
         self._operations: list[str] = []
 
     def __enter__(self) -> Self:
-        """Begin the commit; AlreadyCommitted if a version bears the caller's id."""
+        """Begin the commit; AlreadyCommitted if a version already bears the caller's id."""
         self._commit.__enter__()
         return self
 
@@ -92,7 +92,7 @@ class ChangeSet:
         self._changes.append((change, False))
 
     def column_writer(self, index: int) -> ColumnWriter:
-        """A writer of more parts for the column at this index."""
+        """Return a writer of more parts for the column at this index."""
         field, column = self.staged.schema.field(index), self.staged.columns[index]
         return ColumnWriter(column.path, field.name, field.type, field.nullable, column.next_k)
 
@@ -109,7 +109,7 @@ class ChangeSet:
         progress: Progress | None = None,
         old: Old | None = None,
     ) -> tuple[list[int], list[StagedColumn]]:
-        """Write row groups of some columns; return their row counts, and the columns written."""
+        """Write row groups of some columns; return the row counts and the written columns."""
         store = self.staged.store
         progress = progress or Progress(None, None, len(columns))
         self._commit.files.record(columns)
@@ -130,7 +130,7 @@ class ChangeSet:
         self._commit.emit_warnings()
 
     def _rebased(self, newest: Version | None) -> StagedVersion:
-        """The changes made on the newest version; ConflictError if they cannot be.
+        """Return the newest version with all changes; ConflictError if one of them conflicts.
 
         A droppable change that conflicts is left out, unless no change would be left.
         """
@@ -150,7 +150,7 @@ class ChangeSet:
         return staged
 
     def _check_reliances(self) -> None:
-        """ConflictError if another commit changed what changes that found no rows rely on."""
+        """Raise ConflictError if another commit has changed the rows that a `NoRows` relies on."""
         store, base = self.staged.store, self._base.head
         number = versions.checked_newest(store) if self._changes else None
         if number is not None and number != base.version:

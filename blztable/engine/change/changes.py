@@ -4,7 +4,7 @@ A transaction makes its changes on its base version. If another writer has commi
 changes are made again on the newest version. A change whose reliance does not hold there raises
 ConflictError, and nothing is committed. A change only names files; they are written before.
 
-A change keeps what it relies on (`Seen`), and not the version itself: a transaction may make
+A change keeps the facts it relies on (`Seen`), not the version itself: a transaction may make
 thousands of changes, and each version holds the parts of all row groups.
 
 | change | relies on |
@@ -38,7 +38,7 @@ class Change(Protocol):
     """A change that can be made again on another version."""
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
-        """Return the version with this change; ConflictError if what it relies on has changed."""
+        """Return the version with this change; ConflictError if a fact it relies on has changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +64,14 @@ class Seen:
 
     @classmethod
     def columns_of(cls, staged: StagedVersion) -> Self:
-        """The columns and the row count of a version."""
+        """Return the columns and the row count of a version."""
         head = staged.head
         columns = (head.columns.paths, staged.schema, head.pandas)
         return cls(head.version, head.rows, columns)
 
     @classmethod
     def rows_of(cls, staged: StagedVersion) -> Self:
-        """The columns and all row groups of a version."""
+        """Return the columns and all row groups of a version."""
         return replace(cls.columns_of(staged), row_groups=staged.row_groups_digest())
 
     def check(self, newest: StagedVersion, change: str) -> None:
@@ -120,7 +120,7 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Replace adjacent row groups by others with the same rows.
+    """Replace adjacent row groups with others that hold the same rows.
 
     Attributes
     ----------
@@ -145,12 +145,12 @@ class Join:
         rows: Sequence[int],
         written: Sequence[StagedColumn],
     ) -> Self:
-        """Replace row groups `start` to `stop` of a staged version."""
+        """Return the change that replaces row groups `start` to `stop` of a staged version."""
         joined = staged.row_group_files(start, stop)
         return cls(Seen.columns_of(staged), start, joined, rows, written)
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
-        """Replace the row groups at their present place in `newest`."""
+        """Replace the row groups at their present indices in `newest`."""
         self.seen.check(newest, "joining row groups")
         start = self._find(newest)
         stop, count = start + len(self.joined), len(newest.head.row_groups)
@@ -158,7 +158,7 @@ class Join:
         return newest.with_row_groups(order, self.rows, self.written)
 
     def _find(self, newest: StagedVersion) -> int:
-        """The index of the first joined row group in `newest`."""
+        """Return the index of the first joined row group in `newest`."""
         count = len(self.joined)
         if newest.row_group_files(self.start, self.start + count) == self.joined:
             return self.start
@@ -178,7 +178,7 @@ class Rows:
     Attributes
     ----------
     order : sequence of int
-        Indices in a list of the present row groups, followed by those written.
+        Indices into the present row groups followed by the written ones.
     """
 
     seen: Seen
@@ -209,7 +209,7 @@ class NoRows:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Replace parts of some columns; `written` is by index of the column."""
+    """Replace parts of some columns. The keys of `written` are column indices."""
 
     seen: Seen
     order: Sequence[int]
@@ -247,7 +247,7 @@ class AddColumns:
 
 @dataclass(frozen=True, slots=True)
 class Retype:
-    """Change the types of columns, by index. All their parts are written again.
+    """Change the types of columns, by index. All of their parts are written again.
 
     `defaults` holds their default values in the new types, by column id.
     """
@@ -299,7 +299,7 @@ class Select:
 
 @dataclass(frozen=True, slots=True)
 class Rename:
-    """Give columns other names, by present name."""
+    """Rename columns. `names` maps present names to new ones."""
 
     seen: Seen
     names: Mapping[str, str]
@@ -340,10 +340,10 @@ class Keys:
         changes: Mapping[str, Json],
         removed: Iterable[str] = (),
     ) -> Self:
-        """Set or remove keys of a mapping of a staged version."""
-        values, gone = getattr(staged.head, mapping), frozenset(removed)
-        before = {key: _text(values, key) for key in (*changes, *gone)}
-        return cls(mapping, before, changes, gone)
+        """Return the change that sets or removes keys of a mapping of a staged version."""
+        values, removed = getattr(staged.head, mapping), frozenset(removed)
+        before = {key: _text(values, key) for key in (*changes, *removed)}
+        return cls(mapping, before, changes, removed)
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
         """Set and remove the keys in `newest`."""
@@ -359,12 +359,12 @@ class Keys:
 
 
 def _text(mapping: Mapping[str, Json], key: str) -> bytes | None:
-    """A value as JSON text; None for a missing key."""
+    """Return a value as JSON text; None for a missing key."""
     return dumps(mapping[key]) if key in mapping else None
 
 
 def _with_defaults(newest: StagedVersion, defaults: Mapping[str, Json]) -> dict[str, Json]:
-    """The properties of `newest` with these default values added."""
+    """Return the properties of `newest` with these default values added."""
     properties = dict(newest.head.properties)
     if defaults:
         properties[DEFAULTS] = {**newest.defaults, **defaults}
@@ -372,7 +372,7 @@ def _with_defaults(newest: StagedVersion, defaults: Mapping[str, Json]) -> dict[
 
 
 def _named(properties: Mapping[str, Json], rename: Callable[[str], str | None]) -> dict[str, Json]:
-    """The properties with renamed columns; a column whose new name is None is left out."""
+    """Return the properties with renamed columns; a column renamed to None is left out."""
     result = dict(properties)
     for option in BY_COLUMN:
         value = result.get(option)

@@ -4,8 +4,8 @@ Theory of operation
 -------------------
 All columns are cut into the same row groups. Each column is written in the thread of the caller as
 soon as it has the rows of one row group, so about one row group is in memory. The size of a row
-group is decided once, when the first column has enough rows for one: from the bytes per row of the
-columns that have rows by then, and from an estimate for the others. A column that later turns out
+group is decided once, when the first column has enough rows. It follows from the bytes per row of
+each column that has rows, and from an estimate for each other column. A column whose later rows are
 much wider raises LimitError instead of taking unbounded memory.
 """
 
@@ -43,9 +43,9 @@ class ColumnwiseAppend:
         self._staged = staged
         self._columns = [_Column(change_set, index, _width(staged, index)) for index in indices]
         self._waiting_bytes = 0
-        # Rows of a row group, once decided; and the rows of a column that are enough to decide.
+        # Rows of a row group, None until decided; a column with `_enough` rows decides it.
         self._size = change_set.options.row_group_rows
-        self._enough = self._decided()
+        self._enough = self._rows_per_group()
 
     def add(self, index: int, values: pa.ChunkedArray) -> None:
         """Add rows to one column, in its type.
@@ -64,7 +64,7 @@ class ColumnwiseAppend:
             or column.nbytes >= COLUMN_BYTES
             or self._waiting_bytes >= GROUP_BYTES
         ):
-            self._size = self._decided()
+            self._size = self._rows_per_group()
             for each in self._columns:
                 each.write(self._size)
 
@@ -82,25 +82,25 @@ class ColumnwiseAppend:
             )
         rows = lengths[0] if lengths else 0
         if rows:
-            size = self._size or self._decided()
+            size = self._size or self._rows_per_group()
             written = [column.finish(size) for column in self._columns]
             cuts = [min(size, rows - start) for start in range(0, rows, size)]
             self._change_set.add("append", Append(Seen.columns_of(self._staged), cuts, written))
 
-    def _decided(self) -> int:
-        """The rows of a row group, from the present widths of the columns."""
+    def _rows_per_group(self) -> int:
+        """Return the rows of a row group for the present widths of the columns."""
         row_group_rows = self._change_set.options.row_group_rows
-        # For a thousand rows, because a row may take less than a byte.
+        # Count the bytes of a thousand rows, because a row may take less than a byte.
         nbytes = [int(1000 * column.width) for column in self._columns]
         size = rows_per_group(nbytes, 1000, row_group_rows)
-        # A few huge rows may be too many; an append halves such row groups, too.
+        # Halve the size while its rows would be too large, as an append does.
         while not row_group_rows and size > 1 and size * max(nbytes, default=0) > 1000 * MOST_BYTES:
             size //= 2
         return size
 
 
 class _Column:
-    """One column: its parts written so far, and its rows that wait."""
+    """One column: its written parts and its waiting rows."""
 
     def __init__(self, change_set: ChangeSet, index: int, width: float) -> None:
         self.rows = 0
@@ -116,11 +116,11 @@ class _Column:
 
     @property
     def width(self) -> float:
-        """Bytes per row: of the rows added, or else the estimate."""
+        """Bytes per row of the added rows; the estimate if there are none."""
         return self.nbytes / self.rows if self.rows else self._estimate
 
     def add(self, values: pa.ChunkedArray, size: int | None) -> None:
-        """Keep rows until there are `size`, or until the size is decided."""
+        """Keep rows until they fill a row group; `size` is None until it is decided."""
         nbytes = bytes_taken(values)
         self.rows += len(values)
         self.nbytes += nbytes
@@ -137,7 +137,7 @@ class _Column:
                 raise SchemaError(f"column {self._writer.name!r}: {error}") from None
 
     def write(self, size: int) -> None:
-        """Write the rows that wait, as far as they fill row groups of `size` rows."""
+        """Write the waiting rows that fill row groups of `size` rows."""
         full = self._waiting_rows // size * size
         if full:
             whole = self._whole()
@@ -149,7 +149,7 @@ class _Column:
         self._check(self._waiting_rows, self._waiting_bytes, size)
 
     def finish(self, size: int) -> StagedColumn:
-        """Write the rows that wait; return the parts of the column."""
+        """Write all waiting rows; return the column."""
         self.write(size)
         if self._waiting_rows:
             self._write(self._whole(), size)
@@ -171,9 +171,9 @@ class _Column:
         self._writer = replace(writer, first_k=writer.next_k, parts={})
 
     def _check(self, rows: int, nbytes: int, size: int) -> None:
-        """Raise LimitError if these rows are too large for a row group; one row never is.
+        """Raise LimitError if these rows are too large for a row group.
 
-        Rows of a fixed width have the size that was decided or asked for.
+        A single row is always allowed, and so are rows of a fixed width, whose size is known.
         """
         if rows > 1 and nbytes > MOST_BYTES and not is_fixed(self._writer.type):
             raise LimitError(
@@ -184,7 +184,7 @@ class _Column:
 
 
 def _width(staged: StagedVersion, index: int) -> float:
-    """Estimated bytes per row of a column."""
+    """Return the estimated bytes per row of a column."""
     rows = staged.head.rows
     if rows:
         return staged.columns[index].nbytes / rows

@@ -25,7 +25,7 @@ from blztable.engine.write.row_groups import Portion
 from blztable.errors import ColumnNotFoundError, CorruptError, LimitError, SchemaError
 from blztable.format.jsontext import Json
 
-# Returns the rows of one row group.
+# Returns the rows of the row group with this index.
 Rows = Callable[[int], pa.Array | pa.ChunkedArray]
 
 
@@ -35,34 +35,36 @@ def add_column(
     rows_of: Rows,
     *,
     frame: Mapping[str, Json] | None = None,
-    settled: Callable[[], tuple[pa.Field, pa.Scalar | None]] | None = None,
+    finish: Callable[[], tuple[pa.Field, pa.Scalar | None]] | None = None,
 ) -> None:
-    """Write one more column in the present row groups. Other columns are not touched.
+    """Add a column with the present row groups. Other columns are not touched.
 
-    `settled` is called after the rows are written. It returns the field and the default value,
-    because the metadata of the field may depend on the rows, which are computed only once.
+    `finish` is called after the rows are written and returns the field and the default value. The
+    metadata of the field may depend on the rows, which are computed only once.
     """
     staged = change_set.staged
-    written = _written(change_set, [field], lambda group: [rows_of(group)])
-    final, default = (field, None) if settled is None else settled()
+    written = _write(change_set, [field], lambda group: [rows_of(group)])
+    final, default = (field, None) if finish is None else finish()
     assert (final.name, final.type, final.nullable) == (field.name, field.type, field.nullable)
-    kept = {} if default is None else {str(written[0].path[0]): _text(default)}
-    change_set.add("add_column", AddColumns(Seen.rows_of(staged), [final], written, kept, frame))
+    defaults = {} if default is None else {str(written[0].path[0]): _text(default)}
+    change_set.add(
+        "add_column", AddColumns(Seen.rows_of(staged), [final], written, defaults, frame)
+    )
 
 
-def _written(
+def _write(
     change_set: ChangeSet,
     fields: Sequence[pa.Field],
     rows_of: Callable[[int], Sequence[pa.Array | pa.ChunkedArray]],
 ) -> list[StagedColumn]:
-    """Write the parts of new columns."""
+    """Write the parts of new columns; SchemaError if a name is taken."""
     schemas.check(pa.schema(fields))
     staged = change_set.staged
     names = set(staged.schema.names)
     for field in fields:
         if field.name in names:
             raise SchemaError(
-                f"{staged.store.name} has a column {field.name!r} already; choose another name, "
+                f"{staged.store.name} already has a column {field.name!r}; choose another name, "
                 "or drop the column first"
             )
         names.add(field.name)
@@ -80,18 +82,19 @@ def drop_columns(
 
     `frame` is the frame descriptor without these columns.
     """
-    gone = set(names)
-    kept = [index for index, name in enumerate(change_set.staged.schema.names) if name not in gone]
+    dropped = set(names)
+    present = enumerate(change_set.staged.schema.names)
+    kept = [index for index, name in present if name not in dropped]
     change_set.add("drop_columns", Select(Seen.columns_of(change_set.staged), kept, frame))
 
 
 def reorder_columns(change_set: ChangeSet, names: Sequence[str]) -> None:
-    """Put these columns first, in this order."""
-    # Indices by name, in this order; several columns may have one name.
+    """Move these columns to the front, in this order."""
+    # Indices of each name, because several columns may have one name.
     first: dict[str, list[int]] = {name: [] for name in names}
     if len(first) < len(names):
         name = next(name for name, count in Counter(names).items() if count > 1)
-        raise ValueError(f"column {name!r} is named twice; name each column once")
+        raise ValueError(f"column {name!r} is listed twice; list each column once")
     rest: list[int] = []
     staged = change_set.staged
     for index, name in enumerate(staged.schema.names):
@@ -103,7 +106,7 @@ def reorder_columns(change_set: ChangeSet, names: Sequence[str]) -> None:
 def rename_columns(
     change_set: ChangeSet, names: Mapping[str, str], frame: Mapping[str, Json] | None
 ) -> None:
-    """Rename columns, by present name; `frame` is the frame descriptor with the new names."""
+    """Rename columns; `names` maps present names to new ones, `frame` has the new names."""
     staged = change_set.staged
     present = staged.schema.names
     before, after = Counter(present), Counter(names.get(name, name) for name in present)
@@ -118,7 +121,7 @@ def rename_columns(
 
 
 def widen(change_set: ChangeSet, schema: pa.Schema, frame: Mapping[str, Json] | None) -> None:
-    """Widen the table to this schema, which has wider types or more columns at the end."""
+    """Change the table to a schema with wider types, or with more columns at the end."""
     present = change_set.staged.schema
     fields = list(schema)
     wider = {
@@ -131,13 +134,13 @@ def widen(change_set: ChangeSet, schema: pa.Schema, frame: Mapping[str, Json] | 
     new = fields[len(present) :]
     if new:
         rows_of = partial(_nulls, change_set.staged, [field.type for field in new])
-        # In one change, because each change takes time for all columns.
-        staged, written = change_set.staged, _written(change_set, new, rows_of)
+        # All in one change, because the time of a change grows with the number of columns.
+        staged, written = change_set.staged, _write(change_set, new, rows_of)
         change_set.add("add_column", AddColumns(Seen.rows_of(staged), new, written, {}, frame))
 
 
 def defaults(staged: StagedVersion) -> dict[int, pa.Scalar]:
-    """The declared default values, by index of the column."""
+    """Return the declared default values, by index of the column."""
     values = {}
     for index, column in enumerate(staged.columns):
         text = staged.defaults.get(str(column.path[0]))
@@ -160,11 +163,11 @@ def _nulls(staged: StagedVersion, types: Sequence[pa.DataType], group: int) -> l
 
 
 def fillings(staged: StagedVersion, nullable: Sequence[bool]) -> list[pa.Scalar]:
-    """The value of each column in rows made without data: its default, null, or zero."""
+    """Return the value of each column in rows without data: its default, null or zero."""
     declared = defaults(staged)
     values = []
     for index, field in enumerate(staged.schema):
-        # Arrow cannot make a null scalar of some dictionary types, but an array of nulls of any.
+        # For some dictionary types Arrow can make a null only in an array.
         empty = pa.nulls(1, field.type)[0] if nullable[index] else zero_of(field.type)
         values.append(declared.get(index, empty))
     return values
@@ -173,7 +176,7 @@ def fillings(staged: StagedVersion, nullable: Sequence[bool]) -> list[pa.Scalar]
 def _retype(
     change_set: ChangeSet, fields: Mapping[int, pa.Field], frame: Mapping[str, Json] | None
 ) -> None:
-    """Write the columns at these positions anew, as other types, all in one change."""
+    """Rewrite the columns at these indices in other types, in one change."""
     staged = change_set.staged
     columns = [staged.columns[index] for index in fields]
     writers = [
@@ -191,14 +194,14 @@ def _retype(
 
         _, written = change_set.write(writers, _portions(staged, rows_of))
     declared = defaults(staged)
-    kept = {
+    texts = {
         str(staged.columns[index].path[0]): _text(declared[index].cast(field.type))
         for index, field in fields.items()
-        # The default of a dictionary type stays as it is: only its codes become wider.
+        # The default of a dictionary type does not change: only its codes become wider.
         if index in declared and not pa.types.is_dictionary(field.type)
     }
     parts = dict(zip(fields, written, strict=True))
-    change_set.add("widen", Retype(Seen.rows_of(staged), fields, parts, kept, frame))
+    change_set.add("widen", Retype(Seen.rows_of(staged), fields, parts, texts, frame))
 
 
 def _wider(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
@@ -232,7 +235,7 @@ def check_text(name: object) -> None:
 
 
 def checked_names(staged: StagedVersion, names: Iterable[str]) -> list[str]:
-    """The names as a list; ColumnNotFoundError if a column does not exist."""
+    """Return the names as a list; ColumnNotFoundError if a column does not exist."""
     if isinstance(names, str):
         raise TypeError(f"expected a list of column names; for one column pass [{names!r}]")
     present, names = set(staged.schema.names), list(names)

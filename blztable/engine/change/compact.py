@@ -1,6 +1,6 @@
 """Compact: write the same rows in fewer and larger row groups, or in another order.
 
-A merge after an append is a commit of its own. If it conflicts it is dropped silently, because
+A merge after an append is a commit of its own. If it conflicts, it is dropped silently, because
 another writer has already merged.
 """
 
@@ -44,8 +44,8 @@ def merge_after(version: Version, options: WriteOptions) -> tuple[Version, Lock]
     if not run:
         return None
     try:
-        fitting = _fitting(change_set.staged, range(len(groups) - 1, len(groups) - 1 - run, -1))
-        run = merge_policy.trailing_run(groups[len(groups) - fitting[0] :], full)
+        lengths = _joinable(change_set.staged, range(len(groups) - 1, len(groups) - 1 - run, -1))
+        run = merge_policy.trailing_run(groups[len(groups) - lengths[0] :], full)
         if not run:
             return None
         with change_set:
@@ -82,9 +82,9 @@ def compact(change_set: ChangeSet, sort_by: Sequence[tuple[str, str]] | None = N
 
 
 def _sort(change_set: ChangeSet, keys: Sequence[Key]) -> None:
-    """Write all rows again in the order of these columns, and record the order.
+    """Rewrite all rows in the order of these columns, and record the order.
 
-    In memory are the order of the rows, and a few columns at a time.
+    The memory holds the order of all rows, and a few columns at a time.
     """
     staged = change_set.staged
     unsorted = Unsorted.of_version(staged)
@@ -94,15 +94,15 @@ def _sort(change_set: ChangeSet, keys: Sequence[Key]) -> None:
     else:
         rows: list[int] = []
         written: list[StagedColumn] = []
-        for some in unsorted.together():
-            groups = unsorted.groups(some, order, change_set.options.row_group_rows)
+        for indices in unsorted.batches():
+            groups = unsorted.groups(indices, order, change_set.options.row_group_rows)
             rows, parts = change_set.write(
-                [change_set.column_writer(index) for index in some], groups
+                [change_set.column_writer(index) for index in indices], groups
             )
             written += parts
         change_set.add("sort", Join.of(staged, 0, len(staged.head.row_groups), rows, written))
     record = sort_keys.to_json(keys, staged.head.columns.paths)
-    # The recorded order must match the rows, also if another commit changed the record.
+    # Record the order again if another commit changed the record.
     if order is not None or record != staged.head.properties.get(SORT_BY):
         change_set.add("sort", Keys.of(change_set.staged, "properties", {SORT_BY: record}))
 
@@ -110,20 +110,20 @@ def _sort(change_set: ChangeSet, keys: Sequence[Key]) -> None:
 def _join_small(change_set: ChangeSet) -> None:
     """Join all small row groups with their neighbours.
 
-    Row groups that another commit changes meanwhile are left out, as after an append that merges.
-    It is a conflict only if no join is left.
+    A join is droppable: it is left out if another commit changes its row groups meanwhile. It is a
+    conflict only if no join is left.
     """
     staged, full = change_set.staged, _full(change_set)
     groups = staged.head.row_groups
-    lengths = _fitting(staged, range(len(groups)))
+    lengths = _joinable(staged, range(len(groups)))
     firsts = [0, *accumulate(lengths)]
     runs = [
         (first + start, first + stop)
         for first, length in zip(firsts, lengths, strict=False)
         for start, stop in merge_policy.small_runs(groups[first : first + length], full)
     ]
-    # From the end, so that the indices of earlier row groups stay valid in this staged version. A
-    # staged version for each run would take memory for all row groups each time.
+    # Join from the end, so that the indices of earlier row groups stay valid. All joins read this
+    # staged version: a new one for each join would hold all row groups again.
     for start, stop in reversed(runs):
         _join(change_set, "compact", staged, start, stop, is_droppable=True)
 
@@ -137,7 +137,7 @@ def _join(
     *,
     is_droppable: bool = False,
 ) -> None:
-    """Write the rows of row groups `start` to `stop` of a staged version together."""
+    """Join row groups `start` to `stop` of a staged version into larger ones."""
     full = _full(change_set)
     columns = [change_set.column_writer(index) for index in range(len(staged.columns))]
     size = merge_policy.rows_per_group(sum(staged.head.row_groups[start:stop]), full)
@@ -149,18 +149,18 @@ def _join(
     )
 
 
-def _fitting(staged: StagedVersion, groups: Sequence[int]) -> list[int]:
-    """These row groups, in this order, in runs that can be joined: how many each run has.
+def _joinable(staged: StagedVersion, groups: Sequence[int]) -> list[int]:
+    """Cut these row groups, in this order, into runs that can be joined; return their lengths.
 
-    What cannot be joined must not be asked for: it would be written as it was, after each append.
-    Only codes of few bits have no room for the values of all row groups.
+    Row groups cannot be joined if a dictionary with codes of few bits has no room for the values of
+    both. An attempt would rewrite them unchanged after each append.
     """
     cuts: set[int] = set()
     with OpenParts(staged) as opened:
         for index, field in enumerate(staged.schema):
             type_ = field.type
             if pa.types.is_dictionary(type_) and type_.index_type.bit_width <= NARROW_CODES:
-                # A row of each brings its dictionary.
+                # One row of each row group has its dictionary.
                 rows = [
                     read_columns(opened, [index], [RowSpan(group, 0, 1)])[0].chunk(0)
                     for group in groups
@@ -187,6 +187,6 @@ def _portions(opened: OpenParts, start: int, stop: int, full: int) -> Iterator[P
 
 
 def _full(change_set: ChangeSet) -> int:
-    """Number of rows of a full row group, from the bytes that the present rows take."""
+    """Return the rows of a full row group, computed from the bytes of the present rows."""
     head = change_set.staged.head
     return rows_per_group(head.columns.nbytes, head.rows, change_set.options.row_group_rows)

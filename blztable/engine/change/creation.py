@@ -38,7 +38,7 @@ class Contents:
     parts : iterable
         The rows, in order.
     frame : callable
-        Makes the frame descriptor from the number of rows, which is known only at the end.
+        Returns the frame descriptor for a number of rows, which is known only at the end.
     rows : int or None
         Number of rows if they are all in memory, in one part.
     sort_by : sequence of tuple
@@ -91,29 +91,29 @@ def create(
         writes = 2 if keys and contents.rows is None else 1
         reports = Progress(progress, contents.rows, writes * len(columns))
         creation = _Creation(store, commit, contents, options, reports)
-        made = creation.in_order(columns, keys) if keys else creation.as_they_come(columns)
-        reports.finish(made.head.rows)
+        staged = creation.sorted(columns, keys) if keys else creation.unsorted(columns)
+        reports.finish(staged.head.rows)
         properties = options.to_json()
         if keys:
-            properties[SORT_BY] = sort_keys.to_json(keys, made.head.columns.paths)
+            properties[SORT_BY] = sort_keys.to_json(keys, staged.head.columns.paths)
 
         def rebased(newest: Version | None) -> StagedVersion:
             _check_absent(store, newest, replace_existing)
-            return made.with_head(
+            return staged.with_head(
                 uuid=newest.head.uuid if newest else str(uuid.uuid4()),
-                next_column=_next_column(newest, made.head.columns.paths),
+                next_column=_next_column(newest, staged.head.columns.paths),
                 properties=_kept_properties(newest) | properties,
                 commit_ids=newest.head.commit_ids if newest else (),
             )
 
-        published = commit.publish("replace" if commit.base else "create", rebased, made)
+        published = commit.publish("replace" if commit.base else "create", rebased, staged)
     commit.emit_warnings()
     return published
 
 
 @dataclass(frozen=True, slots=True)
 class _Creation:
-    """Writes the rows of a new table, and makes a staged version of them."""
+    """Writes the rows of a new table and returns them as a staged version."""
 
     store: Store
     commit: Commit
@@ -121,23 +121,23 @@ class _Creation:
     options: WriteOptions
     progress: Progress
 
-    def as_they_come(self, columns: Sequence[ColumnWriter]) -> StagedVersion:
-        """Write all rows in their order."""
+    def unsorted(self, columns: Sequence[ColumnWriter]) -> StagedVersion:
+        """Write all rows in their own order."""
         groups = row_groups(self.contents.parts, self.options.row_group_rows)
-        return self._made(columns, self._write(columns, groups))
+        return self._staged(columns, self._write(columns, groups))
 
-    def in_order(self, columns: Sequence[ColumnWriter], keys: Sequence[Key]) -> StagedVersion:
+    def sorted(self, columns: Sequence[ColumnWriter], keys: Sequence[Key]) -> StagedVersion:
         """Write all rows in the order of the keys, a few columns at a time.
 
-        A stream is first written in its own order: it may not fit in memory.
+        A stream is first written in its own order, because it may not fit in memory.
         """
         contents, row_group_rows = self.contents, self.options.row_group_rows
         if contents.rows is None:
-            made = self.as_they_come(columns)
-            unsorted = Unsorted.of_version(made)
+            staged = self.unsorted(columns)
+            unsorted = Unsorted.of_version(staged)
             order = unsorted.order(keys)
             if order is None:
-                return made
+                return staged
             columns = [replace(one, first_k=one.next_k, parts={}) for one in columns]
         else:
             parts = list(contents.parts)
@@ -145,20 +145,21 @@ class _Creation:
             unsorted = Unsorted.of_table(table)
             order = unsorted.order(keys)
             if order is None:
-                return self._made(columns, self._write(columns, row_groups(parts, row_group_rows)))
+                return self._staged(
+                    columns, self._write(columns, row_groups(parts, row_group_rows))
+                )
         rows: list[int] = []
-        for some in unsorted.together():
-            rows = self._write(
-                [columns[index] for index in some], unsorted.groups(some, order, row_group_rows)
-            )
-        return self._made(columns, rows)
+        for indices in unsorted.batches():
+            groups = unsorted.groups(indices, order, row_group_rows)
+            rows = self._write([columns[index] for index in indices], groups)
+        return self._staged(columns, rows)
 
     def _write(self, columns: Sequence[ColumnWriter], groups: Iterable[Portion]) -> list[int]:
         self.commit.files.record(columns)
         return write_groups(self.store, columns, groups, self.options, self.progress)
 
-    def _made(self, columns: Sequence[ColumnWriter], rows: Sequence[int]) -> StagedVersion:
-        """The columns written as a staged version, which can be read."""
+    def _staged(self, columns: Sequence[ColumnWriter], rows: Sequence[int]) -> StagedVersion:
+        """Return the written columns as a staged version, which can be read."""
         schema = self.contents.schema
         staged = tuple(StagedColumn.of(column.finish(), column.next_k) for column in columns)
         head = manifest.Head(
@@ -185,13 +186,13 @@ class _Creation:
 def restore(old: Version, *, is_durable: bool) -> tuple[Version, Lock]:
     """Commit the contents of an old version again, whatever the newest version is.
 
-    The commit ids of the old version are kept: later commits are undone, and may be made again.
+    The commit ids of the old version are kept: later commits are undone and can be repeated.
     """
     store = old.store
 
     def rebased(newest: Version | None) -> StagedVersion:
-        # A damaged newest version hides which ids and numbers it used. The next writer passes
-        # over those that name a file.
+        # The ids and numbers that a damaged newest version used are unknown. The next writer skips
+        # each one that has a file.
         latest = newest or versions.latest(store) or old
         index = latest.head.columns
         used = dict(zip(index.paths, index.next_k, strict=True))
@@ -216,13 +217,13 @@ def _check_absent(store: Store, version: Version | None, replace_existing: bool)
     if version is not None and not replace_existing:
         number = version.head.version
         raise TableExistsError(
-            f"a table exists at {store.name} already (version {number}); "
+            f"a table already exists at {store.name} (version {number}); "
             'write with mode="w" to replace it, or choose another path'
         )
 
 
 def _reserve(commit: Commit, schema: pa.Schema) -> list[ColumnWriter]:
-    """Reserve a new id for every column."""
+    """Reserve a new id for each column; return a writer for each."""
     columns = []
     lowest = commit.base.head.next_column if commit.base else 0
     for field in schema:
@@ -233,7 +234,7 @@ def _reserve(commit: Commit, schema: pa.Schema) -> list[ColumnWriter]:
 
 
 def _kept_properties(newest: Version | None) -> dict[str, Json]:
-    """The properties that a replacement keeps: how long versions are kept."""
+    """Return the properties that a replacement keeps: the retention settings."""
     properties = newest.head.properties if newest else {}
     return {name: value for name, value in properties.items() if name.startswith("keep_")}
 

@@ -1,6 +1,6 @@
-"""Merge policy: which row groups are merged after an append, and joined by a compaction.
+"""Merge policy: choose the row groups to merge after an append or to join by a compaction.
 
-Knows only row counts, so the same counts always give the same answer.
+Knows only row counts, so the same counts always give the same result.
 
 Many small appends would leave many small row groups. Each row group has a level: the power of 8
 below its row count. Trailing row groups are merged as soon as every row in them rises by a level;
@@ -47,7 +47,7 @@ def trailing_run(rows: Sequence[int], full: int) -> int:
 
 
 def rows_per_group(rows: int, full: int) -> int:
-    """Rows of each row group that `rows` merged rows are cut into.
+    """Return the rows of each row group that `rows` merged rows are cut into.
 
     The row groups are about equal and have at least half of `full` rows. Row groups of exactly
     `full` rows could leave a small rest, which would be merged again.
@@ -56,7 +56,7 @@ def rows_per_group(rows: int, full: int) -> int:
 
 
 def small_runs(rows: Sequence[int], full: int) -> list[tuple[int, int]]:
-    """The runs (start, stop) of row groups that are each joined into one of at most `full` rows.
+    """Return the runs (start, stop) of row groups to join into one of at most `full` rows each.
 
     Afterwards any two neighbours have more than `full` rows together, so there are at most
     2 * ceil(total / full) + 1 row groups. Small row groups are joined with each other first. A row

@@ -25,7 +25,7 @@ from blztable.engine.run.progress import Callback, Progress
 from blztable.engine.write.row_groups import Portion, row_groups
 from blztable.format.jsontext import Json
 
-# Number of filled rows that are made at a time.
+# Number of filled rows in one portion.
 FILLED_ROWS = 1 << 20
 
 
@@ -42,40 +42,40 @@ class SchemaRun(Protocol):
 
     @property
     def parts(self) -> Iterator[Portion]:
-        """The rows, in tables of that schema."""
+        """The rows, in tables of this schema."""
 
 
 def append(
     change_set: ChangeSet,
-    segments: Iterable[SchemaRun],
+    runs: Iterable[SchemaRun],
     *,
     continues_index: Callable[[], bool] = lambda: False,
     rows: int | None = None,
     progress: Callback | None = None,
 ) -> None:
-    """Append rows; a segment with wider or more columns changes the columns of the table first."""
-    told, done = Progress(progress, rows, len(change_set.staged.columns)), 0
-    for segment in segments:
-        widen(change_set, segment.schema, segment.frame)
+    """Append rows; a run with wider or more columns first changes the columns of the table."""
+    reports, done = Progress(progress, rows, len(change_set.staged.columns)), 0
+    for schema_run in runs:
+        widen(change_set, schema_run.schema, schema_run.frame)
         # Iterating over the caller's data may run the caller's code, which may change the columns.
         staged = change_set.staged
         columns = [change_set.column_writer(index) for index in range(len(staged.columns))]
-        told.go_on(done, len(columns))
-        groups = row_groups(segment.parts, change_set.options.row_group_rows)
-        written, parts = change_set.write(columns, groups, told)
+        reports.resume(done, len(columns))
+        groups = row_groups(schema_run.parts, change_set.options.row_group_rows)
+        written, parts = change_set.write(columns, groups, reports)
         done += sum(written)
         if written:
             change_set.add(
                 "append", Append(Seen.columns_of(staged), written, parts, continues_index)
             )
-    told.finish(done)
+    reports.finish(done)
 
 
 def delete(change_set: ChangeSet, where: object) -> int:
     """Remove the rows for which `where` is true; return their number."""
     with OpenParts(change_set.staged) as opened:
         condition = Condition(opened, where)
-        return _leave(change_set, "delete", lambda group: condition.rows(group).others())
+        return _keep(change_set, "delete", lambda group: condition.rows(group).others())
 
 
 def truncate(change_set: ChangeSet, rows: int) -> None:
@@ -86,7 +86,7 @@ def truncate(change_set: ChangeSet, rows: int) -> None:
     def kept(group: int) -> Selection:
         return Selection.first(groups[group], min(max(rows - firsts[group], 0), groups[group]))
 
-    _leave(change_set, "truncate", kept)
+    _keep(change_set, "truncate", kept)
 
 
 def resize(change_set: ChangeSet, rows: int, fillings: Sequence[pa.Scalar]) -> None:
@@ -113,7 +113,7 @@ def resize(change_set: ChangeSet, rows: int, fillings: Sequence[pa.Scalar]) -> N
 
 
 def repeated(value: pa.Scalar, rows: int) -> pa.Array:
-    """An array that repeats a value `rows` times, in its storage type."""
+    """Return an array that repeats a value `rows` times, in its storage type."""
     check_values(rows, value.type)
     if not value.is_valid:
         return pa.nulls(rows, value.type)
@@ -122,38 +122,38 @@ def repeated(value: pa.Scalar, rows: int) -> pa.Array:
     return pa.repeat(value if stored.id == value.type.id else value.cast(stored), rows)
 
 
-def _leave(change_set: ChangeSet, operation: str, kept: Callable[[int], "Selection"]) -> int:
-    """Keep the rows of each row group that `kept` selects; return the number of rows removed."""
+def _keep(change_set: ChangeSet, operation: str, kept: Callable[[int], "Selection"]) -> int:
+    """Keep the rows of each row group that `kept` selects; return the number of removed rows."""
     staged = change_set.staged
     groups = staged.head.row_groups
     order: list[int] = []
     touched: list[tuple[int, Selection]] = []
-    gone = 0
+    removed = 0
     for group, rows in enumerate(groups):
-        left = kept(group)
-        gone += rows - left.count
-        if left.is_all:
+        selected = kept(group)
+        removed += rows - selected.count
+        if selected.is_all:
             order.append(group)
-        elif left.count:
+        elif selected.count:
             order.append(len(groups) + len(touched))
-            touched.append((group, left))
-    if not gone:
+            touched.append((group, selected))
+    if not removed:
         change_set.add_reliance(NoRows(Seen.rows_of(staged)))
         return 0
     columns = [change_set.column_writer(index) for index in range(len(staged.columns))]
     with OpenParts(staged) as opened:
 
         def portions() -> Iterator[Portion]:
-            for group, left in touched:
+            for group, selected in touched:
                 opened.forget_before(group)
-                yield read_group(opened, range(len(columns)), group, left), left.count
+                yield read_group(opened, range(len(columns)), group, selected), selected.count
 
         def old(column: int, number: int) -> Part:
             return opened.open(column, touched[number][0])
 
-        rows_left, written = change_set.write(columns, portions(), old=old)
-    change_set.add(operation, Rows(Seen.rows_of(staged), order, rows_left, written))
-    return gone
+        counts, written = change_set.write(columns, portions(), old=old)
+    change_set.add(operation, Rows(Seen.rows_of(staged), order, counts, written))
+    return removed
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,17 +178,17 @@ class Selection:
 
     @classmethod
     def of(cls, mask: np.ndarray) -> Self:
-        """The rows for which a mask of booleans, shape (rows,), is true."""
+        """Select the rows for which a mask of booleans, shape (rows,), is true."""
         rows, count = len(mask), int(np.count_nonzero(mask))
         return cls(rows, count, None if count in (0, rows) else np.packbits(mask))
 
     @classmethod
     def first(cls, rows: int, count: int) -> Self:
-        """The first `count` of `rows` rows."""
+        """Select the first `count` of `rows` rows."""
         return cls(rows, count)
 
     def others(self) -> "Selection":
-        """The rows that are not selected."""
+        """Select the rows that are not selected here."""
         mask = self.mask()
         if mask is not None:
             return Selection.of(~mask)
@@ -201,7 +201,7 @@ class Selection:
         return self.count == self.rows
 
     def mask(self) -> np.ndarray | None:
-        """Booleans, shape (rows,); None if the first `count` rows are selected."""
+        """Return booleans, shape (rows,); None if the first `count` rows are selected."""
         if self.bits is None:
             return None
         return np.unpackbits(self.bits, count=self.rows).view(np.bool_)
@@ -210,7 +210,7 @@ class Selection:
 def read_group(
     opened: OpenParts, indices: Sequence[int], group: int, selected: Selection | None = None
 ) -> pa.Table:
-    """Columns of a row group in their storage types, all rows or the selected ones."""
+    """Return columns of a row group in their storage types, with all or the selected rows."""
     version = opened.version
     rows = version.head.row_groups[group]
     mask = selected.mask() if selected else None
@@ -226,12 +226,12 @@ class Condition:
     """A filter that is evaluated on one row group at a time."""
 
     def __init__(self, opened: OpenParts, where: object) -> None:
-        """Prepare the scan; the filter is checked as in `Scan`."""
+        """Prepare the scan; `Scan` checks the filter."""
         self._opened = opened
         self._scan = Scan(opened.version, where)
 
     def rows(self, group: int) -> Selection:
-        """The rows of a row group for which the filter is true; earlier row groups are released."""
+        """Select the rows for which the filter is true; release earlier row groups."""
         rows = self._opened.version.head.row_groups[group]
         self._opened.forget_before(group)
         matching = self._scan.filter([RowSpan(group, 0, rows)], self._opened)

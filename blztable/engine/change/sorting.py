@@ -1,7 +1,7 @@
 """Sorting: yield the rows of a table in the order of some columns, a few columns at a time.
 
-Knows nothing of commits and writes nothing. The sort is stable. Nulls come last, after NaN, in
-either direction.
+The sort is stable. Nulls come last, after NaN, in either direction. Knows nothing of commits and
+writes nothing.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,7 +31,7 @@ _ORDER_BYTES = 8
 
 @dataclass(frozen=True, slots=True)
 class Unsorted:
-    """Rows before the sort; a column is fetched when it is needed.
+    """The rows before the sort. A column is fetched when it is needed.
 
     Attributes
     ----------
@@ -46,13 +46,13 @@ class Unsorted:
 
     @classmethod
     def of_table(cls, table: pa.Table) -> Self:
-        """The rows of an Arrow table."""
+        """Return the rows of an Arrow table."""
         nbytes = [bytes_taken(column) for column in table.columns]
         return cls(table.schema, table.num_rows, nbytes, table.column)
 
     @classmethod
     def of_version(cls, version: Version) -> Self:
-        """The rows of a version, published or staged."""
+        """Return the rows of a version, published or staged."""
         head = version.head
         whole = spans(head.row_groups, 0, head.rows)
 
@@ -68,16 +68,16 @@ class Unsorted:
         )
 
     def order(self, keys: Sequence[Key]) -> np.ndarray | None:
-        """The sort order as row indices, shape (rows,); None if the rows are sorted already.
+        """Return the sort order as row indices, shape (rows,); None if the rows are sorted.
 
-        SchemaError if a column cannot be sorted by.
+        Raise SchemaError if the rows cannot be sorted by one of the columns.
         """
         check_rows(self.rows, "sorting", _ORDER_BYTES)
         order = _order([self.column(index) for index, _ in keys], keys, self.schema)
         return None if np.array_equal(order, np.arange(len(order))) else order
 
-    def together(self) -> Iterator[range]:
-        """Yield the columns to sort together: as many as fit in a row group, at least one."""
+    def batches(self) -> Iterator[range]:
+        """Yield the indices of columns to sort at the same time: one or as many as fit."""
         start, taken = 0, 0
         for index, nbytes in enumerate(self.nbytes):
             if index > start and taken + nbytes > GROUP_BYTES:
@@ -89,24 +89,24 @@ class Unsorted:
     def groups(
         self, indices: Sequence[int], order: np.ndarray, row_group_rows: int | None
     ) -> Iterator[Portion]:
-        """Yield row groups of these columns in this order; they are cut alike for all columns."""
+        """Yield row groups of these columns in this order, of the same size for all columns."""
         size = rows_per_group(self.nbytes, self.rows, row_group_rows)
         fields = [self.schema.field(index) for index in indices]
         whole = [
-            _to_take_from(field, self.column(index))
+            _one_array(field, self.column(index))
             for field, index in zip(fields, indices, strict=True)
         ]
         for start in range(0, self.rows, size):
             rows = pa.array(order[start : start + size])
             taken = [
-                _taken(field, column, rows) for field, column in zip(fields, whole, strict=True)
+                _take(field, column, rows) for field, column in zip(fields, whole, strict=True)
             ]
             yield pa.Table.from_arrays(taken, names=list(map(str, indices))), len(rows)
             del taken
 
 
 def check(schema: pa.Schema, keys: Sequence[Key]) -> None:
-    """Raise SchemaError if one of the columns cannot be sorted by, before any row is read."""
+    """Raise SchemaError, before any row is read, if rows cannot be sorted by these columns."""
     if not keys:
         return
     # Arrow checks the type of a second column only if there are two rows.
@@ -131,20 +131,20 @@ def _order(
 
 
 def _sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The column to sort by: codes of ordered categories, if all parts have the same categories."""
+    """Return a column that Arrow can sort: codes, if all parts have the same ordered categories."""
     type_ = column.type
     if not pa.types.is_dictionary(type_) or not type_.ordered:
         return comparable(column)
-    # A part of only nulls has the categories of another part.
+    # A part that has only nulls gets the categories of another part.
     orders = [chunk.dictionary for chunk in column.chunks]
     if any(order.null_count or not order.equals(orders[0]) for order in orders):
         return comparable(column)
     return pa.chunked_array([chunk.indices for chunk in column.chunks], type_.index_type)
 
 
-def _to_take_from(field: pa.Field, column: pa.ChunkedArray) -> pa.Array:
-    """A whole column as one array to take rows from; text gets 64-bit offsets."""
-    # One array of small text has room for 2 GiB only.
+def _one_array(field: pa.Field, column: pa.ChunkedArray) -> pa.Array:
+    """Return a whole column as one array; text gets 64-bit offsets."""
+    # An array of text with 32-bit offsets holds at most 2 GiB.
     type_ = large_type(field.type)
     chunks = [as_stored(chunk).cast(type_) for chunk in column.chunks]
     try:
@@ -153,8 +153,10 @@ def _to_take_from(field: pa.Field, column: pa.ChunkedArray) -> pa.Array:
         raise SchemaError(f"column {field.name!r}: {error}") from None
 
 
-def _taken(field: pa.Field, column: pa.Array, rows: pa.Array) -> pa.Array:
+def _take(field: pa.Field, column: pa.Array, rows: pa.Array) -> pa.Array:
     try:
         return column.take(rows).cast(stored_type(field.type))
     except pa.ArrowInvalid as error:
-        raise SchemaError(f"column {field.name!r}: rows of one row group: {error}") from None
+        raise SchemaError(
+            f"column {field.name!r}: the rows do not fit in one row group: {error}"
+        ) from None

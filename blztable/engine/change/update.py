@@ -24,26 +24,32 @@ from blztable.engine.version.staged import StagedVersion
 from blztable.engine.write.row_groups import Portion
 from blztable.errors import SchemaError
 
-# Of one column: one value for all rows, one value for each selected row, or an expression.
+# New values of a column: one for all rows, one for each selected row, or an expression.
 Values: TypeAlias = pa.Scalar | pa.ChunkedArray | pc.Expression
 # Converts values to the type of the column at this index; SchemaError if it cannot.
-Fit = Callable[[int, pa.ChunkedArray], pa.ChunkedArray]
+Coerce = Callable[[int, pa.ChunkedArray], pa.ChunkedArray]
 
 
-def update(change_set: ChangeSet, values: Mapping[int, Values], where: object, fit: Fit) -> int:
+def update(
+    change_set: ChangeSet, values: Mapping[int, Values], where: object, coerce: Coerce
+) -> int:
     """Set values in the columns at these indices; return the number of rows updated.
 
     Raises
     ------
     SchemaError
-        The values have another type, or their number is not that of the selected rows.
+        The values have another type, or their number differs from the number of selected rows.
     """
     with OpenParts(change_set.staged) as opened:
-        return _update(change_set, opened, values, where, fit)
+        return _update(change_set, opened, values, where, coerce)
 
 
 def _update(
-    change_set: ChangeSet, opened: OpenParts, values: Mapping[int, Values], where: object, fit: Fit
+    change_set: ChangeSet,
+    opened: OpenParts,
+    values: Mapping[int, Values],
+    where: object,
+    coerce: Coerce,
 ) -> int:
     staged = change_set.staged
     touched = dict(_touched(opened, where))
@@ -52,15 +58,15 @@ def _update(
     for index, value in values.items():
         if isinstance(value, pa.ChunkedArray) and len(value) != rows:
             raise SchemaError(
-                f"column {staged.schema.field(index).name!r}: {len(value)} values given, "
-                f"{rows} rows selected; give one value for each selected row, or a single value"
+                f"column {staged.schema.field(index).name!r}: expected {rows} values, one for each "
+                f"selected row, found {len(value)}; pass that many values or a single one"
             )
     if not values:
         return 0
     if not rows:
         change_set.add_reliance(NoRows(Seen.rows_of(staged)))
         return 0
-    places = list(values)
+    indices = list(values)
     groups = list(touched)
 
     def portions() -> Iterator[Portion]:
@@ -71,24 +77,24 @@ def _update(
             for index, value in values.items():
                 start, stop = first[number], first[number + 1]
                 if isinstance(value, pc.Expression):
-                    new = fit(index, evaluated(opened, value, group, mask))
+                    new = coerce(index, evaluated(opened, value, group, mask))
                 elif isinstance(value, pa.Scalar):
                     new = pa.chunked_array([repeated(value, stop - start)])
                 else:
                     new = value.slice(start, stop - start)
-                arrays.append(_mixed(opened, index, group, mask, new))
-            yield pa.Table.from_arrays(arrays, names=list(map(str, places))), selected.rows
+                arrays.append(_merged(opened, index, group, mask, new))
+            yield pa.Table.from_arrays(arrays, names=list(map(str, indices))), selected.rows
 
     def old(column: int, number: int) -> Part:
-        return opened.open(places[column], groups[number])
+        return opened.open(indices[column], groups[number])
 
-    columns = [change_set.column_writer(index) for index in places]
+    columns = [change_set.column_writer(index) for index in indices]
     _, written = change_set.write(columns, portions(), old=old)
-    there = len(staged.head.row_groups)
-    new = {group: there + number for number, group in enumerate(groups)}
-    order = [new.get(group, group) for group in range(there)]
+    count = len(staged.head.row_groups)
+    new = {group: count + number for number, group in enumerate(groups)}
+    order = [new.get(group, group) for group in range(count)]
     change_set.add(
-        "update", Update(Seen.rows_of(staged), order, dict(zip(places, written, strict=True)))
+        "update", Update(Seen.rows_of(staged), order, dict(zip(indices, written, strict=True)))
     )
     return rows
 
@@ -131,10 +137,10 @@ def _touched(opened: OpenParts, where: object) -> Iterator[tuple[int, Selection]
             yield group, selected
 
 
-def _mixed(
+def _merged(
     opened: OpenParts, index: int, group: int, mask: np.ndarray | None, new: pa.ChunkedArray
 ) -> pa.Array:
-    """A column of a row group with the new values in the rows of `mask`."""
+    """Return a column of a row group with the new values in the rows of `mask`."""
     stored = [as_stored(chunk) for chunk in new.chunks]
     if mask is None:
         return one_array(pa.chunked_array(stored))

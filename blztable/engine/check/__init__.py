@@ -1,1 +1,1 @@
-"""What is wrong with a version."""
+"""Check: find and report the damage of a version."""

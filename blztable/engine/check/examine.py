@@ -1,7 +1,7 @@
 """Check a column's line of the manifest and its parts: files, chunks, values and statistics.
 
-A failed check becomes a `Problem` and stops no other check. If a part cannot be read, its halves
-are tried, and their halves, so that the readable rows are known.
+Knows one column at a time. A failed check becomes a `Problem` and stops no other check. If a part
+cannot be read, its halves are read, then their halves, to find the readable rows.
 """
 
 import errno
@@ -23,9 +23,9 @@ from blztable.format.line import NO_FILE, ColumnParts
 from blztable.format.statistics import PAGES_LAYER, Statistics
 from blztable.report import Problem
 
-# Errors for want of descriptors or memory say nothing about a file.
+# Errors caused by a lack of descriptors or memory say nothing about a file.
 EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
-# A damaged part is tried in at most this many pieces.
+# A damaged part is read in at most this many pieces.
 PIECES = 64
 
 # Rows that cannot be read, and the reason.
@@ -33,7 +33,7 @@ _Lost = tuple[int, int, str]
 
 
 class ColumnCheck:
-    """The check of a column: its line of the manifest is compared with the head."""
+    """The check of a column: compare its line of the manifest with the head."""
 
     def __init__(self, version: Version, index: int) -> None:
         self.version = version
@@ -48,16 +48,16 @@ class ColumnCheck:
         except BlzError as error:
             self._note(error, is_readable=False)
             return
-        for message in _untrue_facts(version, index, self.parts):
+        for message in _false_facts(version, index, self.parts):
             self._note(message, is_readable=True)
         try:
             self.statistics = self.parts.statistics
         except CorruptError as error:
             self._note(error, is_readable=True)
 
-    def _note(self, what: str | BlzError, is_readable: bool) -> None:
+    def _note(self, cause: str | BlzError, is_readable: bool) -> None:
         key = self.version.key
-        message = str(what).removeprefix(f"{self.version.store.name}/{key}: ")
+        message = str(cause).removeprefix(f"{self.version.store.name}/{key}: ")
         rows = self.version.head.rows
         self.problems.append(
             Problem(message, self.name, self.index, None, 0, rows, key, is_readable)
@@ -114,24 +114,24 @@ class PartCheck:
                 try:
                     with part.error_context(name, chunk):
                         end = part.offsets[number + 1]
-                        found = part.read(end - size, end)
-                        if found != expected:
+                        digest = part.read(end - size, end)
+                        if digest != expected:
                             raise CorruptError(
-                                f"{part.checksum.name} behind it is {found.hex()}, "
-                                f"that of the trailer {expected.hex()}"
+                                f"{part.checksum.name} behind the chunk is {digest.hex()}, "
+                                f"in the trailer {expected.hex()}"
                             )
                 except BlzError as error:
                     self.note(error, is_readable=True)
 
     def read_alone(self, parts: OpenParts) -> None:
-        """Decode this part by itself; if that fails, find out which of its rows can be read."""
+        """Decode this part alone; if that fails, find its readable rows."""
         try:
             self.array = self._read(parts, 0, self.facts.rows)
         except BlzError as error:
             pages = -(-self.facts.rows // self.facts.page_rows)
             step = -(-pages // PIECES) * self.facts.page_rows
-            for start, stop, what in self._lost(parts, 0, self.facts.rows, step, error):
-                self.note(what, start, stop)
+            for start, stop, reason in self._lost(parts, 0, self.facts.rows, step, error):
+                self.note(reason, start, stop)
 
     def _read(self, parts: OpenParts, start: int, stop: int) -> pa.Array:
         return read_array(parts, self.column.index, [RowSpan(self.group, start, stop)])
@@ -139,7 +139,7 @@ class PartCheck:
     def _lost(
         self, parts: OpenParts, start: int, stop: int, step: int, error: BlzError
     ) -> list[_Lost]:
-        """Return which of these rows cannot be read, and the reasons."""
+        """Return the ranges of these rows that cannot be read, with the reasons."""
         if stop - start <= step:
             return [(start, stop, str(error))]
         middle = start + -(-(stop - start) // (2 * step)) * step
@@ -152,7 +152,7 @@ class PartCheck:
                     if result and result[-1][1:] == (lost[0], lost[2]):
                         lost = (result.pop()[0], *lost[1:])
                     result.append(lost)
-        # If both halves can be read, the rows do not fit together.
+        # Both halves may be readable although the whole is not.
         return result or [(start, stop, str(error))]
 
     def compare(self) -> None:
@@ -169,41 +169,40 @@ class PartCheck:
             self.note(error)
             return
         if self._pages is not None:
-            for page, lie in false_statistics(array, part.page_rows, self._pages, pages):
+            for page, message in false_statistics(array, part.page_rows, self._pages, pages):
                 start = page * part.page_rows
                 stop = min(start + part.page_rows, part.rows)
-                self.note(f"layer {PAGES_LAYER!r}: {lie}", start, stop, is_readable=True)
+                self.note(f"layer {PAGES_LAYER!r}: {message}", start, stop, is_readable=True)
         if self.column.statistics is not None:
             stated = self.column.statistics.of_run(self.group)
-            for _, lie in false_statistics(array, part.rows, stated, whole):
-                key = self.column.version.key
-                self.note(lie, is_readable=True, key=key)
+            for _, message in false_statistics(array, part.rows, stated, whole):
+                self.note(message, is_readable=True, key=self.column.version.key)
 
     def _compare_pages(self, place: BlockPlace, block: Block, array: pa.Array) -> None:
-        """Compare the sizes of pages with the items in them, for the whole tree."""
+        """Compare the sizes of pages with their items, for the whole tree."""
         for stream in block.streams:
             stated = place.streams.get(stream.layout.name)
             if stated is not None and stream.pages != stated.info.pages:
-                self.note(f"stream {stated.name!r}: pages of other sizes than their items")
+                self.note(f"stream {stated.name!r}: the page sizes do not match the items")
         arrays = child_arrays(array)
         for name, child in place.children.items():
             self._compare_pages(child, encode(arrays[name], child.page_rows), arrays[name])
 
     def note(
         self,
-        what: str | BlzError,
+        cause: str | BlzError,
         start: int = 0,
         stop: int | None = None,
         *,
         is_readable: bool = False,
         key: str | None = None,
     ) -> None:
-        """Record a problem with these rows of the part; by default with all."""
-        if isinstance(what, StorageError) and what.errno in EXHAUSTED:
-            raise what
+        """Record a problem with these rows of the part; by default with all rows."""
+        if isinstance(cause, StorageError) and cause.errno in EXHAUSTED:
+            raise cause
         column, key = self.column, self._key if key is None else key
-        where = f"{column.version.store.name}/{self._key}, column {column.name!r}"
-        message = str(what).removeprefix(where).removeprefix(", ").removeprefix(": ")
+        context = f"{column.version.store.name}/{self._key}, column {column.name!r}"
+        message = str(cause).removeprefix(context).removeprefix(", ").removeprefix(": ")
         stop = self.facts.rows if stop is None else stop
         rows = self._first + start, self._first + stop
         self.problems.append(
@@ -211,8 +210,8 @@ class PartCheck:
         )
 
 
-def _untrue_facts(version: Version, index: int, parts: ColumnParts) -> Iterator[str]:
-    """Yield the facts in which head and line differ."""
+def _false_facts(version: Version, index: int, parts: ColumnParts) -> Iterator[str]:
+    """Yield a message for each fact in which head and line differ."""
     head, columns = version.head, version.head.columns
     numbers = [k for k in parts.k if k != NO_FILE]
     if parts.nbytes != columns.nbytes[index]:

@@ -27,7 +27,7 @@ from blztable.errors import BlzError
 from blztable.report import Problem, Report
 from blztable.storage.store import KeyNotFound
 
-# Limits of a window; rows are limited too, for a row may take memory and no bytes in a file.
+# Limits of a window. Rows are limited too, because some rows take memory but no bytes in a file.
 WINDOW_GROUPS = 256
 WINDOW_BYTES = 16_000_000
 WINDOW_ROWS = 1 << 20
@@ -39,7 +39,7 @@ def verify(version: Version, indices: Sequence[int], *, full: bool) -> Report:
     Damage is reported; anything else (no memory, an interrupt) is raised.
     """
     head = version.head
-    # Without the lines that were read before, so that they are read again.
+    # Without the cached lines, so that they are read again.
     version = replace(version, _lines={})
     problems = list(_manifest(version))
     columns = [ColumnCheck(version, index) for index in indices]
@@ -73,7 +73,7 @@ def verify(version: Version, indices: Sequence[int], *, full: bool) -> Report:
 
 
 def _manifest(version: Version) -> Iterator[Problem]:
-    """Yield the problems of the manifest, except for its column lines."""
+    """Yield the problems of the manifest, except those of its column lines."""
     head, columns = version.head, version.head.columns
 
     def problem(message: str, is_readable: bool) -> Problem:

@@ -1,6 +1,6 @@
 """Blocks: the pages and row groups in which rows may match a filter, as arrays.
 
-Knows how rows are divided; neither what a filter is nor where rows are in a file.
+Knows how rows are divided; knows nothing of filters and files.
 """
 
 from collections.abc import Iterator, Sequence
@@ -53,7 +53,7 @@ class Blocks:
         return [RowSpan(*one) for one in zip(*(array.tolist() for array in ranges), strict=True)]
 
     def picked(self, places: np.ndarray) -> list[RowIndices]:
-        """Return the rows at these ascending places, counted through all blocks."""
+        """Return the rows at these ascending indices, which count through all blocks."""
         ends = np.cumsum(self.rows)
         block = np.searchsorted(ends, places, "right")
         rows = places + (self.stops - ends)[block]

@@ -1,7 +1,7 @@
-"""Explain: what a filtered read of some columns would read, and what it would skip.
+"""Explain: count the pages and bytes that a filtered read decodes, and those that it skips.
 
-Knows the manifest, fronts and trailers only, and takes the same path as a scan until rows have to
-be read. Savings that depend on the rows themselves are not counted.
+Reads only the manifest, fronts and trailers. It takes the same path as a scan until rows have to be
+read. Savings that depend on the values of rows are not counted.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,32 +32,32 @@ class _Counted:
 
 
 def explain(
-    version: Version, positions: Sequence[int], wanted: Sequence[RowSpan], scan: Scan | None
+    version: Version, positions: Sequence[int], selected: Sequence[RowSpan], scan: Scan | None
 ) -> Explanation:
     """Return the plan of a read of these columns."""
     steps = [text_of(step.expression) for step in scan.steps] if scan else []
     filtered = scan.columns if scan else []
     if scan is not None and scan.is_decided:
-        wanted, scan = scan.within(wanted), None
+        selected, scan = scan.within(selected), None
     counted = {position: _Counted() for position in dict.fromkeys([*filtered, *positions])}
     rows = 0
     groups: set[int] = set()
     read = scan.columns if scan else positions
-    for window in windows(version, read, wanted, READ_BYTES, scan):
+    for window in windows(version, read, selected, READ_BYTES, scan):
         with OpenParts(version) as parts:
             for position, spans in _reads(window, positions, scan, parts):
-                there = selection.of_spans(version.column(position), spans)
-                one = counted[position]
-                for span in there:
+                pages = selection.of_spans(version.column(position), spans)
+                counts = counted[position]
+                for span in pages:
                     part = parts.open(position, span.group)
-                    one.pages += -(-span.count // part.page_rows)
-                one.row_groups.update(span.group for span in there)
-                one.nbytes += file_bytes(parts, position, there)
-            left = scan.blocks(window, parts).spans() if scan else window
+                    counts.pages += -(-span.count // part.page_rows)
+                counts.row_groups.update(span.group for span in pages)
+                counts.nbytes += file_bytes(parts, position, pages)
+            remaining = scan.blocks(window, parts).spans() if scan else window
             for (position, _), part in parts.items():
                 counted[position].nbytes += part.nbytes_to_open
-        rows += sum(span.count for span in left)
-        groups.update(span.group for span in left)
+        rows += sum(span.count for span in remaining)
+        groups.update(span.group for span in remaining)
     return Explanation(
         tuple(steps),
         rows,
@@ -65,8 +65,8 @@ def explain(
         len(groups),
         len(version.head.row_groups),
         tuple(
-            _plan(version, position, one, position in filtered, position in positions)
-            for position, one in counted.items()
+            _plan(version, position, counts, position in filtered, position in positions)
+            for position, counts in counted.items()
         ),
     )
 

@@ -164,7 +164,7 @@ class _Open:
 
 def _conjunct_spans(pairs: list[Pair]) -> Iterator[tuple[int, int]]:
     """Yield the range of pairs of each operand of the outermost conjunctions."""
-    # Open calls; and how many of them are conjunctions inside nothing but conjunctions.
+    # Number of open calls, and of the outermost open calls that are all conjunctions.
     depth = outer = start = 0
     for index, (key, value) in enumerate(pairs):
         if key == "options":

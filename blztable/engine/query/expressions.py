@@ -104,7 +104,7 @@ def _as_type(values: list[Any], type_: pa.DataType) -> pa.Array | None:
 
 
 def check(expression: pc.Expression, schema: pa.Schema) -> tuple[int, ...]:
-    """Check that an expression is a filter for this schema, and return its column indices.
+    """Check that an expression is a filter for this schema; return the indices of its columns.
 
     Raises
     ------

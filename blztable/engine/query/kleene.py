@@ -1,4 +1,4 @@
-"""Three-valued logic over runs of rows: which of true, false and null a condition may take.
+"""Three-valued logic over runs of rows: whether a condition may be true, false or null.
 
 Knows nothing of expressions and statistics. A flag is set unless no row of the run can have that
 value, so setting more flags is always sound.
@@ -21,13 +21,13 @@ class Kleene:
 
 
 def anything(runs: int) -> Kleene:
-    """Return the value of a condition about which nothing is known."""
+    """Return the flags of a condition about which nothing is known."""
     everywhere = np.ones(runs, np.bool_)
     return Kleene(everywhere, everywhere, everywhere)
 
 
 def always(value: bool | None, runs: int) -> Kleene:
-    """Return the value of a condition that is the same for all rows."""
+    """Return the flags of a condition that has the same value for all rows."""
     return Kleene(*(np.full(runs, value is each) for each in (True, False, None)))
 
 

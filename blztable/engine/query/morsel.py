@@ -64,7 +64,7 @@ class FilteredRows:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """The values of a column in some rows of a morsel, which has a flag for each of its rows."""
+    """The values of a column in the rows of a morsel whose flag in `rows` is set."""
 
     rows: np.ndarray
     values: pa.ChunkedArray
@@ -85,12 +85,12 @@ class Morsel:
         """All rows pass until a step is applied."""
         self._blocks = blocks
         self._parts = parts
-        # A flag for each row; None until a step looks at rows, for there may be too many to count.
+        # A flag for each row; None until a step evaluates rows, because they may be too many.
         self._passing: np.ndarray | None = None
         self._columns: dict[int, _Column] = {}
 
     def apply(self, number: int, step: Step) -> None:
-        """Keep the rows for which the step with this number is true, in the blocks it is open."""
+        """Keep the rows for which the step is true; only blocks where it is open are evaluated."""
         blocks, passing = self._blocks, self._passing
         is_open = blocks.open[number]
         if passing is not None:

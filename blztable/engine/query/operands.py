@@ -1,7 +1,7 @@
 """Operands of a comparison: a column, a literal, or an order-preserving cast of one of them.
 
-Knows which types share an order and which kinds of values a run of rows may hold: nulls, NaNs,
-values between two bounds. Does not know what is computed from an operand.
+Knows which types share an order, and which kinds of values a run of rows may have: nulls, NaNs,
+values between two bounds. Does not know the functions that use an operand.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,6 @@
-"""Pruning: which runs of rows a filter skips, and which it keeps whole, from statistics alone.
+"""Pruning: find the runs of rows that a filter can skip or keep whole, from statistics alone.
 
-A run is a row group or a page. Knows nothing of files, nor where the statistics come from.
+A run is a row group or a page. Knows nothing of files, nor of the origin of the statistics.
 
 Theory of operation. `Pruner` compiles the term of a filter once, into a tree of rules; a rule maps
 the statistics of all runs to three flags a run (`kleene`): a row may be true, false, null. A
@@ -158,7 +158,7 @@ def _function(call: Call, operands: list[Operand]) -> Rule | None:
 
 
 def _starts(one: Operand, pattern: pa.Scalar) -> Tests:
-    """The items with a prefix are an interval, from the prefix to its successor."""
+    """Return the tests for a prefix: its items lie between the prefix and its successor."""
     start = pattern.as_buffer().to_pybytes()
     lowest, highest = one.lowest.cast(pa.large_binary()), one.highest.cast(pa.large_binary())
     above = above_prefix(start, is_text=False)

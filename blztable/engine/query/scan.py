@@ -1,6 +1,6 @@
 """Scan: a filter over one version, evaluated by reading as little as possible.
 
-Knows neither what an expression means (`expressions`, `pruning`) nor how a part is decoded.
+Knows neither the meaning of an expression (`expressions`, `pruning`) nor how a part is decoded.
 
 Theory of operation. A filter is split into steps: its conjuncts, those over the same columns
 together, cheap and selective steps first. Statistics answer each step on two levels: the lines of

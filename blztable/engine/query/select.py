@@ -54,7 +54,7 @@ def read_selected(
             results.append(select(version, columns, window, parts, scan))
             if progress is not None:
                 progress.add(sum(span.count for span in window) * len(columns))
-                progress.tell()
+                progress.report()
     types = [version.schema.field(index).type for index in columns]
     arrays = [
         pa.chunked_array([chunk for one in results for chunk in one.arrays[place].chunks], type_)
@@ -72,8 +72,8 @@ def windows(
 ) -> Iterator[list[RowSpan]]:
     """Yield the rows to read together, without row groups in which no row may match.
 
-    A window has about `nbytes` bytes in these columns, and whole row groups. Without `nbytes` it
-    has the size for a stream, and may be some pages of a row group.
+    A window has about `nbytes` bytes in these columns, and whole row groups. Without `nbytes`, a
+    window has the size for a stream, and may consist of some pages of a row group.
     """
     kept = list(rows) if scan is None else scan.within(rows)
     size = sum(version.nbytes(index) for index in columns)

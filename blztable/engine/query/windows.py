@@ -1,6 +1,6 @@
-"""Windows: how many rows a read decodes before it hands them on.
+"""Windows: the ranges of rows that a read decodes at a time.
 
-Knows nothing of filters, nor of what the rows hold.
+Knows nothing of filters and values.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -4,14 +4,14 @@ Theory of operation. A reader asks for ranges of bytes of a stream: `ByteRequest
 `runs` finds the chunks that hold requested bytes, and joins chunks that lie one after another in
 the file into a `Run` of about `RUN_BYTES`. `joined` makes tasks of runs; small runs share a task.
 A pool runs the tasks in any order and in any thread. A task reads the bytes of a run by one call
-into memory of its thread, and then, chunk by chunk: compares the checksum, checks the header,
-decompresses, and gives the bytes to the sinks. If a sink has an address and the whole chunk is
-requested, the chunk is decompressed in place; else it is decompressed into memory of the thread,
-and the sinks take from it what they want. At the end of a run each sink checks what arrived, while
-it is warm in the cache. Each chunk is decompressed once, however many requests it serves.
+into memory of its thread. For each chunk it compares the checksum, checks the header, decompresses,
+and passes the bytes to the sinks. If a sink has an address and the whole chunk is requested, the
+chunk is decompressed in place. Otherwise it is decompressed into memory of the thread, and each
+sink copies its rows. At the end of a run each sink checks the new bytes, while they are in the
+cache. Each chunk is decompressed once, however many requests it serves.
 
-A thread holds at most one run of compressed bytes and one chunk. Knows nothing of columns, and of
-rows only the number that progress is counted in.
+A thread holds at most one run of compressed bytes and one chunk. Knows nothing of columns, and rows
+only as a count for the progress.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -56,7 +56,7 @@ class Run:
     first, last
         The range of the chunks, as indices within the stream.
     begin
-        Where the first of these chunks begins in the stream, in bytes.
+        The byte offset of the first of these chunks in the stream.
     """
 
     part: Part
@@ -73,17 +73,17 @@ class Run:
 
     @property
     def cbytes(self) -> int:
-        """Return the bytes that the chunks have in the file."""
+        """Return the number of bytes of the chunks in the file."""
         first = self.place.first_chunk
         return self.part.offsets[first + self.last] - self.part.offsets[first + self.first]
 
     @property
     def cells(self) -> float:
-        """Return the share that these bytes are of the part's rows."""
+        """Return the part's rows times the share of its bytes in this run, for the progress."""
         return self.part.rows * self.nbytes / max(self.part.nbytes, 1)
 
     def decode(self) -> None:
-        """Read the chunks, check and decompress each, and give the bytes to the sinks."""
+        """Read the chunks, check and decompress each, and pass the bytes to the sinks."""
         part, place, requests = self.part, self.place, self.requests
         index = place.first_chunk + self.first
         offsets = part.offsets[index : place.first_chunk + self.last + 1]
@@ -91,7 +91,7 @@ class Run:
         assert part.reader is not None
         with part.error_context(place.name, self.first):
             if part.reader.read_into(offsets[0], raw) != len(raw):
-                raise CorruptError(f"the file ends within the chunk, at {offsets[0]}")
+                raise CorruptError(f"the file ends within the chunk at offset {offsets[0]}")
         checksum, digests, typesize = part.checksum, part.digests, place.info.typesize
         size, digest = checksum.size, checksum.digest
         begin, head = self.begin, 0
@@ -124,7 +124,7 @@ class Run:
 
 
 def _give(requests: Sequence[ByteRequest], head: int, begin: int, whole: np.ndarray) -> None:
-    """Give a chunk to the sinks of the requests from `head` on that have bytes of it, once each."""
+    """Pass a chunk once to each sink whose requests, from `head` on, have bytes of it."""
     end, before = begin + len(whole), None
     for request in requests[head:] if head else requests:
         if request.low >= end:
@@ -141,10 +141,10 @@ def runs(part: Part, place: StreamPlace, requests: Sequence[ByteRequest]) -> Ite
     """
     if not requests:
         return
-    # The open run: its first chunk, the byte it begins at, and its first request.
+    # The open run: its first chunk, its byte offset, and its first request.
     first: int | None = None
     begin = head = 0
-    # The request that the next byte is for, or the next request; and the last one reached.
+    # The request that contains the next byte, or else the next one; and the last request reached.
     request = last = at = 0
     for index, size in enumerate(place.info.chunks):
         end = at + size

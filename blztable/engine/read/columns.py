@@ -4,18 +4,18 @@ Theory of operation. A read is a plan that is carried out in phases. The calling
 phase to phase; within a phase a pool runs the tasks of all columns and row groups at once.
 
 1. open: read and check the front and the trailer of each part (`parts.py`).
-2. locate: decode what tells the size of the rows. Only single rows of text need this round.
-3. plan: sum up the bytes of the result; raise LimitError if the machine has not so much memory.
+2. locate: decode the item ends, which tell the size of single rows of text. Others skip this phase.
+3. plan: sum up the bytes of the result; raise LimitError if they exceed the machine's memory.
    Parts that claim far more bytes than they have are decoded once and dropped, as a check.
 4. allocate the memory of each column, in one thread: memory that several threads allocate is
    returned late and reused rarely, which costs a large read some percent.
 5. fill: decode chunks to their sinks (`chunks.py`); no chunk becomes an array of its own.
-6. settle: encode and check what was picked row by row.
-7. check what needs whole streams, for example UTF-8 once item ends are known to be sound.
+6. settle: encode and check the rows that were picked one by one.
+7. check: run the checks that need whole streams, for example of UTF-8 after the item ends.
 8. finish: wrap the memory as Arrow arrays. Nothing is concatenated.
 
-The rows wanted are spans (whole pages are decoded, then sliced without a copy) or indices (only the
-rows are kept). `requests.py` knows the bytes of either. `explain` uses the same plan up to phase 5.
+The selected rows are spans (whole pages are decoded, then sliced without a copy) or indices (only
+these rows are kept). `requests.py` turns both into byte ranges. `explain` uses phases 1 to 5.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,19 +39,19 @@ from blztable.engine.run.progress import Progress
 from blztable.engine.run.tasks import Task, batches
 from blztable.errors import CorruptError
 
-# A part that claims more than this many times its bytes is doubted. Only zstd compresses so far,
-# and only data that hardly differ. Doubted parts are decoded twice, if those of a read claim more
-# than `DOUBTED_BYTES` together.
+# A part whose uncompressed size exceeds its bytes by this factor is doubted: only zstd compresses
+# that well, and only uniform data. If the doubted parts of a read claim more than `DOUBTED_BYTES`
+# together, they are decoded twice.
 DOUBTED_RATIO = 1 << 10
 DOUBTED_BYTES = 64 << 20
-# Picked rows that one task settles.
+# Number of picked rows that one task settles.
 SETTLED_ROWS = 1 << 18
 
 
 def read_columns(
     parts: OpenParts,
     indices: Sequence[int],
-    wanted: Sequence[RowSpan],
+    selected: Sequence[RowSpan],
     progress: Progress | None = None,
 ) -> list[pa.ChunkedArray]:
     """Return spans of rows of the columns at these indices; a column named twice is read once.
@@ -61,36 +61,36 @@ def read_columns(
     CorruptError
         A file is missing or damaged; the message names the file, the column and the chunk.
     LimitError
-        The machine has not the memory that the result takes.
+        The result does not fit into the machine's memory.
     """
-    pages = {index: selection.of_spans(parts.version.column(index), wanted) for index in indices}
+    pages = {index: selection.of_spans(parts.version.column(index), selected) for index in indices}
     columns = _read(parts, pages, progress)
-    return [selection.cut_spans(columns[index], pages[index], wanted) for index in indices]
+    return [selection.cut_spans(columns[index], pages[index], selected) for index in indices]
 
 
 def read_rows(
     parts: OpenParts,
     indices: Sequence[int],
-    wanted: Sequence[RowIndices],
+    selected: Sequence[RowIndices],
     order: np.ndarray | None = None,
 ) -> list[pa.ChunkedArray]:
     """Return single rows of the columns at these indices; raise as `read_columns` does.
 
-    With an `order`, rows come in this order: the indices of the result's rows among those wanted.
+    `order` has, for each row of the result, its index among the selected rows.
     """
-    columns = _read(parts, dict.fromkeys(indices, wanted))
+    columns = _read(parts, dict.fromkeys(indices, selected))
     if order is not None:
         columns = {index: selection.reordered(one, order) for index, one in columns.items()}
     return [columns[index] for index in indices]
 
 
-def read_array(parts: OpenParts, index: int, wanted: Sequence[RowSpan]) -> pa.Array:
+def read_array(parts: OpenParts, index: int, selected: Sequence[RowSpan]) -> pa.Array:
     """Return spans of rows of one column as one array; raise SchemaError if it cannot hold them."""
-    return one_array(read_columns(parts, [index], wanted)[0])
+    return one_array(read_columns(parts, [index], selected)[0])
 
 
 def file_bytes(parts: OpenParts, index: int, pages: Sequence[RowSpan]) -> int:
-    """Return the bytes of chunks that a read of these pages takes from files not yet read."""
+    """Return the number of bytes that a read of these pages takes from files not yet read."""
     column = _Column(parts, index, pages)
     run(batches(column.opening()))
     return sum(one.cbytes for one in column.fill(None) if not one.part.is_small)
@@ -98,11 +98,11 @@ def file_bytes(parts: OpenParts, index: int, pages: Sequence[RowSpan]) -> int:
 
 def _read(
     parts: OpenParts,
-    wanted: Mapping[int, Sequence[RowSelection]],
+    selected: Mapping[int, Sequence[RowSelection]],
     progress: Progress | None = None,
 ) -> dict[int, pa.ChunkedArray]:
-    """Carry out the phases for the rows wanted of each column."""
-    columns = [_Column(parts, index, rows) for index, rows in wanted.items()]
+    """Run all phases for the selected rows of each column."""
+    columns = [_Column(parts, index, rows) for index, rows in selected.items()]
     run(batches(task for column in columns for task in column.opening()))
     run(joined(one for column in columns for one in column.locate()))
     check_memory(sum(column.plan() for column in columns), parts.version.store.name)
@@ -110,7 +110,7 @@ def _read(
     for column in columns:
         column.allocate()
     runs = (one for column in columns for one in column.fill(column.decoder))
-    run(joined(runs, progress), progress.tell if progress else None)
+    run(joined(runs, progress), progress.report if progress else None)
     most = max((column.picked for column in columns), default=0)
     if most:
         settling = (rows.settle for column in columns for rows in column.rows)
@@ -126,47 +126,47 @@ def _doubts(columns: Sequence["_Column"]) -> list[Task]:
 
 
 class _Column:
-    """Rows of one column on their way from its parts to the result."""
+    """The read of one column: the selected rows of its parts, and the decoder of the result."""
 
-    def __init__(self, parts: OpenParts, index: int, wanted: Sequence[RowSelection]) -> None:
+    def __init__(self, parts: OpenParts, index: int, selected: Sequence[RowSelection]) -> None:
         self.index = index
         self.decoder: Decoder
         self._parts = parts
         self._field: pa.Field = parts.version.schema.field(index)
         # Read the column's line of the manifest here, before the threads need it.
         self._lines = parts.version.column(index)
-        self._wanted = _by_part(wanted)
-        self.rows: list[PartRows] = [None] * len(self._wanted)  # type: ignore[list-item]
+        self._selected = _by_part(selected)
+        self.rows: list[PartRows] = [None] * len(self._selected)  # type: ignore[list-item]
         self._pieces: list[Piece] = []
 
     @property
     def picked(self) -> int:
-        """Return the largest number of single rows wanted of a part; 0 if spans are wanted."""
-        counts = (one.count for one in self._wanted if isinstance(one, RowIndices))
+        """Return the largest number of single rows selected from a part; 0 for spans."""
+        counts = (one.count for one in self._selected if isinstance(one, RowIndices))
         return max(counts, default=0)
 
     def opening(self) -> Iterator[Callable[[], None]]:
-        """Yield a task for each part."""
-        for number in range(len(self._wanted)):
+        """Yield a task for each part, which opens it."""
+        for number in range(len(self._selected)):
             yield partial(self._open, number)
 
     def _open(self, number: int) -> None:
-        wanted = self._wanted[number]
-        if isinstance(wanted, RowIndices):
-            part = self._parts.open(self.index, wanted.group)
-            pages = selection.of_rows(self._lines, [wanted])
-            self.rows[number] = PickedRows(part, wanted.rows, pages)
+        selected = self._selected[number]
+        if isinstance(selected, RowIndices):
+            part = self._parts.open(self.index, selected.group)
+            pages = selection.of_rows(self._lines, [selected])
+            self.rows[number] = PickedRows(part, selected.rows, pages)
         else:
-            part = self._parts.open(self.index, wanted[0].group)
-            self.rows[number] = SpanRows(part, wanted)
+            part = self._parts.open(self.index, selected[0].group)
+            self.rows[number] = SpanRows(part, selected)
 
     def locate(self) -> Iterator[Run]:
-        """Yield what must be decoded before the plan."""
+        """Yield the runs to decode before the plan."""
         for rows in self.rows:
             yield from rows.locate()
 
     def plan(self) -> int:
-        """Return the bytes of the result; its bitmap is of all rows if any part has one."""
+        """Return the bytes of the result, with a bitmap of all rows if any part has nulls."""
         for rows in self.rows:
             rows.plan()
         self._pieces = [piece for rows in self.rows for piece in rows.pieces]
@@ -186,7 +186,7 @@ class _Column:
             self.decoder = decoder(self._field.type, self._pieces)
 
     def fill(self, decoder: Decoder | None) -> Iterator[Run]:
-        """Yield what must be decoded, in the order it lies in the files."""
+        """Yield the runs to decode, in the order of the files."""
         first = 0
         for rows in self.rows:
             yield from rows.fill(decoder, first)
@@ -203,7 +203,7 @@ class _Column:
         with self._error_context():
             column = self.decoder.finish()
             if not self._field.nullable and column.null_count:
-                raise CorruptError("nulls, where the schema says that there are none")
+                raise CorruptError("found nulls; the schema says not null")
         return column
 
     def _run(self, check: Callable[[], None]) -> None:
@@ -211,14 +211,14 @@ class _Column:
             check()
 
     def _error_context(self) -> AbstractContextManager[None]:
-        """Name the first part in errors that are about all parts."""
+        """Return the error context of the first part, for errors about all parts."""
         return self.rows[0].part.error_context() if self.rows else nullcontext()
 
 
-def _by_part(wanted: Sequence[RowSelection]) -> list[RowIndices | list[RowSpan]]:
+def _by_part(selected: Sequence[RowSelection]) -> list[RowIndices | list[RowSpan]]:
     """Join neighbouring spans of one part in a list; indices stay by themselves."""
     result: list[RowIndices | list[RowSpan]] = []
-    for one in wanted:
+    for one in selected:
         before = result[-1] if result else None
         if isinstance(one, RowIndices):
             result.append(one)

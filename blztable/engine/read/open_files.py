@@ -89,7 +89,7 @@ class OpenFiles:
 
 
 class PartReader:
-    """Reads the superchunk at an address; offsets are those in the superchunk.
+    """A reader of the superchunk at an address; offsets count from its first byte.
 
     A small superchunk is read once: `kept` has its bytes until its chunks are decoded.
     """
@@ -109,7 +109,7 @@ class PartReader:
 
     def read(self, offset: int, length: int) -> bytes:
         """Return `length` bytes from `offset`, fewer at the end of the file."""
-        # Looked at once: another thread may be done with the part and forget its bytes.
+        # Read the attribute once: another thread may set it to None meanwhile.
         kept = self.kept
         if kept is not None:
             return kept[offset : offset + length]
@@ -120,9 +120,9 @@ class PartReader:
         kept = self.kept
         if kept is None:
             return self._file().read_into(self.address.offset + offset, buffer)
-        found = kept[offset : offset + len(buffer)]
-        buffer[: len(found)] = found
-        return len(found)
+        data = kept[offset : offset + len(buffer)]
+        buffer[: len(data)] = data
+        return len(data)
 
     def _file(self) -> Reader:
         try:
@@ -135,12 +135,12 @@ _reads: WeakValueDictionary[int, OpenFiles] = WeakValueDictionary()
 
 
 def _all_reads() -> list[OpenFiles]:
-    # Copied in one step: a loop over the dictionary would meet reads that begin and end meanwhile.
+    # `valuerefs` copies in one step; reads that begin or end would disturb a loop over the values.
     return [files for reference in _reads.valuerefs() if (files := reference()) is not None]
 
 
 def _share() -> int:
-    """Return the number of files that one read keeps: its share of the bound."""
+    """Return the number of files that one read keeps open: its share of the bound."""
     return max(LEAST_OPEN, min(MOST_OPEN, _limit() // 4) // max(len(_reads), 1))
 
 

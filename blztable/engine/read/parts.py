@@ -1,8 +1,8 @@
 """A part: a superchunk whose front and trailer were read and checked.
 
 `open_part` reads front and trailer, compares them with the manifest and with the type of the
-column, and returns a value: the tree of blocks, with the place of every stream. Chunks are read
-later (`chunks.py`). Every error that leaves this file names the file, the column and the chunk.
+column, and returns a `Part`: the tree of blocks, with the offset of every stream. Chunks are read
+later (`chunks.py`). Every error that leaves this module names the file, the column and the chunk.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,7 +27,7 @@ from blztable.format.statistics import PAGES_LAYER, Statistics
 from blztable.format.superchunk import PartFacts, Superchunk, unpack
 from blztable.format.trailer import MAX_LAYER_BYTES, MAX_LAYERS
 
-# The sums of the limits of what a front and a trailer contain.
+# Each is the sum of the limits of its contents.
 MAX_FRONT_BYTES = FILE_HEADER.size + MAX_METADATA_BYTES + 8 * MAX_CHUNKS
 MAX_TRAILER_BYTES = (MAX_LAYERS + 1) * MAX_LAYER_BYTES + 64 * MAX_CHUNKS
 # A superchunk up to this size is read at once and kept until its chunks are decoded.
@@ -36,18 +36,18 @@ SMALL_PART = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class StreamPlace:
-    """A stream of a part.
+    """A stream of a part: its form, its chunks and its pages.
 
     Attributes
     ----------
     name
         The full name, as in ``dictionary.values``.
     layout, info
-        What the type says of the stream, and what the file says.
+        The form of the stream by its type, and its description in the file.
     first_chunk
         The index of the stream's first chunk in the superchunk.
     bounds
-        Where each page begins, and where the last one ends, if pages have lengths of their own.
+        Byte offset of each page, and the end of the last one; empty if rows have a fixed size.
     """
 
     name: str
@@ -57,7 +57,7 @@ class StreamPlace:
     bounds: tuple[int, ...]
 
     def range_of(self, start: int, stop: int, page_rows: int) -> tuple[int, int]:
-        """Return the range of bytes that these rows, which are whole pages, have."""
+        """Return the range of bytes of these rows, which must be whole pages."""
         if self.info.pages is None:
             return self.layout.nbytes(start), self.layout.nbytes(stop)
         return self.bounds[start // page_rows], self.bounds[-(-stop // page_rows)]
@@ -81,20 +81,20 @@ class BlockPlace:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """A superchunk whose front and trailer passed all checks; or rows of a type without streams.
+    """A superchunk whose front and trailer passed all checks, or rows of a type without streams.
 
     Attributes
     ----------
     context
         The file and the column, for errors.
     facts
-        What the manifest says of the part.
+        The facts of the part in the manifest.
     nbytes
         The uncompressed bytes of all streams.
     root
         The tree of blocks.
     superchunk, reader
-        Where the chunks are, and what reads them; None if the part has no bytes.
+        The offsets of the chunks, and the reader of the file; None if the part has no bytes.
     """
 
     context: str
@@ -132,7 +132,7 @@ class Part:
 
     @property
     def offsets(self) -> list[int]:
-        """Return where each chunk begins in the superchunk, and where the trailer begins."""
+        """Return the offset of each chunk in the superchunk, and the offset of the trailer."""
         assert self.superchunk is not None
         return self.superchunk.offsets
 
@@ -163,7 +163,7 @@ class Part:
         return self.facts.front_length + self.facts.trailer_length
 
     def zone_map(self) -> Statistics | None:
-        """Return the statistics of each page; None if the manifest's of the part are all."""
+        """Return the statistics of each page; None if only the manifest has statistics."""
         if self.superchunk is None or PAGES_LAYER not in self.superchunk.trailer.layers:
             return None
         with self.error_context():
@@ -192,18 +192,18 @@ def open_part(
     sizes: Mapping[str, int],
     context: str,
 ) -> Part:
-    """Read front and trailer of the superchunk at an address, and check all they claim.
+    """Read the front and the trailer of a superchunk, and check them.
 
     Parameters
     ----------
     reader
-        Reads at the address; None for rows of a type without streams.
+        Reads the superchunk; None for rows of a type without streams.
     facts
-        What the manifest says of the part.
+        The facts of the part in the manifest.
     type_
         The type of the column.
     sizes
-        The uncompressed bytes of each stream, by full name, as the manifest has them.
+        The uncompressed bytes of each stream, by full name, from the manifest.
     context
         The file and the column, for errors.
     """
@@ -218,9 +218,9 @@ def open_part(
         superchunk = _unpack(reader, facts)
         _check_room(superchunk)
         root = _place(superchunk.info, type_, "", 0)
-        found = {place.name: place.info.nbytes for place in root.walk() if place.info.nbytes}
-        if found != {name: size for name, size in sizes.items() if size}:
-            raise CorruptError(f"streams of other sizes than the manifest's {dict(sizes)}")
+        in_file = {place.name: place.info.nbytes for place in root.walk() if place.info.nbytes}
+        if in_file != {name: size for name, size in sizes.items() if size}:
+            raise CorruptError(f"streams have the sizes {in_file}, the manifest says {dict(sizes)}")
         return Part(context, facts, nbytes, root, superchunk, reader)
 
 
@@ -258,8 +258,8 @@ class OpenParts:
         return self._parts.items()
 
     def forget_before(self, group: int) -> None:
-        """Drop the parts of earlier row groups; a reader that has one may go on with it."""
-        # A list first: workers open parts meanwhile.
+        """Drop the parts of earlier row groups; a reader that has one may still use it."""
+        # Iterate over a copy, because workers open parts at the same time.
         for key in list(self._parts):
             if key[1] < group:
                 del self._parts[key]
@@ -305,15 +305,20 @@ class ErrorContext:
 
 
 def _unpack(reader: PartReader, facts: PartFacts) -> Superchunk:
-    """Read front and trailer, whose claims of lengths are checked before memory is allocated."""
+    """Read front and trailer, after a check of their lengths, which decide the memory they take."""
     front, trailer, address = facts.front_length, facts.trailer_length, reader.address
     if front > MAX_FRONT_BYTES or trailer > MAX_TRAILER_BYTES:
-        raise LimitError(f"a front of {front} bytes, a trailer of {trailer}")
+        raise LimitError(
+            f"the front has {front} bytes, the trailer {trailer}; "
+            f"at most {MAX_FRONT_BYTES} and {MAX_TRAILER_BYTES} are read"
+        )
     if front + trailer > address.length:
-        raise CorruptError(f"a front of {front} and a trailer of {trailer} in {address.length}")
+        raise CorruptError(
+            f"front and trailer have {front + trailer} bytes; the superchunk has {address.length}"
+        )
     size = reader.file_size
     if size < address.end or (size > address.end and not address.is_shared):
-        raise CorruptError(f"{size} bytes; the manifest says {address.end}")
+        raise CorruptError(f"the file has {size} bytes; the manifest says {address.end}")
     if address.length <= SMALL_PART:
         data = reader.kept = reader.read(0, address.length)
         return unpack(data[:front], data[len(data) - trailer :], facts)
@@ -322,18 +327,18 @@ def _unpack(reader: PartReader, facts: PartFacts) -> Superchunk:
 
 
 def _check_room(superchunk: Superchunk) -> None:
-    """Check the claims of chunks, which are read together, before any header is looked at."""
+    """Check the sizes that chunks claim, before memory for them is allocated."""
     offsets, digest, head = superchunk.offsets, superchunk.checksum.size, CHUNK_HEADER.size
     claims = [size for _, stream in superchunk.info.walk() for size in stream.chunks]
     lengths = [length - digest for length in map(sub, offsets[1:], offsets)]
     if any(length > size + head for length, size in zip(lengths, claims, strict=True)):
-        raise CorruptError("a chunk that is longer in the file than its contents can be")
+        raise CorruptError("a chunk is longer in the file than its uncompressed contents")
     if any(size > length * MAX_RATIO for length, size in zip(lengths, claims, strict=True)):
-        raise LimitError(f"a chunk that claims more than {MAX_RATIO} times its bytes")
+        raise LimitError(f"a chunk claims more than {MAX_RATIO} times its bytes")
 
 
 def _place(info: BlockInfo, type_: pa.DataType, prefix: str, first_chunk: int) -> BlockPlace:
-    """Match a block with the layout of its type and encoding, and its children with theirs."""
+    """Match a block, and its children, with the layouts of their types and encodings."""
     layout = layout_of(type_, info.encoding)
     names = [stream.name for stream in info.streams]
     if [name for name in layout.streams if name in names] != names:
@@ -365,15 +370,15 @@ def _place(info: BlockInfo, type_: pa.DataType, prefix: str, first_chunk: int) -
 def _check_stream(
     stream: StreamInfo, layout: StreamLayout, rows: int, prefix: str, type_: pa.DataType
 ) -> None:
-    """Raise CorruptError unless a stream has the form and the size that its layout asks for."""
+    """Raise CorruptError unless a stream has the form and the size of its layout."""
     name, bits = prefix + stream.name, layout.bits
     # A genuine Bloscpack file does not name a dtype.
     is_form = stream.dtype in (layout.dtype, "") and stream.typesize == layout.typesize
     if not is_form or (stream.pages is None) != (bits is not None):
-        raise CorruptError(f"stream {name!r} is not laid out like one of {type_}")
+        raise CorruptError(f"stream {name!r} does not have the form of a stream of {type_}")
     if bits is not None and stream.nbytes != layout.nbytes(rows):
         raise CorruptError(
             f"stream {name!r} has {stream.nbytes} bytes; {rows} rows take {layout.nbytes(rows)}"
         )
     if stream.name in (ENDS, CODES) and any(size % layout.typesize for size in stream.chunks):
-        raise CorruptError(f"stream {name!r} in chunks that cut its entries")
+        raise CorruptError(f"stream {name!r}: a chunk boundary lies within an entry")

@@ -1,9 +1,9 @@
 """Rows of a part as requests for bytes: which bytes of which streams they are, and their sinks.
 
 `SpanRows` are whole pages, decoded in place. `PickedRows` are single rows, picked out of the chunks
-of their pages; where items of text lie is located first, by a round of its own. Both say the same
-four things to the phased reader (`columns.py`), phase by phase: the bytes to locate, the pieces of
-the result, the bytes to fill it with, and what to settle afterwards.
+of their pages; the offsets of text items are located first, in a separate phase. Both have a method
+for each phase of the reader (`columns.py`): locate the items, plan the pieces of the result, fill
+them with bytes, settle the picked rows.
 
 A child of a block (a dictionary) is read whole. Opens nothing and decodes nothing itself.
 """
@@ -20,30 +20,30 @@ from blztable.engine.read.chunks import ByteRequest, Run, runs
 from blztable.engine.read.parts import BlockPlace, Part, StreamPlace
 from blztable.engine.read.selection import RowSpan
 
-# Takes bytes that are only to be checked.
+# Takes bytes that are only checked.
 _CHECKED = Sink()
 
 
 class PartRows(Protocol):
-    """Rows wanted of one part."""
+    """The selected rows of one part."""
 
     part: Part
     pieces: list[Piece]
 
     def locate(self) -> Iterator[Run]:
-        """Yield what must be decoded before the size of the rows is known."""
+        """Yield the runs to decode before the size of the rows is known."""
 
     def plan(self) -> None:
         """Describe the rows as `pieces`."""
 
     def fill(self, decoder: Decoder | None, first: int) -> Iterator[Run]:
-        """Yield what must be decoded; the pieces are those from number `first` of the decoder.
+        """Yield the runs to decode; `first` is the index of the first piece in the decoder.
 
         Without a decoder, chunks are checked and dropped.
         """
 
     def settle(self) -> None:
-        """Put what was picked into the targets, and check it."""
+        """Copy the picked rows into the targets, and check them."""
 
 
 class SpanRows:
@@ -65,7 +65,7 @@ class SpanRows:
         self.pieces = [_piece_of_pages(root, span, children) for span in self._spans]
 
     def fill(self, decoder: Decoder | None, first: int) -> Iterator[Run]:
-        """Yield the runs of every stream, in the order they lie in the file."""
+        """Yield the runs of every stream, in the order of the file."""
         root = self.part.root
         for name, place in root.streams.items():
             requests = []
@@ -104,7 +104,7 @@ class PickedRows:
             yield from self._runs(place, self._ends)
 
     def plan(self) -> None:
-        """Describe the rows as one piece: as if the part had no other rows."""
+        """Describe the rows as one piece, as if the part had no other rows."""
         ends, rows, sizes = self._ends, len(self._rows), {}
         if ends is not None:
             with self.part.error_context(self.part.root.streams[ENDS].name):
@@ -143,10 +143,10 @@ class PickedRows:
             yield from self._runs(place, sink)
 
     def settle(self) -> None:
-        """Write what was picked aside into its target, and check each target as a whole."""
-        for place, target, aside in self._picked:
-            if aside is not None:
-                target.buffer[:] = aside.encode()
+        """Encode the picked rows of some sinks into their target, and check each target."""
+        for place, target, sink in self._picked:
+            if sink is not None:
+                target.buffer[:] = sink.encode()
             if target.check is not None and len(target.buffer):
                 with self.part.error_context(place.name):
                     target.check(0, len(target.buffer))
@@ -178,7 +178,7 @@ def _child_pieces(block: BlockPlace) -> dict[str, Piece]:
 def _fill_children(
     part: Part, block: BlockPlace, decoder: Decoder | None, number: int
 ) -> Iterator[Run]:
-    """Yield the runs of all children; pieces of one part share them, so one number will do."""
+    """Yield the runs of all children, which the pieces of one part share."""
     for name, child in block.children.items():
         below, index = decoder.child(number, name) if decoder else (None, 0)
         for stream, place in child.streams.items():

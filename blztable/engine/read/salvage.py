@@ -1,6 +1,6 @@
-"""Salvage: read the intact row groups of a damaged table, and say what is wrong with the others.
+"""Salvage: read the intact row groups of a damaged table, and report the damage of the others.
 
-Knows nothing of files: it calls the read it is given.
+Knows nothing of files: the caller passes the function that reads.
 """
 
 import errno
@@ -30,7 +30,7 @@ def read_intact(
     read: Callable[[Sequence[RowSpan], Progress | None], T],
     version: Version,
     indices: Sequence[int],
-    wanted: Sequence[RowSpan],
+    selected: Sequence[RowSpan],
     progress: Progress | None = None,
 ) -> tuple[T, list[Loss]]:
     """Return what `read` returns for the row groups that it can read, and the losses.
@@ -43,7 +43,7 @@ def read_intact(
         The manifest's line of a column is damaged, so that no row of the column can be read.
     """
     try:
-        return read(wanted, progress), []
+        return read(selected, progress), []
     except BlzError as error:
         if not _is_damage(error):
             raise
@@ -51,7 +51,7 @@ def read_intact(
         version.column(index)
     intact, lost = [], []
     firsts = [0, *accumulate(version.head.row_groups)]
-    for span in wanted:
+    for span in selected:
         try:
             read([span], None)
         except BlzError as error:
@@ -65,8 +65,8 @@ def read_intact(
 
 
 def _is_damage(error: BlzError) -> bool:
-    """True if bytes are wrong, or if the medium cannot read them any more."""
+    """True if bytes are wrong, or if the disk cannot read them any more."""
     if isinstance(error, StorageError):
         return error.errno == errno.EIO
-    # A LimitError reports that there is too much data, not that it is wrong.
+    # A LimitError reports too much data, not wrong data.
     return isinstance(error, CorruptError | FormatError)

@@ -1,4 +1,4 @@
-"""Selections of rows: the pages that have them, and their positions among the rows of the pages.
+"""Selections of rows: the pages that contain them, and their indices among the rows of the pages.
 
 Knows the manifest's lines of columns, and opens nothing.
 """
@@ -68,11 +68,11 @@ def spans(row_groups: Sequence[int], start: int, stop: int) -> list[RowSpan]:
     return result
 
 
-def of_spans(parts: ColumnParts, wanted: Sequence[RowSpan]) -> list[RowSpan]:
+def of_spans(parts: ColumnParts, selected: Sequence[RowSpan]) -> list[RowSpan]:
     """Return the pages of ascending spans, as spans; adjacent pages are joined."""
     pages: list[RowSpan] = []
     facts = parts.facts
-    for span in wanted:
+    for span in selected:
         page_rows = max(facts.page_rows[span.group], 1)
         start = span.start // page_rows * page_rows
         stop = min(-(-span.stop // page_rows) * page_rows, facts.rows[span.group])
@@ -82,11 +82,11 @@ def of_spans(parts: ColumnParts, wanted: Sequence[RowSpan]) -> list[RowSpan]:
     return pages
 
 
-def of_rows(parts: ColumnParts, wanted: Sequence[RowIndices]) -> list[RowSpan]:
+def of_rows(parts: ColumnParts, selected: Sequence[RowIndices]) -> list[RowSpan]:
     """Return the pages of rows, as spans; adjacent pages are joined."""
     pages: list[RowSpan] = []
     facts = parts.facts
-    for picked in wanted:
+    for picked in selected:
         page_rows = max(facts.page_rows[picked.group], 1)
         touched = picked.rows // page_rows
         touched = touched[np.flatnonzero(np.diff(touched, prepend=-1))]
@@ -102,14 +102,14 @@ def of_rows(parts: ColumnParts, wanted: Sequence[RowIndices]) -> list[RowSpan]:
 
 
 def cut_spans(
-    column: pa.ChunkedArray, pages: Sequence[RowSpan], wanted: Sequence[RowSpan]
+    column: pa.ChunkedArray, pages: Sequence[RowSpan], selected: Sequence[RowSpan]
 ) -> pa.ChunkedArray:
-    """Return the rows wanted of a column that has all rows of their pages; nothing is copied."""
-    if sum(span.count for span in wanted) == len(column):
+    """Return the selected rows of a column that has all rows of their pages; nothing is copied."""
+    if sum(span.count for span in selected) == len(column):
         return column
     ranges: list[tuple[int, int]] = []
     at, before = 0, 0
-    for span in wanted:
+    for span in selected:
         while pages[at].group != span.group or pages[at].stop < span.stop:
             before += pages[at].count
             at += 1
@@ -125,7 +125,7 @@ def cut_spans(
 
 
 def take_places(column: pa.ChunkedArray, places: np.ndarray) -> pa.ChunkedArray:
-    """Return rows by ascending index; each chunk is taken from by itself, for not all can join."""
+    """Return rows by ascending index, chunk by chunk, because not all chunks can be joined."""
     begins = np.cumsum([0, *map(len, column.chunks)])
     cuts = np.searchsorted(places, begins)
     taken = [
@@ -138,7 +138,7 @@ def take_places(column: pa.ChunkedArray, places: np.ndarray) -> pa.ChunkedArray:
 
 
 def reordered(column: pa.ChunkedArray, order: np.ndarray) -> pa.ChunkedArray:
-    """Return rows in another order, each as often as it is named, in few arrays."""
+    """Return rows in another order, repeated as often as `order` has their index, in few arrays."""
     # Arrow's `take` does not support views.
     stored = pa.chunked_array(list(map(as_stored, column.chunks)), stored_type(column.type))
     return _reordered(stored, order).cast(column.type)
@@ -152,15 +152,15 @@ def _reordered(column: pa.ChunkedArray, order: np.ndarray) -> pa.ChunkedArray:
         chunks = np.searchsorted(begins, order, "right") - 1
         cuts = np.flatnonzero(np.diff(chunks)) + 1
         taken = [
-            column.chunk(int(chunks[start])).take(pa.array(some - begins[chunks[start]]))
-            for start, some in zip([0, *cuts.tolist()], np.split(order, cuts), strict=True)
+            column.chunk(int(chunks[start])).take(pa.array(rows - begins[chunks[start]]))
+            for start, rows in zip([0, *cuts.tolist()], np.split(order, cuts), strict=True)
         ]
         return pa.chunked_array(taken, column.type)
     return pa.chunked_array(list(_taken_as_fits(whole, order)), column.type)
 
 
 def _taken_as_fits(array: pa.Array, order: np.ndarray) -> Iterator[pa.Array]:
-    """Take rows; where the result exceeds 2 GiB of text, split the request in half and retry."""
+    """Take rows; if the result exceeds 2 GiB of text, split the request in half and retry."""
     try:
         yield array.take(pa.array(order))
     except pa.ArrowInvalid:

@@ -1,6 +1,7 @@
-"""Blosc's settings for the process while our threads call it: one Blosc thread, the GIL released.
+"""Blosc settings: while our threads call Blosc, it uses one thread and releases the GIL.
 
-Knows nothing of the pool. After the last run the old settings are back, for other users of Blosc.
+Knows nothing of the pool. The settings are global for the process. The last run restores the old
+ones, for other users of Blosc.
 """
 
 import os
@@ -14,9 +15,9 @@ _before: tuple[int, bool] = (1, False)
 
 
 def begin() -> None:
-    """Use one Blosc thread and release the GIL, until each `begin` has had its `end`.
+    """Use one Blosc thread and release the GIL, until each `begin` was followed by an `end`.
 
-    When it releases the GIL, Blosc also ignores the BLOSC_* variables of the environment.
+    Blosc then also ignores the BLOSC_* environment variables.
     """
     global _users, _before
     with _lock:
@@ -36,7 +37,7 @@ def end() -> None:
 
 
 def _forget_users() -> None:
-    """In a forked child no run goes on, and the lock may be held for ever."""
+    """Reset the state in a forked child: it has no runs, and the lock may be held for ever."""
     global _lock, _users
     _lock = threading.Lock()
     if _users:

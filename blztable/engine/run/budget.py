@@ -1,15 +1,15 @@
-"""The memory budget of a write: how many bytes of row groups are held that are not encoded yet.
+"""Memory budget of a write: count the bytes of row groups that are not encoded yet.
 
-Knows nothing of threads but that several use it.
+Several threads may use it. Knows nothing else of threads.
 """
 
 import threading
 
 
 class MemoryBudget:
-    """Room for another row group while at most half of the last one is held.
+    """A budget that has room for another row group while at most half of the last one is held.
 
-    So about two row groups are in memory at a time, with the copies and chunks made of them.
+    So memory holds about two row groups at a time, with their copies and chunks.
     """
 
     def __init__(self, small_bytes: int) -> None:
@@ -36,5 +36,5 @@ class MemoryBudget:
         return self._nbytes <= self._room_below
 
     def is_small(self) -> bool:
-        """True if all row groups so far are written before a helper has woken up."""
+        """True if all row groups so far are so small that helpers would start too late."""
         return self._total <= self._small_bytes

@@ -1,7 +1,7 @@
-"""Limits: a request that exceeds the machine's memory is refused before memory is allocated.
+"""Limits: refuse a request that exceeds the machine's memory, before memory is allocated.
 
-Knows nothing of files. A manifest of a few hundred bytes may state any number of rows that need no
-file, for example nulls. Code that allocates memory for each row asks here first.
+Knows nothing of files. A manifest of a few hundred bytes may state any number of rows without a
+file, for example nulls. Code that allocates memory per row first calls a check of this file.
 """
 
 import os
@@ -10,17 +10,17 @@ import pyarrow as pa
 
 from blztable.errors import LimitError
 
-# Null columns take no memory and may have any number of rows, but results made of them take some.
+# Null columns take no memory and may have any number of rows; results made from them take memory.
 MOST_ROWS = 1 << 36
 
-# Bytes for the statistics of one page, at least.
+# Minimum size of the statistics of one page in memory.
 PAGE_BYTES = 64
 
 
 def check_rows(rows: int, context: str, row_bytes: int = 1) -> None:
     """Raise LimitError if the machine cannot hold `rows` rows of `row_bytes` bytes each."""
     if rows > MOST_ROWS:
-        raise LimitError(f"{context}: at most {MOST_ROWS} rows are read at once, found {rows}")
+        raise LimitError(f"{context}: at most {MOST_ROWS} rows can be read at once, found {rows}")
     memory = _memory()
     if memory is not None and rows * row_bytes > memory:
         raise LimitError(
@@ -34,13 +34,13 @@ def check_values(rows: int, type_: pa.DataType) -> None:
     try:
         row_bytes = type_.bit_width // 8
     except ValueError:
-        # A type of variable width: the end of an item takes 4 bytes at least.
+        # A type of variable width: the offset of an item takes at least 4 bytes.
         row_bytes = 4
     check_rows(rows, f"{type_} values", row_bytes)
 
 
 def check_pages(type_: pa.DataType, rows: int, page_rows: int) -> None:
-    """Raise LimitError if the machine cannot hold the statistics of so many pages."""
+    """Raise LimitError if the machine cannot hold the statistics of all pages of these rows."""
     if not pa.types.is_null(type_):
         check_rows(-(-rows // page_rows), "statistics of pages", PAGE_BYTES)
 
@@ -56,7 +56,7 @@ def check_memory(nbytes: int, table: str) -> None:
 
 
 def _memory() -> int | None:
-    """The machine's memory in bytes; None on Windows, where the allocation fails instead."""
+    """Return the machine's memory in bytes; None on Windows, where the allocation fails instead."""
     if not hasattr(os, "sysconf"):
         return None
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -1,29 +1,31 @@
-"""The pool: it runs the tasks of a read or a write in the threads of the process.
+"""The pool: run the tasks of a read or a write in the threads of the process.
 
 Knows nothing of columns, files or tables. No other file of the engine makes a thread.
 
-Theory of operation. A read or a write is a chain of iterators. Each link draws from the link before
-it, so no link runs before the pool asks for another task:
+Theory of operation
+-------------------
+A read or a write is a chain of iterators. Each one draws from the one before it only when the pool
+needs another task:
 
-    link                                              thread
+    iterator                                          thread
     user's iterator, convert/stream.py, row_groups    caller's thread, no lock held
     tasks of one row group (write), of a read         any thread, under the lock of the run
     a task: encode, compress, decode, file access     any thread, no lock held
     after_task: the user's progress callback          caller's thread, no lock held
 
-The threads of a run are the caller and its helpers, which are threads of one pool for the process,
-one for each processor but one. The caller works too, so a run inside of a task, or beside a busy
-pool, always comes to its end. Each thread takes the next task. A task may return more tasks. These
-go before the tasks not yet drawn, so what was begun is finished first.
+The threads of a run are the caller and its helpers. Helpers are the threads of one pool for the
+process, one for each processor but one. The caller runs tasks too, so a run always ends, also
+inside of a task or when the pool is busy. Each thread takes the next task. A task may return more
+tasks; they run before the tasks not yet drawn, so begun work is finished first.
 
 Memory: a thread holds one task. `run_groups` fetches another group only when its budget has room.
-Exception: the first one ends the run. No task is begun any more, the tasks that wait are dropped,
-the caller waits for those that run, and raises the exception. An exception of an iterator, also of
-one that is closed in the middle, does the same.
+Exception: the first exception ends the run. No task begins after it and waiting tasks are dropped.
+The caller waits for the running tasks, then raises it. An exception of an iterator, also of one
+that is closed in the middle, does the same.
 Ctrl-C: raised at once while the caller draws from the user's iterator. Elsewhere it ends the run
-between two tasks, and is raised when all threads are done: inside of a task it could leave a lock
-held for ever, or threads that write behind the caller's back.
-Fork: the threads are missing in the child, which makes a pool of its own.
+between two tasks and is raised when all threads are done. Inside of a task it could leave a lock
+held for ever, or leave threads that still write.
+Fork: the child has none of these threads and makes a pool of its own.
 """
 
 import os
@@ -47,7 +49,7 @@ _pool: ThreadPoolExecutor | None = None
 
 
 def run(tasks: Iterable[Task], after_task: Callable[[], None] | None = None) -> None:
-    """Run all tasks and the tasks they return; the first exception ends the run and is raised.
+    """Run all tasks and the tasks that they return; raise the first exception.
 
     The caller's thread calls `after_task` after each task that it ran itself.
     """
@@ -86,7 +88,7 @@ def run_groups(
                 break
         with DeferInterrupt(work.stop):
             work.join(lambda: False)
-            # Also here: Ctrl-C could come just before the `with` below.
+            # Close here too: Ctrl-C could come just before the `with` below.
             work.close()
     finally:
         with DeferInterrupt():
@@ -95,7 +97,7 @@ def run_groups(
 
 
 class Background(Generic[T]):
-    """A call in a thread of its own. RuntimeError while the interpreter shuts down."""
+    """A call in a thread of its own; RuntimeError while the interpreter shuts down."""
 
     def __init__(self, call: Callable[[], T]) -> None:
         self._thread = ThreadPoolExecutor(1, "blztable-prefetch")
@@ -111,22 +113,22 @@ class Background(Generic[T]):
 
     def wait(self) -> None:
         """Wait for the end of the thread, unless this is the thread itself."""
-        # RuntimeError: a generator that the thread itself collects may close what runs it.
+        # RuntimeError: the thread itself may collect a generator that closes this object.
         with suppress(RuntimeError):
             self._thread.shutdown()
 
 
 class _Run:
-    """The tasks that wait, the number of tasks that run, and the exception that ended the run."""
+    """A run: its waiting tasks, the number of running tasks, and the exception that ended it."""
 
     def __init__(self, budget: MemoryBudget | None, after_task: Callable[[], None] | None) -> None:
         self._budget = budget
         self._after_task = after_task
         self._groups: deque[Iterator[Task]] = deque()
-        # Tasks that tasks returned: taken before those of the groups.
+        # Tasks that tasks returned; they are taken before the tasks of the groups.
         self._returned: deque[Task] = deque()
         self._running = 0
-        # Set once: by an exception, Ctrl-C or `close`. No task is begun any more.
+        # Set by an exception, Ctrl-C or `close`. After that no task begins.
         self.is_over = False
         self._error: BaseException | None = None
         self._changed = threading.Condition()
@@ -135,7 +137,7 @@ class _Run:
         self._uses_blosc = False
 
     def add(self, tasks: Iterable[Task]) -> None:
-        """Add a group. Its tasks are drawn one by one, after those of the groups before it."""
+        """Add a group. Its tasks are drawn one by one, after the tasks of earlier groups."""
         if not self._uses_blosc:
             blosc_settings.begin()
             self._uses_blosc = True
@@ -146,8 +148,8 @@ class _Run:
     def join(self, may_leave: Callable[[], bool] | None = None) -> None:
         """Run tasks in this thread until the run is over.
 
-        The caller's thread gives `may_leave`: it also returns when that is true, or no task is
-        left. A helper waits for the next group instead.
+        The caller's thread passes `may_leave` and also returns when it is true or no task is left.
+        A helper passes None and waits for the next group instead.
         """
         more: Iterable[Task] | None = None
         task = self._next(0, None, may_leave)
@@ -164,19 +166,19 @@ class _Run:
                 self._fail(error)
                 return
             task = self._next(1, more, may_leave)
-            # Not held while the next task runs.
+            # Release it before the next task runs.
             more = None
 
     def stop(self) -> None:
-        """Begin no more tasks. Takes no lock: a signal handler calls it."""
+        """Begin no more tasks. This takes no lock, because a signal handler calls it."""
         self.is_over = True
 
     def close(self) -> None:
-        """Begin no more tasks and wait for those that run; closing twice is harmless."""
+        """Begin no more tasks and wait for the running ones; closing twice is harmless."""
         with self._changed:
             self._drop()
         if self._helpers:
-            # One that never began is not waited for: the pool may be busy with this thread.
+            # Cancel helpers that never began: the pool may be waiting for this thread.
             wait([helper for helper in self._helpers if not helper.cancel()])
         if self._uses_blosc:
             self._uses_blosc = False
@@ -189,19 +191,19 @@ class _Run:
             if error is not None:
                 raise error
         finally:
-            # Else its traceback, this frame and all that was read would hold each other.
+            # Otherwise the traceback and this frame would form a cycle that keeps the data alive.
             del error
 
     def _next(
         self, done: int, more: Iterable[Task] | None, may_leave: Callable[[], bool] | None
     ) -> Task | None:
-        """Take `more` tasks from the task just done, and give out the next one."""
+        """Queue the tasks that the last task returned; return the next task, None to leave."""
         with self._changed:
             self._running -= done
             if more:
                 self._returned.extend(more)
             if done:
-                # Another thread may wait for just this task to be done.
+                # Another thread may wait for this task.
                 self._notify()
             while not self.is_over:
                 if may_leave is not None and may_leave():
@@ -217,7 +219,7 @@ class _Run:
             return None
 
     def _needs_help(self) -> bool:
-        """True if more tasks wait: one alone is done before a helper has woken up."""
+        """True if more tasks wait: a single task ends before a helper has started."""
         if self._budget is not None and self._budget.is_small():
             return False
         with self._changed:
@@ -226,7 +228,7 @@ class _Run:
             return bool(self._returned or self._groups)
 
     def _draw(self) -> Task | None:
-        """The next task of the groups; None if none is left or drawing it failed."""
+        """Return the next task of the groups; None if none is left or drawing it failed."""
         while self._groups:
             try:
                 task = next(self._groups[0], None)
@@ -262,7 +264,7 @@ def _processors() -> int:
 
 
 def _call_helpers(join: Callable[[], None], helpers: list[Future[None]]) -> None:
-    """Have each thread of the pool call `join`; their futures are appended to `helpers`."""
+    """Submit `join` to each thread of the pool; append the futures to `helpers`."""
     global _pool
     count = _processors() - 1
     if count < 1:
@@ -270,13 +272,13 @@ def _call_helpers(join: Callable[[], None], helpers: list[Future[None]]) -> None
     with _lock:
         if _pool is None:
             _pool = ThreadPoolExecutor(count, "blztable")
-        # Refused while the interpreter shuts down: the caller works alone.
+        # The pool refuses calls while the interpreter shuts down: the caller works alone.
         with suppress(RuntimeError):
             helpers.extend(_pool.submit(join) for _ in range(count))
 
 
 def _forget_pool() -> None:
-    """In a forked child the pool's threads are gone and its lock may be held for ever."""
+    """Reset the pool in a forked child: it has no threads, and the lock may be held for ever."""
     global _pool, _lock
     _pool = None
     _lock = threading.Lock()

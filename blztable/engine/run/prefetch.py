@@ -1,16 +1,17 @@
-"""The prefetcher: it makes the next result while the caller works with the last one.
+"""The prefetcher: compute the next result while the caller works with the last one.
 
 Knows nothing of tables.
 
-Theory of operation. The thread that asks for a result draws the jobs, one at a time, under the lock
-`_turn`. `prefetch` draws one job and starts it in a thread of its own; inside of it the pool runs
-the tasks. `__next__` waits for that result, or makes it itself. So at most one result is in memory
-that nobody asked for.
-Exception: raised in its turn, and it ends the results. Ctrl-C while waiting: the job goes on, and
-the next call returns its result.
-`close` waits for the job that runs, never for a lock that a reader holds: the reader drops the jobs
-when it is done. The thread that runs the job may itself be the one that closes.
-Fork: the thread is missing in the child, which makes its result again.
+Theory of operation
+-------------------
+A thread that asks for a result draws the jobs, one at a time, under the lock `_turn`. `prefetch`
+draws one job and starts it in a thread of its own; the pool runs the tasks of the job. `__next__`
+waits for that result, or computes it itself. So memory holds at most one result ahead.
+Exception: raised in its turn; it ends the results. Ctrl-C while waiting: the job continues, and the
+next call returns its result.
+`close` waits for the running job, never for a lock that a reader holds: the reader drops the jobs
+when it leaves. The thread that runs the job may itself call `close`.
+Fork: the child has no such thread and computes the result again.
 """
 
 import os
@@ -40,7 +41,7 @@ class Prefetcher(Generic[T]):
         return self
 
     def __next__(self) -> T:
-        """The next result; ClosedError after `close`, or the exception of the job."""
+        """Return the next result; raise ClosedError after `close`, or the exception of the job."""
         with self.exclusive():
             self.check_open()
             if self._job is None:
@@ -48,7 +49,7 @@ class Prefetcher(Generic[T]):
             try:
                 result = self._job() if self._started is None else self._started.result()
             except KeyboardInterrupt:
-                raise  # The next call goes on with the same job.
+                raise  # The next call continues with the same job.
             except BaseException:
                 self.check_open()
                 self._drop()
@@ -57,12 +58,12 @@ class Prefetcher(Generic[T]):
             return result
 
     def prefetch(self) -> None:
-        """Start the next job in a thread of its own, unless a job is drawn already."""
+        """Start the next job in a thread of its own, unless a job is already drawn."""
         with self.exclusive(), self._starting:
             if self._job is None and not self._is_closed:
                 self._job = next(self._jobs, None)
                 if self._job is not None:
-                    # While the interpreter shuts down it is refused; the caller runs the job.
+                    # Refused while the interpreter shuts down: then the caller runs the job.
                     with suppress(RuntimeError):
                         self._started = Background(self._job)
 
@@ -81,10 +82,10 @@ class Prefetcher(Generic[T]):
     def check_open(self) -> None:
         """Raise ClosedError after `close`."""
         if self._is_closed:
-            raise ClosedError("reading from a stream that was closed; begin another one")
+            raise ClosedError("the stream was closed; open a new one")
 
     def close(self) -> None:
-        """Start no more jobs, wait for the one that runs, and drop all results."""
+        """Start no more jobs, wait for the running one, and drop all results."""
         if self._pid != os.getpid():
             self._forget_parent()
         with self._starting:
@@ -98,7 +99,7 @@ class Prefetcher(Generic[T]):
             started.wait()
 
     def _drop(self) -> None:
-        """Drop the jobs and what they hold, unless another thread has the turn: it does so then."""
+        """Drop the jobs. If another thread has the turn, it drops them when it leaves."""
         if self._turn.acquire(blocking=False):
             jobs, self._jobs, self._job, self._started = self._jobs, iter(()), None, None
             self._turn.release()
@@ -107,7 +108,7 @@ class Prefetcher(Generic[T]):
                     jobs.close()
 
     def _forget_parent(self) -> None:
-        """In a forked child the thread is gone, and the locks may be held for ever."""
+        """Reset the state in a forked child: it has no thread, and locks may be held for ever."""
         self._pid = os.getpid()
         # Reentrant: a signal handler may close the prefetcher that it interrupts.
         self._turn, self._starting = threading.RLock(), threading.RLock()

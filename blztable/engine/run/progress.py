@@ -1,13 +1,13 @@
-"""The progress of a write or a read, in rows.
+"""Progress: report the number of rows done by a write or a read.
 
-Knows nothing of tables. Any thread adds cells, in any order; only the caller's thread calls the
+Knows nothing of tables. Any thread adds cells, in any order. Only the caller's thread calls the
 user's callback.
 """
 
 import threading
 from collections.abc import Callable
 
-# Called with the number of rows done, and the number of all rows (None: not known).
+# Called with the number of rows done and the number of all rows (None: not known).
 Callback = Callable[[int, int | None], object]
 
 
@@ -20,23 +20,23 @@ class Progress:
         self._rows = rows
         self._columns = max(columns, 1)
         self._cells = 0.0
-        self._told: tuple[int, int | None] | None = None
+        self._reported: tuple[int, int | None] | None = None
         self._lock = threading.Lock()
 
     def add(self, cells: float) -> None:
-        """Add done rows of one column."""
+        """Add cells that are done: rows of one column."""
         with self._lock:
             self._cells += cells
 
-    def tell(self) -> None:
-        """Call the callback if the number of rows has changed."""
+    def report(self) -> None:
+        """Call the callback if the number of rows has changed since the last call."""
         done = int(self._cells / self._columns)
-        if self._callback is not None and (done, self._rows) != self._told:
-            self._told = done, self._rows
+        if self._callback is not None and (done, self._rows) != self._reported:
+            self._reported = done, self._rows
             self._callback(done, self._rows)
 
-    def go_on(self, rows: int, columns: int) -> None:
-        """Continue after `rows` done rows with a new number of columns."""
+    def resume(self, rows: int, columns: int) -> None:
+        """Continue with a new number of columns; `rows` rows are done."""
         with self._lock:
             self._columns = max(columns, 1)
             self._cells = float(rows * self._columns)
@@ -44,4 +44,4 @@ class Progress:
     def finish(self, rows: int) -> None:
         """Report that all rows are done."""
         self._cells, self._rows = rows * self._columns, rows
-        self.tell()
+        self.report()

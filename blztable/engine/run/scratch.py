@@ -1,6 +1,6 @@
-"""Scratch memory: one buffer for each thread, used again and again for short-lived bytes.
+"""Scratch memory: buffers that each thread reuses for short-lived bytes.
 
-Knows nothing of their meaning.
+Knows nothing of the meaning of the bytes.
 """
 
 import threading
@@ -13,11 +13,11 @@ _local = threading.local()
 def scratch(nbytes: int, number: int = 0) -> memoryview:
     """Return a buffer of this thread with at least `nbytes` bytes; the next call returns it again.
 
-    Buffers of different numbers may be used at the same time.
+    Buffers with different numbers may be used at the same time.
     """
     buffers: dict[int, np.ndarray] = _local.__dict__.setdefault("scratch", {})
     buffer = buffers.get(number)
     if buffer is None or len(buffer) < nbytes:
-        # Not cleared: a small file then touches only the memory pages that it fills.
+        # `empty` does not touch memory pages: a small file uses only the pages that it fills.
         buffer = buffers[number] = np.empty(max(nbytes, 2 << 20), np.uint8)
     return buffer.data[:nbytes]

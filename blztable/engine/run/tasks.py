@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
 
-# A call that may return more tasks.
+# A call without arguments; it may return more tasks.
 Task = Callable[[], "Iterable[Task] | None"]
 
 

@@ -1,8 +1,12 @@
-"""Row groups of Arrow columns to superchunk files: encode, compress, store, all in threads.
+"""Write row groups of Arrow columns to superchunk files: encode, compress, store.
 
-The walk of a part: its array becomes streams, streams are cut in chunks, chunks are compressed by
-whoever is free, and the last to finish puts the file. Nothing is committed here: files lie under
-numbers no manifest names yet.
+Commits nothing: no manifest names the new files yet.
+
+Theory of operation. The calling thread draws row groups from the stream, one ahead. The threads of
+the pool do the rest, in two kinds of tasks. One task per part encodes its array to streams,
+computes the statistics and divides the streams into chunks. It returns tasks that compress about
+`TASK_BYTES` each, which any free thread runs; the task that finishes last stores the file. A memory
+budget bounds the uncompressed bytes of the row groups in progress.
 """
 
 import threading
@@ -37,15 +41,15 @@ from blztable.format.superchunk import PartFacts, pack
 from blztable.format.trailer import MAX_LAYER_BYTES, Layer
 from blztable.storage.store import KeyTaken, Store
 
-# Below this a task costs more Python than work.
+# Smaller tasks would spend more time in Python than in compression.
 TASK_BYTES = 1 << 20
-# Python runs one thread at a time, and of so few bytes most work is Python's.
+# Up to this size most of the time is spent in Python, which runs one thread at a time.
 SMALL_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenPart:
-    """What the manifest keeps of a part that was written."""
+    """The facts of a written part for the manifest."""
 
     k: int
     facts: PartFacts
@@ -55,19 +59,19 @@ class WrittenPart:
 
 @dataclass(slots=True)
 class ColumnWriter:
-    """One column: where its next part goes, and the parts written, by row group."""
+    """A column while it is written: its file numbers, and its written parts by row group."""
 
     path: layout.Path
     name: str
     type: pa.DataType
     nullable: bool = True
-    # Of a column that is there, the number its files go on with.
+    # The first file number to use; above 1 if the column has files already.
     first_k: int = 1
     parts: dict[int, WrittenPart] = field(default_factory=dict)
     numbers: Iterator[int] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Begin to count."""
+        """Begin to count file numbers."""
         self.numbers = count(self.first_k)
 
     @property
@@ -77,11 +81,11 @@ class ColumnWriter:
 
     @property
     def next_k(self) -> int:
-        """The number after the last one used; none is given out twice."""
+        """The file number after the largest one used; no number is used twice."""
         return max([self.first_k, *(part.k + 1 for part in self.parts.values())])
 
     def finish(self) -> ColumnParts:
-        """The parts as the manifest lists them."""
+        """Return the parts as a line of the manifest."""
         parts = [self.parts[group] for group in sorted(self.parts)]
         names = [
             name for name in stream_layouts(self.type) if any(name in part.sizes for part in parts)
@@ -103,10 +107,10 @@ def write_groups(
     progress: Progress,
     old: Old | None = None,
 ) -> list[int]:
-    """Write row groups as they come, none of them empty; the rows of each.
+    """Write row groups in their order, and return the number of rows of each; none may be empty.
 
-    While one is written the next is fetched; what was written of a group is let go at once. Chunks
-    that hold what they held in the part that `old` gives are copied from there.
+    The next row group is fetched while one is written. The memory of an array is released as soon
+    as it is encoded. Chunks with the same contents as in the part that `old` returns are copied.
     """
     rows: list[int] = []
     shared = _Shared(store, options, progress, MemoryBudget(SMALL_BYTES), old)
@@ -115,20 +119,20 @@ def write_groups(
         for table, nrows in groups:
             entries = zip(range(len(columns)), columns, table.columns, strict=True)
             del table
-            # The largest first: what is left at the end is small, and memory is free early.
+            # The largest first: memory is released early, and small tasks remain for the end.
             arrays = deque(sorted(entries, key=_nbytes, reverse=True))
             del entries
             rows.append(nrows)
             shared.budget.acquire(sum(map(_nbytes, arrays)))
-            yield _writing(shared, arrays, len(rows) - 1)
+            yield _encode_tasks(shared, arrays, len(rows) - 1)
 
-    run_groups(tasks(), shared.budget, progress.tell)
+    run_groups(tasks(), shared.budget, progress.report)
     return rows
 
 
 @dataclass(frozen=True, slots=True)
 class _Shared:
-    """What all parts of a write have in common."""
+    """The state that all parts of a write share."""
 
     store: Store
     options: WriteOptions
@@ -137,7 +141,7 @@ class _Shared:
     old: Old | None
 
 
-# The position of a column, the column, and its rows in one row group.
+# The index of a column, its writer, and its rows in one row group.
 _Entry = tuple[int, ColumnWriter, pa.ChunkedArray]
 
 
@@ -146,45 +150,45 @@ def _nbytes(entry: _Entry) -> int:
     return nbytes
 
 
-def _writing(shared: _Shared, arrays: deque[_Entry], group: int) -> Iterator[Task]:
-    """The tasks of one row group; `arrays` has those not begun yet."""
+def _encode_tasks(shared: _Shared, arrays: deque[_Entry], group: int) -> Iterator[Task]:
+    """Yield the tasks that encode one row group; `arrays` has the columns not begun yet."""
     while arrays:
         yield _PartWriter(shared, *arrays.popleft(), group).encode
 
 
 class _PartWriter:
-    """One part on its way to its file."""
+    """A part that is written: its array, then its chunks, then its file."""
 
     def __init__(
         self,
         shared: _Shared,
-        position: int,
+        index: int,
         column: ColumnWriter,
         array: pa.ChunkedArray,
         group: int,
     ) -> None:
         self._shared = shared
-        self._position = position
+        self._index = index
         self._options = shared.options
         self._column = column
-        # Taken in the order of the rows: readers that sort the files by number find them so.
+        # Numbers are taken in the order of the rows, for readers that sort the files by number.
         self._k = next(column.numbers)
         self._group = group
         self._array = array
         self._checksum = shared.options.checksum_of_chunks
-        # The part whose place this one takes.
-        self._before: Part | None = None
+        # The part that this one replaces, if its chunks may be copied.
+        self._old_part: Part | None = None
         self._lock = threading.Lock()
-        self._left = 0
+        self._unfinished = 0
 
     def encode(self) -> list[Task]:
-        """Make streams and statistics; what is returned compresses the chunks."""
+        """Encode the array and compute statistics; return the tasks that compress the chunks."""
         try:
             if self._array.null_count and not self._column.nullable:
-                raise SchemaError("nulls, where the schema says that there are none")
+                raise SchemaError("found nulls; the schema says not null; fill or drop them")
             nbytes = self._array.nbytes
             array = as_stored(one_array(self._array))
-            # What the caller gave is let go as soon as there is a copy of it.
+            # The caller's array is released as soon as a copy of it exists.
             del self._array
             self._shared.budget.release(nbytes)
             block = encode(array, self._options.page_rows_of(self._column.name))
@@ -205,46 +209,48 @@ class _PartWriter:
             self._finish(NO_FILE, PartFacts(block.rows, block.page_rows, 0, 0, 0, 0))
             return []
         batches = list(_batches(pieces))
-        self._left = len(batches)
+        self._unfinished = len(batches)
         if self._shared.old is not None:
-            self._before = opened(self._shared.old, self._position, self._group)
+            self._old_part = opened(self._shared.old, self._index, self._group)
         make = self._make()
-        return [self._compressing(make, start, batch) for start, batch in batches]
+        return [self._compress_task(make, start, batch) for start, batch in batches]
 
     def _make(self) -> Make:
-        """What makes the chunks of this part."""
+        """Return the function that makes the chunks of this part."""
         compression = self._options.compression_of(self._column.name)
-        if self._before is None:
+        if self._old_part is None:
             return compressing(compression, self._checksum)
-        return copying(self._before, self._info, compression, self._checksum)
+        return copying(self._old_part, self._info, compression, self._checksum)
 
-    def _compressing(self, make: Make, start: int, batch: list[tuple[np.ndarray, int]]) -> Task:
+    def _compress_task(self, make: Make, start: int, batch: list[tuple[np.ndarray, int]]) -> Task:
         def compress() -> None:
             for index, (piece, typesize) in enumerate(batch, start):
                 self._chunks[index], self._digests[index] = make(index, piece, typesize)
             with self._lock:
-                self._left -= 1
-                is_last = self._left == 0
+                self._unfinished -= 1
+                is_last = self._unfinished == 0
             if is_last:
                 self._put()
 
         return compress
 
     def _put(self) -> None:
-        """Store the file under the first free number."""
+        """Store the file under the first number that is free."""
         layers = _zone_map(self._pages)
         pieces, facts = pack(self._info, self._chunks, self._digests, self._checksum, layers)
         while True:
             if self._k > layout.MAX_ID:
-                raise LimitError(f"column {self._column.name!r}: no numbers of files are left")
+                raise LimitError(
+                    f"column {self._column.name!r}: all file numbers up to {layout.MAX_ID} are used"
+                )
             try:
                 self._shared.store.put_new(layout.part(self._column.path, self._k), pieces)
             except KeyTaken:
-                self._k = next(self._column.numbers)  # That one is another writer's.
+                self._k = next(self._column.numbers)  # Another writer uses that number.
             else:
                 break
-        if self._before is not None:
-            self._before.forget()
+        if self._old_part is not None:
+            self._old_part.forget()
         self._finish(self._k, facts)
 
     def _finish(self, k: int, facts: PartFacts) -> None:
@@ -280,7 +286,7 @@ def _pieces(data: np.ndarray, sizes: Sequence[int]) -> Iterator[np.ndarray]:
 def _batches(
     pieces: list[tuple[np.ndarray, int]],
 ) -> Iterator[tuple[int, list[tuple[np.ndarray, int]]]]:
-    """Runs of pieces of `TASK_BYTES` or a little more, each with the number of its first."""
+    """Yield runs of pieces of at least `TASK_BYTES`, each with the index of its first piece."""
     start, nbytes = 0, 0
     for stop, (piece, _) in enumerate(pieces, 1):
         nbytes += piece.nbytes
@@ -290,10 +296,10 @@ def _batches(
 
 
 def _zone_map(pages: Statistics) -> dict[str, Layer]:
-    """The layer with what is known of each page.
+    """Return the layer with the statistics of each page.
 
-    One page is what the manifest says of the part; where pages are too many for a layer, readers
-    do without.
+    None is needed for a single page, which has the statistics of the part. None is written for more
+    pages than a layer can hold; readers work without it.
     """
     if len(pages) < 2:
         return {}

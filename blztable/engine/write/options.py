@@ -19,7 +19,7 @@ from blztable.format.metadata import MAX_PAGE_ROWS
 
 DURABILITIES = ("full", "process")
 
-# Options that a table stores.
+# Options that are stored in the properties of a table.
 KEPT = ("compression", "clevel", "shuffle", "checksum", "row_group_rows", "page_rows")
 
 # Options that may be a mapping by column name.
@@ -27,7 +27,7 @@ BY_COLUMN = ("compression", "clevel", "shuffle", "page_rows")
 
 T = TypeVar("T")
 
-# Bytes of a commit_id in UTF-8.
+# Largest number of bytes of a commit_id in UTF-8.
 MAX_ID_LENGTH = 1000
 
 
@@ -75,7 +75,7 @@ class WriteOptions:
 
     @classmethod
     def of(cls, properties: Mapping[str, Json], durability: str) -> Self:
-        """Return the options that a table stores; CorruptError if they are invalid."""
+        """Return the options in the properties of a table; CorruptError if they are invalid."""
         stored = {name: properties[name] for name in KEPT if name in properties}
         try:
             return cls(**stored, durability=durability)  # type: ignore[arg-type]
@@ -116,7 +116,7 @@ class WriteOptions:
         return self.durability == "full"
 
     def to_json(self) -> dict[str, Json]:
-        """Return the options as a table stores them."""
+        """Return the options as the properties of a table."""
         options = {name: getattr(self, name) for name in KEPT}
         return {
             name: dict(value) if _is_mapping(value) else value
@@ -132,7 +132,7 @@ def _is_mapping(value: object) -> bool:
 def _as_numbers(value: Any) -> Any:
     """Return integers of any type as int; anything else unchanged, to be refused later."""
     if isinstance(value, Mapping):
-        return {name: _as_numbers(one) for name, one in value.items()}
+        return {name: _as_numbers(item) for name, item in value.items()}
     try:
         return value if isinstance(value, bool) else operator.index(value)
     except TypeError:
@@ -156,7 +156,7 @@ def check_choice(option: str, value: object, choices: Iterable[str | None]) -> N
 
 
 def check_id(commit_id: Any) -> None:
-    """Raise TypeError or ValueError if this cannot name a commit."""
+    """Raise TypeError or ValueError unless this is None or a valid commit_id."""
     if commit_id is None:
         return
     if not isinstance(commit_id, str):

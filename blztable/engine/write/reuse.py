@@ -1,9 +1,9 @@
 """A part that replaces another: chunks with equal contents are copied, not compressed again.
 
-When an update rewrites a column, most chunks keep their contents. To read, check, decompress and
-compare a chunk costs a fraction of compressing it; only for numbers in lz4 it costs the same. The
-old file is not trusted: a chunk is copied only if it decodes to the bytes to be written, and a
-damaged chunk is compressed anew.
+When an update rewrites a column, most chunks keep their contents. Reading, checking, decompressing
+and comparing a chunk costs a fraction of compressing it; only for numbers in lz4 it costs the same.
+The old file is not trusted: a chunk is copied only if it decodes to the bytes to be written. A
+damaged chunk is compressed again.
 
 Knows nothing of rows or of what changed: bytes to be written are compared with decoded bytes.
 """
@@ -27,17 +27,17 @@ from blztable.format.chunk import (
 )
 from blztable.format.metadata import BlockInfo
 
-# Makes a chunk and its digest, from the chunk's index in its part, its bytes and their typesize.
+# Returns a chunk and its digest, given the chunk's index in its part, its bytes and their typesize.
 Make = Callable[[int, np.ndarray, int], tuple[bytes, bytes]]
-# Returns the part that a new part replaces, given the indices of its column and of its row group in
-# this write; called in any thread.
+# Returns the part that a new part replaces, given the indices of the column and the row group in
+# this write. It may be called from any thread.
 Old = Callable[[int, int], Part | None]
 
 
 def compressing(compression: Compression, checksum: Checksum) -> Make:
-    """Compress every chunk."""
+    """Return a function that compresses every chunk."""
 
-    def make(number: int, piece: np.ndarray, typesize: int) -> tuple[bytes, bytes]:
+    def make(index: int, piece: np.ndarray, typesize: int) -> tuple[bytes, bytes]:
         chunk = compression.compress(piece, typesize)
         return chunk, checksum.digest(chunk)
 
@@ -45,60 +45,59 @@ def compressing(compression: Compression, checksum: Checksum) -> Make:
 
 
 def copying(old: Part, info: BlockInfo, compression: Compression, checksum: Checksum) -> Make:
-    """Copy the chunks of `old` with equal contents, compress the others."""
+    """Return a function that copies chunks of `old` with equal contents, compresses the others."""
     make = compressing(compression, checksum)
     if old.superchunk is None or old.checksum.id != checksum.id:
         return make
     counterparts = dict(_counterparts(old, info))
     codec = WRITABLE_CODECS[compression.codec]
 
-    def copy_or_make(number: int, piece: np.ndarray, typesize: int) -> tuple[bytes, bytes]:
-        counterpart = counterparts.get(number)
+    def copy_or_make(index: int, piece: np.ndarray, typesize: int) -> tuple[bytes, bytes]:
+        counterpart = counterparts.get(index)
         if counterpart is not None:
             try:
                 chunk, digest = _chunk(old, counterpart)
                 if _has_codec(chunk, codec) and _holds(chunk, piece, typesize):
                     return chunk, digest
             except DAMAGED:
-                pass  # Its contents are at hand.
-        return make(number, piece, typesize)
+                pass  # The chunk is damaged: compress its contents instead.
+        return make(index, piece, typesize)
 
     return copy_or_make
 
 
-def opened(old: Old, position: int, group: int) -> Part | None:
-    """Return the old part; None if there is none, or if it is damaged."""
+def opened(old: Old, index: int, group: int) -> Part | None:
+    """Return the old part; None if none exists, or if it is damaged."""
     try:
-        return old(position, group)
+        return old(index, group)
     except DAMAGED:
         return None
 
 
 def _counterparts(old: Part, info: BlockInfo) -> Iterator[tuple[int, int]]:
-    """Yield the index of each new chunk, and of the old chunk with the same index in its stream.
+    """Yield (new index, old index) of chunks that have the same index and size in their stream.
 
-    Where an item of text grew, the chunks behind it begin elsewhere; some may still be equal.
+    If an item of text grew, the chunks behind it begin at other rows, and few of them are equal.
     """
     first, places = 0, old.streams
     for name, stream in info.walk():
         place = places.get(name)
         if place is not None and place.info.typesize == stream.typesize:
-            for at, (size, before) in enumerate(
-                zip(stream.chunks, place.info.chunks, strict=False)
-            ):
-                if size == before:
-                    yield first + at, place.first_chunk + at
+            sizes = zip(stream.chunks, place.info.chunks, strict=False)
+            for index, (size, old_size) in enumerate(sizes):
+                if size == old_size:
+                    yield first + index, place.first_chunk + index
         first += len(stream.chunks)
 
 
-def _chunk(old: Part, number: int) -> tuple[bytes, bytes]:
-    """Return a chunk as it lies in the file, and its digest; raise CorruptError if they differ."""
+def _chunk(old: Part, index: int) -> tuple[bytes, bytes]:
+    """Return the bytes of a chunk and its digest; raise CorruptError if they do not match."""
     size = old.checksum.size
-    start, stop = old.offsets[number], old.offsets[number + 1] - size
+    start, stop = old.offsets[index], old.offsets[index + 1] - size
     chunk = old.read(start, stop)
-    digest = old.digests[number * size : (number + 1) * size]
+    digest = old.digests[index * size : (index + 1) * size]
     if old.checksum.digest(chunk) != digest:
-        raise CorruptError(f"{old.checksum.name} of chunk {number}")
+        raise CorruptError(f"{old.checksum.name} of chunk {index}")
     return chunk, digest
 
 
@@ -110,6 +109,6 @@ def _has_codec(chunk: bytes, codec: int) -> bool:
 
 def _holds(chunk: bytes, piece: np.ndarray, typesize: int) -> bool:
     """True if the chunk decodes to these bytes."""
-    found = np.frombuffer(scratch(piece.nbytes), np.uint8)
-    decompress_into(chunk, typesize, found.ctypes.data, piece.nbytes)
-    return np.array_equal(found, piece)
+    decoded = np.frombuffer(scratch(piece.nbytes), np.uint8)
+    decompress_into(chunk, typesize, decoded.ctypes.data, piece.nbytes)
+    return np.array_equal(decoded, piece)

@@ -1,13 +1,13 @@
 """Row groups: how a stream of tables is divided into row groups, the same rows in all columns.
 
 Knows nothing of files. A row group is the unit that is appended, sharded and rewritten. It should
-be so large that its files are read in long runs, and so small that memory holds several of them.
+be large, so that its files are read in long runs, and small, so that several fit in memory.
 
 Theory of operation. `row_groups` is a generator between the user's stream and the writer, run by
 the thread that draws from it. It collects tables until they exceed the size of a row group, then
 yields whole row groups and keeps the last, unfinished one. It holds at most the rows of one row
-group and the table that filled it. Small tables are joined early, for an Arrow array has a fixed
-cost. A row group also ends where a dictionary changes, and where text would exceed `MOST_BYTES`.
+group and the table that filled it. Small tables are joined early, because an Arrow array has a
+fixed cost. A row group also ends if a dictionary has no more codes, or text exceeds `MOST_BYTES`.
 """
 
 from collections import deque
@@ -125,11 +125,11 @@ def rows_per_group(nbytes: Sequence[int], rows: int, group_rows: int | None) -> 
     total, widest = sum(widths), max(widths, default=0)
     if total == 0:
         return max(rows, 1)
-    fitting = int(min(GROUP_BYTES / total, COLUMN_BYTES / widest))
-    if fitting < LEAST_ROWS:
-        fitting = min(LEAST_ROWS, int(MOST_BYTES / total))
+    limit = int(min(GROUP_BYTES / total, COLUMN_BYTES / widest))
+    if limit < LEAST_ROWS:
+        limit = min(LEAST_ROWS, int(MOST_BYTES / total))
     # Whole pages, so that only the last row group ends with a short page.
-    return fitting // USUAL_PAGE_ROWS * USUAL_PAGE_ROWS or max(fitting // 8 * 8, 8)
+    return limit // USUAL_PAGE_ROWS * USUAL_PAGE_ROWS or max(limit // 8 * 8, 8)
 
 
 def _within_limits(table: pa.Table, start: int, stop: int) -> Iterator[tuple[int, int]]:

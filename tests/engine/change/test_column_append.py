@@ -35,7 +35,7 @@ def test_text_longer_than_was_guessed_is_written_before_it_fills_the_memory():
         for _ in range(10):
             a["x"].append(pa.array([bytes(1000)] * 7000))
         assert entries(t) > before
-        assert a._feeding._columns[0]._waiting_rows < 65_536
+        assert a._append._columns[0]._waiting_rows < 65_536
         a["n"].append(np.arange(1000, 70_000))
     version = t._snapshot.version
     assert version.head.row_groups == (65_536, 70_000 - 65_536)
@@ -48,7 +48,7 @@ def test_where_all_columns_together_are_much_all_are_written():
     with t.appender() as a:
         for name in "abcdef":
             a[name].append(piece)
-        assert a._feeding._size is not None
+        assert a._append._size is not None
     assert t.nrows == 5000
 
 
@@ -73,7 +73,7 @@ def test_of_huge_items_a_row_group_has_as_few_rows_as_memory_allows():
     def feed():
         with t.appender() as a:
             a["x"].append(huge(300_000_000))
-            assert a._feeding._size == 2
+            assert a._append._size == 2
             raise LookupError
 
     with pytest.raises(LookupError):

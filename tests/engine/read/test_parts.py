@@ -83,7 +83,10 @@ def test_an_encoding_that_is_not_known_is_refused_by_name(store, where):
         block = table.part(2).metadata
         (block if where == "the block" else block["dictionary"])["encoding"] = "delta"
     version, pinned = pin(store)
-    with pinned, pytest.raises(FormatError, match=r"column 'd': encoding 'delta' of .* newer blz"):
+    with (
+        pinned,
+        pytest.raises(FormatError, match=r"column 'd': encoding 'delta' of .* upgrade blz"),
+    ):
         read_columns(OpenParts(version), [2], [RowSpan(0, 0, 300)])
 
 

@@ -604,7 +604,7 @@ def test_closing_ends_a_wait_in_another_thread():
     errors = in_threads(3, work)
     assert found == ["made"] or [type(error) for error in errors] == [blz.BlzError]
     check_ended(made_ahead() - before)
-    with pytest.raises(blz.ClosedError, match="a stream that was closed"):
+    with pytest.raises(blz.ClosedError, match="the stream was closed"):
         next(ahead)
 
 
