@@ -25,7 +25,7 @@ import blztable.accessor
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.version import versions
 from blztable.format import layout
-from blztable.format.chunk import ChunkHeader
+from blztable.format.chunk import CODEC_NAMES, CODEC_SHIFT, ChunkHeader
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore
 from support.bit_equality import assert_same
@@ -198,7 +198,7 @@ def codecs(path) -> dict[str, set[str]]:
             part = OpenParts(version).open(index, 0)
             data = Path(path, layout.part(parts.path, parts.k[0])).read_bytes()
             headers = [ChunkHeader.decode(data[offset:]) for offset in part.offsets[:-1]]
-            found[name] = {header.codec for header in headers}
+            found[name] = {CODEC_NAMES[header.flags >> CODEC_SHIFT] for header in headers}
     return found
 
 
