@@ -676,20 +676,19 @@ class TableReader:
         return Batches(*self._reading()).__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
-        names = self.column_names
-        width = max(map(len, map(short_text, names[:SHOWN])), default=0)
+        snapshot, shown = self._reading()
+        fields = [snapshot.version.schema.field(index) for index in shown[:SHOWN]]
+        names = [short_text(field.name) for field in fields]
+        width = max(map(len, names), default=0)
         lines = [
             f"<{type(self).__name__} {self.path}, version {self.version}: {self.nrows:,} rows x "
-            f"{len(names):,} columns, {size_text(self.nbytes)} in {size_text(self.cbytes)}>"
+            f"{len(shown):,} columns, {size_text(self.nbytes)} in {size_text(self.cbytes)}>"
         ]
-        snapshot, shown = self._reading()
-        types = snapshot.version.schema.types
         lines += [
-            f"  {short_text(name):<{width}}  {types[index]}"
-            for name, index in zip(names, shown[:SHOWN], strict=False)
+            f"  {name:<{width}}  {field.type}" for name, field in zip(names, fields, strict=True)
         ]
-        if len(names) > SHOWN:
-            lines.append(f"  ... and {len(names) - SHOWN:,} more columns")
+        if len(shown) > SHOWN:
+            lines.append(f"  ... and {len(shown) - SHOWN:,} more columns")
         return "\n".join(lines)
 
     def _reading(self, columns: Sequence[str] | None = None) -> tuple[Snapshot, Sequence[int]]:
