@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from blztable.storage.resolve import Place
+from blztable.storage.resolve import StoreLike
 from blztable.writing import to_blz
 
 
@@ -24,7 +24,7 @@ class _ToBlz:
     def __init__(self, frame: pd.DataFrame) -> None:
         self._frame = frame
 
-    def __call__(self, path: Place, **options: Any) -> None:
+    def __call__(self, path: StoreLike, **options: Any) -> None:
         to_blz(self._frame, path, **options)
 
     __call__.__signature__ = _without_data(to_blz)  # type: ignore[attr-defined]

@@ -15,7 +15,7 @@ from blztable.convert.frames.attributes import checked_attrs
 from blztable.engine.change import creation
 from blztable.engine.version import versions
 from blztable.engine.write.options import DURABILITIES, WriteOptions, check_choice
-from blztable.storage.resolve import Place, opened_at
+from blztable.storage.resolve import StoreLike, opened_at
 from blztable.table.dataset import BlzDataset
 from blztable.table.progress import ProgressOption
 from blztable.table.reader import Filters
@@ -24,7 +24,7 @@ from blztable.table.table import CTable
 
 
 def create(
-    path: Place,
+    path: StoreLike,
     schema: pa.Schema | Mapping[str, Any],
     *,
     mode: str = "x",
@@ -101,7 +101,7 @@ def create(
 
 
 def open(
-    path: Place, mode: str = "r", *, version: int | None = None, durability: str = "full"
+    path: StoreLike, mode: str = "r", *, version: int | None = None, durability: str = "full"
 ) -> CTable:
     """Open a table at one version.
 
@@ -150,7 +150,7 @@ def open(
 
 
 def read_blz(
-    path: Place,
+    path: StoreLike,
     *,
     columns: Sequence[str] | None = None,
     filters: Filters = None,
@@ -237,7 +237,7 @@ def read_blz(
 
 
 def read_table(
-    path: Place,
+    path: StoreLike,
     *,
     columns: Sequence[str] | None = None,
     filters: Filters = None,
@@ -283,7 +283,7 @@ def read_table(
         return table.to_arrow(columns, filters=filters, on_corrupt=on_corrupt)
 
 
-def dataset(path: Place, *, version: int | None = None) -> BlzDataset:
+def dataset(path: StoreLike, *, version: int | None = None) -> BlzDataset:
     """Open a table as a pyarrow Dataset, for query engines.
 
     The dataset keeps its version as long as it exists; `CTable.dataset` ends with its table.

@@ -17,7 +17,7 @@ from blztable.engine.version.commit import AlreadyCommitted
 from blztable.engine.write.options import WriteOptions, check_choice, check_id
 from blztable.engine.write.sort_keys import parsed
 from blztable.errors import ConflictError, TableExistsError
-from blztable.storage.resolve import Place, opened_at
+from blztable.storage.resolve import StoreLike, opened_at
 from blztable.storage.store import Store
 from blztable.table.progress import ProgressOption, reporting
 from blztable.table.snapshot import Snapshot
@@ -29,7 +29,7 @@ APPEND_TRIES = 5
 
 def to_blz(
     data: Any,
-    path: Place,
+    path: StoreLike,
     *,
     mode: str = "w",
     index: bool | None = None,

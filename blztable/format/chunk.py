@@ -7,7 +7,7 @@ Knows nothing of files: a chunk is bytes, a destination is an address with a len
 """
 
 import struct
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Self
 
 import blosc
@@ -54,15 +54,7 @@ class ChunkHeader:
 
     def encode(self) -> bytes:
         """Return the 16 bytes of the header."""
-        return CHUNK_HEADER.pack(
-            self.version,
-            self.version_lz,
-            self.flags,
-            self.typesize,
-            self.nbytes,
-            self.blocksize,
-            self.ctbytes,
-        )
+        return CHUNK_HEADER.pack(*astuple(self))
 
     @classmethod
     def decode(cls, data: Buffer) -> Self:
@@ -70,11 +62,6 @@ class ChunkHeader:
         if len(data) < CHUNK_HEADER.size:
             raise CorruptError(f"a chunk has {len(data)} bytes; its header alone takes 16")
         return cls(*CHUNK_HEADER.unpack_from(data))
-
-    @property
-    def codec(self) -> str:
-        """Name of the codec, or its number if the codec is unknown."""
-        return CODEC_NAMES.get(self.flags >> CODEC_SHIFT, str(self.flags >> CODEC_SHIFT))
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,14 +39,7 @@ class FactArrays:
 
     def __getitem__(self, group: int) -> PartFacts:
         """Return the facts of the part in this row group."""
-        return PartFacts(
-            self.rows[group],
-            self.page_rows[group],
-            self.cbytes[group],
-            self.front_length[group],
-            self.trailer_length[group],
-            self.crc[group],
-        )
+        return PartFacts(*(getattr(self, name)[group] for name in self.__slots__))
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,24 +70,27 @@ class ColumnIndex:
         return self.digests[32 * index : 32 * index + 32]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """The head of a manifest: everything but the lines of the columns."""
+    """The head of a manifest: everything but the lines of the columns.
 
-    version: int
-    uuid: str
-    parent: int
-    commit: str
-    writer: str
-    time: str
-    operation: str
+    A new table leaves the fields of the commit at their defaults.
+    """
+
+    version: int = 0
+    uuid: str = ""
+    parent: int = 0
+    commit: str = ""
+    writer: str = ""
+    time: str = ""
+    operation: str = ""
     row_groups: tuple[int, ...]
     schema: bytes
     fields: Mapping[str, tuple[str, ...]]
-    next_column: int
+    next_column: int = 0
     # True if this version and all its files were flushed.
-    durable: bool
-    properties: Mapping[str, Json]
+    durable: bool = False
+    properties: Mapping[str, Json] = field(default_factory=dict)
     attributes: Mapping[str, Json]
     pandas: Mapping[str, Json] | None = None
     # The commit ids of callers, each with the version that the commit made.
@@ -97,7 +100,7 @@ class Head:
     requires: tuple[str, ...] = ()
     # Newest flushed version before this one; 0 if there is none, or if this one was flushed.
     lasting: int = 0
-    columns: ColumnIndex = field(default_factory=ColumnIndex)
+    columns: ColumnIndex = ColumnIndex()
 
     @property
     def rows(self) -> int:

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
-from blztable import block_terms
-from blztable.block_terms import DICTIONARY, MIN_PAGE_ROWS, PLAIN, child_prefix
+from blztable.block_terms import DICTIONARY, MIN_PAGE_ROWS, PLAIN, child_prefix, split_evenly
 from blztable.errors import CorruptError, FormatError, LimitError
 from blztable.format import jsontext
 from blztable.format.chunk import MAX_CHUNK_BYTES
@@ -78,7 +77,7 @@ class StreamInfo:
             raise CorruptError(f"stream {name!r}: expected either chunk_size or chunks")
         if "chunk_size" in entry:
             size = jsontext.number(entry["chunk_size"], "chunk_size")
-            chunks = split_evenly(nbytes, size, most_chunks)
+            chunks = even_chunks(nbytes, size, most_chunks)
         else:
             chunks = jsontext.numbers(entry["chunks"], "a stream's chunks")
         if sum(chunks) != nbytes or any(not 0 < size <= MAX_CHUNK_BYTES for size in chunks):
@@ -199,13 +198,13 @@ def check_page_rows(rows: int) -> None:
         )
 
 
-def split_evenly(nbytes: int, size: int, most: int = MAX_CHUNKS) -> tuple[int, ...]:
+def even_chunks(nbytes: int, size: int, most: int = MAX_CHUNKS) -> tuple[int, ...]:
     """Return chunks of `size` bytes; raise CorruptError for too large or too many chunks."""
     if nbytes == 0:
         return ()
     if not 0 < size <= MAX_CHUNK_BYTES or nbytes > most * size:
         raise CorruptError(f"{nbytes} bytes in chunks of {size} bytes; expected at most {most}")
-    return block_terms.split_evenly(nbytes, size)
+    return split_evenly(nbytes, size)
 
 
 def uniform_size(chunks: Sequence[int]) -> int | None:

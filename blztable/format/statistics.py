@@ -9,6 +9,7 @@ import base64
 import binascii
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import ClassVar, Self
 
 import numpy as np
@@ -42,20 +43,15 @@ class Statistics:
     def joined(cls, parts: Sequence["Statistics"]) -> Self:
         """Return the statistics of all parts in one, part after part."""
         return cls(
-            tuple(nulls for part in parts for nulls in part.nulls),
-            tuple(nans for part in parts for nans in part.nans),
-            tuple(bound for part in parts for bound in part.lowest),
-            tuple(bound for part in parts for bound in part.highest),
+            *(
+                tuple(chain.from_iterable(getattr(part, name) for part in parts))
+                for name in cls.__slots__
+            )
         )
 
     def of_run(self, index: int) -> "Statistics":
         """Return the statistics of one run."""
-        return Statistics(
-            (self.nulls[index],),
-            (self.nans[index],),
-            (self.lowest[index],),
-            (self.highest[index],),
-        )
+        return Statistics(*((getattr(self, name)[index],) for name in self.__slots__))
 
     def encode(self) -> bytes:
         """Return the zone map: counts, lengths of the bounds, bounds."""

@@ -26,7 +26,7 @@ from blztable.format.header import (
     OFFSETS,
     FileHeader,
 )
-from blztable.format.metadata import BlockInfo, StreamInfo, split_evenly, uniform_size
+from blztable.format.metadata import BlockInfo, StreamInfo, even_chunks, uniform_size
 from blztable.format.trailer import Layer, Trailer
 
 UNKNOWN = -1
@@ -168,6 +168,6 @@ def _genuine(header: FileHeader, facts: PartFacts) -> BlockInfo:
             f"{header.last_chunk}; expected a last chunk of 1 byte to the chunk size"
         )
     nbytes = header.chunk_size * (header.nchunks - 1) + header.last_chunk
-    chunks = split_evenly(nbytes, header.chunk_size)
+    chunks = even_chunks(nbytes, header.chunk_size)
     stream = StreamInfo(VALUES, "", header.typesize, chunks)
     return BlockInfo(facts.rows, facts.page_rows, (stream,))

@@ -26,7 +26,7 @@ from blztable.engine.read.open_files import OpenFiles
 from blztable.engine.read.parts import open_column_part
 from blztable.engine.version import versions
 from blztable.format import layout
-from blztable.format.chunk import ChunkHeader
+from blztable.format.chunk import CODEC_NAMES, CODEC_SHIFT, ChunkHeader
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore
 from support.bit_equality import assert_same
@@ -199,7 +199,7 @@ def codecs(path) -> dict[str, set[str]]:
             part = open_column_part(version, index, parts, 0, OpenFiles(version.store))
             data = Path(path, layout.part(parts.path, parts.k[0])).read_bytes()
             headers = [ChunkHeader.decode(data[offset:]) for offset in part.offsets[:-1]]
-            found[name] = {header.codec for header in headers}
+            found[name] = {CODEC_NAMES[header.flags >> CODEC_SHIFT] for header in headers}
     return found
 
 

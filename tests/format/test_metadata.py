@@ -13,7 +13,7 @@ from blztable.format.metadata import (
     MAX_DEPTH,
     BlockInfo,
     StreamInfo,
-    split_evenly,
+    even_chunks,
     uniform_size,
 )
 
@@ -52,7 +52,7 @@ def test_a_block_comes_back(block):
 def test_chunks_of_one_size_are_told_by_size_and_bytes(chunks):
     size = uniform_size(chunks)
     if size is not None:
-        assert split_evenly(sum(chunks), size) == chunks
+        assert even_chunks(sum(chunks), size) == chunks
 
 
 def test_a_dictionarys_streams_come_last():

@@ -83,8 +83,8 @@ def truncate(change_set: ChangeSet, rows: int) -> None:
     groups = change_set.staged.head.row_groups
     firsts = list(accumulate(groups, initial=0))
 
-    def kept(group: int) -> Selection:
-        return Selection.first(groups[group], min(max(rows - firsts[group], 0), groups[group]))
+    def kept(group: int) -> RowMask:
+        return RowMask(groups[group], min(max(rows - firsts[group], 0), groups[group]))
 
     _keep(change_set, "truncate", kept)
 
@@ -122,12 +122,12 @@ def repeated(value: pa.Scalar, rows: int) -> pa.Array:
     return pa.repeat(value if stored.id == value.type.id else value.cast(stored), rows)
 
 
-def _keep(change_set: ChangeSet, operation: str, kept: Callable[[int], "Selection"]) -> int:
+def _keep(change_set: ChangeSet, operation: str, kept: Callable[[int], "RowMask"]) -> int:
     """Keep the rows of each row group that `kept` selects; return the number of removed rows."""
     staged = change_set.staged
     groups = staged.head.row_groups
     order: list[int] = []
-    touched: list[tuple[int, Selection]] = []
+    touched: list[tuple[int, RowMask]] = []
     removed = 0
     for group, rows in enumerate(groups):
         selected = kept(group)
@@ -157,7 +157,7 @@ def _keep(change_set: ChangeSet, operation: str, kept: Callable[[int], "Selectio
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class RowMask:
     """Selected rows of a row group, one bit for each row.
 
     A selection of the first rows has no bits: a row group of nulls may be larger than memory.
@@ -182,25 +182,20 @@ class Selection:
         rows, count = len(mask), int(np.count_nonzero(mask))
         return cls(rows, count, None if count in (0, rows) else np.packbits(mask))
 
-    @classmethod
-    def first(cls, rows: int, count: int) -> Self:
-        """Select the first `count` of `rows` rows."""
-        return cls(rows, count)
-
-    def others(self) -> "Selection":
+    def others(self) -> "RowMask":
         """Select the rows that are not selected here."""
-        mask = self.mask()
+        mask = self.unpacked()
         if mask is not None:
-            return Selection.of(~mask)
+            return RowMask.of(~mask)
         assert self.count in (0, self.rows), self
-        return Selection(self.rows, self.rows - self.count)
+        return RowMask(self.rows, self.rows - self.count)
 
     @property
     def is_all(self) -> bool:
         """True if all rows are selected."""
         return self.count == self.rows
 
-    def mask(self) -> np.ndarray | None:
+    def unpacked(self) -> np.ndarray | None:
         """Return booleans, shape (rows,); None if the first `count` rows are selected."""
         if self.bits is None:
             return None
@@ -208,12 +203,12 @@ class Selection:
 
 
 def read_group(
-    opened: OpenParts, indices: Sequence[int], group: int, selected: Selection | None = None
+    opened: OpenParts, indices: Sequence[int], group: int, selected: RowMask | None = None
 ) -> pa.Table:
     """Return columns of a row group in their storage types, with all or the selected rows."""
     version = opened.version
     rows = version.head.row_groups[group]
-    mask = selected.mask() if selected else None
+    mask = selected.unpacked() if selected else None
     stop = selected.count if selected and mask is None else rows
     arrays = read_columns(version, indices, [RowSpan(group, 0, stop)], parts=opened)
     stored = [as_stored(one_array(column)) for column in arrays]
@@ -230,15 +225,15 @@ class Condition:
         self._opened = opened
         self._scan = Scan(opened.version, where)
 
-    def rows(self, group: int) -> Selection:
+    def rows(self, group: int) -> RowMask:
         """Select the rows for which the filter is true; release earlier row groups."""
         rows = self._opened.version.head.row_groups[group]
         self._opened.forget_before(group)
         matching = self._scan.filter([RowSpan(group, 0, rows)], self._opened)
         if matching.count in (0, rows):
-            return Selection(rows, matching.count)
+            return RowMask(rows, matching.count)
         check_rows(rows, "the rows of a row group")
         true = np.zeros(rows, np.bool_)
         for one in matching.selection:
             true[one.rows if isinstance(one, RowIndices) else slice(one.start, one.stop)] = True
-        return Selection.of(true)
+        return RowMask.of(true)

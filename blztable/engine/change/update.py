@@ -15,7 +15,7 @@ from blztable.columns.stored import as_stored
 from blztable.columns.types import one_array
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import NoRows, Seen, Update
-from blztable.engine.change.rows import Condition, Selection, read_group, repeated
+from blztable.engine.change.rows import Condition, RowMask, read_group, repeated
 from blztable.engine.query import expressions
 from blztable.engine.read.columns import read_columns
 from blztable.engine.read.parts import OpenParts, Part
@@ -72,7 +72,7 @@ def _update(
     def portions() -> Iterator[Portion]:
         for number, (group, selected) in enumerate(touched.items()):
             opened.forget_before(group)
-            mask = selected.mask()
+            mask = selected.unpacked()
             arrays = []
             for index, value in values.items():
                 start, stop = first[number], first[number + 1]
@@ -124,11 +124,11 @@ def evaluated(
     return pa.chunked_array([as_stored(one_array(result)).filter(pa.array(mask))])
 
 
-def _touched(opened: OpenParts, where: object) -> Iterator[tuple[int, Selection]]:
+def _touched(opened: OpenParts, where: object) -> Iterator[tuple[int, RowMask]]:
     """Yield each row group that has selected rows, with these rows."""
     row_groups = opened.version.head.row_groups
     if where is None:
-        yield from ((group, Selection(rows, rows)) for group, rows in enumerate(row_groups))
+        yield from ((group, RowMask(rows, rows)) for group, rows in enumerate(row_groups))
         return
     condition = Condition(opened, where)
     for group in range(len(row_groups)):

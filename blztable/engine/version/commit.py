@@ -67,7 +67,7 @@ class Newest:
     numbers : list of int
         The versions that exist.
     last_number : int
-        The highest number ever used; it is higher where the newest manifest is missing.
+        The highest number ever used; it is higher if the newest manifest is missing.
     version : Version or None
         None if there is no table, or a replacement cannot read it.
     """

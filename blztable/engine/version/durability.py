@@ -31,7 +31,8 @@ def flush_whole(version: Version) -> None:
     Called before a durable version that names these files is published.
     """
     store = version.store
-    files = [file for index in range(len(version.schema)) for file in version.column(index).files]
+    columns = map(version.nodes, range(len(version.schema)))
+    files = [file for nodes in columns for node in nodes for file in node.files]
     try:
         store.flush([*files, version.key])
     except KeyNotFound as error:

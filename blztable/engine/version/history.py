@@ -4,7 +4,6 @@ Reads only the heads of manifests. Damaged versions are listed too, because a us
 an intact version to open.
 """
 
-from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 
@@ -19,10 +18,7 @@ from blztable.storage.store import KeyNotFound, Store
 
 def list_versions(store: Store) -> list[VersionInfo]:
     """Return all versions, ascending; an empty list if there is no table."""
-    return list(_infos(store))
-
-
-def _infos(store: Store) -> Iterator[VersionInfo]:
+    infos = []
     mirrored = versions.mirrored_number(store)
     numbers = versions.numbers(store)
     for number in numbers:
@@ -31,9 +27,9 @@ def _infos(store: Store) -> Iterator[VersionInfo]:
         except KeyNotFound:
             continue  # Removed after `numbers` listed it.
         except (*DAMAGED, StorageError) as error:
-            yield VersionInfo(number, damage=str(error))
+            infos.append(VersionInfo(number, damage=str(error)))
         else:
-            yield VersionInfo(
+            info = VersionInfo(
                 number,
                 _time(head),
                 head.operation,
@@ -44,9 +40,11 @@ def _infos(store: Store) -> Iterator[VersionInfo]:
                 tuple(name for name, version in head.commit_ids if version == number),
                 head.writer,
             )
+            infos.append(info)
     if mirrored > max(numbers, default=0):
         damage = f"the manifest is gone; {layout.SIZES} names this version"
-        yield VersionInfo(mirrored, damage=damage)
+        infos.append(VersionInfo(mirrored, damage=damage))
+    return infos
 
 
 def _time(head: Head) -> datetime | None:

@@ -25,9 +25,6 @@ KEEP_SECONDS = 3600
 # About thirty years. A larger value could overflow a date.
 _MAX_SECONDS = 10**9
 
-# Numbers of files, by the path of their column.
-Files = Mapping[Path, set[int]]
-
 
 def retire(newest: Version, *, is_durable: bool) -> None:
     """Remove the expired versions that are not pinned, and the files that only they name."""

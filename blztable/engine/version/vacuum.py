@@ -5,7 +5,7 @@ It finds all files to remove before it removes the first one. After a loss of po
 removes the rest.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from operator import index
 
@@ -105,7 +105,7 @@ def _expired(
     return newest, retention.expired_versions(newest.head, numbers, most, seconds)
 
 
-def _named(store: Store, kept: Iterable[int]) -> tuple[retention.Files, list[int]]:
+def _named(store: Store, kept: Iterable[int]) -> tuple[dict[Path, set[int]], list[int]]:
     """Return the files that these versions name, by column, and the damaged versions."""
     named: dict[Path, set[int]] = {}
     damaged = []
@@ -121,7 +121,7 @@ def _named(store: Store, kept: Iterable[int]) -> tuple[retention.Files, list[int
     return named, damaged
 
 
-def _orphans(store: Store, named: retention.Files) -> tuple[dict[str, int], list[str]]:
+def _orphans(store: Store, named: Mapping[Path, set[int]]) -> tuple[dict[str, int], list[str]]:
     """Return unnamed files with their sizes, and unnamed column directories, children first.
 
     Temporary files of killed writers are removed at once: no version can name them.

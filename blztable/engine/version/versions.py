@@ -88,10 +88,6 @@ class Version:
         nodes = self.tree.nodes(index)
         return sum(self.head.columns.cbytes[nodes.start : nodes.stop])
 
-    def cache_column(self, index: int, parts: ColumnParts) -> None:
-        """Keep the parts of a flat column, so that its line is not read again."""
-        self._lines[self.tree.nodes(index)[0]] = parts
-
     def _node(self, index: int) -> ColumnParts:
         """Return the parts in a line of the manifest; the line is read once."""
         parts = self._lines.get(index)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import blztable as blz
-from blztable.engine.change.rows import Condition, Selection
+from blztable.engine.change.rows import Condition, RowMask
 from blztable.engine.change.update import evaluated
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.version.staged import StagedVersion
@@ -20,8 +20,8 @@ from support.stores import Hooked
 
 @given(st.lists(st.booleans(), min_size=1, max_size=70))
 def test_a_selection_gives_back_its_rows(rows):
-    selected = Selection.of(np.array(rows))
-    mask = selected.mask()
+    selected = RowMask.of(np.array(rows))
+    mask = selected.unpacked()
     assert (selected.rows, selected.count, selected.is_all) == (len(rows), sum(rows), all(rows))
     assert (mask is None) == (all(rows) or not any(rows))
     if mask is not None:
@@ -29,16 +29,16 @@ def test_a_selection_gives_back_its_rows(rows):
         assert mask.tolist() == rows
     others = selected.others()
     assert (others.rows, others.count) == (len(rows), len(rows) - sum(rows))
-    assert (others.mask() is None) == (mask is None)
+    assert (others.unpacked() is None) == (mask is None)
     if mask is not None:
-        assert others.mask().tolist() == (~mask).tolist()
+        assert others.unpacked().tolist() == (~mask).tolist()
 
 
 def test_a_selection_takes_a_bit_a_row_and_nothing_for_all_or_none():
-    assert Selection.of(np.arange(8000) % 3 == 0).bits.nbytes == 1000
-    assert Selection.of(np.ones(8000, np.bool_)).bits is None
-    assert Selection.of(np.zeros(8000, np.bool_)).bits is None
-    assert Selection.first(1 << 61, 5).bits is None
+    assert RowMask.of(np.arange(8000) % 3 == 0).bits.nbytes == 1000
+    assert RowMask.of(np.ones(8000, np.bool_)).bits is None
+    assert RowMask.of(np.zeros(8000, np.bool_)).bits is None
+    assert RowMask(1 << 61, 5).bits is None
 
 
 @pytest.mark.parametrize(
