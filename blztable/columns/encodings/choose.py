@@ -1,0 +1,190 @@
+"""Choose the encoding of a stream of numbers: by a sample, then verified on every value.
+
+A part is encoded only if the codes are narrower than the values. The encoding that is chosen
+returns the very same bits for each row that has a value; the slot of a null may come back as any
+value. Knows no files.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from blztable.columns.encodings.numbers import (
+    FORMS,
+    POWERS,
+    STEP_ROWS,
+    Delta,
+    Narrow,
+    Scaled,
+    codes_layout,
+)
+from blztable.columns.encodings.terms import Encoding
+
+# A sample of values: this many runs of this many values.
+SAMPLE_RUNS, SAMPLE_ROWS = 8, 512
+# Decimals that are tried.
+MOST_POWER = 6
+# Integers below this are exact as doubles.
+EXACT = 1 << 53
+
+# An encoding, and the codes.
+Encoded = tuple[Encoding, np.ndarray]
+
+
+def encode_integers(
+    name: str, values: np.ndarray, mask: np.ndarray | None, page_rows: int
+) -> Encoded | None:
+    """Return integers as codes; None if no encoding makes them narrower.
+
+    Parameters
+    ----------
+    name
+        The name of the stream.
+    values
+        The values, signed or unsigned, at least one; a multiple of pages but for the last page.
+    mask
+        True for each row that has a value; None if all have one.
+    page_rows
+        Rows of a page.
+    """
+    pages = _bounds(values, mask, page_rows)
+    narrow = _code_width(pages)
+    if mask is None:
+        delta = _delta(name, values, page_rows, min(narrow, values.itemsize))
+        if delta is not None:
+            return delta
+    return _narrow(name, values, mask, pages, page_rows) if narrow < values.itemsize else None
+
+
+def encode_doubles(
+    name: str, values: np.ndarray, mask: np.ndarray | None, page_rows: int
+) -> Encoded | None:
+    """Return doubles as codes of whole numbers; None unless all have few decimals."""
+    present = values if mask is None else values[mask]
+    if not len(present):
+        return None
+    sample = np.concatenate([present[rows] for rows in _sample(len(present))])
+    for power in range(MOST_POWER + 1):
+        for form in FORMS if power else FORMS[:1]:
+            if _is_scaled(sample, power, form):
+                return _scaled(name, values, mask, page_rows, power, form)
+    return None
+
+
+def _scaled(
+    name: str,
+    values: np.ndarray,
+    mask: np.ndarray | None,
+    page_rows: int,
+    power: int,
+    form: str,
+) -> Encoded | None:
+    with np.errstate(invalid="ignore", over="ignore"):
+        wide = np.rint(values * POWERS[power])
+        if mask is not None:
+            wide[~mask] = 0
+        if not (np.abs(wide) < EXACT).all():
+            return None
+    whole = wide.astype("<i8")
+    pages = _bounds(whole, mask, page_rows)
+    if _code_width(pages) > 4:
+        return None
+    narrow, codes = _narrow(name, whole, mask, pages, page_rows)
+    encoding = Scaled(narrow.stored, power, form, narrow.bases, page_rows)
+    out = np.empty(min(STEP_ROWS, len(values)), "<f8")
+    for start in range(0, len(values), len(out)):
+        rows = slice(start, min(start + len(out), len(values)))
+        found = out[: rows.stop - start]
+        encoding.decode(start, codes[rows].view(np.uint8), found.view(np.uint8))
+        is_same = found.view("<u8") == values[rows].view("<u8")
+        if not (is_same if mask is None else is_same | ~mask[rows]).all():
+            return None
+    return encoding, codes
+
+
+def _narrow(
+    name: str,
+    values: np.ndarray,
+    mask: np.ndarray | None,
+    pages: Sequence[tuple[int, int]],
+    page_rows: int,
+) -> tuple[Narrow, np.ndarray]:
+    """Return the values as distances from one base if that is as narrow as a base for each page."""
+    whole = [(min(low for low, _ in pages), max(high for _, high in pages))]
+    width = _code_width(pages)
+    ranges = whole if _code_width(whole) == width else pages
+    bases = _words([low for low, _ in ranges])
+    encoding = Narrow(codes_layout(name, width), values.itemsize, bases, page_rows)
+    unsigned = values.view(f"<u{values.itemsize}")
+    codes = np.empty(len(values), encoding.stored.dtype)
+    for page, start in enumerate(range(0, len(values), page_rows)):
+        base = bases[page if len(bases) > 1 else 0].view("<u8").astype(unsigned.dtype)
+        rows = slice(start, start + page_rows)
+        np.copyto(codes[rows], unsigned[rows] - base, casting="unsafe")
+    if mask is not None:
+        codes[~mask] = 0
+    return encoding, codes
+
+
+def _delta(name: str, values: np.ndarray, page_rows: int, width: int) -> Encoded | None:
+    """Return the values as distances from row to row, if that is narrower than `width`."""
+    unsigned = values.view(f"<u{values.itemsize}")
+    signed = f"<i{values.itemsize}"
+    sample = [np.diff(unsigned[rows]).view(signed) for rows in _sample(len(values))]
+    if width == 1 or _code_width([(int(d.min()), int(d.max())) for d in sample if len(d)]) >= width:
+        return None
+    steps = np.diff(unsigned, prepend=unsigned[:1]).view(signed)
+    # The first row of a page has no distance.
+    steps[::page_rows] = steps[1] if len(steps) > 1 else 0
+    least, most = int(steps.min()), int(steps.max())
+    found = _code_width([(least, most)])
+    if found >= width:
+        return None
+    stored = codes_layout(name, found)
+    distances = steps.view(unsigned.dtype) - _words([least]).view("<u8").astype(unsigned.dtype)
+    codes = distances.astype(stored.dtype)
+    firsts = values[::page_rows].astype("<i8" if values.dtype.kind == "i" else "<u8").view("<i8")
+    return Delta(stored, values.itemsize, firsts, _words([least]), page_rows), codes
+
+
+def _is_scaled(sample: np.ndarray, power: int, form: str) -> bool:
+    """True if every double of a sample is a whole number of 10**-power in this form."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        wide = np.rint(sample * POWERS[power])
+        if not (np.abs(wide) < EXACT).all():
+            return False
+    codes = wide.astype("<i8")
+    encoding = Scaled(codes_layout("", 4), power, form, _words([0]), len(sample))
+    return bool((encoding.scale(codes.astype("<f8")).view("<u8") == sample.view("<u8")).all())
+
+
+def _bounds(values: np.ndarray, mask: np.ndarray | None, page_rows: int) -> list[tuple[int, int]]:
+    """Return the least and the greatest value of each page; (0, 0) for a page of nulls."""
+    result = []
+    for start in range(0, len(values), page_rows):
+        page = values[start : start + page_rows]
+        if mask is not None:
+            page = page[mask[start : start + page_rows]]
+        result.append((int(page.min()), int(page.max())) if len(page) else (0, 0))
+    return result
+
+
+def _code_width(ranges: Sequence[tuple[int, int]]) -> int:
+    """Return the bytes of a code that counts from the lower to the upper end of each range."""
+    most = max((high - low for low, high in ranges), default=0)
+    return next(width for width in (1, 2, 4, 8) if most < 1 << (8 * width))
+
+
+def _sample(rows: int) -> Iterator[slice]:
+    """Yield runs of rows, spread evenly."""
+    if rows <= SAMPLE_RUNS * SAMPLE_ROWS:
+        yield slice(0, rows)
+        return
+    for number in range(SAMPLE_RUNS):
+        start = (rows - SAMPLE_ROWS) * number // (SAMPLE_RUNS - 1)
+        yield slice(start, start + SAMPLE_ROWS)
+
+
+def _words(values: Sequence[int]) -> np.ndarray:
+    """Return integers as 64-bit words, modulo 2**64."""
+    return np.array([value & (1 << 64) - 1 for value in values], "<u8").view("<i8")

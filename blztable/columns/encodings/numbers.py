@@ -1,0 +1,169 @@
+"""Encodings of numbers: narrow, scaled and delta.
+
+`Narrow` keeps the distance of each value from the base of its page in 1, 2 or 4 bytes. `Scaled`
+does the same with floats that have few decimals, as whole numbers of 10**-power. `Delta` keeps the
+distance from one value to the next. Sums wrap, so any codes are values.
+
+Knows numpy's numbers, and nothing of Arrow types.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+
+from blztable.columns.blocks import StreamLayout
+from blztable.columns.encodings.terms import Encoding, Parameters, words_to_json
+
+# Rows that are decoded at once, so that they stay in the cache.
+STEP_ROWS = 1 << 15
+# By these floats codes are multiplied or divided; they are never computed from a file.
+POWERS = tuple(10.0**power for power in range(19))
+INVERSES = tuple(float(f"1e-{power}") for power in range(19))
+FORMS = ("/", "*")
+
+
+def codes_layout(name: str, width: int) -> StreamLayout:
+    """Return the form of a stream of codes of 1, 2 or 4 bytes.
+
+    Blosc shuffles the bits of four bytes at a time twice as fast as those of one, to the same size.
+    """
+    return StreamLayout(name, {1: "|u1", 2: "<u2", 4: "<u4"}[width], 4, 8 * width)
+
+
+@dataclass(frozen=True, slots=True)
+class Narrow(Encoding):
+    """Integers as their distances from a base.
+
+    Attributes
+    ----------
+    stored
+        The form of the codes.
+    width
+        The bytes of a value.
+    bases
+        The base of each page as i64, or one base for all.
+    page_rows
+        Rows of a page.
+    """
+
+    kind: ClassVar[str] = "narrow"
+
+    stored: StreamLayout
+    width: int
+    bases: np.ndarray
+    page_rows: int
+
+    def parameters(self) -> Parameters:
+        """Return the bases."""
+        return {"bases": words_to_json(self.bases)}
+
+    def decode(self, row: int, codes: np.ndarray, out: np.ndarray) -> None:
+        """Add the base of its page to each code."""
+        values = out.view(f"<u{self.width}")
+        for start, stop, base in _steps(row, codes, self):
+            part = values[start:stop]
+            np.copyto(part, codes.view(self.stored.dtype)[start:stop], casting="unsafe")
+            if base:
+                part += _wrapped(base, part.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled(Encoding):
+    """Doubles as whole numbers of 10**-power, each as its distance from a base.
+
+    Attributes
+    ----------
+    power
+        The number of decimals, 0 to 18.
+    form
+        "/" if a value is `number / 10**power`, which is correctly rounded, as text is read; "*" if
+        it is `number * 10**-power`, as Arrow makes it of a decimal.
+    """
+
+    kind: ClassVar[str] = "scaled"
+
+    stored: StreamLayout
+    power: int
+    form: str
+    bases: np.ndarray
+    page_rows: int
+
+    def parameters(self) -> Parameters:
+        """Return power, form and bases."""
+        return {"power": self.power, "form": self.form, "bases": words_to_json(self.bases)}
+
+    def decode(self, row: int, codes: np.ndarray, out: np.ndarray) -> None:
+        """Add the base of its page to each code, and divide or multiply."""
+        values = out.view("<f8")
+        for start, stop, base in _steps(row, codes, self):
+            part = values[start:stop]
+            # Codes of 4 bytes and bases up to 2**53 are exact as floats; others only wrong.
+            np.copyto(part, codes.view(self.stored.dtype)[start:stop], casting="unsafe")
+            if base:
+                part += float(base)
+            self.scale(part)
+
+    def scale(self, part: np.ndarray) -> np.ndarray:
+        """Turn whole numbers into the values, in place."""
+        if self.power and self.form == "/":
+            part /= POWERS[self.power]
+        elif self.power:
+            part *= INVERSES[self.power]
+        return part
+
+
+@dataclass(frozen=True, slots=True)
+class Delta(Encoding):
+    """Integers as their distances from the value before, less the least of these distances.
+
+    Attributes
+    ----------
+    firsts
+        The first value of each page as i64.
+    least
+        The least distance as i64; the code of the first row of a page is not used.
+    """
+
+    kind: ClassVar[str] = "delta"
+    needs_pages: ClassVar[bool] = True
+
+    stored: StreamLayout
+    width: int
+    firsts: np.ndarray
+    least: np.ndarray
+    page_rows: int
+
+    def parameters(self) -> Parameters:
+        """Return the first values and the least distance."""
+        return {"firsts": words_to_json(self.firsts), "least": words_to_json(self.least)}
+
+    def decode(self, row: int, codes: np.ndarray, out: np.ndarray) -> None:
+        """Sum up the distances of each page."""
+        values = out.view(f"<u{self.width}")
+        numbers = codes.view(self.stored.dtype)
+        least = _wrapped(int(self.least[0]), values.dtype)
+        for start in range(0, len(numbers), self.page_rows):
+            part = values[start : start + self.page_rows]
+            np.copyto(part, numbers[start : start + self.page_rows], casting="unsafe")
+            part += least
+            part[0] = _wrapped(int(self.firsts[(row + start) // self.page_rows]), part.dtype)
+            np.cumsum(part, out=part)
+
+
+def _steps(row: int, codes: np.ndarray, encoding: Narrow | Scaled) -> list[tuple[int, int, int]]:
+    """Return (start, stop, base) of steps of codes that have one base."""
+    count = len(codes) // np.dtype(encoding.stored.dtype).itemsize
+    step, bases = min(STEP_ROWS, encoding.page_rows), encoding.bases
+    # Both are powers of two, so a step does not cross the end of a page.
+    cuts = [0, *range(step - row % step, count, step), count]
+    return [
+        (start, stop, int(bases[(row + start) // encoding.page_rows if len(bases) > 1 else 0]))
+        for start, stop in pairwise(cuts)
+    ]
+
+
+def _wrapped(value: int, dtype: "np.dtype[Any]") -> Any:
+    """Return an integer as an unsigned number of the dtype, modulo its range."""
+    return dtype.type(value & ((1 << (8 * dtype.itemsize)) - 1))
