@@ -12,9 +12,11 @@ import pyarrow.compute as pc
 from pandas.api.extensions import no_default
 
 from blztable.engine.check.verify import verify
+from blztable.engine.version.versions import Version
 from blztable.engine.write.sort_keys import kept
 from blztable.errors import ColumnNotFoundError
 from blztable.report import Explanation, Report
+from blztable.storage.store import Lock
 from blztable.table.batches import Batches
 from blztable.table.column import Column
 from blztable.table.dataset import BlzDataset
@@ -674,19 +676,19 @@ class TableReader:
         return Batches(*self._reading()).__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
-        names = self.column_names
-        width = max(map(len, map(short_text, names[:SHOWN])), default=0)
+        snapshot, shown = self._reading()
+        fields = [snapshot.version.schema.field(index) for index in shown[:SHOWN]]
+        names = [short_text(field.name) for field in fields]
+        width = max(map(len, names), default=0)
         lines = [
             f"<{type(self).__name__} {self.path}, version {self.version}: {self.nrows:,} rows x "
-            f"{len(names):,} columns, {size_text(self.nbytes)} in {size_text(self.cbytes)}>"
+            f"{len(shown):,} columns, {size_text(self.nbytes)} in {size_text(self.cbytes)}>"
         ]
-        types = self.schema.types
         lines += [
-            f"  {short_text(name):<{width}}  {type_}"
-            for name, type_ in zip(names[:SHOWN], types, strict=False)
+            f"  {name:<{width}}  {field.type}" for name, field in zip(names, fields, strict=True)
         ]
-        if len(names) > SHOWN:
-            lines.append(f"  ... and {len(names) - SHOWN:,} more columns")
+        if len(shown) > SHOWN:
+            lines.append(f"  ... and {len(shown) - SHOWN:,} more columns")
         return "\n".join(lines)
 
     def _reading(self, columns: Sequence[str] | None = None) -> tuple[Snapshot, Sequence[int]]:
@@ -698,6 +700,14 @@ class TableReader:
         everything = range(len(snapshot.version.schema))
         shown = everything if self._columns is None else self._columns
         return snapshot, snapshot.positions(columns, shown)
+
+    def _show_version(self, version: Version, pinned: Lock) -> None:
+        """Read a newer version from here on."""
+        # The old snapshot is released, not closed: columns and threads may still read from it.
+        before, self._snapshot = self._snapshot, Snapshot(version, pinned)
+        if before.is_closed:
+            # The user closed the table while a transaction was open.
+            self._snapshot.close()
 
 
 def _names_asked_for(names: Sequence[str], indices: Sequence[int]) -> list[str]:

@@ -6,9 +6,9 @@ open. After a commit of its own it shows the version it published. Knows nothing
 
 import operator
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, overload
+from typing import Any, Concatenate, ParamSpec, overload
 from weakref import WeakSet
 
 import pyarrow as pa
@@ -16,11 +16,10 @@ import pyarrow as pa
 from blztable.closing import Closing
 from blztable.engine.change import creation
 from blztable.engine.version import history, vacuum
-from blztable.engine.version.versions import LOCK_SECONDS, Version, pin
+from blztable.engine.version.versions import LOCK_SECONDS, pin
 from blztable.engine.write.options import WriteOptions
 from blztable.errors import ReadOnlyError, TransactionError
 from blztable.report import Vacuumed, VersionInfo
-from blztable.storage.store import Lock
 from blztable.table.appender import Appender
 from blztable.table.attributes import Attributes
 from blztable.table.column import Column
@@ -28,6 +27,8 @@ from blztable.table.progress import ProgressOption, reporting
 from blztable.table.reader import TableReader
 from blztable.table.snapshot import Snapshot
 from blztable.table.transaction import Transaction
+
+P = ParamSpec("P")
 
 
 class CTable(TableReader, Closing):
@@ -208,7 +209,8 @@ class CTable(TableReader, Closing):
         ...     print(t.nrows, t.attrs["until"], t.version)
         2 2 2
         """
-        begun = self._begin(commit_id)
+        self._check_writable()
+        begun = Transaction(self, self._options(), commit_id)
         self._transactions.add(begun)
         return begun
 
@@ -271,10 +273,7 @@ class CTable(TableReader, Closing):
         ...     print(t.nrows, version, again)
         2 2 2
         """
-        with (
-            reporting(progress, "appending") as callback,
-            self._alone(commit_id=commit_id) as tx,
-        ):
+        with reporting(progress, "appending") as callback, self._alone(commit_id) as tx:
             tx.append(data, evolve=evolve, index=index, progress=callback)
         return tx.version
 
@@ -312,7 +311,7 @@ class CTable(TableReader, Closing):
         ...     print(t["x"][:].to_pylist(), t["y"][:].to_pylist())
         [1, 2, 3] ['a', 'b', 'c']
         """
-        with self._alone(commit_id=commit_id) as tx, tx.appender() as columns:
+        with self._alone(commit_id) as tx, tx.appender() as columns:
             yield columns
 
     def update(self, values: Mapping[str, Any], where: Any = None) -> int:
@@ -359,9 +358,7 @@ class CTable(TableReader, Closing):
         ...     print(t["price"][:].to_pylist())
         [6.0, 8.0]
         """
-        with self._alone() as tx:
-            tx.update(values, where)
-        return tx.version
+        return self._change(Transaction.update, values, where)
 
     def delete(self, where: Any) -> int:
         """Remove the rows that meet a condition.
@@ -402,9 +399,7 @@ class CTable(TableReader, Closing):
         ...     print(t["n"][:].to_pylist())
         [1, 3]
         """
-        with self._alone() as tx:
-            tx.delete(where)
-        return tx.version
+        return self._change(Transaction.delete, where)
 
     def truncate(self, n: int) -> int:
         """Keep the first rows and remove the others.
@@ -439,9 +434,7 @@ class CTable(TableReader, Closing):
         ...     print(t["n"][:].to_pylist())
         [1, 2]
         """
-        with self._alone() as tx:
-            tx.truncate(n)
-        return tx.version
+        return self._change(Transaction.truncate, n)
 
     def resize(self, n: int) -> int:
         """Keep the first rows, or add rows, until there are `n`.
@@ -480,9 +473,7 @@ class CTable(TableReader, Closing):
         (2, 3)
         [1, 2, None]
         """
-        with self._alone() as tx:
-            tx.resize(n)
-        return tx.version
+        return self._change(Transaction.resize, n)
 
     def add_column(self, name: str, data: Any, *, default: Any = None) -> int:
         """Add a column behind the others, without writing any of them.
@@ -527,9 +518,7 @@ class CTable(TableReader, Closing):
         ...     print(t.head().to_pydict())
         {'net': [10.0, 20.0], 'gross': [15.0, 30.0]}
         """
-        with self._alone() as tx:
-            tx.add_column(name, data, default=default)
-        return tx.version
+        return self._change(Transaction.add_column, name, data, default=default)
 
     def drop_columns(self, names: Iterable[str]) -> int:
         """Drop columns; no data are read or written.
@@ -567,9 +556,7 @@ class CTable(TableReader, Closing):
         (2, 3, 4)
         ['d', 'b']
         """
-        with self._alone() as tx:
-            tx.drop_columns(names)
-        return tx.version
+        return self._change(Transaction.drop_columns, names)
 
     def rename_columns(self, names: Mapping[str, str]) -> int:
         """Rename columns; no data are read or written.
@@ -606,9 +593,7 @@ class CTable(TableReader, Closing):
         ...     print(t.head().to_pydict())
         {'b': [1], 'a': [2]}
         """
-        with self._alone() as tx:
-            tx.rename_columns(names)
-        return tx.version
+        return self._change(Transaction.rename_columns, names)
 
     def reorder_columns(self, names: Iterable[str]) -> int:
         """Put some columns first; no data are read or written.
@@ -643,9 +628,7 @@ class CTable(TableReader, Closing):
         ...     print(t.column_names)
         ['c', 'a', 'b']
         """
-        with self._alone() as tx:
-            tx.reorder_columns(names)
-        return tx.version
+        return self._change(Transaction.reorder_columns, names)
 
     def compact(self, sort_by: str | Sequence[str | tuple[str, str]] | None = None) -> int:
         """Merge small row groups, or sort all rows.
@@ -687,9 +670,7 @@ class CTable(TableReader, Closing):
         ...     print(t["n"][:].to_pylist())
         [1, 2, 3]
         """
-        with self._alone() as tx:
-            tx.compact(sort_by)
-        return tx.version
+        return self._change(Transaction.compact, sort_by)
 
     def set_retention(self, *, versions: int | None = None, seconds: int | None = None) -> int:
         """Set how long superseded versions are kept: by default one hour, at most 10 versions.
@@ -726,9 +707,7 @@ class CTable(TableReader, Closing):
         ...     t.set_retention(versions=3, seconds=24 * 3600)
         2
         """
-        with self._alone() as tx:
-            tx.set_retention(versions=versions, seconds=seconds)
-        return tx.version
+        return self._change(Transaction.set_retention, versions=versions, seconds=seconds)
 
     def versions(self) -> list[VersionInfo]:
         """List the versions that still exist.
@@ -793,13 +772,12 @@ class CTable(TableReader, Closing):
         ...     t.delete([("n", "==", 1)]), t.restore(1), t.nrows
         (2, 3, 2)
         """
-        self._writing()
-        self._check_no_transaction()
+        self._check_alone()
         store = self._snapshot.version.store
         old, pinned = pin(store, operator.index(version))
         with pinned:
             published = creation.restore(old, is_durable=self._options().is_durable)
-        self._shows(*published)
+        self._show_version(*published)
         return self.version
 
     def vacuum(
@@ -847,26 +825,32 @@ class CTable(TableReader, Closing):
         ...     t.vacuum(keep=1).versions
         (1, 2)
         """
-        self._writing()
-        self._check_no_transaction()
+        self._check_alone()
         store = self._snapshot.version.store
         return vacuum.vacuum(store, keep_versions=keep, keep_seconds=older_than, wait=wait)
 
-    def _begin(self, commit_id: str | None = None) -> Transaction:
-        return Transaction(self._writing(), self._options(), commit_id, self._shows)
+    def _change(
+        self, verb: Callable[Concatenate[Transaction, P], object], *args: P.args, **kwargs: P.kwargs
+    ) -> int:
+        """Commit one verb of a transaction alone; return the number of the version it made."""
+        with self._alone() as tx:
+            verb(tx, *args, **kwargs)
+        return tx.version
+
+    def _set_attributes(self, changes: Mapping[str, Any], removed: Sequence[str]) -> None:
+        self._change(Transaction._set_attributes, changes, removed)
 
     def _alone(self, commit_id: str | None = None) -> Transaction:
         """Return a transaction for one verb of the table itself."""
-        self._writing()
-        self._check_no_transaction()
-        return self._begin(commit_id)
+        self._check_alone()
+        return Transaction(self, self._options(), commit_id)
 
-    def _set_attributes(self, changes: Mapping[str, Any], removed: Sequence[str]) -> None:
-        with self._alone() as tx:
-            tx._set_attributes(changes, removed)
+    def _options(self) -> WriteOptions:
+        properties = dict(self._snapshot.version.head.properties) | dict(self._overrides)
+        return WriteOptions.of(properties, self._durability)
 
-    def _writing(self) -> Snapshot:
-        """Return the snapshot to change, or raise ReadOnlyError."""
+    def _check_writable(self) -> None:
+        """Raise ReadOnlyError if this handle cannot change the table."""
         self._snapshot.check_open()
         if self._columns is not None:
             raise ReadOnlyError(
@@ -877,24 +861,13 @@ class CTable(TableReader, Closing):
             raise ReadOnlyError(f"{self.path} was opened for reading; open it with mode='a'")
         if os.getpid() != self._pid:
             raise ReadOnlyError(f"{self.path} was opened before a fork; open it again to write")
-        return self._snapshot
 
-    def _check_no_transaction(self) -> None:
+    def _check_alone(self) -> None:
         """Raise TransactionError while a transaction that the user began is open."""
+        self._check_writable()
         if any(one.is_open for one in list(self._transactions)):
             raise TransactionError(
                 f"{self.path}: a transaction of this table is open, and a change through the table "
                 "would not be part of it; make the change through the transaction, the name after "
                 "`as`, or after its `with`"
             )
-
-    def _options(self) -> WriteOptions:
-        properties = dict(self._snapshot.version.head.properties) | dict(self._overrides)
-        return WriteOptions.of(properties, self._durability)
-
-    def _shows(self, version: Version, pinned: Lock) -> None:
-        # The old snapshot is released, not closed: columns and threads may still read from it.
-        before, self._snapshot = self._snapshot, Snapshot(version, pinned)
-        if before.is_closed:
-            # The user closed the table while a transaction was open.
-            self._snapshot.close()

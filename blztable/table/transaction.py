@@ -6,11 +6,11 @@ transactions of one line. Knows nothing of files and commits.
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial, wraps
 from itertools import accumulate
-from typing import Any, Self
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,21 +30,41 @@ from blztable.engine.change.changes import Keys
 from blztable.engine.query import expressions
 from blztable.engine.run.progress import Callback
 from blztable.engine.version.commit import AlreadyCommitted, Commit, Plan
-from blztable.engine.version.versions import Version
 from blztable.engine.write import sort_keys
 from blztable.engine.write.options import WriteOptions, check_id
 from blztable.errors import ReadOnlyError, SchemaError, TransactionError
 from blztable.interrupts import DeferInterrupt
-from blztable.storage.store import Lock
 from blztable.table.appender import Appender
 from blztable.table.attributes import Attributes
 from blztable.table.indices import checked_count
 from blztable.table.reader import TableReader
 from blztable.table.snapshot import Snapshot
 
-Published = Callable[[Version, Lock], None]
 # Operations that may leave small row groups at the end.
 GROWING = {"append", "resize"}
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Verb = Callable[Concatenate["Transaction", P], R]
+
+
+def _verb(if_repeated: R) -> Callable[[Verb[P, R]], Verb[P, R]]:
+    """Make a verb all or nothing; if the commit was made before, it does nothing."""
+
+    def decorated(verb: Verb[P, R]) -> Verb[P, R]:
+        @wraps(verb)
+        def run(self: "Transaction", /, *args: P.args, **kwargs: P.kwargs) -> R:
+            change_set = self._working()
+            if change_set is None:
+                return if_repeated
+            with change_set.attempt():
+                result = verb(self, *args, **kwargs)
+            self._show()
+            return result
+
+        return run
+
+    return decorated
 
 
 class Transaction(TableReader):
@@ -73,16 +93,15 @@ class Transaction(TableReader):
     [7, 8] 2
     """
 
-    def __init__(
-        self, base: Snapshot, options: WriteOptions, commit_id: str | None, published: Published
-    ) -> None:
-        super().__init__(base)
+    def __init__(self, table: TableReader, options: WriteOptions, commit_id: str | None) -> None:
+        super().__init__(table._snapshot)
         check_id(commit_id)
-        self._base: Snapshot | None = base
-        version = base.version
+        # Shows the version that the commit makes.
+        self._table = table
+        self._base: Snapshot | None = self._snapshot
+        version = self._snapshot.version
         plan = Plan(version.store, options.is_durable, base=version, commit_id=commit_id)
         self._change_set = ChangeSet(Commit(plan), options)
-        self._published = published
         self._pid = os.getpid()
         self._held = ExitStack()
         self._is_open = False
@@ -134,6 +153,7 @@ class Transaction(TableReader):
         """
         return self._is_open
 
+    @_verb(if_repeated=None)
     def append(
         self,
         data: Any,
@@ -179,21 +199,19 @@ class Transaction(TableReader):
         3 1
         3 2
         """
-        with self._changing() as change_set:
-            if change_set is None:
-                return
-            schema, head = change_set.staged.schema, change_set.staged.head
-            frame, declared = change_set.staged.frame, evolving.defaults(change_set.staged)
-            defaults = {index: self._in_order(index, value) for index, value in declared.items()}
-            target = TableSpec(schema, frame, head.rows, defaults, self._categories)
-            source = append_source(data, target, index=index, evolve=evolve)
-            rows.append(
-                change_set,
-                source.runs,
-                continues_index=lambda: source.continues_index,
-                rows=source.rows,
-                progress=progress,
-            )
+        change_set = self._change_set
+        schema, head = change_set.staged.schema, change_set.staged.head
+        frame, declared = change_set.staged.frame, evolving.defaults(change_set.staged)
+        defaults = {index: self._in_order(index, value) for index, value in declared.items()}
+        target = TableSpec(schema, frame, head.rows, defaults, self._categories)
+        source = append_source(data, target, index=index, evolve=evolve)
+        rows.append(
+            change_set,
+            source.runs,
+            continues_index=lambda: source.continues_index,
+            rows=source.rows,
+            progress=progress,
+        )
 
     def appender(self) -> Appender:
         """Append column by column, see `CTable.appender`.
@@ -227,6 +245,7 @@ class Transaction(TableReader):
         """
         return Appender(self._working(), self._categories, self._show)
 
+    @_verb(if_repeated=0)
     def update(self, values: Mapping[str, Any], where: Any = None) -> int:
         """Set columns in the rows that meet a condition, see `CTable.update`.
 
@@ -266,35 +285,33 @@ class Transaction(TableReader):
         1
         [4.0, 8.0]
         """
-        with self._changing() as change_set:
-            if change_set is None:
-                return 0
-            staged = change_set.staged
+        staged = self._change_set.staged
 
-            def coerced(index: int, array: Any, descriptor: Any = None) -> pa.ChunkedArray:
-                field = staged.schema.field(index)
-                context = f"column {field.name!r}"
-                return coerce_values(array, descriptor, field, staged.frame, context)
+        def coerced(index: int, array: Any, descriptor: Any = None) -> pa.ChunkedArray:
+            field = staged.schema.field(index)
+            context = f"column {field.name!r}"
+            return coerce_values(array, descriptor, field, staged.frame, context)
 
-            def computed(index: int, array: pa.ChunkedArray) -> pa.ChunkedArray:
-                return coerced(index, narrowed(array, staged.schema.field(index).type))
+        def computed(index: int, array: pa.ChunkedArray) -> pa.ChunkedArray:
+            return coerced(index, narrowed(array, staged.schema.field(index).type))
 
-            new_values: dict[int, update.Values] = {}
-            for name, value in values.items():
-                evolving.check_text(name)
-                index = staged.index_of(name)
-                if isinstance(value, pc.Expression):
-                    new_values[index] = expressions.as_expression(value)
-                    continue
-                array, descriptor = values_of(value, f"column {name!r}")
-                column = coerced(index, array, descriptor)
-                if isinstance(array, pa.Scalar):
-                    new_values[index] = self._in_order(index, column[0])
-                else:
-                    check_order(column, self._categories(index), f"column {name!r}")
-                    new_values[index] = column
-            return update.update(change_set, new_values, where, computed)
+        new_values: dict[int, update.Values] = {}
+        for name, value in values.items():
+            evolving.check_text(name)
+            index = staged.index_of(name)
+            if isinstance(value, pc.Expression):
+                new_values[index] = expressions.as_expression(value)
+                continue
+            array, descriptor = values_of(value, f"column {name!r}")
+            column = coerced(index, array, descriptor)
+            if isinstance(array, pa.Scalar):
+                new_values[index] = self._in_order(index, column[0])
+            else:
+                check_order(column, self._categories(index), f"column {name!r}")
+                new_values[index] = column
+        return update.update(self._change_set, new_values, where, computed)
 
+    @_verb(if_repeated=0)
     def delete(self, where: Any) -> int:
         """Remove the rows that meet a condition, see `CTable.delete`.
 
@@ -332,10 +349,7 @@ class Transaction(TableReader):
         1
         [7, 8]
         """
-        with self._changing() as change_set:
-            if change_set is None:
-                return 0
-            return rows.delete(change_set, where)
+        return rows.delete(self._change_set, where)
 
     def truncate(self, n: int) -> None:
         """Keep the first rows and remove the others.
@@ -366,6 +380,7 @@ class Transaction(TableReader):
         """
         self._change(rows.truncate, checked_count(n, "n"))
 
+    @_verb(if_repeated=None)
     def resize(self, n: int) -> None:
         """Keep the first rows, or add rows with default values, until there are `n`.
 
@@ -393,15 +408,14 @@ class Transaction(TableReader):
         ...     print(t["n"][:].to_pylist())
         [1, 2, None]
         """
-        with self._changing() as change_set:
-            if change_set is None:
-                return
-            facts = TableFacts.of(change_set.staged.frame)
-            nullable = [facts.can_be_null(field) for field in change_set.staged.schema]
-            empty = evolving.fillings(change_set.staged, nullable)
-            fillings = [self._in_order(index, value) for index, value in enumerate(empty)]
-            rows.resize(change_set, checked_count(n, "n"), fillings)
+        change_set = self._change_set
+        facts = TableFacts.of(change_set.staged.frame)
+        nullable = [facts.can_be_null(field) for field in change_set.staged.schema]
+        empty = evolving.fillings(change_set.staged, nullable)
+        fillings = [self._in_order(index, value) for index, value in enumerate(empty)]
+        rows.resize(change_set, checked_count(n, "n"), fillings)
 
+    @_verb(if_repeated=None)
     def add_column(self, name: str, data: Any, *, default: Any = None) -> None:
         """Add a column behind the others, see `CTable.add_column`.
 
@@ -439,37 +453,35 @@ class Transaction(TableReader):
         ...     print(t.head().to_pydict())
         {'gross': [15.0, 30.0]}
         """
-        with self._changing() as change_set:
-            if change_set is None:
-                return
-            evolving.check_text(name)
-            staged, descriptor, values = change_set.staged, None, None
-            rows_of: Callable[[int], Any]
-            if isinstance(data, pc.Expression):
-                data = expressions.as_expression(data)
-                type_ = expressions.type_of(data, staged.schema)
-                rows_of = partial(update.computed, staged, data)
-            else:
-                values, descriptor = values_of(data, f"column {name!r}")
-                type_ = values.type
-                rows_of = _by_group(values, staged.head.row_groups, name)
-            field, nulls = described(pa.field(name, type_), descriptor), 0
+        evolving.check_text(name)
+        staged, descriptor, values = self._change_set.staged, None, None
+        rows_of: Callable[[int], Any]
+        if isinstance(data, pc.Expression):
+            data = expressions.as_expression(data)
+            type_ = expressions.type_of(data, staged.schema)
+            rows_of = partial(update.computed, staged, data)
+        else:
+            values, descriptor = values_of(data, f"column {name!r}")
+            type_ = values.type
+            rows_of = _by_group(values, staged.head.row_groups, name)
+        field, nulls = described(pa.field(name, type_), descriptor), 0
 
-            def counted(group: int) -> Any:
-                nonlocal nulls
-                column = rows_of(group)
-                nulls += column.null_count
-                return column
+        def counted(group: int) -> Any:
+            nonlocal nulls
+            column = rows_of(group)
+            nulls += column.null_count
+            return column
 
-            def settled() -> tuple[pa.Field, pa.Scalar | None]:
-                final = field
-                if nulls and not TableFacts.of(staged.frame).can_be_null(field):
-                    final = with_nulls(field, staged.frame)
-                return final, default_of(default, final, staged.frame, order_of(values))
+        def settled() -> tuple[pa.Field, pa.Scalar | None]:
+            final = field
+            if nulls and not TableFacts.of(staged.frame).can_be_null(field):
+                final = with_nulls(field, staged.frame)
+            return final, default_of(default, final, staged.frame, order_of(values))
 
-            frame = staged.head.pandas
-            evolving.add_column(change_set, field, counted, frame=frame, finish=settled)
+        frame = staged.head.pandas
+        evolving.add_column(self._change_set, field, counted, frame=frame, finish=settled)
 
+    @_verb(if_repeated=None)
     def drop_columns(self, names: Iterable[str]) -> None:
         """Drop columns; no data are read or written.
 
@@ -497,11 +509,10 @@ class Transaction(TableReader):
         ...     print(t.column_names)
         ['b']
         """
-        with self._changing() as change_set:
-            if change_set is not None:
-                gone = evolving.checked_names(change_set.staged, names)
-                evolving.drop_columns(change_set, gone, dropped(change_set.staged.frame, gone))
+        gone = evolving.checked_names(self._change_set.staged, names)
+        evolving.drop_columns(self._change_set, gone, dropped(self._change_set.staged.frame, gone))
 
+    @_verb(if_repeated=None)
     def reorder_columns(self, names: Iterable[str]) -> None:
         """Put some columns first; no data are read or written.
 
@@ -529,11 +540,10 @@ class Transaction(TableReader):
         ...     print(t.column_names)
         ['c', 'a', 'b']
         """
-        with self._changing() as change_set:
-            if change_set is not None:
-                first = evolving.checked_names(change_set.staged, names)
-                evolving.reorder_columns(change_set, first)
+        first = evolving.checked_names(self._change_set.staged, names)
+        evolving.reorder_columns(self._change_set, first)
 
+    @_verb(if_repeated=None)
     def rename_columns(self, names: Mapping[str, str]) -> None:
         """Rename columns; no data are read or written.
 
@@ -563,12 +573,11 @@ class Transaction(TableReader):
         ...     print(t.column_names)
         ['c', 'b']
         """
-        with self._changing() as change_set:
-            if change_set is not None:
-                evolving.checked_names(change_set.staged, names)
-                for name in names.values():
-                    evolving.check_text(name)
-                evolving.rename_columns(change_set, names, renamed(change_set.staged.frame, names))
+        change_set = self._change_set
+        evolving.checked_names(change_set.staged, names)
+        for name in names.values():
+            evolving.check_text(name)
+        evolving.rename_columns(change_set, names, renamed(change_set.staged.frame, names))
 
     def compact(self, sort_by: str | Sequence[str | tuple[str, str]] | None = None) -> None:
         """Merge small row groups, or sort all rows, see `CTable.compact`.
@@ -711,12 +720,12 @@ class Transaction(TableReader):
             return
         version, _ = published
         self._committed = version.head.version
-        self._published(*published)
+        self._table._show_version(*published)
         self._change_set.commit.emit_warnings()
         if GROWING.intersection(self._change_set.operations):
             merged = compact.merge_after(version, self._change_set.options)
             if merged is not None:
-                self._published(*merged)
+                self._table._show_version(*merged)
 
     def _end(self, error: BaseException) -> None:
         """Discard the changes and release everything; harmless if called twice."""
@@ -734,21 +743,9 @@ class Transaction(TableReader):
             )
         return None if self.is_repeated else self._change_set
 
-    @contextmanager
-    def _changing(self) -> Iterator[ChangeSet | None]:
-        """Yield the change set for one verb, all or nothing; None if the commit was made before."""
-        change_set = self._working()
-        if change_set is None:
-            yield None
-            return
-        with change_set.attempt():
-            yield change_set
-        self._show()
-
+    @_verb(if_repeated=None)
     def _change(self, function: Callable[..., None], *arguments: Any) -> None:
-        with self._changing() as change_set:
-            if change_set is not None:
-                function(change_set, *arguments)
+        function(self._change_set, *arguments)
 
     def _show(self) -> None:
         """Let reads see the changes made so far."""
