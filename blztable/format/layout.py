@@ -34,11 +34,15 @@ Path = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where the bytes of a superchunk lie: `length` bytes from `offset` in the file at `key`."""
+    """Where the bytes of a superchunk lie: `length` bytes from `offset` in the file at `key`.
+
+    A file that is not shared ends with the superchunk.
+    """
 
     key: str
     offset: int
     length: int
+    is_shared: bool = False
 
     @property
     def end(self) -> int:

@@ -181,7 +181,8 @@ class Snapshot:
             if rows.step != 1:
                 return take_array(self.version, position, self.numbers(rows))
             row_spans = spans(self.version.head.row_groups, rows.start, rows.stop)
-            return read_array(self.version, position, row_spans)
+            with OpenParts(self.version) as parts:
+                return read_array(parts, position, row_spans)
 
     def numbers(self, rows: range) -> np.ndarray:
         """Return the numbers of these rows as an array."""

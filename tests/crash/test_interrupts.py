@@ -21,7 +21,7 @@ import pandas as pd
 import pytest
 
 import blztable as blz
-from blztable.engine.version import commit, versions
+from blztable.engine.version import commit, in_flight, vacuum, versions
 from blztable.format import layout
 from blztable.storage.local import LocalStore
 
@@ -117,7 +117,7 @@ def check_an_interrupt(tmp_path, line: int, is_there: bool, durability: str) -> 
 @pytest.fixture
 def quick_locks(monkeypatch):
     """Report a lock left behind after one second, not thirty."""
-    for module in (commit, versions):
+    for module in (commit, in_flight, vacuum, versions):
         monkeypatch.setattr(module, "LOCK_SECONDS", 1.0)
 
 

@@ -16,8 +16,7 @@ import pyarrow as pa
 import pytest
 
 import blztable as blz
-from blztable.engine.read.open_files import OpenFiles
-from blztable.engine.read.parts import open_column_part
+from blztable.engine.read.parts import OpenParts
 from blztable.engine.version import versions
 from blztable.format import layout
 from blztable.storage.local import LocalStore
@@ -105,7 +104,7 @@ def spare_checksums(path) -> set[tuple[str, int]]:
         for index, column in enumerate(version.head.columns.paths):
             parts = version.column(index)
             for group, k in enumerate(parts.k):
-                part = open_column_part(version, index, parts, group, OpenFiles(version.store))
+                part = OpenParts(version).open(index, group)
                 size = part.checksum.size
                 for end in part.offsets[1:]:
                     spare |= {(layout.part(column, k), end - at) for at in range(1, size + 1)}

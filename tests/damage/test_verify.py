@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import blztable as blz
 from blztable.engine.check import examine
 from blztable.engine.check import verify as verifying
+from blztable.engine.read import parts
 from blztable.format.chunk import Compression
 from blztable.format.statistics import PAGES_LAYER, Statistics
 from blztable.storage.local import LocalStore
@@ -240,35 +241,50 @@ def test_what_the_storage_refuses_is_a_problem_of_its_file():
     )
 
 
-def failing_at(store, key, times, error):
-    """Return a store where opening `key` fails at these calls, counted from 0."""
-    opened = 0
+class FailingReader:
+    """A reader whose calls of one name fail at these times, counted from 0."""
 
-    def before(name, args):
-        nonlocal opened
-        if name == "open" and args[0] == key:
-            opened += 1
-            if opened - 1 in times:
-                raise error
+    def __init__(self, reader, call, times, error):
+        self._reader, self._call, self._times, self._error = reader, call, times, error
+        self._count = 0
 
-    return Hooked(store, before=before)
+    def __getattr__(self, name):
+        if name == self._call:
+            self._count += 1
+            if self._count - 1 in self._times:
+                raise self._error
+        return getattr(self._reader, name)
 
 
-def test_an_error_that_comes_and_goes_is_told():
+def failing_at(store, key, call, times, error):
+    """Return a store where a call of the reader of `key` fails at these times."""
+
+    class FailingStore(Hooked):
+        def open(self, opened):
+            reader = store.open(opened)
+            return FailingReader(reader, call, times, error) if opened == key else reader
+
+    return FailingStore(store)
+
+
+def test_an_error_that_comes_and_goes_is_told(monkeypatch):
+    monkeypatch.setattr(parts, "SMALL_PART", 0)
     store = MemoryStore()
     write(store, DATA, **CUTS)
-    # It opens once for a look. Then it fails with the other columns and alone, never in halves.
-    store = failing_at(store, "data/col0/__2__.bin", (1, 2), blz.StorageError("no answer"))
+    # Chunks are read with the other columns, then alone: both fail. The halves can be read.
+    error = blz.StorageError("no answer")
+    store = failing_at(store, "data/col0/__2__.bin", "read_into", (0, 1), error)
     problem = only_problem(store)
     assert (rows_of(problem), problem.is_readable) == (SECOND, False)
 
 
-@pytest.mark.parametrize("time", [0, 1], ids=["opening", "reading"])
+@pytest.mark.parametrize("call", ["read", "read_into"], ids=["opening", "reading"])
 @pytest.mark.parametrize("error", [MemoryError(), KeyboardInterrupt()], ids=repr)
-def test_what_is_no_damage_is_raised(error, time):
+def test_what_is_no_damage_is_raised(error, call, monkeypatch):
+    monkeypatch.setattr(parts, "SMALL_PART", 0)
     store = MemoryStore()
     write(store, DATA, **CUTS)
-    store = failing_at(store, "data/col0/__2__.bin", (time,), error)
+    store = failing_at(store, "data/col0/__2__.bin", call, (0,), error)
     with blz.open(store) as table, pytest.raises(type(error)):
         table.verify()
 
@@ -484,9 +500,9 @@ def test_small_row_groups_are_read_together(monkeypatch):
     reads = []
     read_columns = verifying.read_columns
 
-    def counting(version, columns, spans):
+    def counting(parts, columns, spans):
         reads.append(len(spans))
-        return read_columns(version, columns, spans)
+        return read_columns(parts, columns, spans)
 
     monkeypatch.setattr(verifying, "read_columns", counting)
     with blz.open(store) as table:

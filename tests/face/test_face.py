@@ -22,8 +22,7 @@ from hypothesis import HealthCheck, given, reject, settings
 
 import blztable as blz
 import blztable.accessor
-from blztable.engine.read.open_files import OpenFiles
-from blztable.engine.read.parts import open_column_part
+from blztable.engine.read.parts import OpenParts
 from blztable.engine.version import versions
 from blztable.format import layout
 from blztable.format.chunk import CODEC_NAMES, CODEC_SHIFT, ChunkHeader
@@ -196,7 +195,7 @@ def codecs(path) -> dict[str, set[str]]:
     with pinned:
         for index, name in enumerate(version.schema.names):
             parts = version.column(index)
-            part = open_column_part(version, index, parts, 0, OpenFiles(version.store))
+            part = OpenParts(version).open(index, 0)
             data = Path(path, layout.part(parts.path, parts.k[0])).read_bytes()
             headers = [ChunkHeader.decode(data[offset:]) for offset in part.offsets[:-1]]
             found[name] = {CODEC_NAMES[header.flags >> CODEC_SHIFT] for header in headers}

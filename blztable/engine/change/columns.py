@@ -188,7 +188,7 @@ def _retype(
         def rows_of(group: int) -> list[pa.ChunkedArray]:
             opened.forget_before(group)
             span = RowSpan(group, 0, staged.head.row_groups[group])
-            columns = read_columns(staged, list(fields), [span], parts=opened)
+            columns = read_columns(opened, list(fields), [span])
             types = [field.type for field in fields.values()]
             return list(map(_wider, columns, types))
 

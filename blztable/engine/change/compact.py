@@ -163,7 +163,7 @@ def _joinable(staged: StagedVersion, groups: Sequence[int]) -> list[int]:
             if pa.types.is_dictionary(type_) and type_.index_type.bit_width <= NARROW_CODES:
                 # One row of each row group has its dictionary.
                 rows = [
-                    read_columns(staged, [index], [RowSpan(group, 0, 1)], parts=opened)[0].chunk(0)
+                    read_columns(opened, [index], [RowSpan(group, 0, 1)])[0].chunk(0)
                     for group in groups
                 ]
                 cuts.update(dictionary.changes(pa.chunked_array(rows, type_)))
@@ -181,7 +181,7 @@ def _portions(opened: OpenParts, start: int, stop: int, full: int) -> Iterator[P
         rows += waiting[-1].count
         if rows >= full or group + 1 == stop:
             opened.forget_before(waiting[0].group)
-            arrays = read_columns(staged, indices, waiting, parts=opened)
+            arrays = read_columns(opened, indices, waiting)
             yield pa.Table.from_arrays(arrays, names=staged.schema.names), rows
             del arrays
             waiting, rows = [], 0

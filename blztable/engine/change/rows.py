@@ -195,7 +195,7 @@ def read_group(
     rows = version.head.row_groups[group]
     mask = selected.unpacked() if selected else None
     stop = selected.count if selected and mask is None else rows
-    arrays = read_columns(version, indices, [RowSpan(group, 0, stop)], parts=opened)
+    arrays = read_columns(opened, indices, [RowSpan(group, 0, stop)])
     stored = [as_stored(one_array(column)) for column in arrays]
     if mask is not None:
         stored = [array.filter(pa.array(mask)) for array in stored]

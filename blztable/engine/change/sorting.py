@@ -17,6 +17,7 @@ from blztable.columns.stored import as_stored, stored_type
 from blztable.columns.types import one_array
 from blztable.engine.query.expressions import comparable
 from blztable.engine.read.columns import read_columns
+from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.selection import spans
 from blztable.engine.run.limits import check_rows
 from blztable.engine.version.versions import Version
@@ -54,11 +55,16 @@ class Unsorted:
         """Return the rows of a version, published or staged."""
         head = version.head
         whole = spans(head.row_groups, 0, head.rows)
+
+        def column(index: int) -> pa.ChunkedArray:
+            with OpenParts(version) as parts:
+                return read_columns(parts, [index], whole)[0]
+
         return cls(
             version.schema,
             head.rows,
             head.columns.nbytes,
-            lambda index: read_columns(version, [index], whole)[0],
+            column,
         )
 
     def order(self, keys: Sequence[Key]) -> np.ndarray | None:

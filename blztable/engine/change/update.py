@@ -116,7 +116,7 @@ def evaluated(
     opened.forget_before(group)
     indices = expressions.columns_of(expression, staged.schema)
     rows = staged.head.row_groups[group]
-    columns = read_columns(staged, indices, [RowSpan(group, 0, rows)], parts=opened)
+    columns = read_columns(opened, indices, [RowSpan(group, 0, rows)])
     names = [staged.schema.field(index).name for index in indices]
     result = expressions.evaluate(expression, dict(zip(names, columns, strict=True)), rows)
     if mask is None:

@@ -14,13 +14,11 @@ from blztable.columns.statistics.compute import statistics
 from blztable.columns.statistics.soundness import false_statistics
 from blztable.columns.types import child_arrays, encode
 from blztable.engine.read.columns import read_array
-from blztable.engine.read.open_files import OpenFiles
-from blztable.engine.read.parts import BlockPlace, Part, open_column_part
+from blztable.engine.read.parts import BlockPlace, OpenParts, Part
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.run.limits import check_pages
 from blztable.engine.version.versions import Version
 from blztable.errors import BlzError, CorruptError, StorageError
-from blztable.format import layout
 from blztable.format.line import NO_FILE, ColumnParts
 from blztable.format.statistics import PAGES_LAYER, Statistics
 from blztable.report import Problem
@@ -76,19 +74,17 @@ class PartCheck:
         self.problems: list[Problem] = []
         self.opened: Part | None = None
         self.array: pa.Array | None = None
-        self._parts = parts
         # The index in the table of the part's first row.
         self._first = first
-        self._has_file = parts.k[group] != NO_FILE
-        self._key = layout.part(parts.path, parts.k[group]) if self._has_file else ""
+        address = parts.address(group)
+        self._key = address.key if address else ""
         self._pages: Statistics | None = None
         self.chunks = 0
 
-    def open(self, full: bool, files: OpenFiles) -> None:
+    def open(self, full: bool, parts: OpenParts) -> None:
         """Check front, trailer and layers, and if `full` the checksums behind the chunks."""
-        version = self.column.version
         try:
-            part = open_column_part(version, self.column.index, self._parts, self.group, files)
+            part = parts.open(self.column.index, self.group)
         except BlzError as error:
             self.note(error)
             return
@@ -105,7 +101,8 @@ class PartCheck:
                 self.note(f"layer {name!r}: {error}", is_readable=True)
         if full:
             self._compare_digests(part)
-        part.forget()
+        else:
+            part.forget()
 
     def _compare_digests(self, part: Part) -> None:
         """Check the checksums behind the chunks, which only Bloscpack reads."""
@@ -126,22 +123,22 @@ class PartCheck:
                 except BlzError as error:
                     self.note(error, is_readable=True)
 
-    def read_alone(self) -> None:
+    def read_alone(self, parts: OpenParts) -> None:
         """Decode this part alone; if that fails, find its readable rows."""
         try:
-            self.array = self._read(0, self.facts.rows)
+            self.array = self._read(parts, 0, self.facts.rows)
         except BlzError as error:
             pages = -(-self.facts.rows // self.facts.page_rows)
             step = -(-pages // PIECES) * self.facts.page_rows
-            for start, stop, reason in self._lost(0, self.facts.rows, step, error):
+            for start, stop, reason in self._lost(parts, 0, self.facts.rows, step, error):
                 self.note(reason, start, stop)
 
-    def _read(self, start: int, stop: int) -> pa.Array:
-        return read_array(
-            self.column.version, self.column.index, [RowSpan(self.group, start, stop)]
-        )
+    def _read(self, parts: OpenParts, start: int, stop: int) -> pa.Array:
+        return read_array(parts, self.column.index, [RowSpan(self.group, start, stop)])
 
-    def _lost(self, start: int, stop: int, step: int, error: BlzError) -> list[_Lost]:
+    def _lost(
+        self, parts: OpenParts, start: int, stop: int, step: int, error: BlzError
+    ) -> list[_Lost]:
         """Return the ranges of these rows that cannot be read, with the reasons."""
         if stop - start <= step:
             return [(start, stop, str(error))]
@@ -149,9 +146,9 @@ class PartCheck:
         result: list[_Lost] = []
         for low, high in ((start, middle), (middle, stop)):
             try:
-                self._read(low, high)
+                self._read(parts, low, high)
             except BlzError as part:
-                for lost in self._lost(low, high, step, part):
+                for lost in self._lost(parts, low, high, step, part):
                     if result and result[-1][1:] == (lost[0], lost[2]):
                         lost = (result.pop()[0], *lost[1:])
                     result.append(lost)

@@ -19,7 +19,7 @@ import pyarrow as pa
 from blztable.columns.types import one_array
 from blztable.engine.check.examine import ColumnCheck, PartCheck
 from blztable.engine.read.columns import read_columns
-from blztable.engine.read.open_files import OpenFiles
+from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.run.pool import run
 from blztable.engine.version.versions import Version, load
@@ -44,8 +44,8 @@ def verify(version: Version, indices: Sequence[int], *, full: bool) -> Report:
     problems = list(_manifest(version))
     columns = [ColumnCheck(version, index) for index in indices]
     files = chunks = nbytes = first = 0
-    with OpenFiles(version.store) as open_files:
-        for groups in _windows(columns, head.row_groups):
+    for groups in _windows(columns, head.row_groups):
+        with OpenParts(version) as opened:
             rows = [head.row_groups[group] for group in groups]
             firsts = accumulate(rows, initial=first)
             by_group = [
@@ -53,9 +53,9 @@ def verify(version: Version, indices: Sequence[int], *, full: bool) -> Report:
                 for group, first in zip(groups, firsts, strict=False)
             ]
             parts = list(chain.from_iterable(by_group))
-            run(partial(part.open, full, open_files) for part in parts)
+            run(partial(part.open, full, opened) for part in parts)
             if full:
-                _read(by_group, [RowSpan(*one) for one in zip(groups, repeat(0), rows)])
+                _read(opened, by_group, [RowSpan(*one) for one in zip(groups, repeat(0), rows)])
                 run(part.compare for part in parts)
             for part in parts:
                 problems += part.problems
@@ -110,24 +110,28 @@ def _windows(columns: Sequence[ColumnCheck], row_groups: Sequence[int]) -> Itera
         yield range(start, len(row_groups))
 
 
-def _read(by_group: Sequence[Sequence[PartCheck]], spans: Sequence[RowSpan]) -> None:
+def _read(
+    opened: OpenParts, by_group: Sequence[Sequence[PartCheck]], spans: Sequence[RowSpan]
+) -> None:
     """Decode row groups together; if that fails, each alone; if that fails, each part alone."""
     parts = [[part for part in of_group if part.opened] for of_group in by_group]
     is_whole = all(map(len, parts)) and len(set(map(len, parts))) == 1
     if len(parts) > 1:
-        if not is_whole or not _read_together(parts, spans):
+        if not is_whole or not _read_together(opened, parts, spans):
             for of_group, span in zip(parts, spans, strict=True):
-                _read([of_group], [span])
-    elif parts[0] and not _read_together(parts, spans):
+                _read(opened, [of_group], [span])
+    elif parts[0] and not _read_together(opened, parts, spans):
         for part in parts[0]:
-            part.read_alone()
+            part.read_alone(opened)
 
 
-def _read_together(by_group: Sequence[Sequence[PartCheck]], spans: Sequence[RowSpan]) -> bool:
+def _read_together(
+    opened: OpenParts, by_group: Sequence[Sequence[PartCheck]], spans: Sequence[RowSpan]
+) -> bool:
     """Decode the same columns of several row groups; False if that fails."""
     columns = [part.column.index for part in by_group[0]]
     try:
-        arrays = read_columns(by_group[0][0].column.version, columns, spans)
+        arrays = read_columns(opened, columns, spans)
         for place, array in enumerate(arrays):
             start = 0
             for parts, span in zip(by_group, spans, strict=True):

@@ -145,10 +145,10 @@ class Morsel:
         indices = list(dict.fromkeys(columns))
         spans = [one for one in selection if isinstance(one, RowSpan)]
         if len(spans) == len(selection):
-            arrays = read_columns(self._parts.version, indices, spans, parts=self._parts)
+            arrays = read_columns(self._parts, indices, spans)
         else:
             picked = [one.picked() for one in selection]
-            arrays = read_rows(self._parts.version, indices, picked, parts=self._parts)
+            arrays = read_rows(self._parts, indices, picked)
         return dict(zip(indices, arrays, strict=True))
 
 

@@ -45,11 +45,11 @@ def read_selected(
     progress: Progress | None = None,
 ) -> Selected:
     """Return columns of these rows, or of the rows among them that pass the filter."""
-    if scan is None or scan.is_decided:
-        rows = rows if scan is None else scan.within(rows)
-        return Selected(read_columns(version, columns, rows, progress), numbers(version, rows))
     results = []
     with OpenParts(version) as parts:
+        if scan is None or scan.is_decided:
+            rows = rows if scan is None else scan.within(rows)
+            return Selected(read_columns(parts, columns, rows, progress), numbers(version, rows))
         for window in windows(version, scan.columns, rows, READ_BYTES, scan):
             results.append(select(version, columns, window, parts, scan))
             if progress is not None:
@@ -102,7 +102,7 @@ def select(
     """Return columns of the rows of a window that pass the filter."""
     parts.forget_before(window[0].group)
     if scan is None:
-        arrays = read_columns(version, columns, window, parts=parts)
+        arrays = read_columns(parts, columns, window)
         return Selected(arrays, numbers(version, window))
     rows = scan.filter(window, parts, columns)
     return Selected([rows.columns[index] for index in columns], numbers(version, rows.selection))
@@ -118,7 +118,8 @@ def take(version: Version, columns: Sequence[int], rows: np.ndarray) -> list[pa.
         for group, indices in zip(groups.tolist(), np.split(distinct, begins[1:]), strict=False)
     ]
     in_order = len(distinct) == len(rows) and bool((np.diff(order) > 0).all())
-    return read_rows(version, columns, selection, None if in_order else order)
+    with OpenParts(version) as parts:
+        return read_rows(parts, columns, selection, None if in_order else order)
 
 
 def take_array(version: Version, column: int, rows: np.ndarray) -> pa.Array:

@@ -18,7 +18,7 @@ The selected rows are spans (whole pages are decoded, then sliced without a copy
 these rows are kept). `requests.py` turns both into byte ranges. `explain` uses phases 1 to 5.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
@@ -37,7 +37,6 @@ from blztable.engine.run.limits import check_memory
 from blztable.engine.run.pool import run
 from blztable.engine.run.progress import Progress
 from blztable.engine.run.tasks import Task, batches
-from blztable.engine.version.versions import Version
 from blztable.errors import CorruptError
 
 # A part whose uncompressed size exceeds its bytes by this factor is doubted: only zstd compresses
@@ -50,15 +49,12 @@ SETTLED_ROWS = 1 << 18
 
 
 def read_columns(
-    version: Version,
+    parts: OpenParts,
     indices: Sequence[int],
     selected: Sequence[RowSpan],
     progress: Progress | None = None,
-    parts: OpenParts | None = None,
 ) -> list[pa.ChunkedArray]:
     """Return spans of rows of the columns at these indices; a column named twice is read once.
-
-    `parts` are the parts that earlier reads opened.
 
     Raises
     ------
@@ -67,31 +63,30 @@ def read_columns(
     LimitError
         The result does not fit into the machine's memory.
     """
-    pages = {index: selection.of_spans(version.column(index), selected) for index in indices}
-    columns = _read(version, {index: pages[index] for index in pages}, progress, parts)
+    pages = {index: selection.of_spans(parts.version.column(index), selected) for index in indices}
+    columns = _read(parts, pages, progress)
     return [selection.cut_spans(columns[index], pages[index], selected) for index in indices]
 
 
 def read_rows(
-    version: Version,
+    parts: OpenParts,
     indices: Sequence[int],
     selected: Sequence[RowIndices],
     order: np.ndarray | None = None,
-    parts: OpenParts | None = None,
 ) -> list[pa.ChunkedArray]:
     """Return single rows of the columns at these indices; raise as `read_columns` does.
 
     `order` has, for each row of the result, its index among the selected rows.
     """
-    columns = _read(version, dict.fromkeys(indices, selected), None, parts)
+    columns = _read(parts, dict.fromkeys(indices, selected))
     if order is not None:
         columns = {index: selection.reordered(one, order) for index, one in columns.items()}
     return [columns[index] for index in indices]
 
 
-def read_array(version: Version, index: int, selected: Sequence[RowSpan]) -> pa.Array:
+def read_array(parts: OpenParts, index: int, selected: Sequence[RowSpan]) -> pa.Array:
     """Return spans of rows of one column as one array; raise SchemaError if it cannot hold them."""
-    return one_array(read_columns(version, [index], selected)[0])
+    return one_array(read_columns(parts, [index], selected)[0])
 
 
 def file_bytes(parts: OpenParts, index: int, pages: Sequence[RowSpan]) -> int:
@@ -102,19 +97,15 @@ def file_bytes(parts: OpenParts, index: int, pages: Sequence[RowSpan]) -> int:
 
 
 def _read(
-    version: Version,
-    selected: dict[int, Sequence[RowSelection]],
-    progress: Progress | None,
-    parts: OpenParts | None,
+    parts: OpenParts,
+    selected: Mapping[int, Sequence[RowSelection]],
+    progress: Progress | None = None,
 ) -> dict[int, pa.ChunkedArray]:
     """Run all phases for the selected rows of each column."""
-    if parts is None:
-        with OpenParts(version) as parts:
-            return _read(version, selected, progress, parts)
     columns = [_Column(parts, index, rows) for index, rows in selected.items()]
     run(batches(task for column in columns for task in column.opening()))
     run(joined(one for column in columns for one in column.locate()))
-    check_memory(sum(column.plan() for column in columns), version.store.name)
+    check_memory(sum(column.plan() for column in columns), parts.version.store.name)
     run(_doubts(columns))
     for column in columns:
         column.allocate()

@@ -22,7 +22,6 @@ from blztable.errors import CorruptError, LimitError
 from blztable.format.checksum import Checksum
 from blztable.format.chunk import CHUNK_HEADER, MAX_RATIO
 from blztable.format.header import FILE_HEADER, MAX_CHUNKS, MAX_METADATA_BYTES
-from blztable.format.line import ColumnParts
 from blztable.format.metadata import BlockInfo, StreamInfo
 from blztable.format.statistics import PAGES_LAYER, Statistics
 from blztable.format.superchunk import PartFacts, Superchunk, unpack
@@ -225,19 +224,6 @@ def open_part(
         return Part(context, facts, nbytes, root, superchunk, reader)
 
 
-def open_column_part(
-    version: Version, index: int, parts: ColumnParts, group: int, files: OpenFiles
-) -> Part:
-    """Open the part that a column of a version has in a row group."""
-    field = version.schema.field(index)
-    address = parts.address(group)
-    file = version.store.name if address is None else f"{version.store.name}/{address.key}"
-    context = f"{file}, column {field.name!r}"
-    sizes = {name: nbytes[group] for name, nbytes in parts.streams.items()}
-    reader = None if address is None else PartReader(files, address)
-    return open_part(reader, parts.facts[group], field.type, sizes, context)
-
-
 class OpenParts:
     """The parts of a read, or of several reads in a row; each part is opened once.
 
@@ -254,9 +240,17 @@ class OpenParts:
         """Return the part of a column in a row group."""
         part = self._parts.get((index, group))
         if part is None:
-            parts = self.version.column(index)
-            part = open_column_part(self.version, index, parts, group, self._files)
-            self._parts[index, group] = part
+            version, field = self.version, self.version.schema.field(index)
+            parts = version.column(index)
+            address = parts.address(group)
+            file = version.store.name if address is None else f"{version.store.name}/{address.key}"
+            part = self._parts[index, group] = open_part(
+                None if address is None else PartReader(self._files, address),
+                parts.facts[group],
+                field.type,
+                {name: nbytes[group] for name, nbytes in parts.streams.items()},
+                f"{file}, column {field.name!r}",
+            )
         return part
 
     def items(self) -> Iterable[tuple[tuple[int, int], Part]]:
@@ -322,10 +316,9 @@ def _unpack(reader: PartReader, facts: PartFacts) -> Superchunk:
         raise CorruptError(
             f"front and trailer have {front + trailer} bytes; the superchunk has {address.length}"
         )
-    if reader.file_size != address.end:
-        raise CorruptError(
-            f"the file has {reader.file_size} bytes; the manifest says {address.end}"
-        )
+    size = reader.file_size
+    if size < address.end or (size > address.end and not address.is_shared):
+        raise CorruptError(f"the file has {size} bytes; the manifest says {address.end}")
     if address.length <= SMALL_PART:
         data = reader.kept = reader.read(0, address.length)
         return unpack(data[:front], data[len(data) - trailer :], facts)

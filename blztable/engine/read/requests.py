@@ -9,7 +9,6 @@ A child of a block (a dictionary) is read whole. Opens nothing and decodes nothi
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
 
 import numpy as np
 
@@ -24,40 +23,40 @@ from blztable.engine.read.selection import RowSpan
 _CHECKED = Sink()
 
 
-class PartRows(Protocol):
+class PartRows:
     """The selected rows of one part."""
 
-    part: Part
-    pieces: list[Piece]
+    def __init__(self, part: Part) -> None:
+        """Remember the part; `plan` fills the pieces."""
+        self.part = part
+        self.pieces: list[Piece] = []
 
     def locate(self) -> Iterator[Run]:
-        """Yield the runs to decode before the size of the rows is known."""
+        """Yield the runs to decode before the size of the rows is known; none for whole pages."""
+        return iter(())
 
     def plan(self) -> None:
         """Describe the rows as `pieces`."""
+        raise NotImplementedError
 
     def fill(self, decoder: Decoder | None, first: int) -> Iterator[Run]:
         """Yield the runs to decode; `first` is the index of the first piece in the decoder.
 
         Without a decoder, chunks are checked and dropped.
         """
+        raise NotImplementedError
 
     def settle(self) -> None:
-        """Copy the picked rows into the targets, and check them."""
+        """Copy the picked rows into the targets, and check them; pages are there already."""
 
 
-class SpanRows:
+class SpanRows(PartRows):
     """Whole pages of a part."""
 
     def __init__(self, part: Part, spans: Sequence[RowSpan]) -> None:
         """Remember the rows."""
-        self.part = part
-        self.pieces: list[Piece] = []
+        super().__init__(part)
         self._spans = spans
-
-    def locate(self) -> Iterator[Run]:
-        """Yield nothing: the manifest and the front know the size of a page."""
-        return iter(())
 
     def plan(self) -> None:
         """Describe each span as a piece."""
@@ -77,17 +76,13 @@ class SpanRows:
             yield from runs(self.part, place, requests)
         yield from _fill_children(self.part, root, decoder, first)
 
-    def settle(self) -> None:
-        """Do nothing: the bytes were decoded in place and checked by the sinks."""
 
-
-class PickedRows:
+class PickedRows(PartRows):
     """Single rows of a part, in ascending order."""
 
     def __init__(self, part: Part, rows: np.ndarray, pages: Sequence[RowSpan]) -> None:
         """Remember the rows and the pages that have them."""
-        self.part = part
-        self.pieces: list[Piece] = []
+        super().__init__(part)
         self._rows = rows
         self._pages = pages
         self._ends: Ends | None = None

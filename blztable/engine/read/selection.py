@@ -124,30 +124,6 @@ def cut_spans(
     return pa.chunked_array([chunk for one in slices for chunk in one.chunks], column.type)
 
 
-def take_rows(
-    column: pa.ChunkedArray, pages: Sequence[RowSpan], selected: Sequence[RowIndices]
-) -> pa.ChunkedArray:
-    """Return the selected rows of a column that has all rows of their pages."""
-    if sum(picked.count for picked in selected) == len(column):
-        return column
-    firsts: dict[int, list[int]] = {}
-    starts: dict[int, list[int]] = {}
-    before = 0
-    for span in pages:
-        firsts.setdefault(span.group, []).append(before)
-        starts.setdefault(span.group, []).append(span.start)
-        before += span.count
-    places = []
-    for picked in selected:
-        begins = np.array(starts[picked.group])
-        shift = np.array(firsts[picked.group]) - begins
-        if len(begins) == 1:
-            places.append(picked.rows + shift[0])
-        else:
-            places.append(picked.rows + shift[np.searchsorted(begins, picked.rows, "right") - 1])
-    return take_places(column, np.concatenate(places))
-
-
 def take_places(column: pa.ChunkedArray, places: np.ndarray) -> pa.ChunkedArray:
     """Return rows by ascending index, chunk by chunk, because not all chunks can be joined."""
     begins = np.cumsum([0, *map(len, column.chunks)])

@@ -74,10 +74,9 @@ class StagedVersion(Version):
         columns = tuple(StagedColumn(*entry, line) for line, entry in enumerate(entries))
         return cls(base.store, base.head, base.schema, columns=columns, base=base)
 
-    def column(self, index: int) -> ColumnParts:
-        """Return the parts of the column at this index."""
-        parts = self.columns[index].parts
-        return self._base.column(parts) if isinstance(parts, int) else parts
+    def _parts(self, line: int) -> ColumnParts:
+        parts = self.columns[line].parts
+        return self._base._parts(parts) if isinstance(parts, int) else parts
 
     @property
     def _base(self) -> Version:

@@ -72,11 +72,11 @@ class Version:
 
     def column(self, index: int) -> ColumnParts:
         """Return the parts of a column; if its type is nested, the parts of its root."""
-        return self._node(self.tree.nodes(index)[0])
+        return self._parts(self.tree.nodes(index)[0])
 
     def nodes(self, index: int) -> list[ColumnParts]:
         """Return the parts of each node of a column, in pre-order."""
-        return [self._node(line) for line in self.tree.nodes(index)]
+        return [self._parts(line) for line in self.tree.nodes(index)]
 
     def nbytes(self, index: int) -> int:
         """Return the uncompressed bytes of all nodes of a column."""
@@ -88,21 +88,21 @@ class Version:
         nodes = self.tree.nodes(index)
         return sum(self.head.columns.cbytes[nodes.start : nodes.stop])
 
-    def _node(self, index: int) -> ColumnParts:
+    def _parts(self, line: int) -> ColumnParts:
         """Return the parts in a line of the manifest; the line is read once."""
-        parts = self._lines.get(index)
+        parts = self._lines.get(line)
         if parts is None:
-            line = self._line(index)
+            data = self._line(line)
             try:
-                parts = manifest.decode_column(line, self.head, index)
+                parts = manifest.decode_column(data, self.head, line)
             except DAMAGED as error:
                 raise type(error)(f"{self._context}: {error}") from None
             # Only a root has the rows of the table.
             if len(parts.path) == 1 and parts.facts.rows != self.head.row_groups:
                 raise CorruptError(
-                    f"{self._context}: the rows of column {index} differ from the table's"
+                    f"{self._context}: the rows of column {line} differ from the table's"
                 )
-            self._lines[index] = parts
+            self._lines[line] = parts
         return parts
 
     def lines(self) -> list[bytes]:

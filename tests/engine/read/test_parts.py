@@ -10,7 +10,7 @@ from blztable.columns.types import CODECS, decoder
 from blztable.engine.read.chunks import joined
 from blztable.engine.read.columns import read_columns
 from blztable.engine.read.open_files import OpenFiles, PartReader
-from blztable.engine.read.parts import open_column_part, open_part
+from blztable.engine.read.parts import OpenParts, open_part
 from blztable.engine.read.requests import PickedRows, SpanRows
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.version.versions import pin
@@ -35,15 +35,15 @@ def store():
 
 
 @pytest.mark.parametrize("index", range(3))
-@pytest.mark.parametrize("before", [0, 1, 100_000])
-def test_a_part_is_read_wherever_it_lies_in_a_file(store, index, before):
+@pytest.mark.parametrize(("before", "after"), [(0, 0), (1, 0), (0, 1), (100_000, 100_000)])
+def test_a_part_is_read_wherever_it_lies_in_a_file(store, index, before, after):
     version, pinned = pin(store)
     with pinned:
         parts = version.column(index)
         key, field = parts.files[0], version.schema.field(index)
         data = store.get(key)
-        store.put("several", b"?" * before + data)
-        reader = PartReader(OpenFiles(store), Address("several", before, len(data)))
+        store.put("several", b"?" * before + data + b"?" * after)
+        reader = PartReader(OpenFiles(store), Address("several", before, len(data), is_shared=True))
         sizes = {name: size[0] for name, size in parts.streams.items()}
         part = open_part(reader, parts.facts[0], field.type, sizes, "here")
     chosen = np.array([0, 5, 64, 299])
@@ -87,7 +87,7 @@ def test_an_encoding_that_is_not_known_is_refused_by_name(store, where):
         pinned,
         pytest.raises(FormatError, match=r"column 'd': encoding 'delta' of .* upgrade blz"),
     ):
-        read_columns(version, [2], [RowSpan(0, 0, 300)])
+        read_columns(OpenParts(version), [2], [RowSpan(0, 0, 300)])
 
 
 def test_an_encoding_is_looked_up_by_type_and_name(store):
@@ -95,7 +95,7 @@ def test_an_encoding_is_looked_up_by_type_and_name(store):
         table.part(2).metadata["encoding"] = PLAIN
     version, pinned = pin(store)
     with pinned:
-        (column,) = read_columns(version, [2], [RowSpan(0, 0, 300)])
+        (column,) = read_columns(OpenParts(version), [2], [RowSpan(0, 0, 300)])
     assert column.to_pylist() == TABLE["d"].to_pylist()
     assert {encoding for _, encoding in CODECS} == {PLAIN}
 
@@ -107,7 +107,7 @@ def test_a_dictionary_has_no_dictionary(store):
         block["dictionary"]["dictionary"] = empty
     version, pinned = pin(store)
     with pinned, pytest.raises(CorruptError, match=r"children \['dictionary'\].*string has \[\]"):
-        read_columns(version, [2], [RowSpan(0, 0, 300)])
+        read_columns(OpenParts(version), [2], [RowSpan(0, 0, 300)])
 
 
 def test_codes_without_a_dictionary_are_corrupt(store):
@@ -115,7 +115,7 @@ def test_codes_without_a_dictionary_are_corrupt(store):
         del table.part(2).metadata["dictionary"]
     version, pinned = pin(store)
     with pinned, pytest.raises(CorruptError):
-        read_columns(version, [2], [RowSpan(0, 0, 300)])
+        read_columns(OpenParts(version), [2], [RowSpan(0, 0, 300)])
 
 
 # Bug: a race: one thread forgot the bytes of a small part while another read them.
@@ -123,7 +123,7 @@ def test_a_small_part_that_was_forgotten_is_read_again(tmp_path):
     blz.to_blz({"a": [1, 2, 3]}, tmp_path / "t.blz")
     version, pinned = pin(LocalStore(tmp_path / "t.blz"))
     with pinned:
-        part = open_column_part(version, 0, version.column(0), 0, OpenFiles(version.store))
+        part = OpenParts(version).open(0, 0)
         whole = part.read(0, part.cbytes)
         part.forget()
         assert part.read(0, part.cbytes) == whole
