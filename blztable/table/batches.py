@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from blztable.arrow_types import without_view
+from blztable.arrow_types import recoded, without_view
 from blztable.closing import Closing
 from blztable.engine.query.scan import Scan
 from blztable.engine.read.parts import OpenParts
@@ -206,5 +206,4 @@ def _without_view(field: pa.Field) -> pa.Field:
 def _cast(array: pa.Array, type_: pa.DataType) -> pa.Array:
     if array.type == type_ or not pa.types.is_dictionary(type_):
         return array.cast(type_)
-    values = array.dictionary.cast(type_.value_type)
-    return pa.DictionaryArray.from_arrays(array.indices, values, ordered=type_.ordered)
+    return recoded(array, type_)

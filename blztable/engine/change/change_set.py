@@ -18,6 +18,7 @@ removed by the commit, after the publication.
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
+from blztable.arrow_types import Portion
 from blztable.engine.change.changes import Change
 from blztable.engine.run.progress import Progress
 from blztable.engine.version import versions
@@ -27,7 +28,6 @@ from blztable.engine.version.versions import Version
 from blztable.engine.write.columns import ColumnWriter, write_groups
 from blztable.engine.write.options import WriteOptions
 from blztable.engine.write.reuse import Old
-from blztable.engine.write.row_groups import Portion
 from blztable.errors import ConflictError
 from blztable.interrupts import DeferInterrupt
 from blztable.storage.store import Lock

@@ -10,6 +10,7 @@ from itertools import accumulate, pairwise
 
 import pyarrow as pa
 
+from blztable.arrow_types import Portion
 from blztable.caller import stack_level
 from blztable.columns.codecs import dictionary
 from blztable.engine.change import merge_policy
@@ -24,7 +25,7 @@ from blztable.engine.version.staged import StagedColumn, StagedVersion
 from blztable.engine.version.versions import Version
 from blztable.engine.write import sort_keys
 from blztable.engine.write.options import WriteOptions
-from blztable.engine.write.row_groups import Portion, row_groups, rows_per_group
+from blztable.engine.write.row_groups import row_groups, rows_per_group
 from blztable.engine.write.sort_keys import SORT_BY, Key
 from blztable.errors import BlzError, ConflictError
 from blztable.storage.store import Lock

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from blztable.arrow_types import Portion
 from blztable.engine.change import sorting
 from blztable.engine.change.sorting import Unsorted
 from blztable.engine.run.progress import Callback, Progress
@@ -20,7 +21,7 @@ from blztable.engine.version.versions import Version
 from blztable.engine.write import sort_keys
 from blztable.engine.write.columns import ColumnWriter, write_groups
 from blztable.engine.write.options import WriteOptions
-from blztable.engine.write.row_groups import Portion, row_groups
+from blztable.engine.write.row_groups import row_groups
 from blztable.engine.write.sort_keys import SORT_BY, Key
 from blztable.errors import TableExistsError
 from blztable.format import manifest
