@@ -17,7 +17,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from blztable.arrow_types import without_view
+from blztable.arrow_types import recoded, without_view
+from blztable.closing import Closing
 from blztable.engine.query.scan import Scan
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.run.prefetch import Prefetcher
@@ -27,7 +28,7 @@ from blztable.table.snapshot import Snapshot
 BATCH_ROWS = 1 << 17
 
 
-class Batches:
+class Batches(Closing):
     """The rows of a table as a stream of record batches, a few row groups in memory at a time.
 
     Made by `CTable.to_batches`. An iterator and a context manager: while the caller works with one
@@ -171,12 +172,6 @@ class Batches:
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("a stream of batches cannot be pickled; pickle the table instead")
 
-    def __enter__(self) -> "Batches":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 def _jobs(
     snapshot: Snapshot, positions: Sequence[int], scan: Scan | None
@@ -211,5 +206,4 @@ def _without_view(field: pa.Field) -> pa.Field:
 def _cast(array: pa.Array, type_: pa.DataType) -> pa.Array:
     if array.type == type_ or not pa.types.is_dictionary(type_):
         return array.cast(type_)
-    values = array.dictionary.cast(type_.value_type)
-    return pa.DictionaryArray.from_arrays(array.indices, values, ordered=type_.ordered)
+    return recoded(array, type_)
