@@ -19,6 +19,7 @@ No byte of a buffer is trusted before step 5. Knows nothing of files.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -44,6 +45,7 @@ class StreamLayout:
     dtype: str
     typesize: int
     bits: int | None
+    shuffle: str | None = None
 
     def nbytes(self, rows: int) -> int:
         """Return the number of bytes of `rows` rows; the stream must have `bits`."""
@@ -52,6 +54,46 @@ class StreamLayout:
 
 
 VALIDITY = StreamLayout(VALID, "bitmap", 1, 1)
+
+
+class Encoding:
+    """How the values of a stream come from codes.
+
+    Attributes
+    ----------
+    kind
+        The name of the encoding in the metadata.
+    needs_pages
+        True if rows can be decoded only together with all rows before them in their page.
+    stored
+        The form of the stream of codes.
+    """
+
+    kind: ClassVar[str]
+    needs_pages: ClassVar[bool] = False
+    stored: StreamLayout
+
+    def parameters(self) -> Mapping[str, object]:
+        """Return the parameters as JSON values."""
+        raise NotImplementedError
+
+    def decode(self, row: int, codes: np.ndarray, out: np.ndarray) -> None:
+        """Make the values of the codes of the rows from `row` on.
+
+        Parameters
+        ----------
+        row
+            The first row, as an index within the part.
+        codes
+            Bytes of codes.
+        out
+            Room for the bytes of as many values.
+        """
+        raise NotImplementedError
+
+    def to_json(self) -> dict[str, object]:
+        """Return the encoding as the metadata has it."""
+        return {"kind": self.kind, **self.parameters()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +115,8 @@ class Stream:
     data: np.ndarray
     # Number of bytes of each page; None if the layout has `bits`.
     pages: tuple[int, ...] | None = None
+    # How the values come from these bytes; None if these are the values.
+    encoding: Encoding | None = None
 
 
 @dataclass(frozen=True, slots=True)

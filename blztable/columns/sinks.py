@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from blztable.columns.blocks import Target
+from blztable.columns.blocks import Encoding, Target
 from blztable.columns.memory import view
 from blztable.errors import CorruptError
 
@@ -35,6 +35,10 @@ class Sink:
     def take(self, begin: int, data: np.ndarray) -> None:
         """Take a chunk that begins at byte `begin`; its memory is reused afterwards."""
 
+    def room(self, begin: int, nbytes: int) -> np.ndarray | None:
+        """Return where these bytes are wanted; None if not all of them are, or not in a row."""
+        return None
+
     def finish(self, begin: int, stop: int) -> None:
         """Check the bytes from `begin` to `stop` of the stream, which have just arrived."""
 
@@ -54,11 +58,43 @@ class Memory(Sink):
         start, stop = max(begin, low), min(begin + len(data), self._high)
         self._target.buffer[start - low : stop - low] = data[start - begin : stop - begin]
 
+    def room(self, begin: int, nbytes: int) -> np.ndarray | None:
+        """Return these bytes of the buffer, if they are within the range."""
+        if begin < self._low or begin + nbytes > self._high:
+            return None
+        return self._target.buffer[begin - self._low : begin - self._low + nbytes]
+
     def finish(self, begin: int, stop: int) -> None:
         """Call the check of the target."""
         if self._target.check is not None:
             low = self._low
             self._target.check(max(begin, low) - low, min(stop, self._high) - low)
+
+
+class Decoding(Sink):
+    """Codes of an encoded stream, from which it makes values for another sink."""
+
+    def __init__(self, encoding: Encoding, width: int, sink: Sink) -> None:
+        """Decode values of `width` bytes."""
+        self._encoding = encoding
+        self._width = width
+        self._sink = sink
+        self._code = (encoding.stored.bits or 8) // 8
+
+    def take(self, begin: int, data: np.ndarray) -> None:
+        """Decode a chunk, in the memory of the result if all of it is wanted there."""
+        row, rows = begin // self._code, len(data) // self._code
+        out = self._sink.room(row * self._width, rows * self._width)
+        is_aside = out is None
+        if out is None:
+            out = np.empty(rows * self._width, np.uint8)
+        self._encoding.decode(row, data, out)
+        if is_aside:
+            self._sink.take(row * self._width, out)
+
+    def finish(self, begin: int, stop: int) -> None:
+        """Check the values of these codes."""
+        self._sink.finish(begin // self._code * self._width, stop // self._code * self._width)
 
 
 class Bits(Sink):

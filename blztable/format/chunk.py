@@ -72,10 +72,13 @@ class Compression:
     clevel: int = 5
     shuffle: str | None = None
 
-    def compress(self, raw: np.ndarray, typesize: int) -> bytes:
-        """Compress `raw` to one chunk, and check that its header has the requested parameters."""
+    def compress(self, raw: np.ndarray, typesize: int, shuffle: str | None = None) -> bytes:
+        """Compress `raw` to one chunk, and check that its header has the requested parameters.
+
+        `shuffle` is the best for these bytes; the parameter of the table goes before it.
+        """
         assert 0 < raw.nbytes <= MAX_CHUNK_BYTES, raw.nbytes
-        shuffle = self.shuffle or ("byte" if typesize > 1 else "none")
+        shuffle = self.shuffle or shuffle or ("byte" if typesize > 1 else "none")
         data: bytes = blosc.compress(raw, typesize, self.clevel, SHUFFLES[shuffle], self.codec)
         header = ChunkHeader.decode(data)
         actual = (header.nbytes, header.typesize, header.ctbytes, header.flags >> CODEC_SHIFT)

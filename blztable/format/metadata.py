@@ -37,6 +37,9 @@ class StreamInfo:
         The uncompressed bytes of each chunk.
     pages
         The bytes of each page; None if a row of the stream has a fixed number of bits.
+    encoding
+        How values come from these bytes, as JSON; None if these are the values. This file does not
+        know the encodings.
     """
 
     name: str
@@ -44,6 +47,7 @@ class StreamInfo:
     typesize: int
     chunks: tuple[int, ...]
     pages: tuple[int, ...] | None = None
+    encoding: Mapping[str, object] | None = None
 
     @property
     def nbytes(self) -> int:
@@ -65,6 +69,8 @@ class StreamInfo:
             result["chunk_size"] = size
         if self.pages is not None:
             result["pages"] = list(self.pages)
+        if self.encoding is not None:
+            result["encoding"] = self.encoding
         return result
 
     @classmethod
@@ -88,7 +94,11 @@ class StreamInfo:
         typesize = jsontext.number(entry["typesize"], "typesize")
         if not 1 <= typesize <= 255:
             raise CorruptError(f"stream {name!r}: typesize {typesize}; expected 1 to 255")
-        return cls(name, jsontext.text(entry["dtype"], "dtype"), typesize, chunks, pages)
+        encoding = entry.get("encoding")
+        if encoding is not None and not isinstance(encoding, dict):
+            raise CorruptError(f"stream {name!r}: 'encoding' is not an object")
+        dtype = jsontext.text(entry["dtype"], "dtype")
+        return cls(name, dtype, typesize, chunks, pages, encoding)
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,7 +135,7 @@ def _is_genuine(info: BlockInfo) -> bool:
     is_plain = info.encoding == PLAIN and not info.children
     if not is_plain or len(streams) != 1 or streams[0].name != VALUES:
         return False
-    if streams[0].pages is not None:
+    if streams[0].pages is not None or streams[0].encoding is not None:
         return False
     return uniform_size(streams[0].chunks) is not None
 

@@ -6,9 +6,13 @@ value. Knows no files.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from blztable.block_terms import CODES, VALID, VALUES
+from blztable.columns.blocks import Block, Encoding, Stream
+from blztable.columns.codecs.validity import bits_of
 from blztable.columns.encodings.numbers import (
     FORMS,
     POWERS,
@@ -18,7 +22,6 @@ from blztable.columns.encodings.numbers import (
     Scaled,
     codes_layout,
 )
-from blztable.columns.encodings.terms import Encoding
 
 # A sample of values: this many runs of this many values.
 SAMPLE_RUNS, SAMPLE_ROWS = 8, 512
@@ -27,8 +30,35 @@ MOST_POWER = 6
 # Integers below this are exact as doubles.
 EXACT = 1 << 53
 
+# The dtypes of values that can be encoded.
+_DTYPES = ("<i2", "<i4", "<i8", "<u2", "<u4", "<u8", "<f8")
 # An encoding, and the codes.
 Encoded = tuple[Encoding, np.ndarray]
+
+
+def encoded(block: Block) -> Block:
+    """Return a tree of blocks with its streams of numbers encoded where that makes them smaller."""
+    mask = None
+    streams = []
+    for stream in block.streams:
+        if stream.layout.name == VALID:
+            mask = bits_of(stream.data, 0, block.rows).view(np.bool_)
+        streams.append(_encoded_stream(stream, mask, block))
+    children = {name: encoded(child) for name, child in block.children.items()}
+    return replace(block, streams=tuple(streams), children=children)
+
+
+def _encoded_stream(stream: Stream, mask: np.ndarray | None, block: Block) -> Stream:
+    dtype = stream.layout.dtype
+    if stream.layout.name not in (VALUES, CODES) or dtype not in _DTYPES or not block.rows:
+        return stream
+    values = stream.data.view(dtype)
+    encode = encode_doubles if values.dtype.kind == "f" else encode_integers
+    found = encode(stream.layout.name, values, mask, block.page_rows)
+    if found is None:
+        return stream
+    encoding, codes = found
+    return Stream(encoding.stored, codes.view(np.uint8), encoding=encoding)
 
 
 def encode_integers(

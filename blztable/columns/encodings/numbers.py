@@ -7,14 +7,15 @@ distance from one value to the next. Sums wrap, so any codes are values.
 Knows numpy's numbers, and nothing of Arrow types.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
 
-from blztable.columns.blocks import StreamLayout
-from blztable.columns.encodings.terms import Encoding, Parameters, words_to_json
+from blztable.columns.blocks import Encoding, StreamLayout
+from blztable.columns.encodings.words import words_to_json
 
 # Rows that are decoded at once, so that they stay in the cache.
 STEP_ROWS = 1 << 15
@@ -29,7 +30,7 @@ def codes_layout(name: str, width: int) -> StreamLayout:
 
     Blosc shuffles the bits of four bytes at a time twice as fast as those of one, to the same size.
     """
-    return StreamLayout(name, {1: "|u1", 2: "<u2", 4: "<u4"}[width], 4, 8 * width)
+    return StreamLayout(name, {1: "|u1", 2: "<u2", 4: "<u4"}[width], 4, 8 * width, "bit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class Narrow(Encoding):
     bases: np.ndarray
     page_rows: int
 
-    def parameters(self) -> Parameters:
+    def parameters(self) -> Mapping[str, object]:
         """Return the bases."""
         return {"bases": words_to_json(self.bases)}
 
@@ -90,7 +91,7 @@ class Scaled(Encoding):
     bases: np.ndarray
     page_rows: int
 
-    def parameters(self) -> Parameters:
+    def parameters(self) -> Mapping[str, object]:
         """Return power, form and bases."""
         return {"power": self.power, "form": self.form, "bases": words_to_json(self.bases)}
 
@@ -135,7 +136,7 @@ class Delta(Encoding):
     least: np.ndarray
     page_rows: int
 
-    def parameters(self) -> Parameters:
+    def parameters(self) -> Mapping[str, object]:
         """Return the first values and the least distance."""
         return {"firsts": words_to_json(self.firsts), "least": words_to_json(self.least)}
 

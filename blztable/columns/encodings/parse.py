@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from blztable.columns.blocks import StreamLayout
+from blztable.columns.blocks import Encoding, StreamLayout
 from blztable.columns.encodings.numbers import FORMS, POWERS, Delta, Narrow, Scaled, codes_layout
-from blztable.columns.encodings.terms import Encoding, words_from_json
+from blztable.columns.encodings.words import words_from_json
 from blztable.errors import CorruptError, FormatError
 
 # The bytes of a code, by the dtype of the stored stream.

@@ -14,7 +14,9 @@ import pyarrow as pa
 
 from blztable.block_terms import CODES, ENDS, VALID, child_prefix
 from blztable.closing import Closing
-from blztable.columns.blocks import StreamLayout
+from blztable.columns.blocks import Encoding, StreamLayout
+from blztable.columns.encodings.parse import parse
+from blztable.columns.sinks import Decoding, Sink
 from blztable.columns.types import layout_of
 from blztable.engine.read.open_files import OpenFiles, PartReader
 from blztable.engine.version.versions import DAMAGED, Version
@@ -55,9 +57,20 @@ class StreamPlace:
     info: StreamInfo
     first_chunk: int
     bounds: tuple[int, ...]
+    encoding: Encoding | None = None
+
+    def decoding(self, sink: Sink) -> Sink:
+        """Return the sink for the bytes of the file, given the sink for the values."""
+        return Decoding(self.encoding, self.layout.typesize, sink) if self.encoding else sink
 
     def range_of(self, start: int, stop: int, page_rows: int) -> tuple[int, int]:
-        """Return the range of bytes of these rows, which must be whole pages."""
+        """Return the range of bytes in the file of these rows, which must be whole pages."""
+        if self.encoding is not None:
+            return self.encoding.stored.nbytes(start), self.encoding.stored.nbytes(stop)
+        return self.value_range(start, stop, page_rows)
+
+    def value_range(self, start: int, stop: int, page_rows: int) -> tuple[int, int]:
+        """Return the range of bytes of the values of these rows, as if they were not encoded."""
         if self.info.pages is None:
             return self.layout.nbytes(start), self.layout.nbytes(stop)
         return self.bounds[start // page_rows], self.bounds[-(-stop // page_rows)]
@@ -346,10 +359,17 @@ def _place(info: BlockInfo, type_: pa.DataType, prefix: str, first_chunk: int) -
         )
     streams = {}
     for stream in info.streams:
-        _check_stream(stream, layout.streams[stream.name], info.rows, prefix, type_)
+        own = stored = layout.streams[stream.name]
+        encoding = None
+        if stream.encoding is not None:
+            encoding = parse(stream.encoding, own, stream.dtype, info.rows, info.page_rows)
+            stored = encoding.stored
+        _check_stream(stream, stored, info.rows, prefix, type_)
+        if encoding and encoding.needs_pages:
+            _check_whole_pages(stream, stored.nbytes(info.page_rows))
         bounds = () if stream.pages is None else tuple(accumulate(stream.pages, initial=0))
         streams[stream.name] = StreamPlace(
-            prefix + stream.name, layout.streams[stream.name], stream, first_chunk, bounds
+            prefix + stream.name, own, stream, first_chunk, bounds, encoding
         )
         first_chunk += len(stream.chunks)
     children = {}
@@ -374,5 +394,13 @@ def _check_stream(
         raise CorruptError(
             f"stream {name!r} has {stream.nbytes} bytes; {rows} rows take {layout.nbytes(rows)}"
         )
-    if stream.name in (ENDS, CODES) and any(size % layout.typesize for size in stream.chunks):
+    width = (bits or 8) // 8
+    is_cut = stream.encoding is not None or stream.name in (ENDS, CODES)
+    if is_cut and any(size % width for size in stream.chunks):
         raise CorruptError(f"stream {name!r}: a chunk boundary lies within an entry")
+
+
+def _check_whole_pages(stream: StreamInfo, page_bytes: int) -> None:
+    """Raise CorruptError if a chunk, which is decoded by itself, ends within a page."""
+    if any(size % page_bytes for size in stream.chunks[:-1]):
+        raise CorruptError(f"stream {stream.name!r}: a chunk boundary lies within a page")

@@ -72,7 +72,8 @@ class SpanRows(PartRows):
                 low, high = place.range_of(span.start, span.stop, root.page_rows)
                 if low < high:
                     target = decoder.target(number, name) if decoder else None
-                    requests.append(ByteRequest(low, high, _memory(target, low)))
+                    first_value = place.value_range(span.start, span.stop, root.page_rows)[0]
+                    requests.append(ByteRequest(low, high, _memory(place, target, first_value)))
             yield from runs(self.part, place, requests)
         yield from _fill_children(self.part, root, decoder, first)
 
@@ -96,7 +97,7 @@ class PickedRows(PartRows):
             bounds = root.streams[VALUES].bounds
             width = place.layout.typesize
             self._ends = Ends(self._rows, width, root.rows, root.page_rows, bounds)
-            yield from self._runs(place, self._ends)
+            yield from self._runs(place, place.decoding(self._ends))
 
     def plan(self) -> None:
         """Describe the rows as one piece, as if the part had no other rows."""
@@ -135,7 +136,7 @@ class PickedRows(PartRows):
                 assert self._ends is not None
                 sink = Bytes(self._ends.starts, self._ends.ends, target.buffer)
             self._picked.append((place, target, sink if isinstance(sink, Bits) else None))
-            yield from self._runs(place, sink)
+            yield from self._runs(place, place.decoding(sink))
 
     def settle(self) -> None:
         """Encode the picked rows of some sinks into their target, and check each target."""
@@ -154,8 +155,8 @@ class PickedRows(PartRows):
         return runs(self.part, place, requests)
 
 
-def _memory(target: Target | None, low: int) -> Sink:
-    return _CHECKED if target is None else Memory(target, low)
+def _memory(place: StreamPlace, target: Target | None, low: int) -> Sink:
+    return _CHECKED if target is None else place.decoding(Memory(target, low))
 
 
 def _child_pieces(block: BlockPlace) -> dict[str, Piece]:
@@ -163,7 +164,10 @@ def _child_pieces(block: BlockPlace) -> dict[str, Piece]:
     return {
         name: Piece(
             child.rows,
-            {stream: place.info.nbytes for stream, place in child.streams.items()},
+            {
+                stream: place.value_range(0, child.rows, child.page_rows)[1]
+                for stream, place in child.streams.items()
+            },
             children=_child_pieces(child),
         )
         for name, child in block.children.items()
@@ -179,7 +183,7 @@ def _fill_children(
         for stream, place in child.streams.items():
             if place.info.nbytes:
                 target = below.target(index, stream) if below else None
-                request = ByteRequest(0, place.info.nbytes, _memory(target, 0))
+                request = ByteRequest(0, place.info.nbytes, _memory(place, target, 0))
                 yield from runs(part, place, [request])
         yield from _fill_children(part, child, below, index)
 
@@ -190,7 +194,7 @@ def _piece_of_pages(block: BlockPlace, span: RowSpan, children: dict[str, Piece]
     sizes, first_byte = {}, 0
     pages: tuple[int, ...] = ()
     for name, place in block.streams.items():
-        low, high = place.range_of(span.start, span.stop, page_rows)
+        low, high = place.value_range(span.start, span.stop, page_rows)
         sizes[name] = high - low
         if place.info.pages is not None:
             first_byte = low

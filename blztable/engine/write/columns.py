@@ -20,7 +20,8 @@ import pyarrow as pa
 
 from blztable.arrow_types import Portion
 from blztable.columns import paging
-from blztable.columns.blocks import Block, Stream
+from blztable.columns.blocks import Block, Stream, StreamLayout
+from blztable.columns.encodings.choose import encoded
 from blztable.columns.statistics.compute import statistics
 from blztable.columns.stored import as_stored
 from blztable.columns.types import encode, one_array, stream_layouts
@@ -192,6 +193,8 @@ class _PartWriter:
             del self._array
             self._shared.budget.release(nbytes)
             block = encode(array, self._options.page_rows_of(self._column.name))
+            if self._options.encoding_of(self._column.name) == "auto":
+                block = encoded(block)
             check_pages(self._column.type, block.rows, block.page_rows)
         except SchemaError as error:
             raise SchemaError(f"column {self._column.name!r}: {error}") from None
@@ -199,7 +202,7 @@ class _PartWriter:
         target = self._options.chunk_bytes
         self._info = _block_info(block, target)
         pieces = [
-            (piece, stream.layout.typesize)
+            (piece, stream.layout)
             for (_, stream), (_, info) in zip(block.walk(), self._info.walk(), strict=True)
             for piece in _pieces(stream.data, info.chunks)
         ]
@@ -222,10 +225,10 @@ class _PartWriter:
             return compressing(compression, self._checksum)
         return copying(self._old_part, self._info, compression, self._checksum)
 
-    def _compress_task(self, make: Make, start: int, batch: list[tuple[np.ndarray, int]]) -> Task:
+    def _compress_task(self, make: Make, start: int, batch: list[tuple[np.ndarray, StreamLayout]]) -> Task:
         def compress() -> None:
-            for index, (piece, typesize) in enumerate(batch, start):
-                self._chunks[index], self._digests[index] = make(index, piece, typesize)
+            for index, (piece, form) in enumerate(batch, start):
+                self._chunks[index], self._digests[index] = make(index, piece, form)
             with self._lock:
                 self._unfinished -= 1
                 is_last = self._unfinished == 0
@@ -272,7 +275,8 @@ def _stream_info(stream: Stream, page_rows: int, target: int) -> StreamInfo:
     else:
         page_bytes = own.nbytes(page_rows)
         chunks = paging.cut_even(stream.data.nbytes, page_bytes, own.nbytes(1), target)
-    return StreamInfo(own.name, own.dtype, own.typesize, chunks, stream.pages)
+    encoding = stream.encoding.to_json() if stream.encoding else None
+    return StreamInfo(own.name, own.dtype, own.typesize, chunks, stream.pages, encoding)
 
 
 def _pieces(data: np.ndarray, sizes: Sequence[int]) -> Iterator[np.ndarray]:
@@ -284,8 +288,8 @@ def _pieces(data: np.ndarray, sizes: Sequence[int]) -> Iterator[np.ndarray]:
 
 
 def _batches(
-    pieces: list[tuple[np.ndarray, int]],
-) -> Iterator[tuple[int, list[tuple[np.ndarray, int]]]]:
+    pieces: list[tuple[np.ndarray, StreamLayout]],
+) -> Iterator[tuple[int, list[tuple[np.ndarray, StreamLayout]]]]:
     """Yield runs of pieces of at least `TASK_BYTES`, each with the index of its first piece."""
     start, nbytes = 0, 0
     for stop, (piece, _) in enumerate(pieces, 1):

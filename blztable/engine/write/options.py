@@ -18,12 +18,14 @@ from blztable.format.jsontext import MAX_NUMBER, Json
 from blztable.format.metadata import MAX_PAGE_ROWS
 
 DURABILITIES = ("full", "process")
+# Choose an encoding for each part, or store the values as they are.
+ENCODINGS = ("auto", "plain")
 
 # Options that are stored in the properties of a table.
-KEPT = ("compression", "clevel", "shuffle", "checksum", "row_group_rows", "page_rows")
+KEPT = ("encoding", "compression", "clevel", "shuffle", "checksum", "row_group_rows", "page_rows")
 
 # Options that may be a mapping by column name.
-BY_COLUMN = ("compression", "clevel", "shuffle", "page_rows")
+BY_COLUMN = ("encoding", "compression", "clevel", "shuffle", "page_rows")
 
 T = TypeVar("T")
 
@@ -42,6 +44,7 @@ class WriteOptions:
     row_group_rows: int | None = None
     page_rows: int | Mapping[str, int] | None = None
     durability: str = "full"
+    encoding: str | Mapping[str, str] = field(default="auto", kw_only=True)
     # Not public: tests use tiny chunks to take every path with little data.
     chunk_bytes: int = field(default=CHUNK_BYTES, kw_only=True)
 
@@ -49,6 +52,8 @@ class WriteOptions:
         """Raise ValueError for an invalid option."""
         for name in ("clevel", "row_group_rows", "page_rows"):
             object.__setattr__(self, name, _as_numbers(getattr(self, name)))
+        for encoding in _values(self.encoding):
+            check_choice("encoding", encoding, ENCODINGS)
         for codec in _values(self.compression):
             check_choice("compression", codec, WRITABLE_CODECS)
         for level in _values(self.clevel):
@@ -100,6 +105,10 @@ class WriteOptions:
             _of(self.clevel, name, 5),
             _of(self.shuffle, name, None),
         )
+
+    def encoding_of(self, name: str) -> str:
+        """Return "auto" or "plain" for a column."""
+        return _of(self.encoding, name, "auto")
 
     def page_rows_of(self, name: str) -> int | None:
         """Return the page size of a column; None for the default of its type."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from blztable.columns.blocks import StreamLayout
 from blztable.engine.read.parts import Part
 from blztable.engine.run.scratch import scratch
 from blztable.engine.version.versions import DAMAGED
@@ -27,8 +28,8 @@ from blztable.format.chunk import (
 )
 from blztable.format.metadata import BlockInfo
 
-# Returns a chunk and its digest, given the chunk's index in its part, its bytes and their typesize.
-Make = Callable[[int, np.ndarray, int], tuple[bytes, bytes]]
+# Returns a chunk and its digest, given the chunk's index in its part, its bytes and their form.
+Make = Callable[[int, np.ndarray, StreamLayout], tuple[bytes, bytes]]
 # Returns the part that a new part replaces, given the indices of the column and the row group in
 # this write. It may be called from any thread.
 Old = Callable[[int, int], Part | None]
@@ -37,8 +38,8 @@ Old = Callable[[int, int], Part | None]
 def compressing(compression: Compression, checksum: Checksum) -> Make:
     """Return a function that compresses every chunk."""
 
-    def make(index: int, piece: np.ndarray, typesize: int) -> tuple[bytes, bytes]:
-        chunk = compression.compress(piece, typesize)
+    def make(index: int, piece: np.ndarray, form: StreamLayout) -> tuple[bytes, bytes]:
+        chunk = compression.compress(piece, form.typesize, form.shuffle)
         return chunk, checksum.digest(chunk)
 
     return make
@@ -52,16 +53,16 @@ def copying(old: Part, info: BlockInfo, compression: Compression, checksum: Chec
     counterparts = dict(_counterparts(old, info))
     codec = WRITABLE_CODECS[compression.codec]
 
-    def copy_or_make(index: int, piece: np.ndarray, typesize: int) -> tuple[bytes, bytes]:
+    def copy_or_make(index: int, piece: np.ndarray, form: StreamLayout) -> tuple[bytes, bytes]:
         counterpart = counterparts.get(index)
         if counterpart is not None:
             try:
                 chunk, digest = _chunk(old, counterpart)
-                if _has_codec(chunk, codec) and _holds(chunk, piece, typesize):
+                if _has_codec(chunk, codec) and _holds(chunk, piece, form.typesize):
                     return chunk, digest
             except DAMAGED:
                 pass  # The chunk is damaged: compress its contents instead.
-        return make(index, piece, typesize)
+        return make(index, piece, form)
 
     return copy_or_make
 
