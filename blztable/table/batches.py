@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from blztable.arrow_types import recoded, without_view
+from blztable.closing import Closing
 from blztable.engine.query.scan import Scan
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.run.prefetch import Prefetcher
@@ -27,7 +28,7 @@ from blztable.table.snapshot import Snapshot
 BATCH_ROWS = 1 << 17
 
 
-class Batches:
+class Batches(Closing):
     """The rows of a table as a stream of record batches, a few row groups in memory at a time.
 
     Made by `CTable.to_batches`. An iterator and a context manager: while the caller works with one
@@ -170,12 +171,6 @@ class Batches:
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("a stream of batches cannot be pickled; pickle the table instead")
-
-    def __enter__(self) -> "Batches":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _jobs(

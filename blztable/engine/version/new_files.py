@@ -4,8 +4,8 @@ Knows nothing of versions: the commit passes the files that the published versio
 """
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from blztable.errors import BlzError, CorruptError, LimitError
@@ -61,18 +61,6 @@ class NewFiles:
             self._reserved.append((number,))
         return number
 
-    @contextmanager
-    def attempt(self) -> Iterator[None]:
-        """Discard the files written inside this context if it fails; keep earlier ones."""
-        writers, reserved = len(self._writers), len(self._reserved)
-        try:
-            yield
-        except BaseException:
-            with DeferInterrupt():
-                self._discard(_files(self._writers[writers:]), self._reserved[reserved:])
-                del self._writers[writers:], self._reserved[reserved:]
-            raise
-
     def flush(self, named: Files) -> None:
         """Flush the new files that `named` contains, each only once."""
         files = [
@@ -91,9 +79,16 @@ class NewFiles:
             ) from None
         self._flushed.update(files)
 
-    def discard(self) -> None:
-        """Discard all new files and reserved columns."""
-        self._discard(_files(self._writers), self._reserved)
+    def count(self) -> tuple[int, int]:
+        """Return the numbers of writers and of reserved columns, for `discard`."""
+        return len(self._writers), len(self._reserved)
+
+    def discard(self, kept: tuple[int, int] = (0, 0)) -> None:
+        """Discard the new files and reserved columns; keep those of an earlier `count`."""
+        writers, columns = kept
+        with DeferInterrupt():
+            self._discard(_files(self._writers[writers:]), self._reserved[columns:])
+            del self._writers[writers:], self._reserved[columns:]
 
     def discard_unnamed(self, named: Files, columns: Collection[int]) -> None:
         """Discard new files that are not in `named`, and reserved columns not in `columns`."""
