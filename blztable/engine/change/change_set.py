@@ -18,6 +18,8 @@ removed by the commit, after the publication.
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
+import pyarrow as pa
+
 from blztable.arrow_types import Portion
 from blztable.engine.change.changes import Change
 from blztable.engine.run.progress import Progress
@@ -43,7 +45,6 @@ class ChangeSet:
         self.options = options
         self.staged = StagedVersion.of(base)
         self._base = base
-        self._next_column = base.head.next_column
         # (change, is_droppable) in the order in which they were added.
         self._changes: list[tuple[Change, bool]] = []
         self._operations: list[str] = []
@@ -84,11 +85,10 @@ class ChangeSet:
         field, column = self.staged.schema.field(index), self.staged.columns[index]
         return ColumnWriter(column.path, field.name, field.type, field.nullable, column.next_k)
 
-    def new_column(self) -> int:
-        """Reserve an id for a new column."""
-        number = self.commit.files.reserve_column(self._next_column)
-        self._next_column = number + 1
-        return number
+    def new_column(self, field: pa.Field) -> ColumnWriter:
+        """Reserve an id for a new column; return its writer."""
+        path = self.commit.files.reserve_column()
+        return ColumnWriter(path, field.name, field.type, field.nullable)
 
     def write(
         self,

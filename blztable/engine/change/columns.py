@@ -68,10 +68,7 @@ def _write(
                 "or drop the column first"
             )
         names.add(field.name)
-    columns = [
-        ColumnWriter((change_set.new_column(),), field.name, field.type, field.nullable)
-        for field in fields
-    ]
+    columns = list(map(change_set.new_column, fields))
     return change_set.write(columns, _portions(staged, rows_of))[1]
 
 

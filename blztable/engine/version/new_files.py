@@ -33,8 +33,10 @@ class Writer(Protocol):
 class NewFiles:
     """Files and columns that only this commit writes to, and that no manifest names yet."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, next_column: int) -> None:
+        """Begin without files; `next_column` is the lowest id that a new column may get."""
         self._store = store
+        self._next_column = next_column
         # The writers know their files: Ctrl-C may come between writing a file and recording it.
         self._writers: list[Writer] = []
         self._reserved: list[Path] = []
@@ -45,9 +47,9 @@ class NewFiles:
         """Record writers before they write, so that their files are flushed or removed."""
         self._writers += writers
 
-    def reserve_column(self, lowest: int) -> int:
-        """Reserve the first unused column id from `lowest` on and return it."""
-        number = lowest
+    def reserve_column(self) -> Path:
+        """Reserve the next unused column id; return the path of the column."""
+        number = self._next_column
         with DeferInterrupt():
             while number <= layout.MAX_ID and not self._store.reserve(layout.column((number,))):
                 names = self._store.list_names(layout.DATA)
@@ -59,7 +61,8 @@ class NewFiles:
                     "data to a new table"
                 )
             self._reserved.append((number,))
-        return number
+        self._next_column = number + 1
+        return (number,)
 
     def flush(self, named: Files) -> None:
         """Flush the new files that `named` contains, each only once."""
