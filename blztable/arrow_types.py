@@ -1,10 +1,13 @@
-"""Arrow types: predicates for text, bytes, views and numbers, and related types.
+"""Arrow types: predicates for text, bytes, views and numbers, casts of dictionaries, and bits.
 
 Knows nothing of columns, tables or pandas.
 """
 
+import numpy as np
 import pyarrow as pa
 
+# A table and its number of rows, which a table without columns does not know.
+Portion = tuple[pa.Table, int]
 # Arrow has few kernels for views. Each has a large type of the same values.
 LARGE_OF_VIEW = {
     pa.lib.Type_STRING_VIEW: pa.large_string(),
@@ -48,6 +51,22 @@ def large_type(type_: pa.DataType) -> pa.DataType:
     return _LARGE.get(type_.id, type_)
 
 
+def recoded(array: pa.DictionaryArray, type_: pa.DictionaryType) -> pa.DictionaryArray:
+    """Return a dictionary array with the codes and the values cast to a dictionary type."""
+    # Not safe: the codes of null rows may be anything.
+    indices = array.indices.cast(type_.index_type, safe=False)
+    values = array.dictionary
+    if values.type != type_.value_type:
+        values = values.cast(type_.value_type)
+    return pa.DictionaryArray.from_arrays(indices, values, ordered=type_.ordered, safe=False)
+
+
 def value_type(type_: pa.DataType) -> pa.DataType:
     """Return the type of a dictionary's values; any other type unchanged."""
     return type_.value_type if pa.types.is_dictionary(type_) else type_
+
+
+def bits_of(bitmap: np.ndarray, offset: int, rows: int) -> np.ndarray:
+    """Return a byte, 0 or 1, for each of `rows` bits from `offset`."""
+    first, skipped = divmod(offset, 8)
+    return np.unpackbits(bitmap[first:], count=skipped + rows, bitorder="little")[skipped:]

@@ -18,24 +18,20 @@ All errors of an item are raised before its part is yielded, so a part is never 
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from blztable.convert.categories import check_orders, orders_of
+from blztable.arrow_types import Portion
+from blztable.convert.categories import Orders
 from blztable.convert.coerce import coerce_item
 from blztable.convert.coerce_index import needs_exact_rows
 from blztable.convert.exact_cast import repeated
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.gateway import Ingested
 from blztable.convert.source import Source, source
-from blztable.convert.stream import Portion
 from blztable.convert.widen import evolved
-
-
-def _no_order(index: int) -> pa.Array | None:
-    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +42,12 @@ class TableSpec:
     frame: Descriptor | None
     rows: int
     # The default of a column, by its index.
-    defaults: Mapping[int, pa.Scalar] = field(default_factory=dict)
+    defaults: Mapping[int, pa.Scalar]
     # Returns the categories of an ordered column, by its index; None if no row has any.
-    orders: Callable[[int], pa.Array | None] = _no_order
+    orders: Callable[[int], pa.Array | None]
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaRun:
+class SchemaRun(NamedTuple):
     """Rows of one schema. All parts must be drawn before the next run."""
 
     schema: pa.Schema
@@ -61,7 +56,7 @@ class SchemaRun:
 
 
 def append_source(
-    data: Any, table: TableSpec, *, index: bool | None = None, evolve: bool = False
+    data: Any, table: TableSpec, *, index: bool | None, evolve: bool
 ) -> "AppendSource":
     """Return any data that `stream` takes as more rows of the table; parts raise its errors."""
     return AppendSource(source(data, index=index), table, evolve)
@@ -80,7 +75,9 @@ class AppendSource:
         self._table = table
         self._evolve = evolve
         self._schema, self._frame = table.schema, table.frame
-        self._orders: dict[int, pa.Array | None] = {}
+        # The table has no categories of a column that it lacks.
+        known = len(table.schema)
+        self._orders = Orders(lambda index: table.orders(index) if index < known else None)
         self._drawn = 0
         # A part that is coerced but not yielded yet: its schema decides if the run continues.
         self._next: Portion | None = None
@@ -110,7 +107,7 @@ class AppendSource:
         context, data = item.context, item.data
         del item
         table = self._coerced(data, context)
-        self._check_orders(table, context)
+        self._orders.check(table, context)
         self._drawn += data.rows
         self._next = table, data.rows
 
@@ -134,15 +131,3 @@ class AppendSource:
 
     def _fill(self, index: int, rows: int) -> pa.ChunkedArray:
         return repeated(self._schema.field(index).type, rows, self._table.defaults.get(index))
-
-    def _check_orders(self, table: pa.Table, context: str) -> None:
-        for index, order in orders_of(table).items():
-            # A table without rows takes the categories of the first item.
-            if self._order_at(index) is None:
-                self._orders[index] = order
-        check_orders(table, self._order_at, context, "the table")
-
-    def _order_at(self, index: int) -> pa.Array | None:
-        if index not in self._orders and index < len(self._table.schema):
-            self._orders[index] = self._table.orders(index)
-        return self._orders.get(index)

@@ -28,25 +28,42 @@ def _with_room(field: pa.Field, facts: Facts) -> pa.Field:
     return field.with_type(pa.dictionary(pa.int32(), type_.value_type, type_.ordered))
 
 
-def orders_of(table: pa.Table) -> dict[int, pa.Array]:
-    """Return the categories of each ordered column that has any, by the column's index."""
-    orders = {}
-    for index in _ordered_columns(table):
-        for chunk in table.column(index).chunks:
-            if len(chunk.dictionary):
-                orders[index] = chunk.dictionary
-                break
-    return orders
+class Orders:
+    """The categories of each ordered column: of the table, else the first that come."""
 
+    def __init__(self, stored: Callable[[int], pa.Array | None], source: str = "the table") -> None:
+        # Returns the categories that a column has in the table, by its index; None for none.
+        self._stored = stored
+        # The rows that the categories come from, in errors.
+        self._source = source
+        self._known: dict[int, pa.Array | None] = {}
 
-def check_orders(
-    table: pa.Table, order_at: Callable[[int], pa.Array | None], context: str, before: str
-) -> None:
-    """Raise SchemaError if the categories of an ordered column differ from the earlier ones."""
-    for index in _ordered_columns(table):
-        name = table.schema.field(index).name
-        column_context = f"{context}, column {name!r}"
-        check_order(table.column(index), order_at(index), column_context, before)
+    def check(self, table: pa.Table, context: str) -> None:
+        """SchemaError where the categories of an ordered column differ from the earlier ones."""
+        for index, field in enumerate(table.schema):
+            if _is_ordered(field.type):
+                self.check_column(index, table.column(index), f"{context}, column {field.name!r}")
+
+    def check_column(self, index: int, column: pa.ChunkedArray, context: str) -> None:
+        """SchemaError where the categories of a column differ from the earlier ones."""
+        if not _is_ordered(column.type):
+            return
+        order = self._of(index)
+        if order is None:
+            order = next(filter(len, (chunk.dictionary for chunk in column.chunks)), None)
+        check_order(column, order, context, self._source)
+        self._known[index] = order
+
+    def one(self, index: int, value: pa.ChunkedArray, context: str) -> pa.ChunkedArray:
+        """Return one row with the codes of the earlier categories, as `one_in_order`."""
+        value = one_in_order(value, self._of(index), context)
+        self.check_column(index, value, context)
+        return value
+
+    def _of(self, index: int) -> pa.Array | None:
+        if index not in self._known:
+            self._known[index] = self._stored(index)
+        return self._known[index]
 
 
 def check_order(
@@ -78,10 +95,6 @@ def one_in_order(value: pa.ChunkedArray, order: pa.Array | None, context: str) -
         )
     codes = pa.array([categories.index(category)], value.type.index_type)
     return pa.chunked_array([pa.DictionaryArray.from_arrays(codes, order, ordered=True)])
-
-
-def _ordered_columns(table: pa.Table) -> list[int]:
-    return [index for index, type_ in enumerate(table.schema.types) if _is_ordered(type_)]
 
 
 def _is_ordered(type_: pa.DataType) -> bool:

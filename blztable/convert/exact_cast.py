@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.arrow_types import is_binary, is_text
+from blztable.arrow_types import is_binary, is_text, recoded
 
 
 def cast_exactly(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | None:
@@ -82,10 +82,7 @@ def _recoded(chunk: pa.DictionaryArray, type_: pa.DataType) -> pa.DictionaryArra
     """Return the same values with codes of another width."""
     # Codes count from 0, so all fit if the last one fits.
     pa.scalar(max(len(chunk.dictionary) - 1, 0), type_.index_type)
-    indices = chunk.indices.cast(type_.index_type, safe=False)
-    return pa.DictionaryArray.from_arrays(
-        indices, chunk.dictionary, ordered=type_.ordered, safe=False
-    )
+    return recoded(chunk, type_)
 
 
 _Kind = Callable[[pa.DataType], bool]

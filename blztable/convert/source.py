@@ -52,7 +52,7 @@ class Source:
     schema: pa.Schema | None = None
 
 
-def source(data: Any, *, index: bool | None = None) -> Source:
+def source(data: Any, *, index: bool | None) -> Source:
     """Return the items of tabular `data`, or of an iterable of tabular data."""
     if isinstance(data, pd.DataFrame | pa.Table | pa.RecordBatch):
         return _of_one(data, index)

@@ -11,7 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from blztable.convert.categories import check_orders, orders_of, with_room
+from blztable.arrow_types import Portion
+from blztable.convert.categories import Orders, with_room
 from blztable.convert.coerce import coerce_item
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.frame import Facts
@@ -19,9 +20,6 @@ from blztable.convert.frames.pandas_metadata import from_metadata
 from blztable.convert.gateway import Ingested
 from blztable.convert.source import Item, source
 from blztable.errors import SchemaError
-
-# A table and its row count, which a table without columns does not know.
-Portion = tuple[pa.Table, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +35,7 @@ class Stream:
     attrs: dict[str, Any]
 
 
-def stream(data: Any, *, index: bool | None = None) -> Stream:
+def stream(data: Any, *, index: bool | None) -> Stream:
     """Return tabular `data`, or an iterable of tabular data, as parts of one table."""
     items = source(data, index=index)
     if items.schema is not None:
@@ -67,12 +65,11 @@ def _of_batches(batches: Iterator[Item], schema: pa.Schema) -> Stream:
 
 def _in_order(items: Iterable[Item]) -> Iterator[Portion]:
     """Yield the rows of the items; SchemaError if ordered categories differ between items."""
-    orders: dict[int, pa.Array] = {}
+    orders = Orders(lambda index: None, "the first row")
     for item in items:
         context, table, rows = item.context, item.data.table, item.data.rows
         del item  # Not held while the next one comes.
-        orders = orders_of(table) | orders
-        check_orders(table, orders.get, context, "the first row")
+        orders.check(table, context)
         yield table, rows
         del table
 
@@ -83,7 +80,7 @@ def _of_items(first: Item, others: Iterator[Item]) -> Stream:
         schema = with_room(schema, Facts.decode(frame))
 
     def parts(item: Item) -> Iterator[Portion]:
-        rows, orders = 0, dict[int, pa.Array]()
+        rows, orders = 0, Orders(lambda index: None, "the first item")
         for later in chain([None], others):
             if later is not None:
                 if _is_nothing(later.data):
@@ -93,8 +90,7 @@ def _of_items(first: Item, others: Iterator[Item]) -> Stream:
             context, count = item.context, item.data.rows
             table = coerce_item(item.data, schema, frame, rows, context)
             del item  # Not held while the next one comes.
-            orders = orders_of(table) | orders
-            check_orders(table, orders.get, context, "the first item")
+            orders.check(table, context)
             rows += count
             yield table, count
             del table

@@ -6,6 +6,8 @@ Knows nothing of names or keys.
 import os
 import sys
 
+from blztable.closing import Closing
+
 if sys.platform != "win32":
     import fcntl
 
@@ -53,7 +55,7 @@ class OpenDirectory:
             close_unwritten(self.fd)
 
 
-class DirectoryInUse:
+class DirectoryInUse(Closing):
     """A directory in use. `close` releases it; the store may keep it open."""
 
     __slots__ = ("_open",)
@@ -71,9 +73,3 @@ class DirectoryInUse:
         """Release the directory; closing twice is harmless."""
         # Release it now: a traceback may keep the caller's frame.
         self._open = None
-
-    def __enter__(self) -> "DirectoryInUse":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

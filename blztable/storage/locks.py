@@ -16,10 +16,10 @@ import os
 import sys
 import time
 from contextlib import suppress
-from typing import Self
 from weakref import WeakSet
 
 from blztable import interrupts
+from blztable.closing import Closing
 from blztable.errors import BusyError, ReadOnlyError, StorageError
 from blztable.storage.opening import open_lockable, unreadable
 
@@ -63,7 +63,7 @@ def lock_at(
         sleep = min(2 * sleep, SLEEP_LONGEST)
 
 
-class LocalLock:
+class LocalLock(Closing):
     """A lock, held from `acquire` until it is closed or collected."""
 
     def __init__(self, fd: int, *, shared: bool, inherited: bool) -> None:
@@ -108,12 +108,6 @@ class LocalLock:
         # The kernel closes it even if it reports an error, and no written data can be lost.
         with suppress(OSError):
             next(self._closing, None)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __del__(self) -> None:
         # The attribute is missing if an interrupt came before it was set.

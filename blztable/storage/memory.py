@@ -8,8 +8,8 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from threading import Condition
-from typing import Self
 
+from blztable.closing import Closing
 from blztable.errors import BusyError, CorruptError, StorageError
 from blztable.storage.store import Buffer, KeyNotFound, KeyTaken
 
@@ -173,7 +173,7 @@ class MemoryStore:
                 raise CorruptError(f"{self._name}/{prefix}: expected a prefix, found a value")
 
 
-class MemoryReader:
+class MemoryReader(Closing):
     """A value in memory. Later changes of the key do not affect it."""
 
     def __init__(self, data: bytes) -> None:
@@ -199,14 +199,8 @@ class MemoryReader:
         """Close the value."""
         self._data = None
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-class MemoryLock:
+class MemoryLock(Closing):
     """A lock on an entry, held until it is closed or collected."""
 
     def __init__(self, entry: _Entry, shared: bool, changed: Condition) -> None:
@@ -225,12 +219,6 @@ class MemoryLock:
             else:
                 entry.exclusive = False
             self._changed.notify_all()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __del__(self) -> None:
         self.close()

@@ -9,8 +9,8 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Self
 
+from blztable.closing import Closing
 from blztable.errors import CorruptError, ReadOnlyError, StorageError
 from blztable.storage.descriptors import above_standard, close_unwritten
 from blztable.storage.store import KeyNotFound, KeyTaken
@@ -100,7 +100,7 @@ def _status(fd: int, where: str) -> os.stat_result:
         raise unreadable(error, where) from error
 
 
-class LocalReader:
+class LocalReader(Closing):
     """An open file; several threads may read ranges of it at once."""
 
     __slots__ = ("_fd", "_where", "size")
@@ -157,12 +157,6 @@ class LocalReader:
         if self._fd < 0:
             return StorageError(f"{self._where}: the value was closed; open it again")
         return unreadable(error, self._where)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __del__(self) -> None:
         # The attribute is missing if an interrupt came before it was set.

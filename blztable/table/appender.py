@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from blztable.convert.categories import check_order, one_in_order, orders_of
+from blztable.convert.categories import Orders
 from blztable.convert.coerce_column import coerce_values
 from blztable.convert.source import kept
 from blztable.convert.values import values_of
@@ -48,8 +48,7 @@ class Appender:
         self._change_set = change_set
         self._append = ColumnwiseAppend(change_set) if change_set else None
         # Categories of the ordered columns, from the table or from the first values appended.
-        self._categories = categories
-        self._orders: dict[int, pa.Array | None] = {}
+        self._orders = Orders(categories)
         self._done = done
         self._is_open = False
         self._held = ExitStack()
@@ -99,23 +98,11 @@ class Appender:
         index = staged.index_of(name)
         array, descriptor = values_of(kept(values), context)
         column = coerce_values(array, descriptor, staged.schema.field(index), staged.frame, context)
-        self._append.add(index, self._ordered(index, column, isinstance(array, pa.Scalar), context))
-
-    def _ordered(
-        self, index: int, column: pa.ChunkedArray, is_one: bool, context: str
-    ) -> pa.ChunkedArray:
-        """Return the column with the table's categories; SchemaError if the categories differ."""
-        if index not in self._orders:
-            self._orders[index] = self._categories(index)
-        order = self._orders[index]
-        if is_one:
-            column = one_in_order(column, order, context)
+        if isinstance(array, pa.Scalar):
+            column = self._orders.one(index, column, context)
         else:
-            check_order(column, order, context)
-        first = orders_of(pa.table([column], names=[context])).get(0)
-        if order is None and first is not None and len(first):
-            self._orders[index] = first
-        return column
+            self._orders.check_column(index, column, context)
+        self._append.add(index, column)
 
 
 class ColumnAppender:

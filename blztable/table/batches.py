@@ -17,7 +17,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from blztable.arrow_types import without_view
+from blztable.arrow_types import recoded, without_view
+from blztable.closing import Closing
 from blztable.engine.query.scan import Scan
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.run.prefetch import Prefetcher
@@ -27,7 +28,7 @@ from blztable.table.snapshot import Snapshot
 BATCH_ROWS = 1 << 17
 
 
-class Batches:
+class Batches(Closing):
     """The rows of a table as a stream of record batches, a few row groups in memory at a time.
 
     Made by `CTable.to_batches`. An iterator and a context manager: while the caller works with one
@@ -61,7 +62,7 @@ class Batches:
         self._schema = snapshot.schema(positions)
         # None once closed: a closed stream keeps no version.
         self._snapshot: Snapshot | None = snapshot
-        self._tables = Prefetcher(_jobs(snapshot, positions, scan))
+        self._tables = Prefetcher(_jobs(snapshot, positions, scan, self._schema))
         # Batches of the current window: the next ones, and an iterator that cuts the others.
         self._ready: deque[pa.RecordBatch] = deque()
         self._uncut: Iterator[pa.RecordBatch] = iter(())
@@ -171,20 +172,14 @@ class Batches:
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("a stream of batches cannot be pickled; pickle the table instead")
 
-    def __enter__(self) -> "Batches":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 def _jobs(
-    snapshot: Snapshot, positions: Sequence[int], scan: Scan | None
+    snapshot: Snapshot, positions: Sequence[int], scan: Scan | None, schema: pa.Schema
 ) -> Iterator[Callable[[], pa.Table]]:
     """Yield one call per window that reads it; files stay open until the generator ends."""
     with OpenParts(snapshot.version) as parts:
         for window in snapshot.windows(positions, scan):
-            yield partial(snapshot.window, positions, window, parts, scan)
+            yield partial(snapshot.window, positions, window, parts, scan, schema)
 
 
 def without_views(schema: pa.Schema) -> pa.Schema:
@@ -211,5 +206,4 @@ def _without_view(field: pa.Field) -> pa.Field:
 def _cast(array: pa.Array, type_: pa.DataType) -> pa.Array:
     if array.type == type_ or not pa.types.is_dictionary(type_):
         return array.cast(type_)
-    values = array.dictionary.cast(type_.value_type)
-    return pa.DictionaryArray.from_arrays(array.indices, values, ordered=type_.ordered)
+    return recoded(array, type_)

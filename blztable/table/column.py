@@ -12,7 +12,7 @@ import pyarrow as pa
 from pandas.api.extensions import no_default
 
 from blztable.arrow_errors import REFUSALS
-from blztable.arrow_types import is_number, is_view, without_view
+from blztable.arrow_types import is_number, is_view, recoded, without_view
 from blztable.errors import SchemaError
 from blztable.table.snapshot import Snapshot
 from blztable.text import size_text
@@ -267,8 +267,8 @@ class Column:
             return np.frombuffer(buffer, dtype, len(array), array.offset * dtype.itemsize)
         if pa.types.is_dictionary(type_) and is_view(type_.value_type):
             # Arrow has no kernel that takes views out of a dictionary.
-            values = array.dictionary.cast(without_view(type_.value_type))
-            array = pa.DictionaryArray.from_arrays(array.indices, values)
+            plain = pa.dictionary(type_.index_type, without_view(type_.value_type))
+            array = recoded(array, plain)
         try:
             return array.to_numpy(zero_copy_only=False)
         except (*REFUSALS, ArithmeticError, ValueError) as error:

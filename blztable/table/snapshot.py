@@ -224,11 +224,12 @@ class Snapshot:
         window: Sequence[RowSpan],
         parts: OpenParts,
         scan: Scan | None,
+        schema: pa.Schema,
     ) -> pa.Table:
         """Read one window; `parts` keeps open the files that the next windows need."""
         with self._guarded():
             selected = select(self.version, positions, window, parts, scan)
-        return _table(selected.arrays, self.schema(positions), len(selected.numbers))
+        return _table(selected.arrays, schema, len(selected.numbers))
 
     def take(self, positions: Sequence[int], rows: np.ndarray) -> pa.Table:
         """Read rows by number, in any order and with repetitions."""

@@ -8,11 +8,12 @@ import operator
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Concatenate, ParamSpec, Self, overload
+from typing import Any, Concatenate, ParamSpec, overload
 from weakref import WeakSet
 
 import pyarrow as pa
 
+from blztable.closing import Closing
 from blztable.engine.change import creation
 from blztable.engine.version import history, vacuum
 from blztable.engine.version.versions import LOCK_SECONDS, pin
@@ -30,7 +31,7 @@ from blztable.table.transaction import Transaction
 P = ParamSpec("P")
 
 
-class CTable(TableReader):
+class CTable(TableReader, Closing):
     """One version of a table on disk, opened for reading or for changes.
 
     Made by `open` and `create`. A context manager: closing releases the version, so that it can be
@@ -83,12 +84,6 @@ class CTable(TableReader):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _transactions=WeakSet())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Release the version; reading afterwards raises ClosedError.

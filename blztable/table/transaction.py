@@ -29,7 +29,7 @@ from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Keys
 from blztable.engine.query import expressions
 from blztable.engine.run.progress import Callback
-from blztable.engine.version.commit import AlreadyCommitted
+from blztable.engine.version.commit import AlreadyCommitted, Commit, Plan
 from blztable.engine.write import sort_keys
 from blztable.engine.write.options import WriteOptions, check_id
 from blztable.errors import ReadOnlyError, SchemaError, TransactionError
@@ -99,7 +99,9 @@ class Transaction(TableReader):
         # Shows the version that the commit makes.
         self._table = table
         self._base: Snapshot | None = self._snapshot
-        self._change_set = ChangeSet(self._base.version, options, commit_id=commit_id)
+        version = self._snapshot.version
+        plan = Plan(version.store, options.is_durable, base=version, commit_id=commit_id)
+        self._change_set = ChangeSet(Commit(plan), options)
         self._pid = os.getpid()
         self._held = ExitStack()
         self._is_open = False
@@ -677,7 +679,7 @@ class Transaction(TableReader):
         try:
             with DeferInterrupt():
                 try:
-                    self._held.enter_context(self._change_set)
+                    self._held.enter_context(self._change_set.commit)
                 except AlreadyCommitted as known:
                     self.is_repeated, self._committed = True, known.version
                 self._is_open = True
@@ -719,7 +721,7 @@ class Transaction(TableReader):
         version, _ = published
         self._committed = version.head.version
         self._table._show_version(*published)
-        self._change_set.emit_warnings()
+        self._change_set.commit.emit_warnings()
         if GROWING.intersection(self._change_set.operations):
             merged = compact.merge_after(version, self._change_set.options)
             if merged is not None:

@@ -14,9 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blztable.convert.append_source import TableSpec, append_source
 from blztable.errors import SchemaError
-from support.append_target import Table
+from support.append_target import Table, source_of, spec_of
 
 F = pd.DataFrame
 
@@ -67,8 +66,8 @@ def test_nothing_appends_nothing():
 
 
 def test_a_table_without_columns_takes_rows():
-    target = TableSpec(pa.schema([]), None, 3)
-    segment = next(append_source(F(index=range(2)), target).runs)
+    target = spec_of(pa.schema([]), 3)
+    segment = next(source_of(F(index=range(2)), target).runs)
     assert [rows for _, rows in segment.parts] == [2]
 
 
@@ -88,7 +87,7 @@ def test_nothing_is_held_of_one_item_when_the_next_is_asked_for():
             assert [ref() for ref in drawn] == [None] * (number + 1)
 
     # The other type makes a part a new array, not the item itself.
-    segment = next(append_source(items(), TableSpec(pa.schema({"a": pa.float64()}), None, 0)).runs)
+    segment = next(source_of(items(), spec_of(pa.schema({"a": pa.float64()}))).runs)
     for part, _ in segment.parts:
         drawn.append(weakref.ref(part))
         del part

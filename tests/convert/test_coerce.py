@@ -19,14 +19,14 @@ from support.frame_strategies import rebuilt
 F = pd.DataFrame
 
 
-def streamed(items, **options) -> pa.Table:
+def streamed(items, index=None) -> pa.Table:
     """Return all parts of a stream as one Arrow table."""
-    return pa.concat_tables([table for table, _ in stream(items, **options).parts])
+    return pa.concat_tables([table for table, _ in stream(items, index=index).parts])
 
 
-def frame_of(items, **options) -> F:
+def frame_of(items, index=None) -> F:
     """Return all parts of a stream as one DataFrame, with the facts that a reader has."""
-    given = stream(items, **options)
+    given = stream(items, index=index)
     parts = list(given.parts)
     rows = sum(rows for _, rows in parts)
     whole = rebuilt(pa.concat_tables([table for table, _ in parts]).combine_chunks())

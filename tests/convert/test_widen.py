@@ -7,13 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blztable.convert.append_source import TableSpec, append_source
 from blztable.convert.categories import with_room
 from blztable.convert.frames.frame import Facts
 from blztable.convert.gateway import ingest
 from blztable.convert.widen import evolved
 from blztable.errors import SchemaError
-from support.append_target import Table
+from support.append_target import Table, source_of, spec_of
 
 F = pd.DataFrame
 
@@ -99,10 +98,10 @@ def test_an_item_that_does_not_fit_begins_a_segment():
     items = [{"a": pa.array([value], type_)} for value, type_ in [
         (1, "i1"), (2, "i8"), (300, "i2"), (4, "i1"), (70_000, "i4"), (5, "i8"),
     ]]  # fmt: skip
-    target = TableSpec(pa.schema({"a": pa.int8()}), None, 0)
+    target = spec_of(pa.schema({"a": pa.int8()}))
     found = [
         (str(segment.schema.field("a").type), [part["a"].to_pylist() for part, _ in segment.parts])
-        for segment in append_source(iter(items), target, evolve=True).runs
+        for segment in source_of(iter(items), target, evolve=True).runs
     ]
     assert found == [
         ("int8", [[1], [2]]),
@@ -112,16 +111,16 @@ def test_an_item_that_does_not_fit_begins_a_segment():
 
 
 def test_parts_that_nobody_drew_are_not_passed_over():
-    target = TableSpec(pa.schema({"a": pa.int64()}), None, 0)
+    target = spec_of(pa.schema({"a": pa.int64()}))
     with pytest.raises(AssertionError, match="all parts are drawn"):
-        list(append_source({"a": [1]}, target).runs)
+        list(source_of({"a": [1]}, target).runs)
 
 
 def test_data_that_do_not_fit_at_once_begin_with_the_wider_schema():
-    target = TableSpec(pa.schema({"a": pa.int8()}), None, 5)
-    segment = next(append_source({"a": [300]}, target, evolve=True).runs)
+    target = spec_of(pa.schema({"a": pa.int8()}), 5)
+    segment = next(source_of({"a": [300]}, target, evolve=True).runs)
     assert segment.schema.field("a").type == pa.int64()
-    segment = next(append_source({"a": [30]}, target).runs)
+    segment = next(source_of({"a": [30]}, target).runs)
     assert segment.schema is target.schema
 
 

@@ -23,8 +23,8 @@ TREES = {name: ast.parse(path.read_bytes(), str(path)) for name, path in FILES.i
 # The rooms that each room may use, beside itself and the rooms in its folder. A room is a folder of
 # FOLDERS, or else the first folder or file below the package; "face" is blztable/__init__.py.
 GROUND = {
-    *("arrow_errors", "arrow_types", "block_terms", "caller", "errors", "interrupts"),
-    *("strict_json", "text", "version"),
+    *("arrow_errors", "arrow_types", "block_terms", "caller", "closing", "errors"),
+    *("interrupts", "strict_json", "text", "version"),
 }
 ENGINE = {*GROUND, "format", "storage", "columns", "report"}
 MAY_IMPORT = {
@@ -32,6 +32,7 @@ MAY_IMPORT = {
     "arrow_types": set(),
     "block_terms": set(),
     "caller": set(),
+    "closing": set(),
     "errors": set(),
     "interrupts": set(),
     "strict_json": set(),
@@ -39,7 +40,7 @@ MAY_IMPORT = {
     "version": set(),
     "report": {"text"},
     "format": {"block_terms", "errors", "strict_json"},
-    "storage": {"errors", "interrupts"},
+    "storage": {"closing", "errors", "interrupts"},
     "columns": {"arrow_types", "block_terms", "errors"},
     "columns/statistics": {"arrow_types", "errors", "columns", "format"},
     "convert": {"arrow_errors", "arrow_types", "errors", "strict_json"},

@@ -3,18 +3,27 @@
 import pandas as pd
 import pyarrow as pa
 
-from blztable.convert.append_source import TableSpec, append_source
+from blztable.convert.append_source import AppendSource, TableSpec, append_source
 from blztable.convert.exact_cast import repeated
 from blztable.convert.frames.frame import to_frame
 from blztable.convert.stream import stream
 from support.frame_strategies import rebuilt
 
 
+def spec_of(schema: pa.Schema, rows: int = 0) -> TableSpec:
+    """Return the facts of an Arrow table without defaults and without categories."""
+    return TableSpec(schema, None, rows, {}, lambda index: None)
+
+
+def source_of(data, target: TableSpec, *, index=None, evolve=False) -> AppendSource:
+    return append_source(data, target, index=index, evolve=evolve)
+
+
 class Table:
     """A table as `append_source` sees it: its parts, their schema, frame facts and rows."""
 
     def __init__(self, data, **defaults) -> None:
-        first = stream(data)
+        first = stream(data, index=None)
         self.parts = list(first.parts)
         self.schema, self.frame = first.schema, first.frame(self.rows)
         self.defaults = {
@@ -31,7 +40,7 @@ class Table:
 
     def append(self, data, **options) -> "Table":
         target = TableSpec(self.schema, self.frame, self.rows, self.defaults, self.order)
-        self.appended = append_source(data, target, **options)
+        self.appended = source_of(data, target, **options)
         for segment in self.appended.runs:
             self.schema, self.frame = segment.schema, segment.frame
             for part, rows in segment.parts:

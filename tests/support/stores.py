@@ -2,8 +2,8 @@
 
 import os
 import warnings
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -160,10 +160,17 @@ def raw_version(newest: Version, head: Head, lines: list[bytes]) -> RawVersion:
     return RawVersion(newest.store, head, newest.schema, base=newest, raw=lines)
 
 
+@contextmanager
+def changing(base: Version, options: WriteOptions) -> Iterator[ChangeSet]:
+    """Begin a commit on this version, and give a change set for it."""
+    with Commit(Plan(base.store, options.is_durable, base=base)) as commit:
+        yield ChangeSet(commit, options)
+
+
 def set_attributes(store, base, changes, removed=(), *, is_durable=True):
     """Set and remove attributes in a commit on this version."""
     options = WriteOptions(durability="full" if is_durable else "process")
-    with ChangeSet(base, options) as work:
+    with changing(base, options) as work:
         change = Keys.of(work.staged, "attributes", changes, removed)
         work.add("attributes", change)
         return work.publish()

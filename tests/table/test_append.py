@@ -263,6 +263,16 @@ class TestOrder:
                 a["c"].append(self.FRAME["c"])
         assert t.to_pandas()["c"].cat.categories.tolist() == ["hi", "lo"]
 
+    def test_two_orders_in_one_piece_are_refused_where_there_are_none(self):
+        t = table(self.FRAME[:0])
+        pieces = [pa.array(self.OTHER), pa.array(self.FRAME["c"])]
+        both = pa.chunked_array([piece.cast(pieces[0].type) for piece in pieces])
+        with t.appender() as a:
+            with pytest.raises(SchemaError, match="ordered categories"):
+                a["c"].append(both)
+            a["c"].append(self.FRAME["c"])
+        assert t.to_pandas()["c"].cat.categories.tolist() == ["lo", "mid", "hi"]
+
 
 class TestAppender:
     def test_columns_are_fed_in_any_order_and_pieces(self):

@@ -17,66 +17,51 @@ removed by the commit, after the publication.
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Self
 
+import pyarrow as pa
+
+from blztable.arrow_types import Portion
 from blztable.engine.change.changes import Change
 from blztable.engine.run.progress import Progress
 from blztable.engine.version import versions
-from blztable.engine.version.commit import Commit, Plan
+from blztable.engine.version.commit import Commit
 from blztable.engine.version.staged import StagedColumn, StagedVersion
 from blztable.engine.version.versions import Version
 from blztable.engine.write.columns import ColumnWriter, write_groups
 from blztable.engine.write.options import WriteOptions
 from blztable.engine.write.reuse import Old
-from blztable.engine.write.row_groups import Portion
 from blztable.errors import ConflictError
 from blztable.interrupts import DeferInterrupt
 from blztable.storage.store import Lock
 
 
 class ChangeSet:
-    """The changes of one transaction, as a context. Without `publish` nothing is committed."""
+    """The changes of one transaction. The caller begins `commit` before it makes a change."""
 
-    def __init__(
-        self,
-        base: Version,
-        options: WriteOptions,
-        *,
-        commit_id: str | None = None,
-    ) -> None:
+    def __init__(self, commit: Commit, options: WriteOptions) -> None:
+        base = commit.plan.base
+        assert base is not None, "changes are made to a version"
+        self.commit = commit
         self.options = options
         self.staged = StagedVersion.of(base)
         self._base = base
-        self._commit = Commit(Plan(base.store, options.is_durable, base=base, commit_id=commit_id))
-        self._commit_id = commit_id
-        self._next_column = base.head.next_column
         # (change, is_droppable) in the order in which they were added.
         self._changes: list[tuple[Change, bool]] = []
-        self._operations: list[str] = []
-
-    def __enter__(self) -> Self:
-        """Begin the commit; AlreadyCommitted if a version already bears the caller's id."""
-        self._commit.__enter__()
-        return self
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        self._commit.__exit__(kind, error, traceback)
-
-    @property
-    def operations(self) -> Sequence[str]:
-        """Names of the operations in the order of their changes."""
-        return self._operations
+        # Names of the operations in the order of their changes.
+        self.operations: list[str] = []
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
         """Take back all changes made inside of this context if it fails."""
-        staged, changes, operations = self.staged, len(self._changes), len(self._operations)
+        staged, changes, operations = self.staged, len(self._changes), len(self.operations)
+        files = self.commit.files.count()
         try:
-            with self._commit.files.attempt():
-                yield
+            yield
         except BaseException:
-            self.staged = staged
-            del self._changes[changes:], self._operations[operations:]
+            with DeferInterrupt():
+                self.staged = staged
+                del self._changes[changes:], self.operations[operations:]
+                self.commit.files.discard(files)
             raise
 
     def add(self, operation: str, change: Change, *, is_droppable: bool = False) -> None:
@@ -85,7 +70,7 @@ class ChangeSet:
         with DeferInterrupt():
             self.staged = staged
             self._changes.append((change, is_droppable))
-            self._operations.append(operation)
+            self.operations.append(operation)
 
     def add_reliance(self, change: Change) -> None:
         """Add a change that changes nothing and conflicts if what it relies on has changed."""
@@ -96,11 +81,10 @@ class ChangeSet:
         field, column = self.staged.schema.field(index), self.staged.columns[index]
         return ColumnWriter(column.path, field.name, field.type, field.nullable, column.next_k)
 
-    def new_column(self) -> int:
-        """Reserve an id for a new column."""
-        number = self._commit.files.reserve_column(self._next_column)
-        self._next_column = number + 1
-        return number
+    def new_column(self, field: pa.Field) -> ColumnWriter:
+        """Reserve an id for a new column; return its writer."""
+        path = self.commit.files.reserve_column()
+        return ColumnWriter(path, field.name, field.type, field.nullable)
 
     def write(
         self,
@@ -112,22 +96,18 @@ class ChangeSet:
         """Write row groups of some columns; return the row counts and the written columns."""
         store = self.staged.store
         progress = progress or Progress(None, None, len(columns))
-        self._commit.files.record(columns)
+        self.commit.files.record(columns)
         rows = write_groups(store, columns, groups, self.options, progress, old)
         return rows, [StagedColumn.of(column.finish(), column.next_k) for column in columns]
 
     def publish(self) -> tuple[Version, Lock] | None:
         """Commit the changes; return the new version, pinned, or None if there are no changes."""
         # A commit with an id is made without changes as well: it records that the work is done.
-        if not self._operations and self._commit_id is None:
+        if not self.operations and self.commit.plan.commit_id is None:
             self._check_reliances()
             return None
-        operation = self._operations[0] if len(set(self._operations)) == 1 else "transaction"
-        return self._commit.publish(operation, self._rebased, self.staged)
-
-    def emit_warnings(self) -> None:
-        """Warn of failures after the commit."""
-        self._commit.emit_warnings()
+        operation = self.operations[0] if len(set(self.operations)) == 1 else "transaction"
+        return self.commit.publish(operation, self._rebased, self.staged)
 
     def _rebased(self, newest: Version | None) -> StagedVersion:
         """Return the newest version with all changes; ConflictError if one of them conflicts.

@@ -11,6 +11,7 @@ from itertools import chain
 
 import pyarrow as pa
 
+from blztable.arrow_types import Portion, recoded
 from blztable.columns.default import decode_default, encode_default, zero_of
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import AddColumns, Rename, Retype, Seen, Select
@@ -21,7 +22,6 @@ from blztable.engine.run.limits import check_values
 from blztable.engine.version import schema as schemas
 from blztable.engine.version.staged import StagedColumn, StagedVersion
 from blztable.engine.write.columns import ColumnWriter
-from blztable.engine.write.row_groups import Portion
 from blztable.errors import ColumnNotFoundError, CorruptError, LimitError, SchemaError
 from blztable.format.jsontext import Json
 
@@ -68,10 +68,7 @@ def _write(
                 "or drop the column first"
             )
         names.add(field.name)
-    columns = [
-        ColumnWriter((change_set.new_column(),), field.name, field.type, field.nullable)
-        for field in fields
-    ]
+    columns = list(map(change_set.new_column, fields))
     return change_set.write(columns, _portions(staged, rows_of))[1]
 
 
@@ -208,16 +205,7 @@ def _wider(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
     """Cast a column to a wider type; for a dictionary type, to wider codes."""
     if not pa.types.is_dictionary(type_):
         return column.cast(type_)
-    chunks = [
-        pa.DictionaryArray.from_arrays(
-            chunk.indices.cast(type_.index_type),
-            chunk.dictionary,
-            ordered=type_.ordered,
-            safe=False,
-        )
-        for chunk in column.chunks
-    ]
-    return pa.chunked_array(chunks, type_)
+    return pa.chunked_array([recoded(chunk, type_) for chunk in column.chunks], type_)
 
 
 def _portions(

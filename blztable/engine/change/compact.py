@@ -10,6 +10,7 @@ from itertools import accumulate, pairwise
 
 import pyarrow as pa
 
+from blztable.arrow_types import Portion
 from blztable.caller import stack_level
 from blztable.columns.codecs import dictionary
 from blztable.engine.change import merge_policy
@@ -19,11 +20,12 @@ from blztable.engine.change.sorting import Unsorted
 from blztable.engine.read.columns import read_columns
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.selection import RowSpan
+from blztable.engine.version.commit import Commit, Plan
 from blztable.engine.version.staged import StagedColumn, StagedVersion
 from blztable.engine.version.versions import Version
 from blztable.engine.write import sort_keys
 from blztable.engine.write.options import WriteOptions
-from blztable.engine.write.row_groups import Portion, row_groups, rows_per_group
+from blztable.engine.write.row_groups import row_groups, rows_per_group
 from blztable.engine.write.sort_keys import SORT_BY, Key
 from blztable.errors import BlzError, ConflictError
 from blztable.storage.store import Lock
@@ -37,7 +39,8 @@ def merge_after(version: Version, options: WriteOptions) -> tuple[Version, Lock]
 
     Return the new version, pinned, or None. A failure is only a warning: the append is committed.
     """
-    change_set = ChangeSet(version, options)
+    commit = Commit(Plan(version.store, options.is_durable, base=version))
+    change_set = ChangeSet(commit, options)
     groups = version.head.row_groups
     full = _full(change_set)
     run = merge_policy.trailing_run(groups, full)
@@ -48,7 +51,7 @@ def merge_after(version: Version, options: WriteOptions) -> tuple[Version, Lock]
         run = merge_policy.trailing_run(groups[len(groups) - lengths[0] :], full)
         if not run:
             return None
-        with change_set:
+        with commit:
             _join(change_set, "merge", change_set.staged, len(groups) - run, len(groups))
             merged = change_set.publish()
     except ConflictError:
@@ -61,7 +64,7 @@ def merge_after(version: Version, options: WriteOptions) -> tuple[Version, Lock]
             stacklevel=stack_level(),
         )
         return None
-    change_set.emit_warnings()
+    commit.emit_warnings()
     return merged
 
 

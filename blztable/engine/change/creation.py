@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from blztable.arrow_types import Portion
 from blztable.engine.change import sorting
 from blztable.engine.change.sorting import Unsorted
 from blztable.engine.run.progress import Callback, Progress
@@ -20,7 +21,7 @@ from blztable.engine.version.versions import Version
 from blztable.engine.write import sort_keys
 from blztable.engine.write.columns import ColumnWriter, write_groups
 from blztable.engine.write.options import WriteOptions
-from blztable.engine.write.row_groups import Portion, row_groups
+from blztable.engine.write.row_groups import row_groups
 from blztable.engine.write.sort_keys import SORT_BY, Key
 from blztable.errors import TableExistsError
 from blztable.format import manifest
@@ -87,7 +88,10 @@ def create(
     )
     with Commit(plan) as commit:
         _check_absent(store, commit.base, replace_existing)
-        columns = _reserve(commit, schema)
+        columns = [
+            ColumnWriter(commit.files.reserve_column(), field.name, field.type, field.nullable)
+            for field in schema
+        ]
         writes = 2 if keys and contents.rows is None else 1
         reports = Progress(progress, contents.rows, writes * len(columns))
         creation = _Creation(store, commit, contents, options, reports)
@@ -210,17 +214,6 @@ def _check_absent(store: Store, version: Version | None, replace_existing: bool)
             f"a table already exists at {store.name} (version {number}); "
             'write with mode="w" to replace it, or choose another path'
         )
-
-
-def _reserve(commit: Commit, schema: pa.Schema) -> list[ColumnWriter]:
-    """Reserve a new id for each column; return a writer for each."""
-    columns = []
-    lowest = commit.base.head.next_column if commit.base else 0
-    for field in schema:
-        number = commit.files.reserve_column(lowest)
-        columns.append(ColumnWriter((number,), field.name, field.type, field.nullable))
-        lowest = number + 1
-    return columns
 
 
 def _kept_properties(newest: Version | None) -> dict[str, Json]:

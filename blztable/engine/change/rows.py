@@ -6,11 +6,12 @@ Only row groups that lose some of their rows are written again, with all their c
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Protocol, Self
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
 
+from blztable.arrow_types import Portion
 from blztable.columns.stored import as_stored, stored_type
 from blztable.columns.types import one_array
 from blztable.engine.change.change_set import ChangeSet
@@ -22,32 +23,16 @@ from blztable.engine.read.parts import OpenParts, Part
 from blztable.engine.read.selection import RowIndices, RowSpan
 from blztable.engine.run.limits import check_rows, check_values
 from blztable.engine.run.progress import Callback, Progress
-from blztable.engine.write.row_groups import Portion, row_groups
+from blztable.engine.write.row_groups import row_groups
 from blztable.format.jsontext import Json
 
 # Number of filled rows in one portion.
 FILLED_ROWS = 1 << 20
 
 
-class SchemaRun(Protocol):
-    """Parts with one schema: the schema of the table, or a wider one."""
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns of the whole table from here on."""
-
-    @property
-    def frame(self) -> Mapping[str, Json] | None:
-        """The frame descriptor from here on."""
-
-    @property
-    def parts(self) -> Iterator[Portion]:
-        """The rows, in tables of this schema."""
-
-
 def append(
     change_set: ChangeSet,
-    runs: Iterable[SchemaRun],
+    runs: Iterable[tuple[pa.Schema, Mapping[str, Json] | None, Iterable[Portion]]],
     *,
     continues_index: Callable[[], bool] = lambda: False,
     rows: int | None = None,
@@ -55,13 +40,13 @@ def append(
 ) -> None:
     """Append rows; a run with wider or more columns first changes the columns of the table."""
     reports, done = Progress(progress, rows, len(change_set.staged.columns)), 0
-    for schema_run in runs:
-        widen(change_set, schema_run.schema, schema_run.frame)
+    for schema, frame, portions in runs:
+        widen(change_set, schema, frame)
         # Iterating over the caller's data may run the caller's code, which may change the columns.
         staged = change_set.staged
         columns = [change_set.column_writer(index) for index in range(len(staged.columns))]
         reports.resume(done, len(columns))
-        groups = row_groups(schema_run.parts, change_set.options.row_group_rows)
+        groups = row_groups(portions, change_set.options.row_group_rows)
         written, parts = change_set.write(columns, groups, reports)
         done += sum(written)
         if written:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.arrow_types import large_type
+from blztable.arrow_types import Portion, large_type
 from blztable.columns.stored import as_stored, stored_type
 from blztable.columns.types import one_array
 from blztable.engine.query.expressions import comparable
@@ -21,7 +21,7 @@ from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.selection import spans
 from blztable.engine.run.limits import check_rows
 from blztable.engine.version.versions import Version
-from blztable.engine.write.row_groups import GROUP_BYTES, Portion, bytes_taken, rows_per_group
+from blztable.engine.write.row_groups import GROUP_BYTES, bytes_taken, rows_per_group
 from blztable.engine.write.sort_keys import Key
 from blztable.errors import SchemaError
 

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blztable.arrow_types import Portion
 from blztable.columns.stored import as_stored
 from blztable.columns.types import one_array
 from blztable.engine.change.change_set import ChangeSet
@@ -21,7 +22,6 @@ from blztable.engine.read.columns import read_columns
 from blztable.engine.read.parts import OpenParts, Part
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.version.staged import StagedVersion
-from blztable.engine.write.row_groups import Portion
 from blztable.errors import SchemaError
 
 # New values of a column: one for all rows, one for each selected row, or an expression.

@@ -13,9 +13,9 @@ import sys
 import time
 from collections import OrderedDict
 from contextlib import suppress
-from typing import Self
 from weakref import WeakValueDictionary
 
+from blztable.closing import Closing
 from blztable.errors import CorruptError, StorageError
 from blztable.format.layout import Address
 from blztable.storage.store import KeyNotFound, Reader, Store
@@ -32,7 +32,7 @@ PAUSES = (0.0, 0.001, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4)
 _NO_MORE = {errno.EMFILE, errno.ENFILE}
 
 
-class OpenFiles:
+class OpenFiles(Closing):
     """Readers by key; the one opened first is dropped when there are too many.
 
     A dropped reader is not closed here: a thread that still reads from it may finish. The owner
@@ -61,12 +61,6 @@ class OpenFiles:
         with suppress(KeyError):
             while self._readers:
                 self._readers.popitem()[1].close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _opened(self, key: str) -> Reader:
         for pause in PAUSES:

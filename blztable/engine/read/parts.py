@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import sub
-from typing import Self
 
 import pyarrow as pa
 
 from blztable.block_terms import CODES, ENDS, VALID, child_prefix
+from blztable.closing import Closing
 from blztable.columns.blocks import StreamLayout
 from blztable.columns.types import layout_of
 from blztable.engine.read.open_files import OpenFiles, PartReader
@@ -224,7 +224,7 @@ def open_part(
         return Part(context, facts, nbytes, root, superchunk, reader)
 
 
-class OpenParts:
+class OpenParts(Closing):
     """The parts of a read, or of several reads in a row; each part is opened once.
 
     A context manager: its end closes the files, even if the read failed.
@@ -268,12 +268,6 @@ class OpenParts:
         """Close the files and drop the parts, after the last thread has finished with them."""
         self._parts.clear()
         self._files.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class ErrorContext:

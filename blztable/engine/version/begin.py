@@ -140,7 +140,8 @@ def begin(plan: Plan) -> Begun:
                 with plan.damage_allowed(), suppress(KeyNotFound):
                     plan.check_id(versions.load(store, number))
         undo.pop_all()
-        return Begun(plan, base, NewFiles(store), is_first, os.getpid(), locks.pop_all())
+        files = NewFiles(store, base.head.next_column if base else 0)
+        return Begun(plan, base, files, is_first, os.getpid(), locks.pop_all())
 
 
 def _pin(plan: Plan, locks: ExitStack) -> Version | None:

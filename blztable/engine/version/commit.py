@@ -8,8 +8,8 @@ Every step runs in the thread of the caller. Only step 2 uses other threads, to 
 2. The caller writes new files under numbers that were never used. `publish` flushes them.
 3. Take the writers' lock and read the newest version. The caller rebases its changes on that
    version, or raises ConflictError.
-4. Publish the manifest under the next number (`Attempt`); this fails if another commit took the
-   number. It is the commit point (`Published`).
+4. Publish the manifest under the next number; this fails if another commit took the number. It is
+   the commit point.
 5. Flush the name of the manifest.
 6. Refresh the mirrors and retire old versions; a failure here is a warning. Remove the new files
    that the published version does not name.
@@ -21,9 +21,9 @@ of the two, whole: the manifest and its files were flushed before step 4. With
 version that was flushed.
 
 A flush that failed is never repeated: its outcome is unknown (CommitUnknownError). The same holds
-where nobody can read whether the manifest of step 4 is ours. Ctrl-C is deferred in steps 1 and 3
-to 6 and while new files are discarded, so no lock and no file is forgotten. Step 2 stops between
-two of its tasks.
+where nobody can read whether the manifest of step 4 is ours: only the commit id in it proves that.
+Ctrl-C is deferred in steps 1 and 3 to 6 and while new files are discarded, so no lock and no file
+is forgotten. Step 2 stops between two of its tasks.
 """
 
 import secrets
@@ -36,7 +36,6 @@ from typing import Self
 
 from blztable.caller import stack_level
 from blztable.engine.version import durability, in_flight, mirrors, retention, versions
-from blztable.engine.version.attempt import Attempt, unknown
 from blztable.engine.version.begin import AlreadyCommitted, Begun, Plan, begin
 from blztable.engine.version.new_files import NewFiles
 from blztable.engine.version.staged import StagedVersion
@@ -82,27 +81,20 @@ class Newest:
         return max(self.numbers, default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class Published:
-    """A commit after step 4: the published version, and the staged version it was made from."""
-
-    version: Version
-    staged: StagedVersion
-
-
 class Commit:
     """The six steps as a context. New files are removed at its end if nothing was published."""
 
     def __init__(self, plan: Plan) -> None:
-        self._plan = plan
+        self.plan = plan
         self._begun: Begun | None = None
-        self._attempt: Attempt | None = None
+        # The head of the last manifest that was handed to the store.
+        self._tried: Head | None = None
         self._warnings: list[str] = []
 
     def __enter__(self) -> Self:
         try:
             with DeferInterrupt(), self._repeat_made_durable():
-                self._begun = begin(self._plan)
+                self._begun = begin(self.plan)
         except BaseException:
             self._undo()
             raise
@@ -117,7 +109,7 @@ class Commit:
     def _undo(self) -> None:
         """End the commit. Discard its files unless they may belong to a published version."""
         with DeferInterrupt():
-            if self._attempt is not None and self._attempt.may_be_published():
+            if self._tried is not None and _may_be_published(self.plan.store, self._tried):
                 self._after_begin().end()
             elif self._begun is not None:
                 self._begun.undo()
@@ -165,32 +157,32 @@ class Commit:
             The version is published and may not survive a loss of power, or it is unknown whether
             it is published.
         """
-        store, begun = self._plan.store, self._after_begin()
+        store, begun = self.plan.store, self._after_begin()
         begun.check_process()
-        if self._plan.is_durable and staged is not None:
+        if self.plan.is_durable and staged is not None:
             begun.files.flush(staged.files())
         with (
             DeferInterrupt(),
             ExitStack() as afterwards,
             self._repeat_made_durable(),
-            in_flight.writers_lock(store, durable=self._plan.is_durable),
+            in_flight.writers_lock(store, durable=self.plan.is_durable),
         ):
-            published = self._publish(operation, rebase)
-            version = published.version
+            version, staged = self._publish(operation, rebase)
             # Whatever fails from here on, the published version does not name these files.
-            afterwards.callback(_discard_unnamed, begun.files, published)
+            columns = {path[0] for path in version.head.columns.paths}
+            afterwards.callback(begun.files.discard_unnamed, staged.files(), columns)
             if version.head.durable:
                 try:
                     store.flush_names(layout.MANIFESTS)
                 except BlzError as error:
-                    raise unknown(store, version.head.version, error) from error
+                    raise _unknown(store, version.head.version, error) from error
             pinned = _pin(version)
             self._tidy(version)
         return version, pinned
 
-    def _publish(self, operation: str, rebase: Rebase) -> Published:
+    def _publish(self, operation: str, rebase: Rebase) -> tuple[Version, StagedVersion]:
         """Carry out steps 3 and 4, again whenever another writer takes the number first."""
-        plan, files = self._plan, self._after_begin().files
+        plan, files = self.plan, self._after_begin().files
         while True:
             newest = _find_newest(plan)
             plan.check_id(newest.version)
@@ -204,17 +196,17 @@ class Commit:
             data = manifest.encode(head, staged.lines())
             # Decoded as a reader would, so the version is known without reading it back.
             version = staged.published(manifest.decode_head(data[: manifest.head_length(data)]))
-            self._attempt = Attempt(plan.store, head.version, head.commit)
+            self._tried = head
             try:
                 plan.store.publish(version.key, data, durable=head.durable)
             except KeyTaken:
-                if not self._attempt.is_ours():
+                if not _is_ours(plan.store, head):
                     continue
             except BlzError as error:
-                if self._attempt.may_be_published():
-                    raise self._attempt.unknown(error) from error
+                if _may_be_published(plan.store, head):
+                    raise _unknown(plan.store, head.version, error) from error
                 raise
-            return Published(version, staged)
+            return version, staged
 
     def _tidy(self, version: Version) -> None:
         """Refresh the mirrors and retire old versions; keep a warning for each failure."""
@@ -227,7 +219,7 @@ class Commit:
                 step()
             except (BlzError, KeyNotFound) as error:
                 self._warnings.append(
-                    f"{self._plan.store.name}: version {version.head.version} is committed, "
+                    f"{self.plan.store.name}: version {version.head.version} is committed, "
                     f"but {error}"
                 )
 
@@ -247,11 +239,11 @@ class Commit:
         try:
             yield
         except AlreadyCommitted as known:
-            if self._plan.is_durable:
+            if self.plan.is_durable:
                 try:
-                    _make_newest_durable(self._plan.store)
+                    _make_newest_durable(self.plan.store)
                 except BlzError as error:
-                    raise unknown(self._plan.store, known.version, error) from error
+                    raise _unknown(self.plan.store, known.version, error) from error
             raise
 
 
@@ -312,6 +304,40 @@ def _history(store: Store, newest: Newest) -> tuple[tuple[str, int], ...]:
     return tuple((time, number) for time, number in pairs if number in newest.numbers)
 
 
+def _is_ours(store: Store, head: Head) -> bool:
+    """True if the published manifest of this number bears our commit id.
+
+    Some network file systems link a file and still report that the name is taken.
+    """
+    try:
+        return versions.read(store, head.version).head.commit == head.commit
+    except (BlzError, KeyNotFound) as error:
+        raise CommitUnknownError(
+            f"{store.name}: version {head.version} was published by this commit or by "
+            "another one: its manifest cannot be read; open the table again and compare its "
+            f"rows: {error}"
+        ) from error
+
+
+def _may_be_published(store: Store, head: Head) -> bool:
+    """False only if the manifest with this head is known not to be published."""
+    try:
+        return versions.load(store, head.version).head.commit == head.commit
+    except KeyNotFound:
+        # Either it was never published, or later versions were built on it and it was retired.
+        return (versions.newest_number(store) or 0) >= head.version
+    except BlzError:
+        return True
+
+
+def _unknown(store: Store, number: int, error: BlzError) -> CommitUnknownError:
+    """Return the error for a version that was published and may not be durable."""
+    return CommitUnknownError(
+        f"{store.name}: version {number} was published but may not survive a loss of "
+        f"power; open the table again and check that version {number} exists: {error}"
+    )
+
+
 def _pin(version: Version) -> Lock:
     """Pin the published version."""
     try:
@@ -321,12 +347,6 @@ def _pin(version: Version) -> Lock:
             f"{version.store.name}: version {version.head.version} is committed, but it cannot be "
             f"opened; open the table again: {error}"
         ) from error
-
-
-def _discard_unnamed(files: NewFiles, published: Published) -> None:
-    """Discard the new files and columns that the published version does not name."""
-    columns = {path[0] for path in published.version.head.columns.paths}
-    files.discard_unnamed(published.staged.files(), columns)
 
 
 def _make_newest_durable(store: Store) -> None:

@@ -4,8 +4,8 @@ Knows nothing of versions: the commit passes the files that the published versio
 """
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from blztable.errors import BlzError, CorruptError, LimitError
@@ -33,8 +33,10 @@ class Writer(Protocol):
 class NewFiles:
     """Files and columns that only this commit writes to, and that no manifest names yet."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, next_column: int) -> None:
+        """Begin without files; `next_column` is the lowest id that a new column may get."""
         self._store = store
+        self._next_column = next_column
         # The writers know their files: Ctrl-C may come between writing a file and recording it.
         self._writers: list[Writer] = []
         self._reserved: list[Path] = []
@@ -45,9 +47,9 @@ class NewFiles:
         """Record writers before they write, so that their files are flushed or removed."""
         self._writers += writers
 
-    def reserve_column(self, lowest: int) -> int:
-        """Reserve the first unused column id from `lowest` on and return it."""
-        number = lowest
+    def reserve_column(self) -> Path:
+        """Reserve the next unused column id; return the path of the column."""
+        number = self._next_column
         with DeferInterrupt():
             while number <= layout.MAX_ID and not self._store.reserve(layout.column((number,))):
                 names = self._store.list_names(layout.DATA)
@@ -59,19 +61,8 @@ class NewFiles:
                     "data to a new table"
                 )
             self._reserved.append((number,))
-        return number
-
-    @contextmanager
-    def attempt(self) -> Iterator[None]:
-        """Discard the files written inside this context if it fails; keep earlier ones."""
-        writers, reserved = len(self._writers), len(self._reserved)
-        try:
-            yield
-        except BaseException:
-            with DeferInterrupt():
-                self._discard(_files(self._writers[writers:]), self._reserved[reserved:])
-                del self._writers[writers:], self._reserved[reserved:]
-            raise
+        self._next_column = number + 1
+        return (number,)
 
     def flush(self, named: Files) -> None:
         """Flush the new files that `named` contains, each only once."""
@@ -91,9 +82,16 @@ class NewFiles:
             ) from None
         self._flushed.update(files)
 
-    def discard(self) -> None:
-        """Discard all new files and reserved columns."""
-        self._discard(_files(self._writers), self._reserved)
+    def count(self) -> tuple[int, int]:
+        """Return the numbers of writers and of reserved columns, for `discard`."""
+        return len(self._writers), len(self._reserved)
+
+    def discard(self, kept: tuple[int, int] = (0, 0)) -> None:
+        """Discard the new files and reserved columns; keep those of an earlier `count`."""
+        writers, columns = kept
+        with DeferInterrupt():
+            self._discard(_files(self._writers[writers:]), self._reserved[columns:])
+            del self._writers[writers:], self._reserved[columns:]
 
     def discard_unnamed(self, named: Files, columns: Collection[int]) -> None:
         """Discard new files that are not in `named`, and reserved columns not in `columns`."""

@@ -18,6 +18,7 @@ from itertools import count
 import numpy as np
 import pyarrow as pa
 
+from blztable.arrow_types import Portion
 from blztable.columns import paging
 from blztable.columns.blocks import Block, Stream
 from blztable.columns.statistics.compute import statistics
@@ -31,7 +32,6 @@ from blztable.engine.run.progress import Progress
 from blztable.engine.run.tasks import Task
 from blztable.engine.write.options import WriteOptions
 from blztable.engine.write.reuse import Make, Old, compressing, copying, opened
-from blztable.engine.write.row_groups import Portion
 from blztable.errors import LimitError, SchemaError
 from blztable.format import layout
 from blztable.format.line import NO_FILE, ColumnParts, FactArrays

@@ -18,7 +18,7 @@ from itertools import pairwise, zip_longest
 import numpy as np
 import pyarrow as pa
 
-from blztable.arrow_types import is_view
+from blztable.arrow_types import Portion, is_view
 from blztable.columns.codecs import dictionary
 from blztable.columns.paging import USUAL_PAGE_ROWS
 from blztable.columns.types import one_array
@@ -31,9 +31,6 @@ MOST_BYTES = 1_000_000_000
 # An Arrow array costs about 1,000 bytes, so up to MOST_SMALL tables below SMALL_BYTES are joined.
 SMALL_BYTES = 1 << 18
 MOST_SMALL = 256
-
-# A table and its number of rows, which a table without columns does not know.
-Portion = tuple[pa.Table, int]
 
 
 def row_groups(parts: Iterable[Portion], group_rows: int | None) -> Iterator[Portion]:

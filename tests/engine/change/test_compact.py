@@ -6,7 +6,6 @@ import pytest
 
 import blztable as blz
 from blztable.engine.change import merge_policy
-from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.compact import compact
 from blztable.engine.write.options import WriteOptions
 from blztable.errors import ColumnNotFoundError, SchemaError
@@ -15,7 +14,7 @@ from blztable.storage.memory import MemoryStore
 from support import arrow_strategies as types
 from support import samples
 from support.bit_equality import bits
-from support.stores import Hooked, once, tree
+from support.stores import Hooked, changing, once, tree
 
 SCHEMA = pa.schema({"n": pa.int64(), "text": pa.string()})
 ALL = pa.table({"n": range(8), "text": map(str, range(8))}, SCHEMA)
@@ -65,7 +64,7 @@ def test_a_join_of_a_compaction_keeps_the_row_groups_that_it_joins_and_no_others
     blz.to_blz(ALL, store, row_group_rows=1, durability="process")
     with blz.open(store) as table:
         options = WriteOptions(row_group_rows=2, durability="process")
-        with ChangeSet(table._snapshot.version, options) as work:
+        with changing(table._snapshot.version, options) as work:
             compact(work)
             joins = [change for change, _ in work._changes]
             assert [(join.start, len(join.joined)) for join in joins] == [

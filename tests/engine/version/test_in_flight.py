@@ -226,8 +226,8 @@ def test_on_nfs_a_vacuum_waits_for_a_writer_on_another_machine(tmp_path, other_m
     store = LocalStore(tmp_path / "t.blz")
     write(store, ROWS)
     with Commit(Plan(store, is_durable=False)) as transaction:
-        column = transaction.files.reserve_column(6)
-        store.put_new(layout.part((column,), 1), [b"in flight"])
+        path = transaction.files.reserve_column()
+        store.put_new(layout.part(path, 1), [b"in flight"])
         before = tree(store)
         with pytest.raises(BusyError, match="a writer or a transaction was active"):
             vacuum(LocalStore(tmp_path / "t.blz"), wait=0)

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blztable.engine.change import compact, rows, update
-from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.columns import drop_columns, rename_columns, reorder_columns
 from blztable.engine.version import versions
 from blztable.engine.version.staged import StagedVersion
@@ -17,7 +16,7 @@ from blztable.format import manifest
 from blztable.format.line import ColumnParts, FactArrays
 from blztable.format.statistics import Statistics
 from blztable.storage.memory import MemoryStore
-from support.stores import read, write
+from support.stores import changing, read, write
 
 TABLE = pa.table({"n": range(10), "text": [*"abcdefghi", None], "x": np.arange(10) / 4})
 
@@ -133,7 +132,7 @@ def test_lines_of_columns_not_touched_are_published_byte_for_byte(store, name):
     change, touched = CHANGES[name]
     base = loaded(store)
     before = dict(zip(base.head.columns.paths, base.lines(), strict=True))
-    with ChangeSet(base, WriteOptions(row_group_rows=4)) as work:
+    with changing(base, WriteOptions(row_group_rows=4)) as work:
         change(work)
         lines = work.staged.lines()
         published = work.publish()
@@ -169,14 +168,14 @@ def test_lines_of_columns_not_touched_are_not_parsed(store, name, asked, monkeyp
         return decode_column(line, head, index)
 
     monkeypatch.setattr(manifest, "decode_column", recording)
-    with ChangeSet(loaded(store), WriteOptions()) as work:
+    with changing(loaded(store), WriteOptions()) as work:
         CHANGES[name][0](work)
         work.staged.lines()
     assert parsed == asked
 
 
 def test_an_edition_is_read_like_the_version_it_becomes(store):
-    with ChangeSet(loaded(store), WriteOptions(row_group_rows=3)) as work:
+    with changing(loaded(store), WriteOptions(row_group_rows=3)) as work:
         rows.delete(work, [("n", "in", [0, 5])])
         reorder_columns(work, ["text"])
         rename_columns(work, {"n": "m"}, None)
@@ -196,7 +195,7 @@ def test_what_pandas_wrote_in_a_schema_goes_with_the_columns_it_was_true_of(stor
     schema = frame.schema.with_metadata({**frame.schema.metadata, b"source": b"till"})
     write(store, frame.cast(schema))
     assert b"pandas" in loaded(store).schema.metadata
-    with ChangeSet(loaded(store), WriteOptions()) as work:
+    with changing(loaded(store), WriteOptions()) as work:
         rows.truncate(work, 2)
         work.publish()[1].close()
     assert loaded(store).schema.metadata == {b"source": b"till"}

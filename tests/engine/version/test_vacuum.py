@@ -180,8 +180,8 @@ def test_what_a_version_left_because_it_was_damaged_goes(store):
 def test_while_a_writer_is_at_work_nothing_goes(store):
     commit(store, 1, 2)
     with Commit(Plan(store, is_durable=False)) as transaction:
-        column = transaction.files.reserve_column(6)
-        store.put_new(layout.part((column,), 1), [b"in flight"])
+        path = transaction.files.reserve_column()
+        store.put_new(layout.part(path, 1), [b"in flight"])
         before = tree(store)
         with pytest.raises(BusyError, match="a writer or a transaction was active"):
             vacuum(store, keep_versions=1, wait=0)
