@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,6 @@ from blztable.convert.frames.pandas_metadata import arrow_metadata
 from blztable.engine.query.explain import explain
 from blztable.engine.query.scan import Scan
 from blztable.engine.query.select import (
-    Selected,
     count,
     read_selected,
     select,
@@ -297,9 +297,7 @@ class Snapshot:
         if how.progress is not None:
             progress = Progress(how.progress, stop - start, len(positions))
 
-        def read(row_spans: Sequence[RowSpan], progress: Progress | None) -> Selected:
-            return read_selected(version, positions, row_spans, scan, progress)
-
+        read = partial(read_selected, version, positions, scan)
         with self._guarded():
             if how.on_corrupt == "raise":
                 selected = read(row_spans, progress)
