@@ -1,8 +1,9 @@
-"""Arrow types: predicates for text, bytes, views and numbers, and casts of dictionaries.
+"""Arrow types: predicates for text, bytes, views and numbers, casts of dictionaries, and bits.
 
 Knows nothing of columns, tables or pandas.
 """
 
+import numpy as np
 import pyarrow as pa
 
 # A table and its number of rows, which a table without columns does not know.
@@ -63,3 +64,9 @@ def recoded(array: pa.DictionaryArray, type_: pa.DictionaryType) -> pa.Dictionar
 def value_type(type_: pa.DataType) -> pa.DataType:
     """Return the type of a dictionary's values; any other type unchanged."""
     return type_.value_type if pa.types.is_dictionary(type_) else type_
+
+
+def bits_of(bitmap: np.ndarray, offset: int, rows: int) -> np.ndarray:
+    """Return a byte, 0 or 1, for each of `rows` bits from `offset`."""
+    first, skipped = divmod(offset, 8)
+    return np.unpackbits(bitmap[first:], count=skipped + rows, bitorder="little")[skipped:]

@@ -5,7 +5,6 @@ Knows nothing of files: `convert` makes streams of columns, the engine commits t
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 from blztable.convert.frames.attributes import checked_attrs
@@ -151,34 +150,52 @@ def to_blz(
     attributes = checked_attrs(dict(attrs or {}))
     order = [] if sort_by is None else parsed(sort_by)
     with opened_at(path) as store:
-        create_with = partial(
-            _create, store, data, index, options, attributes, order, commit_id, progress
-        )
+
+        def create(mode: str) -> None:
+            source = stream(data, index=index)
+            contents = creation.Contents(
+                *(source.schema, source.parts, source.frame),
+                *(source.attrs | attributes, source.rows, order),
+            )
+            with reporting(progress, "writing") as callback, suppress(AlreadyCommitted):
+                _, lock = creation.create(
+                    store,
+                    contents,
+                    options,
+                    replace_existing=mode == "w",
+                    progress=callback,
+                    commit_id=commit_id,
+                )
+                lock.close()
+
+        def append() -> None:
+            snapshot = Snapshot(*versions.pin(store))
+            with (
+                CTable(
+                    snapshot, writable=True, durability=durability, overrides=overrides
+                ) as table,
+                reporting(progress, "appending") as callback,
+                table.transaction(commit_id=commit_id) as tx,
+            ):
+                if order and not tx.is_repeated:
+                    raise ValueError(
+                        'sort_by is not supported with mode="a"; append, then sort all rows '
+                        "with CTable.compact(sort_by=...)"
+                    )
+                tx.append(data, index=index, progress=callback)
+                if attributes:
+                    tx.attrs.update(attrs)
+
         if mode != "a":
-            create_with(mode)
+            create(mode)
             return
         tries = APPEND_TRIES if is_repeatable(data) else 1
         while True:
             try:
                 if versions.newest_number(store) is None:
-                    create_with("x")
-                    return
-                snapshot = Snapshot(*versions.pin(store))
-                with (
-                    CTable(
-                        snapshot, writable=True, durability=durability, overrides=overrides
-                    ) as table,
-                    reporting(progress, "appending") as callback,
-                    table.transaction(commit_id=commit_id) as tx,
-                ):
-                    if order and not tx.is_repeated:
-                        raise ValueError(
-                            'sort_by is not supported with mode="a"; append, then sort all rows '
-                            "with CTable.compact(sort_by=...)"
-                        )
-                    tx.append(data, index=index, progress=callback)
-                    if attributes:
-                        tx.attrs.update(attrs)
+                    create("x")
+                else:
+                    append()
                 return
             except (ConflictError, TableExistsError) as error:
                 # Another writer created or replaced the table; or the path holds no table.
@@ -196,31 +213,3 @@ def _append_failed(store: Store, data: Any, error: Exception) -> ConflictError:
         f"{store.name}: other writers created, replaced or changed the table {reason}; nothing was "
         f"appended. Repeat the call with all of the data, from a new iterator: {error}"
     )
-
-
-def _create(
-    store: Store,
-    data: Any,
-    index: bool | None,
-    options: WriteOptions,
-    attributes: dict[str, Any],
-    sort_by: Sequence[tuple[str, str]],
-    commit_id: str | None,
-    progress: ProgressOption,
-    mode: str,
-) -> None:
-    """Write the data as a table; replace an existing one unless the mode is "x"."""
-    source = stream(data, index=index)
-    contents = creation.Contents(
-        source.schema, source.parts, source.frame, source.attrs | attributes, source.rows, sort_by
-    )
-    with reporting(progress, "writing") as callback, suppress(AlreadyCommitted):
-        _, lock = creation.create(
-            store,
-            contents,
-            options,
-            replace_existing=mode == "w",
-            progress=callback,
-            commit_id=commit_id,
-        )
-        lock.close()

@@ -60,25 +60,22 @@ def _plain(array: pa.Array) -> list[Json]:
     if pa.types.is_timestamp(type_):
         # Cast without the time zone, which gives UTC: this machine may not know the zone.
         texts = array.view(pa.timestamp(type_.unit)).cast(pa.string()).to_pylist()
-        return [
-            _mapped(text, lambda text: _iso(text) + ("Z" if type_.tz else "")) for text in texts
-        ]
+        return _mapped(texts, lambda text: _iso(text) + ("Z" if type_.tz else ""))
     if pa.types.is_date(type_) or pa.types.is_time(type_):
         return array.cast(pa.string()).to_pylist()
     if pa.types.is_duration(type_):
         counts = array.view(pa.int64()).to_pylist()
-        return [
-            _mapped(count, lambda count: f"PT{_seconds(count, type_.unit)}S") for count in counts
-        ]
+        return _mapped(counts, lambda count: f"PT{_seconds(count, type_.unit)}S")
     if pa.types.is_floating(type_):
-        return [_mapped(value, _number) for value in _floats(array)]
+        return _mapped(_floats(array), _number)
     convert = _CONVERSIONS.get(type_.id)
     values = array.to_pylist()
-    return values if convert is None else [_mapped(value, convert) for value in values]
+    return values if convert is None else _mapped(values, convert)
 
 
-def _mapped(value: Any, convert: Callable[[Any], Json]) -> Json:
-    return None if value is None else convert(value)
+def _mapped(values: list[Any], convert: Callable[[Any], Json]) -> list[Json]:
+    """Convert the values that are not null."""
+    return [None if value is None else convert(value) for value in values]
 
 
 def _iso(text: str) -> str:
@@ -95,7 +92,7 @@ def _floats(array: pa.Array) -> list[float | None]:
     if pa.types.is_float64(array.type):
         return values
     width = np.float16 if pa.types.is_float16(array.type) else np.float32
-    return [_mapped(value, lambda value: float(str(width(value)))) for value in values]
+    return _mapped(values, lambda value: float(str(width(value))))
 
 
 def _number(value: float) -> Json:
@@ -111,23 +108,9 @@ def _interval(value: pa.MonthDayNano) -> str:
 
 
 _CONVERSIONS: dict[int, Callable[[Any], Json]] = {
-    **dict.fromkeys(
-        (
-            pa.lib.Type_BINARY,
-            pa.lib.Type_LARGE_BINARY,
-            pa.lib.Type_BINARY_VIEW,
-            pa.lib.Type_FIXED_SIZE_BINARY,
-        ),
-        bytes.hex,
-    ),
-    **dict.fromkeys(
-        (
-            pa.lib.Type_DECIMAL32,
-            pa.lib.Type_DECIMAL64,
-            pa.lib.Type_DECIMAL128,
-            pa.lib.Type_DECIMAL256,
-        ),
-        str,
-    ),
+    **dict.fromkeys((pa.lib.Type_BINARY, pa.lib.Type_LARGE_BINARY), bytes.hex),
+    **dict.fromkeys((pa.lib.Type_BINARY_VIEW, pa.lib.Type_FIXED_SIZE_BINARY), bytes.hex),
+    **dict.fromkeys((pa.lib.Type_DECIMAL32, pa.lib.Type_DECIMAL64), str),
+    **dict.fromkeys((pa.lib.Type_DECIMAL128, pa.lib.Type_DECIMAL256), str),
     pa.lib.Type_INTERVAL_MONTH_DAY_NANO: _interval,
 }

@@ -8,6 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from blztable.arrow_types import bits_of
+
 # An extension array of pandas; the stubs lack some of its members.
 PandasArray: TypeAlias = Any
 
@@ -55,7 +57,8 @@ def booleans_of(array: pa.Array) -> np.ndarray:
     buffer = array.buffers()[1]
     if len(array) == 0 or buffer is None:
         return np.zeros(len(array), np.bool_)
-    return _bits(buffer, array.offset, len(array))
+    bits = bits_of(np.frombuffer(buffer, np.uint8), array.offset, len(array))
+    return bits.view(np.bool_)
 
 
 def missing_of(array: pa.Array) -> np.ndarray | None:
@@ -65,11 +68,4 @@ def missing_of(array: pa.Array) -> np.ndarray | None:
     validity = array.buffers()[0]
     if validity is None:
         return np.asarray(array.is_null().to_numpy(zero_copy_only=False))
-    return np.logical_not(_bits(validity, array.offset, len(array)))
-
-
-def _bits(buffer: pa.Buffer, offset: int, count: int) -> np.ndarray:
-    first, skipped = divmod(offset, 8)
-    packed = np.frombuffer(buffer, np.uint8, (skipped + count + 7) // 8, first)
-    bits = np.unpackbits(packed, count=skipped + count, bitorder="little")
-    return bits[skipped:].view(np.bool_)
+    return bits_of(np.frombuffer(validity, np.uint8), array.offset, len(array)) == 0

@@ -222,9 +222,7 @@ def uniform_size(chunks: Sequence[int]) -> int | None:
     if not chunks:
         return None
     first = chunks[0]
-    if chunks[-1] <= first and all(size == first for size in chunks[:-1]):
-        return first
-    return None
+    return first if chunks[-1] <= first and {first}.issuperset(chunks[:-1]) else None
 
 
 def _object(value: Json, keys: set[str], context: str) -> dict[str, Json]:

@@ -62,7 +62,7 @@ class Batches(Closing):
         self._schema = snapshot.schema(positions)
         # None once closed: a closed stream keeps no version.
         self._snapshot: Snapshot | None = snapshot
-        self._tables = Prefetcher(_jobs(snapshot, positions, scan))
+        self._tables = Prefetcher(_jobs(snapshot, positions, scan, self._schema))
         # Batches of the current window: the next ones, and an iterator that cuts the others.
         self._ready: deque[pa.RecordBatch] = deque()
         self._uncut: Iterator[pa.RecordBatch] = iter(())
@@ -174,12 +174,12 @@ class Batches(Closing):
 
 
 def _jobs(
-    snapshot: Snapshot, positions: Sequence[int], scan: Scan | None
+    snapshot: Snapshot, positions: Sequence[int], scan: Scan | None, schema: pa.Schema
 ) -> Iterator[Callable[[], pa.Table]]:
     """Yield one call per window that reads it; files stay open until the generator ends."""
     with OpenParts(snapshot.version) as parts:
         for window in snapshot.windows(positions, scan):
-            yield partial(snapshot.window, positions, window, parts, scan)
+            yield partial(snapshot.window, positions, window, parts, scan, schema)
 
 
 def without_views(schema: pa.Schema) -> pa.Schema:

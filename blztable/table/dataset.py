@@ -40,19 +40,16 @@ class Readable(Protocol):
     def schema(self) -> pa.Schema:
         """The schema of the columns."""
 
-    def to_arrow(self, columns: Sequence[str] | None = None, *, filters: Any = None) -> pa.Table:
+    def __getitem__(self, key: list[str]) -> "Readable":
+        """Return a reader of these columns."""
+
+    def to_arrow(self, *, filters: Any = None) -> pa.Table:
         """Read the rows that meet a condition into a table."""
 
-    def to_batches(
-        self,
-        columns: Sequence[str] | None = None,
-        *,
-        filters: Any = None,
-        batch_rows: int | None = None,
-    ) -> Batches:
+    def to_batches(self, *, filters: Any = None, batch_rows: int | None = None) -> Batches:
         """Read the rows that meet a condition as a stream."""
 
-    def take(self, indices: Any, columns: Sequence[str] | None = None) -> pa.Table:
+    def take(self, indices: Any) -> pa.Table:
         """Read rows by number."""
 
     def count(self, *, filters: Any = None) -> int:
@@ -341,7 +338,7 @@ class BlzDataset(_Scannable, ds.FileSystemDataset):  # type: ignore[misc]
             raise TypeError(f"unexpected keyword argument {min(unknown)!r}")
         if filter is not None:
             filter = expressions.as_expression(filter, self.schema)
-        return BlzScan(self._source, columns, _both(self._filter, filter), batch_size)
+        return BlzScan(self._source, self.schema, columns, _both(self._filter, filter), batch_size)
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator["BlzFragment"]:
         """Return the only fragment, with all rows; it is decoded by all processors.
@@ -404,31 +401,33 @@ class BlzScan:
     def __init__(
         self,
         source: Readable,
+        schema: pa.Schema,
         columns: Projection | None,
         filter: pc.Expression | None,
         batch_rows: int | None,
     ) -> None:
-        schema = without_views(source.schema)
         if filter is not None:
             expressions.check(filter, schema)
-        self._source = source
+        if isinstance(columns, str):
+            raise TypeError(f"columns must be a list of names, not a str; pass [{columns!r}]")
+        self._schema = schema
         self._filter = filter
         self._batch_rows = batch_rows
-        self._names = columns if not isinstance(columns, Mapping) else None
         # Columns computed from those read; empty if columns are returned as stored.
         self._computed: list[_ComputedColumn] = []
         if isinstance(columns, Mapping):
             self._computed = [_ComputedColumn.of(name, columns[name], schema) for name in columns]
-            self._names = list(dict.fromkeys(name for one in self._computed for name in one.needs))
+            columns = list(dict.fromkeys(name for one in self._computed for name in one.needs))
         times = Counter(schema.names)
-        for name in schema.names if self._names is None else self._names:
+        for name in schema.names if columns is None else columns:
             if times[name] > 1:
                 raise SchemaError(
                     f"{times[name]} columns are named {name!r}; rename one with rename_columns(), "
                     "or choose other columns"
                 )
         # Made here and not later, so that missing columns raise at once.
-        stored = source.to_batches(self._names).schema
+        self._source = source if columns is None else source[list(columns)]
+        stored = self._source.schema
         # The metadata are the dataset's, as in pyarrow: DataFusion compares them.
         self._read = without_views(stored).with_metadata(schema.metadata)
         self._is_as_stored = self._read == stored and not self._computed
@@ -436,7 +435,7 @@ class BlzScan:
     @property
     def dataset_schema(self) -> pa.Schema:
         """Arrow schema of the dataset."""
-        return without_views(self._source.schema)
+        return self._schema
 
     @property
     def projected_schema(self) -> pa.Schema:
@@ -450,9 +449,7 @@ class BlzScan:
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Return an iterator of the rows as batches."""
-        rows = self._source.to_batches(
-            self._names, filters=self._filter, batch_rows=self._batch_rows
-        )
+        rows = self._source.to_batches(filters=self._filter, batch_rows=self._batch_rows)
         if self._is_as_stored:
             return rows
         batches = (cast(batch, self._read) for batch in rows)
@@ -461,7 +458,7 @@ class BlzScan:
     def to_table(self) -> pa.Table:
         """Read the rows into a table."""
         if self._is_as_stored:
-            return self._source.to_arrow(self._names, filters=self._filter)
+            return self._source.to_arrow(filters=self._filter)
         return self.to_reader().read_all()
 
     def head(self, num_rows: int) -> pa.Table:
@@ -477,7 +474,7 @@ class BlzScan:
     def take(self, indices: Any) -> pa.Table:
         """Read rows by their numbers in the result."""
         if self._is_as_stored and self._filter is None:
-            return self._source.take(indices, self._names)
+            return self._source.take(indices)
         return self.to_table().take(indices)
 
     def count_rows(self) -> int:

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,6 @@ from blztable.convert.frames.pandas_metadata import arrow_metadata
 from blztable.engine.query.explain import explain
 from blztable.engine.query.scan import Scan
 from blztable.engine.query.select import (
-    Selected,
     count,
     read_selected,
     select,
@@ -224,11 +224,12 @@ class Snapshot:
         window: Sequence[RowSpan],
         parts: OpenParts,
         scan: Scan | None,
+        schema: pa.Schema,
     ) -> pa.Table:
         """Read one window; `parts` keeps open the files that the next windows need."""
         with self._guarded():
             selected = select(self.version, positions, window, parts, scan)
-        return _table(selected.arrays, self.schema(positions), len(selected.numbers))
+        return _table(selected.arrays, schema, len(selected.numbers))
 
     def take(self, positions: Sequence[int], rows: np.ndarray) -> pa.Table:
         """Read rows by number, in any order and with repetitions."""
@@ -296,9 +297,7 @@ class Snapshot:
         if how.progress is not None:
             progress = Progress(how.progress, stop - start, len(positions))
 
-        def read(row_spans: Sequence[RowSpan], progress: Progress | None) -> Selected:
-            return read_selected(version, positions, row_spans, scan, progress)
-
+        read = partial(read_selected, version, positions, scan)
         with self._guarded():
             if how.on_corrupt == "raise":
                 selected = read(row_spans, progress)

@@ -302,13 +302,13 @@ def test_each_part_is_opened_once_however_many_windows_it_has(tmp_path, monkeypa
                 opened_files[key] += 1
             return super().open(key)
 
-    real = parts.open_column_part
+    real = parts.open_part
 
-    def opening(version, index, line, group, files):
-        opened_parts[index, group] += 1
-        return real(version, index, line, group, files)
+    def opening(reader, facts, type_, sizes, context):
+        opened_parts[context] += 1
+        return real(reader, facts, type_, sizes, context)
 
-    monkeypatch.setattr(parts, "open_column_part", opening)
+    monkeypatch.setattr(parts, "open_part", opening)
     noise = np.random.default_rng(0).integers(0, 1 << 60, (2, 36_000))
     data = pa.table({"a": noise[0], "b": noise[1], "small": np.zeros(36_000, "i2")})
     store = Store(tmp_path / "t.blz")
@@ -317,7 +317,9 @@ def test_each_part_is_opened_once_however_many_windows_it_has(tmp_path, monkeypa
     with blz.open(store) as table:
         assert pa.Table.from_batches(table.to_batches()) == data
     assert len(watch.begun) >= 12
-    assert opened_parts == dict.fromkeys([(i, group) for i in range(3) for group in range(3)], 1)
+    # The context names the file and the column of the part: 3 columns in 3 row groups.
+    assert set(opened_parts.values()) == {1}
+    assert len(opened_parts) == 9
     assert set(opened_files.values()) == {1}
     assert len(opened_files) == 9
 

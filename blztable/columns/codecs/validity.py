@@ -9,6 +9,7 @@ from itertools import accumulate
 import numpy as np
 import pyarrow as pa
 
+from blztable.arrow_types import bits_of
 from blztable.block_terms import VALID
 from blztable.columns.blocks import VALIDITY, Piece, Stream, Target
 from blztable.columns.memory import allocate, view
@@ -21,14 +22,6 @@ def mask_of(array: pa.Array) -> np.ndarray | None:
         return None
     bitmap = array.buffers()[0]
     return bits_of(np.frombuffer(bitmap, np.uint8), array.offset, len(array)).view(np.bool_)
-
-
-def bits_of(bitmap: np.ndarray, offset: int, rows: int) -> np.ndarray:
-    """Return a byte, 0 or 1, for each of `rows` bits from `offset`."""
-    first = offset // 8
-    part = bitmap[first : -(-(offset + rows) // 8)]
-    bits = np.unpackbits(part, bitorder="little")
-    return bits[offset - 8 * first : offset - 8 * first + rows]
 
 
 def encode(mask: np.ndarray | None) -> tuple[Stream, ...]:

@@ -47,24 +47,20 @@ class ChangeSet:
         self._base = base
         # (change, is_droppable) in the order in which they were added.
         self._changes: list[tuple[Change, bool]] = []
-        self._operations: list[str] = []
-
-    @property
-    def operations(self) -> Sequence[str]:
-        """Names of the operations in the order of their changes."""
-        return self._operations
+        # Names of the operations in the order of their changes.
+        self.operations: list[str] = []
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
         """Take back all changes made inside of this context if it fails."""
-        staged, changes, operations = self.staged, len(self._changes), len(self._operations)
+        staged, changes, operations = self.staged, len(self._changes), len(self.operations)
         files = self.commit.files.count()
         try:
             yield
         except BaseException:
             with DeferInterrupt():
                 self.staged = staged
-                del self._changes[changes:], self._operations[operations:]
+                del self._changes[changes:], self.operations[operations:]
                 self.commit.files.discard(files)
             raise
 
@@ -74,7 +70,7 @@ class ChangeSet:
         with DeferInterrupt():
             self.staged = staged
             self._changes.append((change, is_droppable))
-            self._operations.append(operation)
+            self.operations.append(operation)
 
     def add_reliance(self, change: Change) -> None:
         """Add a change that changes nothing and conflicts if what it relies on has changed."""
@@ -107,10 +103,10 @@ class ChangeSet:
     def publish(self) -> tuple[Version, Lock] | None:
         """Commit the changes; return the new version, pinned, or None if there are no changes."""
         # A commit with an id is made without changes as well: it records that the work is done.
-        if not self._operations and self.commit.plan.commit_id is None:
+        if not self.operations and self.commit.plan.commit_id is None:
             self._check_reliances()
             return None
-        operation = self._operations[0] if len(set(self._operations)) == 1 else "transaction"
+        operation = self.operations[0] if len(set(self.operations)) == 1 else "transaction"
         return self.commit.publish(operation, self._rebased, self.staged)
 
     def _rebased(self, newest: Version | None) -> StagedVersion:

@@ -24,8 +24,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as parquet
 
 from blztable.arrow_errors import REFUSALS
+from blztable.arrow_types import bits_of
 from blztable.columns.codecs import null
-from blztable.columns.codecs.validity import bits_of
 from blztable.columns.stored import as_compared, compared_type
 from blztable.engine.query.expression_tree import with_safe_literals
 from blztable.engine.run.limits import check_rows

@@ -40,9 +40,9 @@ class Selected:
 def read_selected(
     version: Version,
     columns: Sequence[int],
-    rows: Sequence[RowSpan],
     scan: Scan | None,
-    progress: Progress | None = None,
+    rows: Sequence[RowSpan],
+    progress: Progress | None,
 ) -> Selected:
     """Return columns of these rows, or of the rows among them that pass the filter."""
     results = []

@@ -47,11 +47,15 @@ class OpenFiles(Closing):
         _reads[id(self)] = self
 
     def open(self, key: str) -> Reader:
-        """Return the reader of `key`; raise KeyNotFound as the store does."""
+        """Return the reader of `key`; raise CorruptError if there is no file."""
         reader = self._readers.get(key)
         if reader is None:
+            try:
+                opened = self._opened(key)
+            except KeyNotFound:
+                raise CorruptError("the file is missing") from None
             # `setdefault` is atomic: of two threads that open one file, the second drops its own.
-            reader = self._readers.setdefault(key, self._opened(key))
+            reader = self._readers.setdefault(key, opened)
             self._drop(down_to=_share())
         return reader
 
@@ -99,7 +103,7 @@ class PartReader:
     @property
     def file_size(self) -> int:
         """Return the bytes of the file that the superchunk is in."""
-        return self._file().size
+        return self._files.open(self.address.key).size
 
     def read(self, offset: int, length: int) -> bytes:
         """Return `length` bytes from `offset`, fewer at the end of the file."""
@@ -107,22 +111,18 @@ class PartReader:
         kept = self.kept
         if kept is not None:
             return kept[offset : offset + length]
-        return self._file().read(self.address.offset + offset, length)
+        return self._files.open(self.address.key).read(self.address.offset + offset, length)
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
         """Fill the buffer from `offset`; return the number of bytes read."""
         kept = self.kept
         if kept is None:
-            return self._file().read_into(self.address.offset + offset, buffer)
+            return self._files.open(self.address.key).read_into(
+                self.address.offset + offset, buffer
+            )
         data = kept[offset : offset + len(buffer)]
         buffer[: len(data)] = data
         return len(data)
-
-    def _file(self) -> Reader:
-        try:
-            return self._files.open(self.address.key)
-        except KeyNotFound:
-            raise CorruptError("the file is missing") from None
 
 
 _reads: WeakValueDictionary[int, OpenFiles] = WeakValueDictionary()

@@ -169,7 +169,8 @@ class Commit:
         ):
             version, staged = self._publish(operation, rebase)
             # Whatever fails from here on, the published version does not name these files.
-            afterwards.callback(_discard_unnamed, begun.files, version, staged)
+            columns = {path[0] for path in version.head.columns.paths}
+            afterwards.callback(begun.files.discard_unnamed, staged.files(), columns)
             if version.head.durable:
                 try:
                     store.flush_names(layout.MANIFESTS)
@@ -346,11 +347,6 @@ def _pin(version: Version) -> Lock:
             f"{version.store.name}: version {version.head.version} is committed, but it cannot be "
             f"opened; open the table again: {error}"
         ) from error
-
-
-def _discard_unnamed(files: NewFiles, version: Version, staged: StagedVersion) -> None:
-    """Discard the new files and columns that the published version does not name."""
-    files.discard_unnamed(staged.files(), {path[0] for path in version.head.columns.paths})
 
 
 def _make_newest_durable(store: Store) -> None:

@@ -40,11 +40,8 @@ def refresh(version: Version) -> None:
     }
     # It differs in each version.
     version.store.put(layout.SIZES, _text(sizes))
-    for key, document in (
-        (layout.STORAGE, storage),
-        (layout.ATTRIBUTES, dict(head.attributes)),
-    ):
-        _put(version.store, key, _text(document))
+    _put(version.store, layout.STORAGE, _text(storage))
+    _put(version.store, layout.ATTRIBUTES, _text(dict(head.attributes)))
 
 
 def _text(document: object) -> bytes:

@@ -74,9 +74,17 @@ class StagedVersion(Version):
         columns = tuple(StagedColumn(*entry, line) for line, entry in enumerate(entries))
         return cls(base.store, base.head, base.schema, columns=columns, base=base)
 
-    def _parts(self, line: int) -> ColumnParts:
+    def column(self, index: int) -> ColumnParts:
+        """Return the parts of a column; if its type is nested, the parts of its root."""
+        return self._staged_parts(self.tree.nodes(index)[0])
+
+    def nodes(self, index: int) -> list[ColumnParts]:
+        """Return the parts of each node of a column, in pre-order."""
+        return [self._staged_parts(line) for line in self.tree.nodes(index)]
+
+    def _staged_parts(self, line: int) -> ColumnParts:
         parts = self.columns[line].parts
-        return self._base._parts(parts) if isinstance(parts, int) else parts
+        return self._base.line_parts(parts) if isinstance(parts, int) else parts
 
     @property
     def _base(self) -> Version:

@@ -72,11 +72,11 @@ class Version:
 
     def column(self, index: int) -> ColumnParts:
         """Return the parts of a column; if its type is nested, the parts of its root."""
-        return self._parts(self.tree.nodes(index)[0])
+        return self.line_parts(self.tree.nodes(index)[0])
 
     def nodes(self, index: int) -> list[ColumnParts]:
         """Return the parts of each node of a column, in pre-order."""
-        return [self._parts(line) for line in self.tree.nodes(index)]
+        return [self.line_parts(line) for line in self.tree.nodes(index)]
 
     def nbytes(self, index: int) -> int:
         """Return the uncompressed bytes of all nodes of a column."""
@@ -88,7 +88,7 @@ class Version:
         nodes = self.tree.nodes(index)
         return sum(self.head.columns.cbytes[nodes.start : nodes.stop])
 
-    def _parts(self, line: int) -> ColumnParts:
+    def line_parts(self, line: int) -> ColumnParts:
         """Return the parts in a line of the manifest; the line is read once."""
         parts = self._lines.get(line)
         if parts is None:
