@@ -50,6 +50,10 @@ class StreamPlace:
         The index of the stream's first chunk in the superchunk.
     bounds
         Byte offset of each page, and the end of the last one; empty if rows have a fixed size.
+    nbytes
+        The bytes of the values.
+    encoding
+        How the values come from the bytes of the file; None if these are the values.
     """
 
     name: str
@@ -57,6 +61,7 @@ class StreamPlace:
     info: StreamInfo
     first_chunk: int
     bounds: tuple[int, ...]
+    nbytes: int
     encoding: Encoding | None = None
 
     def decoding(self, sink: Sink) -> Sink:
@@ -103,7 +108,7 @@ class Part:
     facts
         The facts of the part in the manifest.
     nbytes
-        The uncompressed bytes of all streams.
+        The uncompressed bytes of all chunks.
     root
         The tree of blocks.
     superchunk, reader
@@ -216,24 +221,24 @@ def open_part(
     type_
         The type of the column.
     sizes
-        The uncompressed bytes of each stream, by full name, from the manifest.
+        The bytes of the values of each stream, by full name, from the manifest.
     context
         The file and the column, for errors.
     """
     with ErrorContext(context):
-        nbytes = sum(sizes.values())
         if reader is None:
             needed = [name for name in layout_of(type_).streams if name != VALID]
             if needed:
                 raise CorruptError(f"no stream {needed[0]!r} in a column of {type_}")
             root = BlockPlace(facts.rows, max(facts.page_rows, 1), {}, {})
-            return Part(context, facts, nbytes, root)
+            return Part(context, facts, 0, root)
         superchunk = _unpack(reader, facts)
         _check_room(superchunk)
         root = _place(superchunk.info, type_, "", 0)
-        in_file = {place.name: place.info.nbytes for place in root.walk() if place.info.nbytes}
+        in_file = {place.name: place.nbytes for place in root.walk() if place.nbytes}
         if in_file != {name: size for name, size in sizes.items() if size}:
             raise CorruptError(f"streams have the sizes {in_file}, the manifest says {dict(sizes)}")
+        nbytes = sum(place.info.nbytes for place in root.walk())
         return Part(context, facts, nbytes, root, superchunk, reader)
 
 
@@ -369,7 +374,13 @@ def _place(info: BlockInfo, type_: pa.DataType, prefix: str, first_chunk: int) -
             _check_whole_pages(stream, stored.nbytes(info.page_rows))
         bounds = () if stream.pages is None else tuple(accumulate(stream.pages, initial=0))
         streams[stream.name] = StreamPlace(
-            prefix + stream.name, own, stream, first_chunk, bounds, encoding
+            prefix + stream.name,
+            own,
+            stream,
+            first_chunk,
+            bounds,
+            stream.nbytes if encoding is None else own.nbytes(info.rows),
+            encoding,
         )
         first_chunk += len(stream.chunks)
     children = {}

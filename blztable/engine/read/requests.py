@@ -164,10 +164,7 @@ def _child_pieces(block: BlockPlace) -> dict[str, Piece]:
     return {
         name: Piece(
             child.rows,
-            {
-                stream: place.value_range(0, child.rows, child.page_rows)[1]
-                for stream, place in child.streams.items()
-            },
+            {stream: place.nbytes for stream, place in child.streams.items()},
             children=_child_pieces(child),
         )
         for name, child in block.children.items()

@@ -193,6 +193,7 @@ class _PartWriter:
             del self._array
             self._shared.budget.release(nbytes)
             block = encode(array, self._options.page_rows_of(self._column.name))
+            self._sizes = {name: stream.data.nbytes for name, stream in block.walk()}
             if self._options.encoding_of(self._column.name) == "auto":
                 block = encoded(block)
             check_pages(self._column.type, block.rows, block.page_rows)
@@ -225,7 +226,9 @@ class _PartWriter:
             return compressing(compression, self._checksum)
         return copying(self._old_part, self._info, compression, self._checksum)
 
-    def _compress_task(self, make: Make, start: int, batch: list[tuple[np.ndarray, StreamLayout]]) -> Task:
+    def _compress_task(
+        self, make: Make, start: int, batch: list[tuple[np.ndarray, StreamLayout]]
+    ) -> Task:
         def compress() -> None:
             for index, (piece, form) in enumerate(batch, start):
                 self._chunks[index], self._digests[index] = make(index, piece, form)
@@ -257,8 +260,7 @@ class _PartWriter:
         self._finish(self._k, facts)
 
     def _finish(self, k: int, facts: PartFacts) -> None:
-        sizes = {name: stream.nbytes for name, stream in self._info.walk()}
-        self._column.parts[self._group] = WrittenPart(k, facts, sizes, self._whole)
+        self._column.parts[self._group] = WrittenPart(k, facts, self._sizes, self._whole)
         self._shared.progress.add(facts.rows)
 
 
