@@ -100,10 +100,9 @@ class PartReader:
         self.address = address
         self.kept: bytes | None = None
 
-    @property
-    def file_size(self) -> int:
-        """Return the bytes of the file that the superchunk is in."""
-        return self._files.open(self.address.key).size
+    def open(self) -> Reader:
+        """Return the reader of the file, which other threads may close at the next `open`."""
+        return self._files.open(self.address.key)
 
     def read(self, offset: int, length: int) -> bytes:
         """Return `length` bytes from `offset`, fewer at the end of the file."""
@@ -111,15 +110,13 @@ class PartReader:
         kept = self.kept
         if kept is not None:
             return kept[offset : offset + length]
-        return self._files.open(self.address.key).read(self.address.offset + offset, length)
+        return self.open().read(self.address.offset + offset, length)
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
         """Fill the buffer from `offset`; return the number of bytes read."""
         kept = self.kept
         if kept is None:
-            return self._files.open(self.address.key).read_into(
-                self.address.offset + offset, buffer
-            )
+            return self.open().read_into(self.address.offset + offset, buffer)
         data = kept[offset : offset + len(buffer)]
         buffer[: len(data)] = data
         return len(data)

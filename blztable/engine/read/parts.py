@@ -328,14 +328,15 @@ def _unpack(reader: PartReader, facts: PartFacts) -> Superchunk:
         raise CorruptError(
             f"front and trailer have {front + trailer} bytes; the superchunk has {address.length}"
         )
-    size = reader.file_size
-    if size < address.end or (size > address.end and not address.is_shared):
-        raise CorruptError(f"the file has {size} bytes; the manifest says {address.end}")
+    # Opened once: between two calls other threads may open so many files that this one is closed.
+    file = reader.open()
+    if file.size < address.end or (file.size > address.end and not address.is_shared):
+        raise CorruptError(f"the file has {file.size} bytes; the manifest says {address.end}")
     if address.length <= SMALL_PART:
-        data = reader.kept = reader.read(0, address.length)
+        data = reader.kept = file.read(address.offset, address.length)
         return unpack(data[:front], data[len(data) - trailer :], facts)
-    start = address.length - trailer
-    return unpack(reader.read(0, front), reader.read(start, trailer), facts)
+    start = file.read(address.offset, front)
+    return unpack(start, file.read(address.end - trailer, trailer), facts)
 
 
 def _check_room(superchunk: Superchunk) -> None:

@@ -93,7 +93,7 @@ def test_a_version_that_cannot_be_read_is_listed_with_the_reason(store):
     assert [one.damage for one in found] == [None, "the disk fails", None]
 
 
-def test_a_version_that_goes_meanwhile_is_not_list_versions(store):
+def test_a_version_that_goes_meanwhile_is_not_listed(store):
     three_versions(store)
     going = once("get", lambda: store.delete([layout.manifest(2)]), layout.manifest(2))
     assert [one.number for one in list_versions(Hooked(store, before=going))] == [1, 3]
