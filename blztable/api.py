@@ -31,6 +31,7 @@ def create(
     compression: str | Mapping[str, str] = "lz4",
     clevel: int | Mapping[str, int] = 5,
     shuffle: str | Mapping[str, str | None] | None = None,
+    encoding: str | Mapping[str, str] | None = None,
     checksum: str = "crc32",
     row_group_rows: int | None = None,
     page_rows: int | Mapping[str, int] | None = None,
@@ -53,6 +54,8 @@ def create(
         Compression level, as in `to_blz`.
     shuffle : str or mapping of column names to str, optional
         Filter before compression, as in `to_blz`.
+    encoding : str or mapping of column names to str, optional
+        Encoding of the values, as in `to_blz`.
     checksum : str
         Checksum of each chunk, as in `to_blz`.
     row_group_rows : int, optional
@@ -93,7 +96,14 @@ def create(
     attributes = checked_attrs(dict(attrs or {}))
     contents = creation.Contents(pa.schema(schema), (), attributes=attributes)
     options = WriteOptions(
-        compression, clevel, shuffle, checksum, row_group_rows, page_rows, durability
+        compression,
+        clevel,
+        shuffle,
+        checksum,
+        row_group_rows,
+        page_rows,
+        durability,
+        encoding=encoding,
     )
     with opened_at(path) as store:
         version, pinned = creation.create(store, contents, options, replace_existing=mode == "w")

@@ -35,6 +35,7 @@ def to_blz(
     compression: str | Mapping[str, str] | None = None,
     clevel: int | Mapping[str, int] | None = None,
     shuffle: str | Mapping[str, str | None] | None = None,
+    encoding: str | Mapping[str, str] | None = None,
     checksum: str | None = None,
     row_group_rows: int | None = None,
     page_rows: int | Mapping[str, int] | None = None,
@@ -73,6 +74,10 @@ def to_blz(
         Compression level, from 0, not compressed, to 9, smallest; 5 by default.
     shuffle : {"byte", "bit", "none"} or mapping of column names to one, optional
         Filter before compression; by default "byte" for values wider than one byte.
+    encoding : {"plain", "auto"} or mapping of column names to one, optional
+        Encoding of the values before compression. With "auto", numbers, times and dictionary codes
+        are stored in fewer bytes if that returns the very same values; each row group is decided by
+        itself. With "plain", the default, values are stored as Arrow has them.
     checksum : {"crc32", "adler32", "md5", "sha1", "sha224", "sha256", "sha384", "sha512"}, optional
         Checksum of each chunk; "crc32" by default.
     row_group_rows : int, optional
@@ -140,6 +145,7 @@ def to_blz(
         "compression": compression,
         "clevel": clevel,
         "shuffle": shuffle,
+        "encoding": encoding,
         "checksum": checksum,
         "row_group_rows": row_group_rows,
         "page_rows": page_rows,

@@ -42,6 +42,7 @@ MAY_IMPORT = {
     "format": {"block_terms", "errors", "strict_json"},
     "storage": {"closing", "errors", "interrupts"},
     "columns": {"arrow_types", "block_terms", "errors"},
+    "columns/encodings": {"arrow_types", "block_terms", "errors", "columns"},
     "columns/statistics": {"arrow_types", "errors", "columns", "format"},
     "convert": {"arrow_errors", "arrow_types", "errors", "strict_json"},
     # The law between the rooms of the engine.

@@ -476,7 +476,13 @@ def test_the_operations_are_those_of_the_page():
 def test_the_properties_are_those_of_the_page():
     store = MemoryStore()
     blz.to_blz(
-        {"n": [1, 2]}, store, shuffle="bit", row_group_rows=99, page_rows={"n": 8}, sort_by="n"
+        {"n": [1, 2]},
+        store,
+        shuffle="bit",
+        encoding="auto",
+        row_group_rows=99,
+        page_rows={"n": 8},
+        sort_by="n",
     )
     with blz.open(store, "a") as t:
         t.set_retention(versions=5, seconds=60)
@@ -514,7 +520,8 @@ def test_metadata_have_the_keys_of_the_page(store):
     assert list(blocks[2]) == always
     assert [list(block) for block in blocks[:2]] == [always[:-1]] * 2
     # The sizes of a stream are written in one of two ways.
-    uneven = metadata.StreamInfo("values", "|u1", 1, (1, 2), (1, 2)).to_json()
+    encoding = {"kind": "narrow"}
+    uneven = metadata.StreamInfo("values", "|u1", 1, (1, 2), (1, 2), encoding).to_json()
     even = metadata.StreamInfo("values", "|u1", 1, (2, 1), (1, 2)).to_json()
     assert keys("Stream") == [*list(even)[:5], *list(uneven)[4:]]
 

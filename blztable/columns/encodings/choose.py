@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from blztable.arrow_types import bits_of
 from blztable.block_terms import CODES, VALID, VALUES
 from blztable.columns.blocks import Block, Encoding, Stream
-from blztable.columns.codecs.validity import bits_of
 from blztable.columns.encodings.numbers import (
     FORMS,
     POWERS,

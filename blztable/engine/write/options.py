@@ -44,7 +44,7 @@ class WriteOptions:
     row_group_rows: int | None = None
     page_rows: int | Mapping[str, int] | None = None
     durability: str = "full"
-    encoding: str | Mapping[str, str] = field(default="auto", kw_only=True)
+    encoding: str | Mapping[str, str] | None = field(default=None, kw_only=True)
     # Not public: tests use tiny chunks to take every path with little data.
     chunk_bytes: int = field(default=CHUNK_BYTES, kw_only=True)
 
@@ -53,7 +53,7 @@ class WriteOptions:
         for name in ("clevel", "row_group_rows", "page_rows"):
             object.__setattr__(self, name, _as_numbers(getattr(self, name)))
         for encoding in _values(self.encoding):
-            check_choice("encoding", encoding, ENCODINGS)
+            check_choice("encoding", encoding, (None, *ENCODINGS))
         for codec in _values(self.compression):
             check_choice("compression", codec, WRITABLE_CODECS)
         for level in _values(self.clevel):
@@ -108,7 +108,7 @@ class WriteOptions:
 
     def encoding_of(self, name: str) -> str:
         """Return "auto" or "plain" for a column."""
-        return _of(self.encoding, name, "auto")
+        return _of(self.encoding, name, None) or "plain"
 
     def page_rows_of(self, name: str) -> int | None:
         """Return the page size of a column; None for the default of its type."""
