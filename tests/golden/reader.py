@@ -280,11 +280,16 @@ def statistics_of_row_groups(column: Column) -> list[Statistics]:
 
 @dataclass(frozen=True)
 class Stored:
-    """A stream in a file: its layout, and the sizes of its chunks and of its pages."""
+    """A stream in a file: its layout, the sizes of its chunks and of its pages, its encoding.
+
+    Of an encoded stream, `layout` is that of the codes, and `values` that of the values.
+    """
 
     layout: Stream
     chunks: list[int]
     pages: list[int] | None
+    values: Stream
+    encoding: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -337,6 +342,10 @@ def part(
     streams = {}
     for one in block.all_streams:
         streams[one.layout.name] = b"".join(plain[: len(one.chunks)])
+        if one.encoding:
+            inner = one.layout.name.startswith("dictionary.")
+            owner = block.dictionary if inner and block.dictionary else block
+            streams[one.layout.name] = values_of_codes(one, streams[one.layout.name], owner)
         del plain[: len(one.chunks)]
     return rows_of(type_, block, streams), layers
 
@@ -441,7 +450,7 @@ def read_block(
         need(0 < last_chunk <= chunk_size <= MAX_CHUNK_BYTES, "chunks of their sizes")
         need(typesize == layouts["values"].typesize, "values of the type's width")
         chunks = [*[chunk_size] * (nchunks - 1), last_chunk]
-        values = Stored(layouts["values"], chunks, None)
+        values = Stored(layouts["values"], chunks, None, layouts["values"])
         block = Block(facts["rows"], facts["page_rows"], [values])
     need((block.rows, block.page_rows) == (facts["rows"], facts["page_rows"]), "rows of the line")
     need(header == header_of(block, version, checksum, meta_size), "the header of its block")
@@ -477,6 +486,9 @@ def of_metadata(entry: Any, layouts: dict[str, Stream], nchunks: int, prefix: st
         need(isinstance(stream, dict), "a stream")
         layout = layouts.get(f"{prefix}{stream.get('name')}")
         need(layout is not None, "a stream of the type")
+        values, encoding = layout, stream.get("encoding")
+        if encoding is not None:
+            layout = layout_of_codes(stream, values, rows, page_rows)
         need(stream.get("dtype") == layout.dtype, "a stream of its dtype")
         need(whole(stream.get("typesize")) == layout.typesize, "a stream of its typesize")
         nbytes = whole(stream.get("nbytes"))
@@ -493,7 +505,7 @@ def of_metadata(entry: Any, layouts: dict[str, Stream], nchunks: int, prefix: st
         if "pages" in stream:
             pages = array(stream, "pages", -(-rows // page_rows))
             need(sum(pages) == nbytes, "pages that add up to the stream")
-        streams.append(Stored(layout, chunks, pages))
+        streams.append(Stored(layout, chunks, pages, values, encoding))
     dictionary = None
     if "dictionary" in entry:
         need(not prefix, "no dictionary inside a dictionary")
@@ -508,6 +520,7 @@ def check_streams(block: Block, layouts: dict[str, Stream], stated: dict[str, in
     needed = {name for name in layouts if not name.endswith("valid")}
     need(needed <= set(found), "all streams of its type")
     need(("codes" in layouts) == (block.dictionary is not None), "a dictionary for a dictionary")
+    sizes: dict[str, int] = {}
     for one in block.all_streams:
         inner = one.layout.name.startswith("dictionary.")
         owner = block.dictionary if inner and block.dictionary else block
@@ -515,10 +528,66 @@ def check_streams(block: Block, layouts: dict[str, Stream], stated: dict[str, in
         need((one.pages is not None) == varies, "pages where the bits of a row vary")
         if not varies:
             need(sum(one.chunks) == one.layout.nbytes(owner.rows), "the bytes of its rows")
-        if one.layout.name.removeprefix("dictionary.") in ("ends", "codes"):
-            need(not any(size % one.layout.typesize for size in one.chunks), "whole entries")
-    sizes = {one.layout.name: sum(one.chunks) for one in block.all_streams if one.chunks}
+        if one.encoding or one.layout.name.removeprefix("dictionary.") in ("ends", "codes"):
+            entry = np.dtype(one.layout.dtype).itemsize
+            entry *= owner.page_rows if one.encoding and one.encoding["kind"] == "delta" else 1
+            need(not any(size % entry for size in one.chunks[:-1]), "whole entries")
+            need(not sum(one.chunks) % np.dtype(one.layout.dtype).itemsize, "whole entries")
+        sizes[one.layout.name] = sum(one.chunks)
+        if one.encoding:
+            sizes[one.layout.name] = one.values.nbytes(owner.rows)
+    sizes = {name: size for name, size in sizes.items() if size}
     need(sizes == stated, "streams of the sizes that the line states")
+
+
+# Encodings
+
+
+def layout_of_codes(stream: dict[str, Any], values: Stream, rows: int, page_rows: int) -> Stream:
+    """Return the layout of the codes of an encoded stream; refuse what cannot be decoded."""
+    encoding, dtype = stream["encoding"], stream.get("dtype")
+    need(isinstance(encoding, dict), "an encoding")
+    kind, pages = encoding.get("kind"), -(-rows // page_rows)
+    need(kind in ("narrow", "scaled", "delta"), "an encoding that is known")
+    number = np.dtype(values.dtype)
+    need(number.kind in ("f" if kind == "scaled" else "iu"), "an encoding for such values")
+    need(dtype in ("|u1", "<u2", "<u4") and np.dtype(dtype).itemsize < number.itemsize, "codes")
+    if kind == "delta":
+        need(len(unbase64(encoding.get("firsts"))) == 8 * pages, "a first value for each page")
+        need(len(unbase64(encoding.get("least"))) == 8, "a least step")
+    else:
+        need(len(unbase64(encoding.get("bases"))) in (8, 8 * pages), "one base, or one a page")
+    if kind == "scaled":
+        need(number.itemsize == 8 and encoding.get("form") in ("/", "*"), "doubles in a form")
+        need(whole(encoding.get("power")) <= 18, "a power of ten to 18")
+    return Stream(values.name, dtype, 4, 8 * np.dtype(dtype).itemsize)
+
+
+def values_of_codes(one: Stored, data: bytes, block: Block) -> bytes:
+    """Return the bytes of the values, computed with Python's integers."""
+    assert one.encoding is not None
+    kind, result = one.encoding["kind"], []
+    width = np.dtype(one.values.dtype).itemsize
+    words = np.frombuffer(unbase64(one.encoding.get("firsts") or one.encoding["bases"]), "<i8")
+    all_codes = np.frombuffer(data, one.layout.dtype)
+    for page, start in enumerate(range(0, block.rows, block.page_rows)):
+        codes = all_codes[start : start + block.page_rows].tolist()
+        word = int(words[page if len(words) > 1 else 0])
+        if kind == "delta":
+            least = int(np.frombuffer(unbase64(one.encoding["least"]), "<i8")[0])
+            numbers = accumulate([word, *(least + code for code in codes[1:])])
+        else:
+            numbers = (word + code for code in codes)
+        if kind == "scaled":
+            power, form = one.encoding["power"], one.encoding["form"]
+            scale = 10.0**power if form == "/" else float(f"1e-{power}")
+            doubles = (float(code) + float(word) for code in codes)
+            scaled = [one / scale if form == "/" else one * scale for one in doubles]
+            result.append(struct.pack(f"<{len(scaled)}d", *scaled))
+        else:
+            most = 1 << (8 * width)
+            result += [(number % most).to_bytes(width, "little") for number in numbers]
+    return b"".join(result)
 
 
 # Chunks and values

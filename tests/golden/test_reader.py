@@ -25,6 +25,7 @@ from golden.make_v1 import CASES, FACTS
 from golden.tables import ROOT, expected, facts
 from support import tamper
 from support.bit_equality import bits
+from support.samples import numbers_table
 
 # The libraries that the page requires besides the standard library.
 MAY_IMPORT = {"numpy", "blosc", "pyarrow"}
@@ -70,6 +71,14 @@ def test_every_version_is_read_to_the_same_values(case):
             wanted.column_names, found.columns, wanted.columns, strict=True
         ):
             assert column.rows == bits(other), (number, name)
+
+
+def test_encoded_numbers_are_read_to_the_same_values(tmp_path):
+    path, table = tmp_path / "t.blz", numbers_table(500)
+    blz.to_blz(table, path, encoding="auto", row_group_rows=300, page_rows=64)
+    found = reader.read(path)
+    for name, column, other in zip(table.column_names, found.columns, table.columns, strict=True):
+        assert column.rows == bits(other), name
 
 
 @pytest.mark.parametrize("case", CASES)

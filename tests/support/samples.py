@@ -150,3 +150,31 @@ SAMPLES: dict[str, Callable[[Any], None]] = {
     "no-rows": lambda place: blz.to_blz(of([*types.PLAIN, *DICTIONARIES], 0), place),
     "no-columns": lambda place: blz.to_blz(pd.DataFrame(index=range(5)), place),
 }
+
+
+NUMBER_ROWS = 1000
+NUMBER_WORDS = pa.array([f"word {n % 7}" for n in range(NUMBER_ROWS)])
+
+
+def numbers_table(rows: int = NUMBER_ROWS, seed: int = 5) -> pa.Table:
+    """Return a table with columns that suit each encoding of numbers, with and without nulls."""
+    number, rng = np.arange(rows), np.random.default_rng(seed)
+    columns = {
+        "near": pa.array(10**12 + rng.integers(0, 200, rows)),
+        "rising": pa.array(np.cumsum(rng.integers(0, 9, rows)) * 1000),
+        "price": pa.array(rng.integers(0, 10_000, rows) / 100),
+        "product": pa.array(rng.integers(0, 10_000, rows) * 0.01),
+        "any": pa.array(rng.normal(size=rows)),
+        "day": pa.array(19_000 + number // 9, pa.int32()).cast(pa.date32()),
+        "at": pa.array(1_600_000_000_000_000 + number * 250, pa.timestamp("us", "UTC")),
+        "money": pa.array(rng.integers(0, 999, rows).astype("i4")).cast(pa.decimal64(18, 2)),
+        "word": NUMBER_WORDS.take(pa.array(number % NUMBER_ROWS)).dictionary_encode(),
+        "unsigned": pa.array(2**64 - 1 - rng.integers(0, 99, rows).astype("u8")),
+    }
+    nulls = pa.array(number % 7 == 3)
+    for name in list(columns):
+        # Arrow makes plain text of a dictionary, and wider decimals.
+        made = pc.if_else(nulls, None, columns[name])
+        made = made.dictionary_encode() if name == "word" else made.cast(columns[name].type)
+        columns[f"{name} or null"] = made
+    return pa.table(columns)

@@ -1,6 +1,8 @@
 """Encodings in the metadata of a file from anyone: refused by name, or sound."""
 
 import base64
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -63,6 +65,39 @@ def test_a_power_is_a_whole_number_to_18(power):
 def test_a_form_is_one_of_two(form):
     with pytest.raises(CorruptError, match="with form"):
         parse({**SCALED, "form": form}, F64, "|u1", 8, 8)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "encoding", "codes", "values"),
+    [
+        (
+            "<i8",
+            {"kind": "narrow", "bases": "6AMAAAAAAAA="},
+            [0, 1, 3, 2, 0, 7, 255, 0],
+            [1000, 1001, 1003, 1002, 1000, 1007, 1255, 1000],
+        ),
+        (
+            "<f8",
+            {"kind": "scaled", "power": 2, "form": "/", "bases": "BQAAAAAAAAA="},
+            [0, 1, 0],
+            [0.05, 0.06, 0.05],
+        ),
+        (
+            "<i8",
+            {"kind": "delta", "firsts": "CgAAAAAAAAA=", "least": "CgAAAAAAAAA="},
+            [0, 0, 1, 0],
+            [10, 20, 31, 41],
+        ),
+    ],
+)
+def test_the_examples_of_the_page_are_decoded(dtype, encoding, codes, values):
+    page = (Path(__file__).parents[3] / "docs/format.md").read_text(encoding="utf-8")
+    assert json.dumps(encoding, separators=(",", ":")) in page
+    assert ", ".join(map(str, codes)) in page
+    out = np.empty(len(values), dtype)
+    made = parse(encoding, StreamLayout("values", dtype, 8, 64), "|u1", len(values), 8)
+    made.decode(0, np.array(codes, "u1"), out.view("u1"))
+    assert out.tolist() == values
 
 
 def test_powers_of_ten_are_the_nearest_doubles():
