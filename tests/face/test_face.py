@@ -183,7 +183,7 @@ def test_a_series_is_refused_with_what_makes_a_frame_of_it(give, values):
 
 
 def test_an_option_for_a_column_that_is_not_there_is_told(tmp_path):
-    with pytest.raises(blz.ColumnNotFoundError, match="compression names the column 'z'; the"):
+    with pytest.raises(blz.ColumnNotFoundError, match="compression: no column is named 'z'; the"):
         blz.to_blz(DATA, tmp_path / "t.blz", compression={"z": "zstd"})
     assert list(tmp_path.iterdir()) == []
 
@@ -408,7 +408,7 @@ def test_columns_come_in_the_order_asked_for(path):
 
 
 def test_a_column_that_is_not_there_is_told_with_those_that_are(path):
-    message = f"no column 'z' in {path}; its columns are ['n', 'x', 'text']"
+    message = f"no column is named 'z' in {path}; the columns are ['n', 'x', 'text']"
     with blz.open(path) as table:
         for action in (
             lambda: blz.read_blz(path, columns=["n", "z"]),
@@ -670,7 +670,7 @@ def test_a_narrowed_table_is_the_same_snapshot(path):
         assert narrowed.nbytes == table["text"].nbytes + table["x"].nbytes
         assert narrowed[["x"]].column_names == ["x"]
         assert narrowed["x"][0] == 0.5
-        with pytest.raises(blz.ColumnNotFoundError, match=r"its columns are \['text', 'x'\]"):
+        with pytest.raises(blz.ColumnNotFoundError, match=r"the columns are \['text', 'x'\]"):
             narrowed["n"]
         with pytest.raises(blz.ReadOnlyError):
             narrowed.attrs["a"] = 1

@@ -207,8 +207,8 @@ VERBS = {
 @pytest.mark.parametrize(
     ("given_", "error", "words"),
     [
-        (pc.field("other") == 1, ColumnNotFoundError, r"no column 'other'.*'n'"),
-        ([("other", "==", 1)], ColumnNotFoundError, r"no column 'other'.*'n'"),
+        (pc.field("other") == 1, ColumnNotFoundError, r"no column is named 'other'.*'n'"),
+        ([("other", "==", 1)], ColumnNotFoundError, r"no column is named 'other'.*'n'"),
         (pc.field("n") == "text", SchemaError, "does not match the types"),
         ([("t", ">", 1)], SchemaError, "does not match the types"),
         (pc.field("n") + 1, SchemaError, "is int64"),

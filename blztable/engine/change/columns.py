@@ -22,7 +22,7 @@ from blztable.engine.run.limits import check_values
 from blztable.engine.version import schema as schemas
 from blztable.engine.version.staged import StagedColumn, StagedVersion
 from blztable.engine.write.columns import ColumnWriter
-from blztable.errors import ColumnNotFoundError, CorruptError, LimitError, SchemaError
+from blztable.errors import CorruptError, LimitError, SchemaError, no_column
 from blztable.format.jsontext import Json
 
 # Returns the rows of the row group with this index.
@@ -230,10 +230,7 @@ def checked_names(staged: StagedVersion, names: Iterable[str]) -> list[str]:
     for name in names:
         check_text(name)
         if name not in present:
-            raise ColumnNotFoundError(
-                f"no column {name!r} in {staged.store.name}; "
-                f"its columns are {staged.schema.names!r:.1000}"
-            )
+            raise no_column(name, staged.schema.names, staged.store.name)
     return names
 
 

@@ -29,7 +29,7 @@ from blztable.columns.codecs import null
 from blztable.columns.stored import as_compared, compared_type
 from blztable.engine.query.expression_tree import with_safe_literals
 from blztable.engine.run.limits import check_rows
-from blztable.errors import ColumnNotFoundError, SchemaError
+from blztable.errors import ColumnNotFoundError, SchemaError, no_column
 
 _OPERATORS = ("=", "==", "!=", "<", ">", "<=", ">=", "in", "not in")
 _OF_MANY = ("in", "not in")
@@ -276,8 +276,11 @@ def _type(expression: pc.Expression, schema: pa.Schema, row: pa.Table) -> pa.Dat
     if named and named[1] == "Multiple":
         raise _ambiguous(named[2])
     if message.startswith("No match for "):
-        missing = repr(named[2]) if named else f"for {text_of(expression)}"
-        raise ColumnNotFoundError(f"no column {missing}; the columns are {schema.names!r:.500}")
+        if named:
+            raise no_column(named[2], schema.names)
+        raise ColumnNotFoundError(
+            f"no column for {text_of(expression)}; the columns are {schema.names!r:.1000}"
+        )
     raise SchemaError(
         f"{text_of(expression)} does not match the types of its columns: {message}; "
         "cast the value or the column"

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from blztable.arrow_errors import REFUSALS, is_foreign
 from blztable.columns.types import is_storable
-from blztable.errors import ColumnNotFoundError, CorruptError, FormatError, SchemaError
+from blztable.errors import ColumnNotFoundError, CorruptError, FormatError, SchemaError, no_column
 
 # Arrow reads an unregistered extension type as its storage type with this key in the metadata. It
 # is refused like a registered one, so that every program reads the same tables.
@@ -42,10 +42,12 @@ def index_of(schema: pa.Schema, name: str, context: str) -> int:
         indices = schema.get_all_field_indices(name)
     except UnicodeEncodeError:
         indices = []  # No column has a name that is not UTF-8.
-    if len(indices) != 1:
-        subject = f"{len(indices)} columns are" if indices else "no column is"
+    if not indices:
+        raise no_column(name, schema.names, context)
+    if len(indices) > 1:
         raise ColumnNotFoundError(
-            f"{subject} named {name!r} in {context}; the columns are {schema.names!r:.1000}"
+            f"{len(indices)} columns are named {name!r} in {context}; "
+            f"the columns are {schema.names!r:.1000}"
         )
     return int(indices[0])
 
