@@ -6,7 +6,7 @@ how users open or change a table.
 
 import json
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -144,6 +144,8 @@ class Snapshot:
             return among
         if isinstance(columns, str):
             raise TypeError(f"columns must be a list of names, not a str; pass [{columns!r}]")
+        if not isinstance(columns, Iterable):
+            raise TypeError(f"columns must be a list of names, not {type(columns).__name__}")
         columns = list(columns)
         names = self.version.schema.names
         indices: dict[str, list[int]] = {name: [] for name in columns}

@@ -7,6 +7,7 @@ import importlib
 import json
 import os
 import pickle
+import re
 import tempfile
 import threading
 import warnings
@@ -240,6 +241,15 @@ def test_create_makes_an_empty_table_open_for_writing(tmp_path):
     assert blz.read_blz(tmp_path / "t.blz").shape == (0, 1)
 
 
+@pytest.mark.parametrize("wrong", ["banana", pa.int64, 5, None])
+def test_create_names_the_column_whose_type_it_does_not_know(tmp_path, wrong):
+    message = f"column 'b': expected a type such as pa.int64() or \"int64\", found {wrong!r:.60}"
+    for schema in ({"a": "int64", "b": wrong}, [("a", "int64"), ("b", wrong)]):
+        with pytest.raises(blz.SchemaError, match=re.escape(message)):
+            blz.create(tmp_path / "t.blz", schema)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_open_says_what_is_not_possible(path, tmp_path):
     with pytest.raises(ValueError, match="mode must be one of 'r', 'a', not 'w'"):
         blz.open(path, "w")
@@ -248,8 +258,9 @@ def test_open_says_what_is_not_possible(path, tmp_path):
     with pytest.raises(blz.TableNotFoundError, match=f"no version 2 of {path}") as caught:
         blz.open(path, version=2)
     assert isinstance(caught.value, FileNotFoundError)
-    with pytest.raises(FileNotFoundError, match="no table at"):
-        blz.read_blz(tmp_path / "none.blz")
+    for version in (None, 3):
+        with pytest.raises(FileNotFoundError, match=r"no table at .*; write one with to_blz"):
+            blz.read_blz(tmp_path / "none.blz", version=version)
     assert not (tmp_path / "none.blz").exists()
 
 

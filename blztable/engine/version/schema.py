@@ -1,7 +1,9 @@
 """Schema: encode and decode the Arrow schema of a table, and check its types."""
 
 import struct
+from collections.abc import Mapping
 from contextlib import suppress
+from typing import Any
 
 import pyarrow as pa
 
@@ -18,6 +20,23 @@ _UNREADABLE = (
     *(*REFUSALS, OSError, ArithmeticError, AttributeError, LookupError),
     *(NotImplementedError, TypeError, ValueError, struct.error),
 )
+
+
+def from_types(types: Any) -> pa.Schema:
+    """Return a schema, given one or names with types; SchemaError for a type that is none."""
+    if not isinstance(types, Mapping | list | tuple):
+        return pa.schema(types)
+    pairs = types.items() if isinstance(types, Mapping) else types
+    return pa.schema([_field(*pair) if isinstance(pair, tuple) else pair for pair in pairs])
+
+
+def _field(name: str, type_: Any, *rest: Any) -> pa.Field:
+    try:
+        return pa.field(name, type_, *rest)
+    except (TypeError, ValueError):
+        raise SchemaError(
+            f'column {name!r}: expected a type such as pa.int64() or "int64", found {type_!r:.60}'
+        ) from None
 
 
 def check(schema: pa.Schema) -> None:
