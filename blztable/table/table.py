@@ -234,7 +234,8 @@ class CTable(TableReader, Closing):
             The rows, as in `to_blz`; iterators are streamed.
         evolve : bool, optional
             If True, columns that the table lacks are added, with nulls in the existing rows, and
-            integer and float columns are widened to the type of the data, in the same commit.
+            integer and float columns are widened if a type holds the old and new values, all in
+            the same commit.
         commit_id : str, optional
             The caller's name for the commit, as in `transaction`: if it is known, nothing is
             written and the version of that commit is returned.

@@ -170,7 +170,7 @@ class Transaction(TableReader):
             The rows, as in `to_blz`; iterators are streamed.
         evolve : bool, optional
             If True, columns that the table lacks are added, with nulls in the existing rows, and
-            integer and float columns are widened to the type of the data.
+            integer and float columns are widened if a type holds the old and new values.
         index : bool, optional
             Whether the DataFrame's index is stored, as in `CTable.append`.
         progress : callable, optional

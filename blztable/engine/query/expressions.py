@@ -78,14 +78,24 @@ def _typed(filters: list[Any], schema: pa.Schema) -> list[Any]:
 
 def _typed_predicate(predicate: Sequence[Any], schema: pa.Schema) -> tuple[str, str, Any]:
     column, operator, value = predicate
+    if isinstance(value, pa.Array | pa.ChunkedArray | pa.Scalar):
+        return column, operator, _comparable(value)
     indices = schema.get_all_field_indices(column)
-    if len(indices) == 1 and not isinstance(value, pa.Array | pa.ChunkedArray | pa.Scalar):
-        type_ = compared_type(schema.types[indices[0]])
-        is_many = operator in _OF_MANY
-        typed = _as_type(list(value) if is_many else [value], type_)
+    is_many = operator in _OF_MANY
+    values = list(map(_comparable, value)) if is_many else [value]
+    if len(indices) == 1:
+        typed = _as_type(values, compared_type(schema.types[indices[0]]))
         if typed is not None:
             return column, operator, typed if is_many else typed[0]
-    return column, operator, value
+    return column, operator, values if is_many else value
+
+
+def _comparable(value: Any) -> Any:
+    """Return an Arrow value in a type that Arrow can compare; any other value unchanged."""
+    if not isinstance(value, pa.Array | pa.ChunkedArray | pa.Scalar):
+        return value
+    type_ = compared_type(value.type)
+    return value if type_ == value.type else value.cast(type_)
 
 
 def _as_type(values: list[Any], type_: pa.DataType) -> pa.Array | None:
