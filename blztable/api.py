@@ -3,7 +3,6 @@
 Each is a few lines over the other rooms. Wrong arguments raise before anything happens.
 """
 
-import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,10 +12,12 @@ from pandas.api.extensions import no_default
 
 from blztable.convert.frames.attributes import checked_attrs
 from blztable.engine.change import creation
+from blztable.engine.version import schema as schemas
 from blztable.engine.version import versions
 from blztable.engine.write.options import DURABILITIES, WriteOptions, check_choice
 from blztable.storage.resolve import StoreLike, opened_at
 from blztable.table.dataset import BlzDataset
+from blztable.table.indices import checked_integer
 from blztable.table.progress import ProgressOption
 from blztable.table.reader import Filters
 from blztable.table.snapshot import Snapshot
@@ -94,7 +95,7 @@ def create(
     """
     check_choice("mode", mode, ("w", "x"))
     attributes = checked_attrs(dict(attrs or {}))
-    contents = creation.Contents(pa.schema(schema), (), attributes=attributes)
+    contents = creation.Contents(schemas.from_types(schema), (), attributes=attributes)
     options = WriteOptions(
         compression,
         clevel,
@@ -153,7 +154,7 @@ def open(
     """
     check_choice("mode", mode, ("r", "a"))
     check_choice("durability", durability, DURABILITIES)
-    number = None if version is None else operator.index(version)
+    number = None if version is None else checked_integer(version, "version")
     with opened_at(path) as store:
         opened, pinned = versions.pin(store, number)
     return CTable(Snapshot(opened, pinned), writable=mode == "a", durability=durability)

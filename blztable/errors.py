@@ -4,6 +4,8 @@ Errors about data, arguments and files have a builtin as second base, so
 ``except FileNotFoundError`` works without an import of this file. Knows nothing of causes.
 """
 
+from collections.abc import Iterable
+
 
 class BlzError(Exception):
     """Base of all errors about data, files or the state of a table.
@@ -122,11 +124,19 @@ class ColumnNotFoundError(BlzError, KeyError):
     >>> blz.read_blz("t.blz", columns=["z"])
     Traceback (most recent call last):
         ...
-    blztable.errors.ColumnNotFoundError: no column 'z' in ...t.blz; its columns are ['a']
+    blztable.errors.ColumnNotFoundError: no column is named 'z' in ...t.blz; the columns are ['a']
     """
 
     # KeyError would show the repr of the message.
     __str__ = Exception.__str__
+
+
+def no_column(name: object, names: Iterable[str], path: str = "") -> ColumnNotFoundError:
+    """Return the error about a name that is not among `names`, the columns of the table."""
+    place = f" in {path}" if path else ""
+    return ColumnNotFoundError(
+        f"no column is named {name!r}{place}; the columns are {list(names)!r:.1000}"
+    )
 
 
 class SchemaError(BlzError, TypeError):

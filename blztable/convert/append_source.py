@@ -124,7 +124,7 @@ class AppendSource:
             *(data, self._schema, self._frame, rows, context),
             drawn=drawn,
             fill=self._fill,
-            may_evolve=not self._evolve,
+            evolve=self._evolve,
         )
         self.continues_index |= needs_exact_rows(data, self._frame, drawn)
         return table

@@ -27,12 +27,12 @@ def coerce_item(
     *,
     drawn: int | None = None,
     fill: Fill | None = None,
-    may_evolve: bool = False,
+    evolve: bool | None = None,
 ) -> pa.Table:
     """Return `data` with the columns and types of a table of `rows` rows.
 
     `drawn` of these rows came from the same source, which may count its own rows. Without `fill`
-    the data needs all columns. `may_evolve` adds evolve=True to the remedies in an error.
+    the data needs all columns. `evolve` is the option of the call, None if it has none.
 
     Raises
     ------
@@ -40,7 +40,7 @@ def coerce_item(
         The columns, a type, a dtype or the index do not match the table; `context` begins the
         message.
     """
-    target = TableFacts.of(frame, "appended to", "pass evolve=True" if may_evolve else "")
+    target = TableFacts.of(frame, "appended to", evolve)
     facts, table = Facts.decode(data.frame), data.table
     if data.frame is not None and data.rows:
         table = align_index(data, target.facts, facts, rows, drawn, context)
@@ -52,7 +52,7 @@ def coerce_item(
         return (
             table  # Unchanged, because Arrow refuses to rebuild some arrays, such as empty views.
         )
-    indices = _match(table.schema.names, schema.names, context, fill is None, target.remedy)
+    indices = _match(table.schema.names, schema.names, context, fill is None, evolve)
     columns = []
     for index, (field, position) in enumerate(zip(schema, indices, strict=True)):
         column_context = f"{context}, column {field.name!r}"
@@ -80,7 +80,7 @@ def indices_by_name(names_present: Sequence[str], names: Sequence[str]) -> list[
 
 
 def _match(
-    names_present: list[str], names: list[str], context: str, need_all: bool, remedy: str
+    names_present: list[str], names: list[str], context: str, need_all: bool, evolve: bool | None
 ) -> list[int | None]:
     """Return the index in the data of each column of the table, if the data has no others."""
     indices = indices_by_name(names_present, names)
@@ -89,10 +89,10 @@ def _match(
     unknown = [name for name in names_present if name not in known]
     if indices is not None and not unknown and not missing:
         return indices
-    or_remedy = f", or {remedy}" if remedy else ""
+    or_evolve = ", or pass evolve=True" if evolve is False and indices is not None else ""
     remedies = [
         f"; missing: {missing!r:.200}" if missing else "",
-        f"; unknown: {unknown!r:.200}; drop them{or_remedy}" if unknown else "",
+        f"; unknown: {unknown!r:.200}; drop them{or_evolve}" if unknown else "",
         "; duplicate names need the order of the table" if indices is None else "",
     ]
     raise SchemaError(

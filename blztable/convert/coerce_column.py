@@ -15,6 +15,7 @@ from blztable.convert.exact_cast import as_categories, cast_exactly, repeated
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.frame import Facts, descriptor_of
 from blztable.convert.values import values_of
+from blztable.convert.wider import wider
 from blztable.errors import SchemaError
 
 # Dtypes that are different in pandas although their values are the same.
@@ -28,13 +29,15 @@ class TableFacts:
     facts: Facts
     is_frame: bool
     verb: str = "stored as"
-    # A call that would accept the data.
-    remedy: str = ""
+    # The option `evolve` of the call; None if it has none.
+    evolve: bool | None = None
 
     @classmethod
-    def of(cls, frame: Descriptor | None, verb: str = "stored as", remedy: str = "") -> Self:
+    def of(
+        cls, frame: Descriptor | None, verb: str = "stored as", evolve: bool | None = None
+    ) -> Self:
         """Return the facts of a table with this frame descriptor."""
-        return cls(Facts.decode(frame), frame is not None, verb, remedy)
+        return cls(Facts.decode(frame), frame is not None, verb, evolve)
 
     def can_be_null(self, field: pa.Field) -> bool:
         """True if a column can hold missing values; numpy's integers and booleans cannot."""
@@ -62,18 +65,17 @@ def coerce_column(
 ) -> pa.ChunkedArray:
     """Return the column as `field` of a table; SchemaError if a value would change."""
     source, type_, verb = column.type, field.type, table.verb
-    remedy = table.remedy if is_number(source) and is_number(type_) else ""
     try:
         array = cast_exactly(column, type_)
     except REFUSALS as error:
         raise SchemaError(
             f"{context}: {source} values cannot be {verb} {type_} without loss: {error}"
-            + (f"; {remedy}" if remedy else "")
+            + _remedies(column, type_, table.evolve)
         ) from None
     if array is None:
         raise SchemaError(
-            f"{context}: type {source} cannot be {verb} {type_} without loss; "
-            f"cast the data to {type_}" + (f", or {remedy}" if remedy else "")
+            f"{context}: type {source} cannot be {verb} {type_} without loss"
+            + _remedies(column, type_, table.evolve, f"cast the data to {type_}")
         )
     table.check_nulls(array, field, context)
     ours, theirs = _word(descriptor_of(field, table.facts)), _word(descriptor)
@@ -84,6 +86,21 @@ def coerce_column(
             "without change; convert the data first"
         )
     return array
+
+
+def _remedies(
+    column: pa.ChunkedArray, type_: pa.DataType, evolve: bool | None, *remedies: str
+) -> str:
+    """Return the end of an error about a column that does not fit `type_`: the calls that help."""
+    why = ""
+    if pa.types.is_null(type_):
+        remedies = ("add a new column",)
+    elif evolve is False and wider(column, type_) != type_:
+        remedies = (*remedies, "pass evolve=True")
+    elif evolve is not None and is_number(column.type) and is_number(type_):
+        why = f"; {type_} cannot be widened to {column.type} without loss"
+        remedies = (*remedies, "add a new column")
+    return f"{why}; {', or '.join(remedies)}" if remedies else why
 
 
 def coerce_values(

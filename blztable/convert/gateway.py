@@ -123,7 +123,10 @@ def _from_mapping(data: Mapping[str, Any]) -> Ingested:
         arrays.append(array)
     if len(set(map(len, arrays))) > 1:
         lengths = {field.name: len(array) for field, array in zip(fields, arrays, strict=True)}
-        raise SchemaError(f"columns of different lengths: {lengths!r:.500}")
+        raise SchemaError(
+            "columns of different lengths: expected one length for all columns, "
+            f"found {lengths!r:.500}"
+        )
     table = pa.Table.from_arrays(arrays, schema=pa.schema(fields))
     return Ingested(table, table.num_rows, None, {})
 

@@ -99,7 +99,8 @@ class Trailer:
         magic, version, nlayers, reserved, ndigests = TRAILER_HEAD.unpack_from(data)
         if foot != FOOT_MAGIC or magic != HEAD_MAGIC or length != len(data):
             raise CorruptError(
-                f"the file does not end with a trailer of {len(data)} bytes; it was never finished"
+                f"the file does not end with a trailer of {len(data)} bytes; it is damaged or "
+                "incomplete"
             )
         cls.check_crc(front, data)
         body = memoryview(data)[: -TRAILER_FOOT.size]

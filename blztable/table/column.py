@@ -3,7 +3,6 @@
 Knows nothing of the other columns, but for the index of a frame.
 """
 
-import operator
 from typing import Any, overload
 
 import numpy as np
@@ -14,6 +13,7 @@ from pandas.api.extensions import no_default
 from blztable.arrow_errors import REFUSALS
 from blztable.arrow_types import is_number, is_view, recoded, without_view
 from blztable.errors import SchemaError
+from blztable.table.indices import checked_integer
 from blztable.table.snapshot import Snapshot
 from blztable.text import size_text
 
@@ -151,9 +151,7 @@ class Column:
         if isinstance(key, slice):
             start, stop, step = key.indices(len(self))
             return self._snapshot.array(self._index, range(start, stop, step))
-        if isinstance(key, bool):
-            raise TypeError(f"a row number must be an integer, not {key}")
-        row = operator.index(key)
+        row = checked_integer(key, "a row number")
         row += len(self) if row < 0 else 0
         if not 0 <= row < len(self):
             raise IndexError(f"row {key} is out of range for a column of {len(self)} rows")

@@ -4,6 +4,7 @@ Knows nothing of tables.
 """
 
 import operator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -37,9 +38,15 @@ def row_numbers(indices: Any, rows: int) -> np.ndarray:
 
 def checked_count(value: Any, name: str, least: int = 0) -> int:
     """Return the number as an int; TypeError if it is no integer, ValueError if it is too small."""
-    if isinstance(value, bool):
-        raise TypeError(f"{name} must be an integer, not {value}")
-    number = operator.index(value)
+    number = checked_integer(value, name)
     if number < least:
         raise ValueError(f"{name} must be at least {least}, not {value}")
     return number
+
+
+def checked_integer(value: Any, name: str) -> int:
+    """Return the value as an int; TypeError if it is no integer."""
+    if not isinstance(value, bool):
+        with suppress(TypeError):
+            return operator.index(value)
+    raise TypeError(f"{name} must be an integer, not {value!r:.60} of type {type(value).__name__}")

@@ -6,7 +6,7 @@ how users open or change a table.
 
 import json
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -40,7 +40,7 @@ from blztable.engine.run.progress import Callback, Progress
 from blztable.engine.version.staged import PANDAS_KEY, StagedVersion
 from blztable.engine.version.versions import Version, pin
 from blztable.engine.write.options import check_choice
-from blztable.errors import BlzError, ClosedError, ColumnNotFoundError
+from blztable.errors import BlzError, ClosedError, no_column
 from blztable.report import Explanation
 from blztable.storage.store import Lock, Store
 
@@ -144,6 +144,8 @@ class Snapshot:
             return among
         if isinstance(columns, str):
             raise TypeError(f"columns must be a list of names, not a str; pass [{columns!r}]")
+        if not isinstance(columns, Iterable):
+            raise TypeError(f"columns must be a list of names, not {type(columns).__name__}")
         columns = list(columns)
         names = self.version.schema.names
         indices: dict[str, list[int]] = {name: [] for name in columns}
@@ -153,10 +155,7 @@ class Snapshot:
                 indices[names[index]].append(index)
         for name, of_name in indices.items():
             if not of_name:
-                shown = [names[index] for index in among]
-                raise ColumnNotFoundError(
-                    f"no column {name!r} in {self.name}; its columns are {shown!r:.1000}"
-                )
+                raise no_column(name, [names[index] for index in among], self.name)
         return [index for name in columns for index in indices[name]]
 
     def schema(self, positions: Sequence[int]) -> pa.Schema:

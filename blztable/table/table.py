@@ -4,7 +4,6 @@ A table shows one snapshot, which pins its version: none of its files is removed
 open. After a commit of its own it shows the version it published. Knows nothing of files.
 """
 
-import operator
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from blztable.report import Vacuumed, VersionInfo
 from blztable.table.appender import Appender
 from blztable.table.attributes import Attributes
 from blztable.table.column import Column
+from blztable.table.indices import checked_integer
 from blztable.table.progress import ProgressOption, reporting
 from blztable.table.reader import TableReader
 from blztable.table.snapshot import Snapshot
@@ -234,7 +234,8 @@ class CTable(TableReader, Closing):
             The rows, as in `to_blz`; iterators are streamed.
         evolve : bool, optional
             If True, columns that the table lacks are added, with nulls in the existing rows, and
-            integer and float columns are widened to the type of the data, in the same commit.
+            integer and float columns are widened if a type holds the old and new values, all in
+            the same commit.
         commit_id : str, optional
             The caller's name for the commit, as in `transaction`: if it is known, nothing is
             written and the version of that commit is returned.
@@ -774,7 +775,7 @@ class CTable(TableReader, Closing):
         """
         self._check_alone()
         store = self._snapshot.version.store
-        old, pinned = pin(store, operator.index(version))
+        old, pinned = pin(store, checked_integer(version, "version"))
         with pinned:
             published = creation.restore(old, is_durable=self._options().is_durable)
         self._show_version(*published)
@@ -827,7 +828,8 @@ class CTable(TableReader, Closing):
         """
         self._check_alone()
         store = self._snapshot.version.store
-        return vacuum.vacuum(store, keep_versions=keep, keep_seconds=older_than, wait=wait)
+        keep = None if keep is None else checked_integer(keep, "keep")
+        return vacuum.vacuum(store, keep=keep, older_than=older_than, wait=wait)
 
     def _change(
         self, verb: Callable[Concatenate[Transaction, P], object], *args: P.args, **kwargs: P.kwargs

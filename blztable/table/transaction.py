@@ -170,7 +170,7 @@ class Transaction(TableReader):
             The rows, as in `to_blz`; iterators are streamed.
         evolve : bool, optional
             If True, columns that the table lacks are added, with nulls in the existing rows, and
-            integer and float columns are widened to the type of the data.
+            integer and float columns are widened if a type holds the old and new values.
         index : bool, optional
             Whether the DataFrame's index is stored, as in `CTable.append`.
         progress : callable, optional
@@ -296,8 +296,7 @@ class Transaction(TableReader):
             return coerced(index, narrowed(array, staged.schema.field(index).type))
 
         new_values: dict[int, update.Values] = {}
-        for name, value in values.items():
-            evolving.check_text(name)
+        for name, value in evolving.checked_mapping(values, "values").items():
             index = staged.index_of(name)
             if isinstance(value, pc.Expression):
                 new_values[index] = expressions.as_expression(value)
@@ -574,6 +573,7 @@ class Transaction(TableReader):
         ['c', 'b']
         """
         change_set = self._change_set
+        names = evolving.checked_mapping(names, "names", "old names to new names")
         evolving.checked_names(change_set.staged, names)
         for name in names.values():
             evolving.check_text(name)

@@ -379,7 +379,7 @@ def test_verify_tells_what_is_wrong_by_its_exit_code_too(run, path):
         (["info", "PATH", "--at", "x"], "invalid int value"),
         (["head", "PATH", "-n", "-1"], "expected a number of rows of at least 0, not '-1'"),
         (["head", "PATH", "-n", "x"], "expected a number of rows of at least 0, not 'x'"),
-        (["head", "PATH", "--columns", "nope"], "no column 'nope'"),
+        (["head", "PATH", "--columns", "nope"], "no column is named 'nope'"),
         (["head", "PATH", "--nope"], "unrecognized arguments"),
         (["versions", "nowhere"], "no table at"),
         (["restore", "PATH"], "required: VERSION"),

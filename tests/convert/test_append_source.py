@@ -172,18 +172,74 @@ def test_nulls_of_arrow_data_are_none_of_a_plain_column_of_a_frame():
         (
             {"a": [1.5]},
             "the data, column 'a': type double cannot be appended to int64 without loss; "
-            "cast the data to int64, or pass evolve=True",
+            "int64 cannot be widened to double without loss; "
+            "cast the data to int64, or add a new column",
         ),
         ([{"a": [1]}, {"a": [1.0]}], "item 1, column 'a': type double cannot be appended to int64"),
         (
             {"a": pa.array([2**63], "u8")},
-            "column 'a': uint64 values cannot be appended to int64 without loss: Integer",
+            "column 'a': uint64 values cannot be appended to int64 without loss: Integer value "
+            "9223372036854775808 not in range: 0 to 9223372036854775807; "
+            "int64 cannot be widened to uint64 without loss; add a new column",
         ),
     ],
 )
 def test_what_does_not_fit_is_told(data, message):
     with pytest.raises(SchemaError, match=re.escape(message)):
         Table({"a": [1], "b": ["x"]}).append(data)
+
+
+@pytest.mark.parametrize(
+    ("type_", "values", "message"),
+    [
+        (
+            pa.int32(),
+            [1.5],
+            "type double cannot be appended to int32 without loss; "
+            "cast the data to int32, or pass evolve=True",
+        ),
+        (pa.int8(), [300], "not in range: -128 to 127; pass evolve=True"),
+        (
+            pa.dictionary(pa.int8(), pa.string()),
+            pa.array(map(str, range(200))).dictionary_encode(),
+            "pass evolve=True",
+        ),
+    ],
+    ids=str,
+)
+def test_evolve_is_offered_where_it_works(type_, values, message):
+    first = pa.table({"a": pa.nulls(1, type_)})
+    with pytest.raises(SchemaError) as caught:
+        Table(first).append({"a": values})
+    assert str(caught.value).endswith(message)
+    assert Table(first).append({"a": values}, evolve=True).rows == 1 + len(values)
+
+
+@pytest.mark.parametrize(
+    ("type_", "values", "message"),
+    [
+        (pa.int64(), [1.5], "; cast the data to int64, or add a new column"),
+        (pa.uint64(), [1.5], "; cast the data to uint64, or add a new column"),
+        (pa.int64(), pa.array([1 << 63], "u8"), "to uint64 without loss; add a new column"),
+        (pa.null(), [1], "type int64 cannot be appended to null without loss; add a new column"),
+        (pa.null(), ["a"], "type string cannot be appended to null without loss; add a new column"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("evolve", [False, True])
+def test_evolve_is_not_offered_where_it_fails(type_, values, message, evolve):
+    with pytest.raises(SchemaError) as caught:
+        Table(pa.table({"a": pa.nulls(1, type_)})).append({"a": values}, evolve=evolve)
+    assert str(caught.value).endswith(message)
+    assert "evolve" not in str(caught.value)
+    is_number = not pa.types.is_null(type_)
+    assert (f"{type_} cannot be widened to" in str(caught.value)) == is_number
+
+
+def test_evolve_is_not_offered_for_duplicate_names():
+    with pytest.raises(SchemaError, match="need the order of the table") as caught:
+        Table(pa.table([[1], [2]], ["a", "a"])).append(pa.table([[1], [2]], ["a", "b"]))
+    assert "evolve" not in str(caught.value)
 
 
 def test_columns_of_one_name_go_by_their_order():

@@ -115,7 +115,10 @@ def test_a_mapping_takes_arrays_of_every_kind():
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ({"a": [1], "b": [1, 2]}, "lengths: {'a': 1, 'b': 2}"),
+        (
+            {"a": [1], "b": [1, 2]},
+            "lengths: expected one length for all columns, found {'a': 1, 'b': 2}",
+        ),
         ({"a": np.zeros((2, 2))}, "'a': expected one dimension"),
         ({"a": np.array(1)}, "'a': expected one dimension"),
         ({"a": 7}, "'a': expected an array, found int"),

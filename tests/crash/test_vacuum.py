@@ -95,12 +95,12 @@ def superseding(store: LocalStore) -> None:
 
 
 def keep_one(store: LocalStore) -> None:
-    vacuum(store, keep_versions=1)
+    vacuum(store, keep=1)
 
 
 def hastily_then_vacuum(store: LocalStore) -> None:
     blz.to_blz(content(2), store, durability="process")
-    vacuum(store, keep_versions=1)
+    vacuum(store, keep=1)
 
 
 ORPHANS = Clearing(debris, lambda store: vacuum(store), {1: 1, 2: 2}, frozenset({1, 2}))
@@ -147,7 +147,7 @@ def broken_promise(state: State, directory, clearing: Clearing, *, returned: boo
         for number in found:
             if not blz.read_table(path, version=number).equals(content(clearing.holds[number])):
                 return f"version {number} holds something else"
-        if vacuum(store, keep_versions=1).damaged:
+        if vacuum(store, keep=1).damaged:
             return "a version is damaged"
         if debris_of(path) != set():
             return f"a second vacuum left {debris_of(path)}"

@@ -7,6 +7,7 @@ import importlib
 import json
 import os
 import pickle
+import re
 import tempfile
 import threading
 import warnings
@@ -183,7 +184,7 @@ def test_a_series_is_refused_with_what_makes_a_frame_of_it(give, values):
 
 
 def test_an_option_for_a_column_that_is_not_there_is_told(tmp_path):
-    with pytest.raises(blz.ColumnNotFoundError, match="compression names the column 'z'; the"):
+    with pytest.raises(blz.ColumnNotFoundError, match="compression: no column is named 'z'; the"):
         blz.to_blz(DATA, tmp_path / "t.blz", compression={"z": "zstd"})
     assert list(tmp_path.iterdir()) == []
 
@@ -240,6 +241,15 @@ def test_create_makes_an_empty_table_open_for_writing(tmp_path):
     assert blz.read_blz(tmp_path / "t.blz").shape == (0, 1)
 
 
+@pytest.mark.parametrize("wrong", ["banana", pa.int64, 5, None])
+def test_create_names_the_column_whose_type_it_does_not_know(tmp_path, wrong):
+    message = f"column 'b': expected a type such as pa.int64() or \"int64\", found {wrong!r:.60}"
+    for schema in ({"a": "int64", "b": wrong}, [("a", "int64"), ("b", wrong)]):
+        with pytest.raises(blz.SchemaError, match=re.escape(message)):
+            blz.create(tmp_path / "t.blz", schema)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_open_says_what_is_not_possible(path, tmp_path):
     with pytest.raises(ValueError, match="mode must be one of 'r', 'a', not 'w'"):
         blz.open(path, "w")
@@ -248,8 +258,9 @@ def test_open_says_what_is_not_possible(path, tmp_path):
     with pytest.raises(blz.TableNotFoundError, match=f"no version 2 of {path}") as caught:
         blz.open(path, version=2)
     assert isinstance(caught.value, FileNotFoundError)
-    with pytest.raises(FileNotFoundError, match="no table at"):
-        blz.read_blz(tmp_path / "none.blz")
+    for version in (None, 3):
+        with pytest.raises(FileNotFoundError, match=r"no table at .*; write one with to_blz"):
+            blz.read_blz(tmp_path / "none.blz", version=version)
     assert not (tmp_path / "none.blz").exists()
 
 
@@ -408,7 +419,7 @@ def test_columns_come_in_the_order_asked_for(path):
 
 
 def test_a_column_that_is_not_there_is_told_with_those_that_are(path):
-    message = f"no column 'z' in {path}; its columns are ['n', 'x', 'text']"
+    message = f"no column is named 'z' in {path}; the columns are ['n', 'x', 'text']"
     with blz.open(path) as table:
         for action in (
             lambda: blz.read_blz(path, columns=["n", "z"]),
@@ -670,7 +681,7 @@ def test_a_narrowed_table_is_the_same_snapshot(path):
         assert narrowed.nbytes == table["text"].nbytes + table["x"].nbytes
         assert narrowed[["x"]].column_names == ["x"]
         assert narrowed["x"][0] == 0.5
-        with pytest.raises(blz.ColumnNotFoundError, match=r"its columns are \['text', 'x'\]"):
+        with pytest.raises(blz.ColumnNotFoundError, match=r"the columns are \['text', 'x'\]"):
             narrowed["n"]
         with pytest.raises(blz.ReadOnlyError):
             narrowed.attrs["a"] = 1

@@ -99,6 +99,12 @@ def test_every_flipped_bit_is_refused():
         refused(bytes(flipped))
 
 
+def test_a_file_that_ends_otherwise_is_damaged_or_incomplete():
+    data = whole()
+    with pytest.raises(CorruptError, match=f"a trailer of {len(data)} bytes; it is damaged or inc"):
+        Trailer.decode(FRONT, data[:-1] + b"?", 3, 4)
+
+
 def test_another_front_is_refused():
     with pytest.raises(CorruptError, match="crc32"):
         Trailer.decode(FRONT + b"!", whole(), 3, 4)

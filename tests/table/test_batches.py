@@ -751,7 +751,7 @@ def test_any_whole_number_of_rows_will_do(path):
 
 def test_a_column_that_is_not_there_is_told_at_once(path):
     with blz.open(path) as opened:
-        with pytest.raises(blz.ColumnNotFoundError, match="no column 'z'"):
+        with pytest.raises(blz.ColumnNotFoundError, match="no column is named 'z'"):
             opened.to_batches(["z"])
         with pytest.raises(TypeError, match="columns must be a list of names"):
             opened.to_batches("n")

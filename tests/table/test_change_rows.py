@@ -305,10 +305,20 @@ def test_a_number_of_rows_is_a_number_from_0():
     for verb in (t.truncate, t.resize):
         with pytest.raises(ValueError, match="at least 0"):
             verb(-1)
-        with pytest.raises(TypeError):
-            verb(True)
-        with pytest.raises(TypeError):
-            verb(1.5)
+        for wrong, found in (
+            (True, "True of type bool"),
+            (1.5, "1.5 of type float"),
+            ("5", "'5' of type str"),
+        ):
+            with pytest.raises(TypeError, match=f"^n must be an integer, not {found}$"):
+                verb(wrong)
+
+
+def test_more_rows_than_a_table_can_have_are_refused_at_once():
+    t = table({"a": pa.array([1], pa.int64())})
+    with pytest.raises(blz.LimitError, match=f"at most {1 << 62} rows, found {(1 << 62) + 1}"):
+        t.resize((1 << 62) + 1)
+    assert t.nrows == 1
 
 
 def test_a_table_without_columns_has_rows_all_the_same():
@@ -351,6 +361,17 @@ def test_mistakes_are_told_in_words_of_the_caller(two_columns):
             t.update({0: 5})
         with pytest.raises(TypeError, match="a column name must be text, not 5 of type int"):
             t.rename_columns({"a": 5})
+        with pytest.raises(
+            TypeError, match=r"^values must be a mapping of column names to values, not list$"
+        ):
+            t.update([1])
+        with pytest.raises(
+            TypeError, match=r"^names must be a mapping of old names to new names, not list$"
+        ):
+            t.rename_columns(["a"])
+        for verb in (t.drop_columns, t.reorder_columns, t.to_arrow):
+            with pytest.raises(TypeError, match=r"must be a list of (column )?names, not int"):
+                verb(5)
         with pytest.raises(blz.SchemaError, match="divide by zero"):
             t.update({"a": pc.divide(pc.field("a"), 0)})
         with pytest.raises(blz.ReadOnlyError, match="change the table that it was made from"):

@@ -37,6 +37,14 @@ def test_values_that_python_does_not_know_are_refused_by_numpy_with_their_column
 
 
 # Found by the fuzzer: one level of a MultiIndex came back as tuples of all levels.
+def test_a_row_number_that_is_no_integer_is_refused():
+    store = MemoryStore()
+    blz.to_blz({"x": [1]}, store)
+    for wrong, found in (("a", "'a' of type str"), (True, "True of type bool")):
+        with pytest.raises(TypeError, match=f"^a row number must be an integer, not {found}$"):
+            blz.open(store)["x"][wrong]
+
+
 def test_a_column_that_is_a_level_of_an_index_is_that_level_alone():
     days = pd.date_range("2026", periods=4, tz="Europe/Berlin", name="day")
     index = pd.MultiIndex.from_arrays([days, list("aabb")], names=["day", None])

@@ -177,7 +177,7 @@ class TestWrong:
             lambda: d.filter(field("z") > 1),
             lambda: d.get_fragments(field("z") > 1),
         ):
-            with pytest.raises(blz.ColumnNotFoundError, match="no column 'z'"):
+            with pytest.raises(blz.ColumnNotFoundError, match="no column is named 'z'"):
                 ask()
 
     def test_types_that_do_not_go_together(self, d):

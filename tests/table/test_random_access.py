@@ -197,9 +197,9 @@ def test_columns_of_rows(table):
     assert table.take([5, 2], columns=[]).num_rows == 2
     assert table[["t"]].take([5, 2]).equals(TABLE.take([5, 2]).select(["t"]))
     assert table[["t", "n"]].take([5, 2], columns=["n"]).column_names == ["n"]
-    with pytest.raises(ColumnNotFoundError, match="no column 'x'"):
+    with pytest.raises(ColumnNotFoundError, match="no column is named 'x'"):
         table[["t"]].take([5], columns=["x"])
-    with pytest.raises(ColumnNotFoundError, match="no column 'other'"):
+    with pytest.raises(ColumnNotFoundError, match="no column is named 'other'"):
         table.take([5], columns=["other"])
 
 

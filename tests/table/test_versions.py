@@ -179,8 +179,36 @@ def test_each_version_is_opened_by_its_number(store):
     assert blz.read_blz(store, version=3).attrs == {"by": "you"}
     assert blz.read_table(store, version=4) == rows(0, 5).select(["n"])
     for number in (0, -1, 5):
-        with pytest.raises(TableNotFoundError, match=f"no version {number} of"):
+        with pytest.raises(
+            TableNotFoundError, match=rf"no version {number} of .*; the versions are \[1, 2, 3, 4\]"
+        ):
             blz.open(store, version=number)
+
+
+def test_a_version_that_is_no_integer_is_refused_by_name(store):
+    several(store)
+    with pytest.raises(TypeError, match=r"^version must be an integer, not '1' of type str$"):
+        blz.open(store, version="1")
+    with blz.open(store, "a") as t:
+        with pytest.raises(TypeError, match=r"^version must be an integer, not '1' of type str$"):
+            t.restore("1")
+        with pytest.raises(TypeError, match=r"^n must be an integer, not 1\.5 of type float$"):
+            t.head(1.5)
+
+
+@pytest.mark.parametrize(
+    ("option", "error", "message"),
+    [
+        ({"keep": 0}, ValueError, "^keep=0: "),
+        ({"keep": "1"}, TypeError, "^keep must be an integer, not '1' of type str"),
+        ({"older_than": -1}, ValueError, "^older_than=-1: "),
+    ],
+    ids=str,
+)
+def test_a_vacuum_names_the_argument_that_it_refuses(store, option, error, message):
+    several(store)
+    with blz.open(store, "a") as t, pytest.raises(error, match=message):
+        t.vacuum(**option)
 
 
 def test_versions_say_what_made_them_and_what_they_hold(store):

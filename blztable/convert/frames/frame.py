@@ -49,7 +49,7 @@ from blztable.convert.frames.index import (
     renamed_level,
 )
 from blztable.convert.frames.labels import field_name
-from blztable.errors import ColumnNotFoundError, FormatError, LimitError, SchemaError
+from blztable.errors import FormatError, LimitError, SchemaError, no_column
 
 VERSION = 1
 
@@ -268,7 +268,7 @@ def _selection(
         return [i for i, name in enumerate(names) if name not in hidden]
     for name in columns:
         if name not in by_name:
-            raise ColumnNotFoundError(f"no column {name!r}; the columns are {list(by_name)!r:.500}")
+            raise no_column(name, by_name)
     return [i for name in columns if name not in hidden for i in by_name[name]]
 
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
+from typing import Any
 
 import pyarrow as pa
 
@@ -22,7 +23,7 @@ from blztable.engine.run.limits import check_values
 from blztable.engine.version import schema as schemas
 from blztable.engine.version.staged import StagedColumn, StagedVersion
 from blztable.engine.write.columns import ColumnWriter
-from blztable.errors import ColumnNotFoundError, CorruptError, LimitError, SchemaError
+from blztable.errors import CorruptError, LimitError, SchemaError, no_column
 from blztable.format.jsontext import Json
 
 # Returns the rows of the row group with this index.
@@ -222,18 +223,30 @@ def check_text(name: object) -> None:
         raise TypeError(f"a column name must be text, not {name!r} of type {type(name).__name__}")
 
 
+def checked_mapping(
+    mapping: Mapping[str, Any], argument: str, contents: str = "column names to values"
+) -> dict[str, Any]:
+    """Return the mapping as a dict; TypeError if it is no mapping, or if a key is not text."""
+    # A DataFrame is not a Mapping, but its items are.
+    if not hasattr(mapping, "items"):
+        raise TypeError(f"{argument} must be a mapping of {contents}, not {type(mapping).__name__}")
+    items = dict(mapping.items())
+    for name in items:
+        check_text(name)
+    return items
+
+
 def checked_names(staged: StagedVersion, names: Iterable[str]) -> list[str]:
     """Return the names as a list; ColumnNotFoundError if a column does not exist."""
     if isinstance(names, str):
         raise TypeError(f"expected a list of column names; for one column pass [{names!r}]")
+    if not isinstance(names, Iterable):
+        raise TypeError(f"names must be a list of column names, not {type(names).__name__}")
     present, names = set(staged.schema.names), list(names)
     for name in names:
         check_text(name)
         if name not in present:
-            raise ColumnNotFoundError(
-                f"no column {name!r} in {staged.store.name}; "
-                f"its columns are {staged.schema.names!r:.1000}"
-            )
+            raise no_column(name, staged.schema.names, staged.store.name)
     return names
 
 

@@ -24,7 +24,8 @@ from blztable.engine.read.selection import RowIndices, RowSpan
 from blztable.engine.run.limits import check_rows, check_values
 from blztable.engine.run.progress import Callback, Progress
 from blztable.engine.write.row_groups import row_groups
-from blztable.format.jsontext import Json
+from blztable.errors import LimitError
+from blztable.format.jsontext import MAX_NUMBER, Json
 
 # Number of filled rows in one portion.
 FILLED_ROWS = 1 << 20
@@ -76,6 +77,11 @@ def truncate(change_set: ChangeSet, rows: int) -> None:
 
 def resize(change_set: ChangeSet, rows: int, fillings: Sequence[pa.Scalar]) -> None:
     """Keep the first `rows` rows, or add rows with the value of each column in `fillings`."""
+    if rows > MAX_NUMBER:
+        raise LimitError(
+            f"{change_set.staged.store.name}: a table has at most {MAX_NUMBER} rows, found {rows}; "
+            "pass a smaller number"
+        )
     more = rows - change_set.staged.head.rows
     if more <= 0:
         truncate(change_set, rows)

@@ -29,7 +29,7 @@ from blztable.columns.codecs import null
 from blztable.columns.stored import as_compared, compared_type
 from blztable.engine.query.expression_tree import with_safe_literals
 from blztable.engine.run.limits import check_rows
-from blztable.errors import ColumnNotFoundError, SchemaError
+from blztable.errors import ColumnNotFoundError, SchemaError, no_column
 
 _OPERATORS = ("=", "==", "!=", "<", ">", "<=", ">=", "in", "not in")
 _OF_MANY = ("in", "not in")
@@ -78,14 +78,24 @@ def _typed(filters: list[Any], schema: pa.Schema) -> list[Any]:
 
 def _typed_predicate(predicate: Sequence[Any], schema: pa.Schema) -> tuple[str, str, Any]:
     column, operator, value = predicate
+    if isinstance(value, pa.Array | pa.ChunkedArray | pa.Scalar):
+        return column, operator, _comparable(value)
     indices = schema.get_all_field_indices(column)
-    if len(indices) == 1 and not isinstance(value, pa.Array | pa.ChunkedArray | pa.Scalar):
-        type_ = compared_type(schema.types[indices[0]])
-        is_many = operator in _OF_MANY
-        typed = _as_type(list(value) if is_many else [value], type_)
+    is_many = operator in _OF_MANY
+    values = list(map(_comparable, value)) if is_many else [value]
+    if len(indices) == 1:
+        typed = _as_type(values, compared_type(schema.types[indices[0]]))
         if typed is not None:
             return column, operator, typed if is_many else typed[0]
-    return column, operator, value
+    return column, operator, values if is_many else value
+
+
+def _comparable(value: Any) -> Any:
+    """Return an Arrow value in a type that Arrow can compare; any other value unchanged."""
+    if not isinstance(value, pa.Array | pa.ChunkedArray | pa.Scalar):
+        return value
+    type_ = compared_type(value.type)
+    return value if type_ == value.type else value.cast(type_)
 
 
 def _as_type(values: list[Any], type_: pa.DataType) -> pa.Array | None:
@@ -276,8 +286,11 @@ def _type(expression: pc.Expression, schema: pa.Schema, row: pa.Table) -> pa.Dat
     if named and named[1] == "Multiple":
         raise _ambiguous(named[2])
     if message.startswith("No match for "):
-        missing = repr(named[2]) if named else f"for {text_of(expression)}"
-        raise ColumnNotFoundError(f"no column {missing}; the columns are {schema.names!r:.500}")
+        if named:
+            raise no_column(named[2], schema.names)
+        raise ColumnNotFoundError(
+            f"no column for {text_of(expression)}; the columns are {schema.names!r:.1000}"
+        )
     raise SchemaError(
         f"{text_of(expression)} does not match the types of its columns: {message}; "
         "cast the value or the column"

@@ -1,13 +1,15 @@
 """Schema: encode and decode the Arrow schema of a table, and check its types."""
 
 import struct
+from collections.abc import Mapping
 from contextlib import suppress
+from typing import Any
 
 import pyarrow as pa
 
 from blztable.arrow_errors import REFUSALS, is_foreign
 from blztable.columns.types import is_storable
-from blztable.errors import ColumnNotFoundError, CorruptError, FormatError, SchemaError
+from blztable.errors import ColumnNotFoundError, CorruptError, FormatError, SchemaError, no_column
 
 # Arrow reads an unregistered extension type as its storage type with this key in the metadata. It
 # is refused like a registered one, so that every program reads the same tables.
@@ -18,6 +20,23 @@ _UNREADABLE = (
     *(*REFUSALS, OSError, ArithmeticError, AttributeError, LookupError),
     *(NotImplementedError, TypeError, ValueError, struct.error),
 )
+
+
+def from_types(types: Any) -> pa.Schema:
+    """Return a schema, given one or names with types; SchemaError for a type that is none."""
+    if not isinstance(types, Mapping | list | tuple):
+        return pa.schema(types)
+    pairs = types.items() if isinstance(types, Mapping) else types
+    return pa.schema([_field(*pair) if isinstance(pair, tuple) else pair for pair in pairs])
+
+
+def _field(name: str, type_: Any, *rest: Any) -> pa.Field:
+    try:
+        return pa.field(name, type_, *rest)
+    except (TypeError, ValueError):
+        raise SchemaError(
+            f'column {name!r}: expected a type such as pa.int64() or "int64", found {type_!r:.60}'
+        ) from None
 
 
 def check(schema: pa.Schema) -> None:
@@ -42,10 +61,12 @@ def index_of(schema: pa.Schema, name: str, context: str) -> int:
         indices = schema.get_all_field_indices(name)
     except UnicodeEncodeError:
         indices = []  # No column has a name that is not UTF-8.
-    if len(indices) != 1:
-        subject = f"{len(indices)} columns are" if indices else "no column is"
+    if not indices:
+        raise no_column(name, schema.names, context)
+    if len(indices) > 1:
         raise ColumnNotFoundError(
-            f"{subject} named {name!r} in {context}; the columns are {schema.names!r:.1000}"
+            f"{len(indices)} columns are named {name!r} in {context}; "
+            f"the columns are {schema.names!r:.1000}"
         )
     return int(indices[0])
 

@@ -12,7 +12,7 @@ from operator import index
 from blztable.engine.version import in_flight, retention, versions
 from blztable.engine.version.durability import flush_whole
 from blztable.engine.version.versions import DAMAGED, LOCK_SECONDS, Version
-from blztable.errors import BusyError, CorruptError, TableNotFoundError
+from blztable.errors import BusyError, CorruptError
 from blztable.format import layout
 from blztable.format.jsontext import MAX_DEPTH
 from blztable.format.layout import Path
@@ -23,8 +23,8 @@ from blztable.storage.store import KeyNotFound, Store
 def vacuum(
     store: Store,
     *,
-    keep_versions: int | None = None,
-    keep_seconds: float | None = None,
+    keep: int | None = None,
+    older_than: float | None = None,
     wait: float = LOCK_SECONDS,
 ) -> Vacuumed:
     """Remove expired versions and orphans; None stands for the table's own property.
@@ -36,9 +36,9 @@ def vacuum(
     TableNotFoundError
         There is no table, or only an unfinished one, which the next writer removes.
     """
-    _check(keep_versions, keep_seconds)
+    _check(keep, older_than)
     if not versions.can_hold_table(store) or versions.newest_number(store) is None:
-        raise TableNotFoundError(f"no table at {store.name}")
+        raise versions.no_table(store)
     # The lock files are empty, and some tools leave empty files out of a copy.
     store.prepare(*layout.PREPARED, durable=False)
     with ExitStack() as held:
@@ -48,7 +48,7 @@ def vacuum(
         if mirrored > versions.numbers(store)[-1]:
             # The manifest of this version is missing, so its files are unknown.
             return Vacuumed(damaged=(mirrored,))
-        newest, expired = _expired(store, keep_versions, keep_seconds)
+        newest, expired = _expired(store, keep, older_than)
         free = set(retention.unpinned(store, expired))
         kept = [number for number in versions.numbers(store) if number not in free]
         named, damaged = _named(store, kept)
@@ -71,13 +71,11 @@ def vacuum(
         return Vacuumed(tuple(removed), len(files), sum(files.values()), pinned)
 
 
-def _check(keep_versions: int | None, keep_seconds: float | None) -> None:
-    if keep_versions is not None and index(keep_versions) < 1:
-        raise ValueError(
-            f"keep_versions={keep_versions!r}: pass at least 1; the newest version always stays"
-        )
-    if keep_seconds is not None and not keep_seconds >= 0:
-        raise ValueError(f"keep_seconds={keep_seconds!r}: pass 0 or a positive number of seconds")
+def _check(keep: int | None, older_than: float | None) -> None:
+    if keep is not None and index(keep) < 1:
+        raise ValueError(f"keep={keep!r}: pass at least 1; the newest version always stays")
+    if older_than is not None and not older_than >= 0:
+        raise ValueError(f"older_than={older_than!r}: pass 0 or a positive number of seconds")
 
 
 def _no_writer(store: Store, wait: float) -> ExitStack:
@@ -91,7 +89,7 @@ def _no_writer(store: Store, wait: float) -> ExitStack:
 
 
 def _expired(
-    store: Store, keep_versions: int | None, keep_seconds: float | None
+    store: Store, keep: int | None, older_than: float | None
 ) -> tuple[Version | None, list[int]]:
     """Return the newest version and the expired ones; (None, []) if the newest is damaged."""
     numbers = versions.numbers(store)
@@ -100,8 +98,8 @@ def _expired(
     except DAMAGED:
         return None, []
     most, seconds = retention.limits(newest.head.properties)
-    most = most if keep_versions is None else keep_versions
-    seconds = seconds if keep_seconds is None else keep_seconds
+    most = most if keep is None else keep
+    seconds = seconds if older_than is None else older_than
     return newest, retention.expired_versions(newest.head, numbers, most, seconds)
 
 

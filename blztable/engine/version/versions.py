@@ -269,6 +269,22 @@ def latest(store: Store, before: int = layout.MAX_VERSION + 1) -> Version | None
     return None
 
 
+def no_table(store: Store, hint: str = "") -> TableNotFoundError:
+    """Return the error about a store without a committed table."""
+    return TableNotFoundError(
+        f"no table at {store.name}{hint}; write one with to_blz() or create()"
+    )
+
+
+def _no_version(store: Store, number: int) -> TableNotFoundError:
+    existing = numbers(store)
+    if not existing:
+        return no_table(store)
+    return TableNotFoundError(
+        f"no version {number} of {store.name}; the versions are {existing!r:.500}"
+    )
+
+
 def pin(store: Store, number: int | None = None) -> tuple[Version, Lock]:
     """Open and pin a version, by default the newest one.
 
@@ -283,9 +299,9 @@ def pin(store: Store, number: int | None = None) -> tuple[Version, Lock]:
         selected = checked_newest(store) if number is None else number
         if selected is None:
             hint = ": the directory has no committed table" if store.list_names("") else ""
-            raise TableNotFoundError(f"no table at {store.name}{hint}")
+            raise no_table(store, hint)
         if not 0 < selected <= layout.MAX_VERSION:
-            raise TableNotFoundError(f"no version {selected} of {store.name}")
+            raise _no_version(store, selected)
         key = layout.manifest(selected)
         try:
             lock = store.lock(key, shared=True, timeout=LOCK_SECONDS)
@@ -293,7 +309,7 @@ def pin(store: Store, number: int | None = None) -> tuple[Version, Lock]:
             # The newest version was replaced and removed meanwhile: try the next one.
             if number is None and newest_number(store) != selected:
                 continue
-            raise TableNotFoundError(f"no version {selected} of {store.name}") from None
+            raise _no_version(store, selected) from None
         try:
             return load(store, selected), lock
         except KeyNotFound:

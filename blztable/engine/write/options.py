@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 
 from blztable.block_terms import MIN_PAGE_ROWS
 from blztable.columns.paging import CHUNK_BYTES
-from blztable.errors import ColumnNotFoundError, CorruptError
+from blztable.errors import ColumnNotFoundError, CorruptError, no_column
 from blztable.format.checksum import BY_NAME, Checksum
 from blztable.format.chunk import MAX_CHUNK_BYTES, SHUFFLES, WRITABLE_CODECS, Compression
 from blztable.format.jsontext import MAX_NUMBER, Json
@@ -94,9 +94,7 @@ class WriteOptions:
             value = getattr(self, option)
             missing = [key for key in value if key not in existing] if _is_mapping(value) else []
             if missing:
-                raise ColumnNotFoundError(
-                    f"{option} names the column {missing[0]!r}; the columns are {names!r:.1000}"
-                )
+                raise ColumnNotFoundError(f"{option}: {no_column(missing[0], names)}")
 
     def compression_of(self, name: str) -> Compression:
         """Return the compression of a column."""

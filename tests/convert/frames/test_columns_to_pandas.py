@@ -224,7 +224,7 @@ def test_columns_come_in_the_order_they_were_asked_for():
     frame = to_frame(rebuilt(table), 1, None, {}, columns=["b", "a"])
     assert frame.columns.tolist() == ["b", "a", "a"]
     assert frame.iloc[0].tolist() == [2, 1, 3]
-    with pytest.raises(ColumnNotFoundError, match="no column 'c'"):
+    with pytest.raises(ColumnNotFoundError, match="no column is named 'c'"):
         to_frame(table, 1, None, {}, columns=["c"])
 
 

@@ -181,13 +181,13 @@ def test_a_child_made_by_fork_keeps_the_version_it_reads_but_is_not_at_work(tmp_
             vacuum(store, wait=0)
     try:
         write(store, ROWS)
-        assert vacuum(store, keep_versions=1, wait=0).pinned == (1,)
+        assert vacuum(store, keep=1, wait=0).pinned == (1,)
     finally:
         os.write(go[1], b"x")
         os.waitpid(child, 0)
         for fd in (*ready, *go):
             os.close(fd)
-    assert vacuum(store, keep_versions=1, wait=0).versions == (1,)
+    assert vacuum(store, keep=1, wait=0).versions == (1,)
 
 
 # NFS
@@ -214,12 +214,12 @@ def test_on_nfs_a_table_is_written_changed_and_vacuumed(tmp_path, other_machine)
     store = LocalStore(tmp_path / "t.blz")
     for number in range(1, 4):
         assert write(store, ROWS) == number
-    assert vacuum(store, keep_versions=1).versions == (1, 2)
+    assert vacuum(store, keep=1).versions == (1, 2)
     version, pinned = versions.pin(store)
     with pinned:
         assert read(version) == ROWS
         assert write(store, ROWS) == 4
-        assert vacuum(store, keep_versions=1).pinned == (3,)
+        assert vacuum(store, keep=1).pinned == (3,)
 
 
 def test_on_nfs_a_vacuum_waits_for_a_writer_on_another_machine(tmp_path, other_machine):

@@ -108,16 +108,16 @@ def test_the_next_writer_finds_its_way_after_a_vacuum(store):
     leave_debris(store)
     vacuum(store)
     commit(store, 2, 3)
-    vacuum(store, keep_versions=1)
+    vacuum(store, keep=1)
     commit(store, 4)
-    vacuum(store, keep_versions=1)
+    vacuum(store, keep=1)
     assert_whole(store, 4)
 
 
 def test_keeping_one_version_leaves_the_newest(store):
     commit(store, 1, 2, 3)
     sizes = [len(store.get(f"data/col{column}/__1__.bin")) for column in (0, 1, 3, 4)]
-    found = vacuum(store, keep_versions=1)
+    found = vacuum(store, keep=1)
     assert found == Vacuumed(versions=(1, 2), files=4, nbytes=sum(sizes))
     assert_whole(store, 3)
 
@@ -129,28 +129,28 @@ def test_the_table_says_how_many_versions_are_kept_where_the_caller_does_not(sto
     with pinned, versions.pin(store, 2)[1]:
         set_properties(store, keep_versions=2)
         assert versions.numbers(store) == [1, 2, 3, 4]
-    assert vacuum(store, keep_versions=3).versions == (1,)
+    assert vacuum(store, keep=3).versions == (1,)
     assert vacuum(store).versions == (2,)
     assert held.head.version == 1
 
 
 def test_versions_older_than_the_caller_wants_go(store):
     commit(store, 1, 2, 3)
-    assert vacuum(store, keep_seconds=1000.5).versions == ()
-    assert vacuum(store, keep_seconds=float("inf")).versions == ()
-    assert vacuum(store, keep_seconds=0.0).versions == (1, 2)
+    assert vacuum(store, older_than=1000.5).versions == ()
+    assert vacuum(store, older_than=float("inf")).versions == ()
+    assert vacuum(store, older_than=0.0).versions == (1, 2)
     assert_whole(store, 3)
 
 
-@pytest.mark.parametrize("wrong", [{"keep_versions": 0}, {"keep_seconds": -1}])
+@pytest.mark.parametrize("wrong", [{"keep": 0}, {"older_than": -1}])
 def test_a_number_that_makes_no_sense_is_refused(store, wrong):
     commit(store, 1, 2)
     with pytest.raises(ValueError, match=next(iter(wrong))):
         vacuum(store, **wrong)
-    with pytest.raises(ValueError, match="keep_seconds"):
-        vacuum(store, keep_seconds=float("nan"))
+    with pytest.raises(ValueError, match="older_than"):
+        vacuum(store, older_than=float("nan"))
     with pytest.raises(TypeError):
-        vacuum(store, keep_versions=1.5)
+        vacuum(store, keep=1.5)
     assert_whole(store, 1, 2)
 
 
@@ -159,11 +159,11 @@ def test_a_pinned_version_stays_with_its_files_until_it_is_let_go(store):
     leave_debris(store)
     held, pinned = versions.pin(store, 2)
     with pinned:
-        found = vacuum(store, keep_versions=1)
+        found = vacuum(store, keep=1)
         assert (found.versions, found.pinned) == ((1, 3), (2,))
         assert read(held) == content(2)
         assert_whole(store, 2, 4)
-    found = vacuum(store, keep_versions=1)
+    found = vacuum(store, keep=1)
     assert (found.versions, found.pinned) == ((2,), ())
     assert_whole(store, 4)
 
@@ -184,7 +184,7 @@ def test_while_a_writer_is_at_work_nothing_goes(store):
         store.put_new(layout.part(path, 1), [b"in flight"])
         before = tree(store)
         with pytest.raises(BusyError, match="a writer or a transaction was active"):
-            vacuum(store, keep_versions=1, wait=0)
+            vacuum(store, keep=1, wait=0)
         assert tree(store) == before
 
 
@@ -207,7 +207,7 @@ def test_a_reader_that_comes_before_the_versions_are_locked_keeps_its_version(st
     commit(store, 1, 2, 3)
     pins = []
     reader = once("lock", lambda: pins.append(versions.pin(store, 1)), layout.manifest(1))
-    found = vacuum(Hooked(store, before=reader), keep_versions=1)
+    found = vacuum(Hooked(store, before=reader), keep=1)
     assert found.pinned == (1,)
     [(held, pinned)] = pins
     with pinned:
@@ -217,7 +217,7 @@ def test_a_reader_that_comes_before_the_versions_are_locked_keeps_its_version(st
 def test_however_many_versions_go_a_vacuum_holds_one_of_them_at_a_time(store):
     commit(store, 1, 2, 3, 4, 5)
     counting = CountedLocks(store)
-    assert vacuum(counting, keep_versions=1).versions == (1, 2, 3, 4)
+    assert vacuum(counting, keep=1).versions == (1, 2, 3, 4)
     assert counting.most == 1 + len(LOCKS_OF_A_VACUUM)
     assert_whole(store, 5)
 
@@ -226,7 +226,7 @@ def test_a_version_pinned_while_the_files_are_listed_stays_with_its_files(store)
     commit(store, 1, 2, 3)
     pins = []
     reader = once("list_names", lambda: pins.append(versions.pin(store, 2)), layout.DATA)
-    found = vacuum(Hooked(store, before=reader), keep_versions=1)
+    found = vacuum(Hooked(store, before=reader), keep=1)
     [(held, pinned)] = pins
     with pinned:
         assert (found.versions, found.files, found.pinned) == ((1,), 2, (2,))
@@ -240,7 +240,7 @@ def test_where_a_version_pinned_late_is_damaged_no_file_goes(store):
     files = under(store, "data")
     pins = []
     reader = once("list_names", lambda: pins.append(versions.pin(store, 2)), layout.DATA)
-    found = vacuum(Hooked(store, before=reader), keep_versions=1)
+    found = vacuum(Hooked(store, before=reader), keep=1)
     [(_, pinned)] = pins
     with pinned:
         assert (found.versions, found.files, found.pinned) == ((1,), 0, (2,))
@@ -263,7 +263,7 @@ def test_a_damaged_version_that_stays_protects_everything(store, number, damage)
     leave_debris(store)
     damage(store, number)
     before = tree(store)
-    assert vacuum(store, keep_versions=2) == Vacuumed(damaged=(number,))
+    assert vacuum(store, keep=2) == Vacuumed(damaged=(number,))
     assert tree(store) == before
 
 
@@ -271,14 +271,14 @@ def test_a_damaged_newest_version_protects_everything_whatever_is_to_be_kept(sto
     commit(store, 1, 2, 3)
     damage_head(store, 3)
     before = tree(store)
-    assert vacuum(store, keep_versions=1, keep_seconds=0) == Vacuumed(damaged=(3,))
+    assert vacuum(store, keep=1, older_than=0) == Vacuumed(damaged=(3,))
     assert tree(store) == before
 
 
 def test_a_damaged_version_that_is_past_keeping_goes_with_its_files(store):
     commit(store, 1, 2, 3)
     damage_head(store, 2)
-    assert vacuum(store, keep_versions=1).versions == (1, 2)
+    assert vacuum(store, keep=1).versions == (1, 2)
     assert_whole(store, 3)
 
 
@@ -288,7 +288,7 @@ def test_where_a_medium_fails_nothing_goes(store):
     before = tree(store)
     failing = once("get", raising(StorageError("it fails")), layout.manifest(2))
     with pytest.raises(StorageError, match="it fails"):
-        vacuum(Hooked(store, before=failing), keep_versions=2)
+        vacuum(Hooked(store, before=failing), keep=2)
     assert tree(store) == before
 
 
@@ -296,7 +296,7 @@ def test_a_version_that_was_not_flushed_is_before_the_others_go(store):
     commit(store, 1, durability="full")
     commit(store, 2)
     calls = []
-    vacuum(Hooked(store, after=lambda *call: calls.append(call)), keep_versions=1)
+    vacuum(Hooked(store, after=lambda *call: calls.append(call)), keep=1)
     changes = [call for call in calls if call[0] in ("flush", "delete", "flush_names")]
     assert [name for name, _ in changes] == ["flush", "delete", "flush_names", "delete"]
     files = {layout.part((column,), 1) for column in (3, 4)}
@@ -326,7 +326,7 @@ def test_a_file_in_place_of_a_table_is_no_table(tmp_path):
 def test_a_copy_without_the_empty_files_that_are_locked_can_be_vacuumed(store):
     commit(store, 1, 2)
     store.delete([layout.LOCK, layout.FLIGHT])
-    assert vacuum(store, keep_versions=1).versions == (1,)
+    assert vacuum(store, keep=1).versions == (1,)
 
 
 def test_files_that_versions_share_stay_for_the_one_that_is_kept(store):
@@ -335,7 +335,7 @@ def test_files_that_versions_share_stay_for_the_one_that_is_kept(store):
     with pinned:
         set_attributes(store, base, {"a": 1}, (), is_durable=False)[1].close()
     files = under(store, "data")
-    assert vacuum(store, keep_versions=1).files == 0
+    assert vacuum(store, keep=1).files == 0
     assert versions.numbers(store) == [2]
     assert under(store, "data") == files
 
@@ -394,7 +394,7 @@ def test_after_a_vacuum_there_is_exactly_what_the_kept_versions_name(named, stre
     files_of = {1: {1}, **dict(enumerate(named, 2))}
     for k in strewn.union(*named):
         store.put(layout.part((0,), k), b"content")
-    found = vacuum(store, keep_versions=keep)
+    found = vacuum(store, keep=keep)
     kept = sorted(files_of)[-keep:]
     assert versions.numbers(store) == kept
     assert found.versions == tuple(sorted(files_of)[:-keep])

@@ -185,7 +185,7 @@ def test_a_pin_is_a_lock_on_the_manifest(store):
 
 
 def test_nothing_there_is_no_table(store):
-    with pytest.raises(TableNotFoundError, match=f"no table at {store.name}$"):
+    with pytest.raises(TableNotFoundError, match=f"no table at {store.name}; write one"):
         versions.pin(store)
 
 
