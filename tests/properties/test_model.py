@@ -658,5 +658,6 @@ class TestModel(Machine.TestCase):
 
 
 @pytest.mark.storm
+@pytest.mark.timeout(1800)
 class TestModelStorm(Machine.TestCase):
     settings = settings(quick, max_examples=2000, stateful_step_count=30)
