@@ -262,7 +262,8 @@ def test_dates_become_the_objects_that_arrow_makes_of_them(steps, start, data):
     cut = data.draw(st.integers(0, len(days))) if data else 1
     column = pa.chunked_array([array[:cut], array[cut:]])
     found, expected = foreign_objects(column), column.to_pandas().to_numpy()
-    assert found.dtype == object and found.flags.writeable
+    assert found.dtype == object
+    assert found.flags.writeable
     assert found.tolist() == expected.tolist()
     assert list(map(type, found)) == list(map(type, expected))
 
