@@ -6,13 +6,13 @@ later (`chunks.py`). Every error that leaves this module names the file, the col
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from operator import sub
 
 import pyarrow as pa
 
-from blztable.block_terms import CODES, ENDS, VALID, child_prefix
+from blztable.block_terms import CODES, ENDS, VALID, VALUES, child_prefix
 from blztable.closing import Closing
 from blztable.columns.blocks import Encoding, StreamLayout
 from blztable.columns.encodings.parse import parse
@@ -107,6 +107,8 @@ class Part:
         The file and the column, for errors.
     facts
         The facts of the part in the manifest.
+    type
+        The type of its rows.
     nbytes
         The uncompressed bytes of all chunks.
     root
@@ -117,6 +119,7 @@ class Part:
 
     context: str
     facts: PartFacts
+    type: pa.DataType
     nbytes: int
     root: BlockPlace
     superchunk: Superchunk | None = None
@@ -188,6 +191,29 @@ class Part:
             blob = self.superchunk.trailer.layers[PAGES_LAYER].decode()
             return Statistics.decode(blob, -(-self.rows // self.page_rows))
 
+    def values_of_codes(self) -> pa.Array | None:
+        """Return the values that the codes of a column of fixed width stand for, in order.
+
+        Return None if the values are not encoded, or if a code has no one value.
+        """
+        place = self.root.streams.get(VALUES)
+        if place is None or place.encoding is None:
+            return None
+        values = place.encoding.values_of_codes()
+        if values is None:
+            return None
+        rows = len(values) // place.layout.nbytes(1)
+        return pa.Array.from_buffers(self.type, rows, [None, pa.py_buffer(values)])
+
+    def as_codes(self) -> "Part":
+        """Return the part with its codes as values of an unsigned type."""
+        place = self.root.streams[VALUES]
+        assert place.encoding is not None
+        stored = place.encoding.stored
+        codes = replace(place, layout=stored, nbytes=place.info.nbytes, encoding=None)
+        root = replace(self.root, streams={**self.root.streams, VALUES: codes})
+        return replace(self, type=pa.from_numpy_dtype(stored.dtype), root=root)
+
     def read(self, start: int, stop: int) -> bytes:
         """Return bytes of the superchunk, by their offsets in it."""
         assert self.reader is not None
@@ -231,7 +257,7 @@ def open_part(
             if needed:
                 raise CorruptError(f"no stream {needed[0]!r} in a column of {type_}")
             root = BlockPlace(facts.rows, max(facts.page_rows, 1), {}, {})
-            return Part(context, facts, 0, root)
+            return Part(context, facts, type_, 0, root)
         superchunk = _unpack(reader, facts)
         _check_room(superchunk)
         root = _place(superchunk.info, type_, "", 0)
@@ -239,7 +265,7 @@ def open_part(
         if in_file != {name: size for name, size in sizes.items() if size}:
             raise CorruptError(f"streams have the sizes {in_file}, the manifest says {dict(sizes)}")
         nbytes = sum(place.info.nbytes for place in root.walk())
-        return Part(context, facts, nbytes, root, superchunk, reader)
+        return Part(context, facts, type_, nbytes, root, superchunk, reader)
 
 
 class OpenParts(Closing):
