@@ -94,6 +94,20 @@ class Encoding:
         """
         raise NotImplementedError
 
+    def pick(self, rows: np.ndarray, codes: np.ndarray, out: np.ndarray) -> None:
+        """Make the values of single rows; an encoding that needs whole pages cannot.
+
+        Parameters
+        ----------
+        rows
+            The rows as indices within the part.
+        codes
+            Bytes of the codes of these rows.
+        out
+            Room for the bytes of as many values.
+        """
+        raise NotImplementedError
+
     def to_json(self) -> dict[str, object]:
         """Return the encoding as the metadata has it."""
         return {"kind": self.kind, **self.parameters()}
