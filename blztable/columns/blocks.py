@@ -65,12 +65,15 @@ class Encoding:
         The name of the encoding in the metadata.
     needs_pages
         True if rows can be decoded only together with all rows before them in their page.
+    has_codes
+        False if the values come from the parameters alone, so the file has no bytes of the stream.
     stored
-        The form of the stream of codes.
+        The form of the stream of codes. Without codes it is that of the values.
     """
 
     kind: ClassVar[str]
     needs_pages: ClassVar[bool] = False
+    has_codes: ClassVar[bool] = True
     stored: StreamLayout
 
     def parameters(self) -> Mapping[str, object]:

@@ -146,12 +146,40 @@ def _give(requests: Sequence[ByteRequest], head: int, begin: int, whole: np.ndar
             before.take(begin, whole)
 
 
+@dataclass(frozen=True, slots=True)
+class MadeRun(Run):
+    """Requested bytes of a stream without chunks, whose encoding makes them of nothing."""
+
+    @property
+    def nbytes(self) -> int:
+        """Return the requested bytes."""
+        return sum(request.high - request.low for request in self.requests)
+
+    @property
+    def cbytes(self) -> int:
+        """Return 0."""
+        return 0
+
+    def decode(self) -> None:
+        """Pass zeros to the sinks, which decode them."""
+        step = RUN_BYTES // self.place.layout.typesize * self.place.layout.typesize
+        with self.part.error_context(self.place.name):
+            for request in self.requests:
+                for low in range(request.low, request.high, step):
+                    high = min(low + step, request.high)
+                    request.sink.take(low, np.broadcast_to(np.uint8(0), high - low))
+                request.sink.finish(request.low, request.high)
+
+
 def runs(part: Part, place: StreamPlace, requests: Sequence[ByteRequest]) -> Iterator[Run]:
     """Yield the chunks of a stream that hold requested bytes, about `RUN_BYTES` together.
 
     Requests are in the order of their bytes, none is empty, and they do not overlap.
     """
     if not requests:
+        return
+    if not place.has_chunks:
+        yield MadeRun(part, place, requests, 0, 0, 0)
         return
     # The open run: its first chunk, its byte offset, and its first request.
     first: int | None = None

@@ -15,7 +15,7 @@ import pyarrow as pa
 from blztable.block_terms import CODES, ENDS, VALID, VALUES, child_prefix
 from blztable.closing import Closing
 from blztable.columns.blocks import Encoding, StreamLayout
-from blztable.columns.encodings.parse import parse
+from blztable.columns.encodings.parse import Owner, parse
 from blztable.columns.sinks import Decoding, Sink
 from blztable.columns.types import layout_of
 from blztable.engine.read.open_files import OpenFiles, PartReader
@@ -68,8 +68,18 @@ class StreamPlace:
         """Return the sink for the bytes of the file, given the sink for the values."""
         return Decoding(self.encoding, self.layout.typesize, sink) if self.encoding else sink
 
+    @property
+    def has_chunks(self) -> bool:
+        """True if the bytes are in the file; False if the encoding makes them of nothing."""
+        return self.encoding is None or self.encoding.has_codes
+
+    @property
+    def decoded(self) -> int:
+        """Return the bytes that are decompressed, or made of nothing."""
+        return self.info.nbytes if self.has_chunks else self.nbytes
+
     def range_of(self, start: int, stop: int, page_rows: int) -> tuple[int, int]:
-        """Return the range of bytes in the file of these rows, which must be whole pages."""
+        """Return the range of bytes before decoding of these rows, which must be whole pages."""
         if self.encoding is not None:
             return self.encoding.stored.nbytes(start), self.encoding.stored.nbytes(stop)
         return self.value_range(start, stop, page_rows)
@@ -110,7 +120,7 @@ class Part:
     type
         The type of its rows.
     nbytes
-        The uncompressed bytes of all chunks.
+        The bytes of all streams that are decompressed, or made of nothing.
     root
         The tree of blocks.
     superchunk, reader
@@ -264,7 +274,7 @@ def open_part(
         in_file = {place.name: place.nbytes for place in root.walk() if place.nbytes}
         if in_file != {name: size for name, size in sizes.items() if size}:
             raise CorruptError(f"streams have the sizes {in_file}, the manifest says {dict(sizes)}")
-        nbytes = sum(place.info.nbytes for place in root.walk())
+        nbytes = sum(place.decoded for place in root.walk())
         return Part(context, facts, type_, nbytes, root, superchunk, reader)
 
 
@@ -394,9 +404,12 @@ def _place(info: BlockInfo, type_: pa.DataType, prefix: str, first_chunk: int) -
         own = stored = layout.streams[stream.name]
         encoding = None
         if stream.encoding is not None:
-            encoding = parse(stream.encoding, own, stream.dtype, info.rows, info.page_rows)
+            pages = next((one.pages for one in info.streams if one.name == VALUES), None)
+            owner = Owner(own, info.rows, info.page_rows, pages)
+            encoding = parse(stream.encoding, owner, stream.dtype)
             stored = encoding.stored
-        _check_stream(stream, stored, info.rows, prefix, type_)
+        rows = info.rows if encoding is None or encoding.has_codes else 0
+        _check_stream(stream, stored, rows, prefix, type_)
         if encoding and encoding.needs_pages:
             _check_whole_pages(stream, stored.nbytes(info.page_rows))
         bounds = () if stream.pages is None else tuple(accumulate(stream.pages, initial=0))

@@ -182,9 +182,9 @@ def _fill_children(
     for name, child in block.children.items():
         below, index = decoder.child(number, name) if decoder else (None, 0)
         for stream, place in child.streams.items():
-            if place.info.nbytes:
+            if place.decoded:
                 target = below.target(index, stream) if below else None
-                request = ByteRequest(0, place.info.nbytes, _memory(place, target, 0))
+                request = ByteRequest(0, place.decoded, _memory(place, target, 0))
                 yield from runs(part, place, [request])
         yield from _fill_children(part, child, below, index)
 
