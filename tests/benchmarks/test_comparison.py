@@ -148,7 +148,7 @@ def test_calls_end_when_patience_ends(tmp_path):
 def test_the_command_measures_and_stores_what_it_was_asked_for(tmp_path):
     output = tmp_path / "results.json"
     command = [sys.executable, str(ROOT / "benchmarks" / "peers.py"), "--here", "--peers"]
-    command += ["--data", "sensor", "--tasks", "scattered filter", "append 1,000 rows"]
+    command += ["--data", "sensor", "--tasks", "scattered filter", "write"]
     command += ["--scale", str(SCALE), "--rounds", "2", "--calls", "2", "--output", str(output)]
     path = os.pathsep.join(filter(None, sys.path))
     done = subprocess.run(
@@ -157,9 +157,9 @@ def test_the_command_measures_and_stores_what_it_was_asked_for(tmp_path):
     assert done.returncode == 0, done.stderr
     results = json.loads(output.read_text(encoding="utf-8"))
     runs = results["runs"]["sensor"]
-    assert runs.keys() == {"scattered filter", "append 1,000 rows"}
+    assert runs.keys() == {"scattered filter", "write"}
     assert "blztable, durable" not in runs["scattered filter"]
-    assert "blztable, durable" in runs["append 1,000 rows"]
+    assert "blztable, durable" in runs["write"]
     for systems_ in runs.values():
         for run in systems_.values():
             assert [len(calls) for calls in run["seconds"]] == [2, 2]
