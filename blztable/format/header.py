@@ -43,7 +43,8 @@ class FileHeader:
 
     def encode(self) -> bytes:
         """Return the 32 bytes of the header."""
-        return FILE_HEADER.pack(MAGIC, *(getattr(self, name) for name in self.__slots__), 0)
+        fields = (getattr(self, name) for name in self.__slots__)
+        return FILE_HEADER.pack(MAGIC, *fields, 0)
 
     @classmethod
     def decode(cls, data: Buffer) -> Self:
