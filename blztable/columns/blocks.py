@@ -108,6 +108,11 @@ class Encoding:
         """
         raise NotImplementedError
 
+    @property
+    def is_identity(self) -> bool:
+        """True if each code is the value that it stands for."""
+        return False
+
     def values_of_codes(self) -> np.ndarray | None:
         """Return the bytes of the values of all codes, in order.
 

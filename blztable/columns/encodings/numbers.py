@@ -56,6 +56,11 @@ class Narrow(Encoding):
     bases: np.ndarray
     page_rows: int
 
+    @property
+    def is_identity(self) -> bool:
+        """True if all bases are 0."""
+        return not self.bases.any()
+
     def parameters(self) -> Mapping[str, object]:
         """Return the bases."""
         return {"bases": words_to_json(self.bases)}

@@ -1,8 +1,9 @@
 """Codes: a condition on one column, evaluated once on the values that its codes stand for.
 
-An encoded part has codes of one or two bytes. If each code stands for the same value in all pages,
-a condition is evaluated on at most 65,536 values by Arrow, as rows are. A row passes if its code
-does. So values are not decoded, and text or floats are not compared row by row.
+An encoded part has codes of one or two bytes, a part of a dictionary type has indices. If each code
+stands for the same value in all pages, Arrow evaluates a condition on these values as it does on
+rows. A row passes if its code does. So values are not decoded, and text and floats are not compared
+row by row.
 
 Knows nothing of files, nor of the other conditions of a filter.
 """
@@ -13,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from blztable.arrow_types import bits_of
-from blztable.engine.read.columns import read_codes
+from blztable.engine.read.columns import read_codes, values_of_codes
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.selection import RowSpan
 from blztable.errors import SchemaError
@@ -46,28 +47,30 @@ def mask(
     """
     passing: dict[int, np.ndarray] = {}
     for group in dict.fromkeys(span.group for span in spans):
-        values = parts.open(index, group).values_of_codes()
         rows = sum(span.count for span in spans if span.group == group)
-        if values is None or len(values) * ROWS_PER_VALUE > rows:
+        values = values_of_codes(parts, index, group, int(rows / ROWS_PER_VALUE))
+        if values is None:
             return None
         try:
             # At the end, whether a null passes.
             passing[group] = condition(pa.chunked_array([values, pa.nulls(1, values.type)]))
         except SchemaError:
             return None
-    return np.concatenate(
-        [
-            _passing(passing[group], chunk)
-            for group, codes in read_codes(parts, index, spans)
-            for chunk in codes.chunks
-        ]
-    )
+    masks = []
+    for group, codes in read_codes(parts, index, spans):
+        for chunk in codes.chunks:
+            numbers = np.frombuffer(chunk.buffers()[1], f"<u{chunk.type.bit_width // 8}")
+            numbers = numbers[chunk.offset : chunk.offset + len(chunk)]
+            if int(numbers.max()) >= len(passing[group]) - 1:
+                # The values are read, with an error that names the file.
+                return None
+            masks.append(_passing(passing[group], chunk, numbers))
+    return np.concatenate(masks)
 
 
-def _passing(passing: np.ndarray, codes: pa.Array) -> np.ndarray:
+def _passing(passing: np.ndarray, codes: pa.Array, numbers: np.ndarray) -> np.ndarray:
     """Return for each row whether its code, or null, passes."""
-    numbers = np.frombuffer(codes.buffers()[1], f"<u{codes.type.bit_width // 8}")
-    found = lookup(passing[:-1], numbers[codes.offset : codes.offset + len(codes)])
+    found = lookup(passing[:-1], numbers)
     if codes.null_count:
         bitmap = np.frombuffer(codes.buffers()[0], np.uint8)
         valid = bits_of(bitmap, codes.offset, len(codes)).view(np.bool_)

@@ -25,7 +25,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from blztable.block_terms import VALID
+from blztable.block_terms import DICTIONARY, VALID
 from blztable.columns.blocks import Decoder, Piece
 from blztable.columns.types import decoder, one_array
 from blztable.engine.read import selection
@@ -90,7 +90,7 @@ def read_rows(
 def read_codes(
     parts: OpenParts, index: int, selected: Sequence[RowSpan]
 ) -> list[tuple[int, pa.ChunkedArray]]:
-    """Return (row group, codes) of spans of rows of a column whose parts are all encoded.
+    """Return (row group, codes) of spans of rows of a column whose parts all have codes.
 
     The codes are unsigned integers, null where the row is null. Raise as `read_columns` does.
     """
@@ -102,6 +102,28 @@ def read_codes(
         (group, selection.cut_spans(column, rows, spans))
         for (group, spans), rows, column in zip(groups.items(), pages, codes, strict=True)
     ]
+
+
+def values_of_codes(parts: OpenParts, index: int, group: int, most: int) -> pa.Array | None:
+    """Return what the codes of a part stand for, in order, if they are at most `most`.
+
+    Return None if they are more, or if a code has no one value. Raise as `read_columns` does.
+    """
+    part = parts.open(index, group)
+    if not pa.types.is_dictionary(part.type):
+        return part.values_of_codes(most)
+    dictionary = part.root.children.get(DICTIONARY)
+    if dictionary is None or not 0 < dictionary.rows <= most:
+        return None
+    row = read_columns(parts, [index], [RowSpan(group, 0, 1)])[0].chunk(0)
+    indices = pa.array(np.arange(dictionary.rows))
+    try:
+        # A dictionary may have more values than its type has indices.
+        return pa.DictionaryArray.from_arrays(
+            indices.cast(part.type.index_type), row.dictionary, ordered=part.type.ordered
+        )
+    except pa.ArrowInvalid:
+        return None
 
 
 def read_array(parts: OpenParts, index: int, selected: Sequence[RowSpan]) -> pa.Array:

@@ -201,13 +201,14 @@ class Part:
             blob = self.superchunk.trailer.layers[PAGES_LAYER].decode()
             return Statistics.decode(blob, -(-self.rows // self.page_rows))
 
-    def values_of_codes(self) -> pa.Array | None:
+    def values_of_codes(self, most: int) -> pa.Array | None:
         """Return the values that the codes of a column of fixed width stand for, in order.
 
-        Return None if the values are not encoded, or if a code has no one value.
+        Return None if the values are not encoded, if a code has no one value, or if there are more
+        than `most` codes.
         """
         place = self.root.streams.get(VALUES)
-        if place is None or place.encoding is None:
+        if place is None or place.encoding is None or most >> (place.encoding.stored.bits or 0) < 1:
             return None
         values = place.encoding.values_of_codes()
         if values is None:
@@ -216,13 +217,21 @@ class Part:
         return pa.Array.from_buffers(self.type, rows, [None, pa.py_buffer(values)])
 
     def as_codes(self) -> "Part":
-        """Return the part with its codes as values of an unsigned type."""
-        place = self.root.streams[VALUES]
-        assert place.encoding is not None
-        stored = place.encoding.stored
-        codes = replace(place, layout=stored, nbytes=place.info.nbytes, encoding=None)
-        root = replace(self.root, streams={**self.root.streams, VALUES: codes})
-        return replace(self, type=pa.from_numpy_dtype(stored.dtype), root=root)
+        """Return the part with its codes as values of an unsigned type.
+
+        The codes of a dictionary type are the indices into the dictionary. Other codes are those of
+        `values_of_codes`.
+        """
+        name = CODES if CODES in self.root.streams else VALUES
+        place = self.root.streams[name]
+        encoding = place.encoding
+        type_ = pa.from_numpy_dtype(f"u{place.layout.typesize}")
+        if encoding is not None and (name == VALUES or encoding.is_identity):
+            place = replace(place, layout=encoding.stored, nbytes=place.info.nbytes, encoding=None)
+            type_ = pa.from_numpy_dtype(encoding.stored.dtype)
+        streams = {VALUES if key == name else key: one for key, one in self.root.streams.items()}
+        root = replace(self.root, streams={**streams, VALUES: place}, children={})
+        return replace(self, type=type_, root=root)
 
     def read(self, start: int, stop: int) -> bytes:
         """Return bytes of the superchunk, by their offsets in it."""

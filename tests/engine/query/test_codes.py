@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 import blztable as blz
 from blztable.columns.encodings import numbers
-from blztable.engine.query import codes
+from blztable.engine.query import codes, expressions
+from blztable.format.chunk import Compression
 from blztable.storage.memory import MemoryStore
+from support import tamper
 from support.bit_equality import same_table
 from support.samples import numbers_table
 
@@ -36,7 +38,7 @@ def stores():
 @pytest.fixture(autouse=True)
 def codes_of_any_size(monkeypatch):
     # Otherwise these row groups are too small for codes of two bytes.
-    monkeypatch.setattr(codes, "ROWS_PER_VALUE", 0)
+    monkeypatch.setattr(codes, "ROWS_PER_VALUE", 1 / 100)
 
 
 @st.composite
@@ -114,6 +116,44 @@ def test_a_condition_on_one_column_decodes_no_rows(name, monkeypatch):
     # The values of all codes, once in each row group in which rows may match.
     assert set(decoded) in ({256}, {65_536})
     assert len(decoded) <= 2
+
+
+@pytest.mark.parametrize("type_", ["int8", "uint16", "int32", "int64"])
+@pytest.mark.parametrize("encoding", ["auto", "plain"])
+def test_a_condition_on_a_dictionary_looks_at_each_value_once(type_, encoding, monkeypatch):
+    words = pa.array([*["b", None, "a", "c", "a"] * 200, None])
+    column = words.dictionary_encode().cast(pa.dictionary(getattr(pa, type_)(), pa.string()))
+    store, looked = MemoryStore(), []
+    blz.to_blz({"word": column}, store, encoding=encoding, row_group_rows=600, page_rows=128)
+    real = expressions.mask
+    monkeypatch.setattr(expressions, "mask", lambda *args: looked.append(args[2]) or real(*args))
+    with blz.open(store) as table:
+        for condition, rows in (
+            (pc.field("word") == "a", 400),
+            (pc.field("word") != "a", 400),
+            (pc.field("word") > "a", 400),
+            (pc.field("word").isin(["a", "c"]), 600),
+            (pc.field("word").is_null(), 201),
+            (pc.field("word") < "a", 0),
+        ):
+            found = table.to_arrow(filters=condition)["word"].cast("string")
+            expected = pa.table({"word": words}).filter(condition)["word"]
+            assert found.to_pylist() == expected.to_pylist()
+            assert len(found) == rows
+    # Three values and a null in each row group, unless statistics decide.
+    assert set(looked) == {4}
+
+
+def test_a_code_outside_of_the_dictionary_is_refused_by_a_filter(tmp_path):
+    path = tmp_path / "t.blz"
+    blz.to_blz({"word": pa.array(["a", "b"] * 50).dictionary_encode()}, path)
+    with tamper.editing(path) as table:
+        wrong = np.array([0, 1] * 49 + [0, 2], "<i4")
+        table.part().chunks[0] = Compression().compress(wrong, 4)
+    with blz.open(path) as table:
+        for condition in (pc.field("word") == "b", pc.field("word") != "b"):
+            with pytest.raises(blz.CorruptError, match=r"t\.blz.*outside of 2 values"):
+                table.count(filters=condition)
 
 
 def test_small_row_groups_do_not_look_at_the_values_of_all_codes(monkeypatch):
