@@ -35,6 +35,7 @@ MAX_JSON_BYTES, MAX_DEPTH, MAX_BRACKETS = 64 << 20, 64, 1 << 20
 MAX_DIGITS, MAX_NUMBER, MAX_ID = 4300, 1 << 62, 10**18 - 1
 MAX_CHUNK_BYTES, MAX_RATIO, MAX_CHUNKS = 8 << 20, 1 << 15, 2 << 20
 MAX_METADATA_BYTES, MAX_LAYERS, MAX_LAYER_BYTES = 16 << 20, 16, 16 << 20
+MAX_MADE_BYTES = 64 << 20
 MAX_BOUND_BYTES, NO_BOUND, MAX_WIDTH = 64, 255, (1 << 28) - 1
 
 FILE_HEADER = struct.Struct("<4sBBBBiiqII")
@@ -52,7 +53,7 @@ HEAD_KEYS: dict[str, type | tuple[type, ...]] = {
     "pandas": (dict, type(None)),
 }
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00", re.ASCII)
-FACTS = ("k", "rows", "page_rows", "cbytes", "front_length", "trailer_length", "crc")
+FACTS = ("k", "at", "rows", "page_rows", "cbytes", "front_length", "trailer_length", "crc")
 
 CHECKSUMS = {
     1: lambda data: struct.pack("<I", zlib.adler32(data)),
@@ -138,7 +139,7 @@ def read(root: Path, number: int | None = None) -> Version:
         need(line[-1:] == b"\n", "a line that ends with a line feed")
         digest = hashlib.sha256(line[:-1]).digest()
         need(digest == digests[32 * place : 32 * place + 32], "a line's sha256")
-        columns.append(column(root, arrow, path, parsed(line[:-1]), head["row_groups"]))
+        columns.append(column(root, arrow, path, parsed(line[:-1]), head))
     return Version(head, schema, columns)
 
 
@@ -150,10 +151,16 @@ def checked_head(head: Any, number: int) -> dict[str, Any]:
         if kind is int:
             whole(head[key])
     need(head["format_version"] == 1, "format version 1")
-    need(head["requires"] == [], "no features that are not known")
+    need(set(map(str, head["requires"])) <= {"bundles"}, "no features that are not known")
     need(head["version"] == number, "the manifest of this version")
     groups = array(head, "row_groups")
     need(0 not in groups and sum(groups) == head["rows"], "row groups that add up to the rows")
+    head.setdefault("next_bundle", 1)
+    need(whole(head["next_bundle"]) > 0, "a number of the next bundle")
+    head.setdefault("bundles", [0] * len(groups))
+    files = [number for number in array(head, "bundles", len(groups)) if number]
+    need(len(set(files)) == len(files) and max(files, default=0) <= MAX_ID, "no bundle twice")
+    need(not files or "bundles" in head["requires"], "a feature for the bundles")
     names, types = head["fields"].get("name"), head["fields"].get("type")
     need(isinstance(names, list) and isinstance(types, list), "fields")
     need(len(names) == len(types) and set(map(type, names + types)) <= {str}, "names and types")
@@ -236,14 +243,14 @@ def streams_of(type_: pa.DataType) -> list[Stream]:
     raise Refused(f"a column of {type_}, which version 1 does not store")
 
 
-def column(root: Path, arrow: pa.Field, path: int, line: Any, row_groups: list[int]) -> Column:
+def column(root: Path, arrow: pa.Field, path: int, line: Any, head: dict[str, Any]) -> Column:
     """Return all rows of a column."""
     need(b"ARROW:extension:name" not in (arrow.metadata or {}), "no extension type")
     streams_of(arrow.type)
     need(isinstance(line, dict) and whole(line.get("path")) == path, "the line of this column")
-    count = len(row_groups)
-    facts = {key: array(line, key, count) for key in FACTS}
-    need(facts["rows"] == row_groups, "the rows of the row groups")
+    count = len(head["row_groups"])
+    facts = {key: array({"at": [0] * count} | line, key, count) for key in FACTS}
+    need(facts["rows"] == head["row_groups"], "the rows of the row groups")
     files = [k for k in facts["k"] if k]
     need(len(set(files)) == len(files) and max(files, default=0) <= MAX_ID, "no file twice")
     need(isinstance(line.get("streams"), dict), "streams")
@@ -254,7 +261,12 @@ def column(root: Path, arrow: pa.Field, path: int, line: Any, row_groups: list[i
         stated = {name: values[group] for name, values in sizes.items() if values[group]}
         power_of_two(own["page_rows"])
         data = b""
-        if own["k"]:
+        if own["at"]:
+            need(own["k"] == 0 and head["bundles"][group] > 0, "a part in the bundle alone")
+            bundle = contents(root, "data", "group", f"__{head['bundles'][group]}__.bin")
+            data = bundle[own["at"] : own["at"] + own["cbytes"]]
+            need(len(data) == own["cbytes"], "a bundle in which the part ends")
+        elif own["k"]:
             data = contents(root, "data", f"col{path}", f"__{own['k']}__.bin", size=own["cbytes"])
         rows, layers = part(data, own, stated, arrow.type)
         need(arrow.nullable or None not in rows, "no null in a field that has none")
@@ -312,7 +324,7 @@ def part(
 ) -> tuple[list[Row], dict[str, Layer]]:
     """Return the rows of a column in one row group, and the metalayers of its file."""
     layouts = layouts_of(type_)
-    if not facts["k"]:
+    if not facts["k"] and not facts["at"]:
         needed = [name for name in layouts if not name.endswith("valid")]
         need(not needed and not stated, "a file for a type that has streams")
         return [None if pa.types.is_null(type_) else b""] * facts["rows"], {}
@@ -488,7 +500,7 @@ def of_metadata(entry: Any, layouts: dict[str, Stream], nchunks: int, prefix: st
         need(layout is not None, "a stream of the type")
         values, encoding = layout, stream.get("encoding")
         if encoding is not None:
-            layout = layout_of_codes(stream, values, rows, page_rows)
+            layout = layout_of_codes(stream, values, entry)
         need(stream.get("dtype") == layout.dtype, "a stream of its dtype")
         need(whole(stream.get("typesize")) == layout.typesize, "a stream of its typesize")
         nbytes = whole(stream.get("nbytes"))
@@ -527,10 +539,12 @@ def check_streams(block: Block, layouts: dict[str, Stream], stated: dict[str, in
         varies = one.layout.bits is None
         need((one.pages is not None) == varies, "pages where the bits of a row vary")
         if not varies:
-            need(sum(one.chunks) == one.layout.nbytes(owner.rows), "the bytes of its rows")
+            rows = 0 if is_made(one.encoding) else owner.rows
+            need(sum(one.chunks) == one.layout.nbytes(rows), "the bytes of its rows")
         if one.encoding or one.layout.name.removeprefix("dictionary.") in ("ends", "codes"):
             entry = np.dtype(one.layout.dtype).itemsize
-            entry *= owner.page_rows if one.encoding and one.encoding["kind"] == "delta" else 1
+            if one.encoding and one.encoding["kind"] in ("delta", "lengths"):
+                entry *= owner.page_rows
             need(not any(size % entry for size in one.chunks[:-1]), "whole entries")
             need(not sum(one.chunks) % np.dtype(one.layout.dtype).itemsize, "whole entries")
         sizes[one.layout.name] = sum(one.chunks)
@@ -543,19 +557,31 @@ def check_streams(block: Block, layouts: dict[str, Stream], stated: dict[str, in
 # Encodings
 
 
-def layout_of_codes(stream: dict[str, Any], values: Stream, rows: int, page_rows: int) -> Stream:
+def is_made(encoding: dict[str, Any] | None) -> bool:
+    """True if the values come from the parameters alone, without a byte in the file."""
+    return encoding is not None and encoding["kind"] == "each"
+
+
+def layout_of_codes(stream: dict[str, Any], values: Stream, block: dict[str, Any]) -> Stream:
     """Return the layout of the codes of an encoded stream; refuse what cannot be decoded."""
     encoding, dtype = stream["encoding"], stream.get("dtype")
     need(isinstance(encoding, dict), "an encoding")
-    kind, pages = encoding.get("kind"), -(-rows // page_rows)
-    need(kind in ("narrow", "scaled", "delta"), "an encoding that is known")
+    kind, pages = encoding.get("kind"), -(-block["rows"] // block["page_rows"])
+    need(kind in ("narrow", "scaled", "delta", "lengths", "each"), "an encoding that is known")
+    is_of_ends = values.name.removeprefix("dictionary.") == "ends"
+    need(is_of_ends == (kind in ("lengths", "each")), "an encoding for such a stream")
+    need(values.dtype != "bitmap", "an encoding for numbers")
     number = np.dtype(values.dtype)
     need(number.kind in ("f" if kind == "scaled" else "iu"), "an encoding for such values")
+    if kind == "each":
+        need(values.nbytes(block["rows"]) <= MAX_MADE_BYTES, "few bytes that are made of nothing")
+        whole(encoding.get("length"))
+        return values
     need(dtype in ("|u1", "<u2", "<u4") and np.dtype(dtype).itemsize < number.itemsize, "codes")
     if kind == "delta":
         need(len(unbase64(encoding.get("firsts"))) == 8 * pages, "a first value for each page")
         need(len(unbase64(encoding.get("least"))) == 8, "a least step")
-    else:
+    elif kind in ("narrow", "scaled"):
         need(len(unbase64(encoding.get("bases"))) in (8, 8 * pages), "one base, or one a page")
     if kind == "scaled":
         need(number.itemsize == 8 and encoding.get("form") in ("/", "*"), "doubles in a form")
@@ -568,6 +594,11 @@ def values_of_codes(one: Stored, data: bytes, block: Block) -> bytes:
     assert one.encoding is not None
     kind, result = one.encoding["kind"], []
     width = np.dtype(one.values.dtype).itemsize
+    if kind in ("lengths", "each"):
+        lengths = np.frombuffer(data, one.layout.dtype).tolist()
+        lengths = lengths if kind == "lengths" else [one.encoding["length"]] * block.rows
+        need(sum(lengths) < 1 << (8 * width - 1), "ends that fit")
+        return np.array([*accumulate(lengths)], one.values.dtype).tobytes()
     words = np.frombuffer(unbase64(one.encoding.get("firsts") or one.encoding["bases"]), "<i8")
     all_codes = np.frombuffer(data, one.layout.dtype)
     for page, start in enumerate(range(0, block.rows, block.page_rows)):
