@@ -309,7 +309,7 @@ class OpenParts(Closing):
         if part is None:
             version, field = self.version, self.version.schema.field(index)
             parts = version.column(index)
-            address = parts.address(group)
+            address = parts.address(group, version.head.bundles)
             file = version.store.name if address is None else f"{version.store.name}/{address.key}"
             part = self._parts[index, group] = open_part(
                 None if address is None else PartReader(self._files, address),
