@@ -65,12 +65,15 @@ class Encoding:
         The name of the encoding in the metadata.
     needs_pages
         True if rows can be decoded only together with all rows before them in their page.
+    has_codes
+        False if the values come from the parameters alone, so the file has no bytes of the stream.
     stored
-        The form of the stream of codes.
+        The form of the stream of codes. Without codes it is that of the values.
     """
 
     kind: ClassVar[str]
     needs_pages: ClassVar[bool] = False
+    has_codes: ClassVar[bool] = True
     stored: StreamLayout
 
     def parameters(self) -> Mapping[str, object]:
@@ -90,6 +93,32 @@ class Encoding:
             Room for the bytes of as many values.
         """
         raise NotImplementedError
+
+    def pick(self, rows: np.ndarray, codes: np.ndarray, out: np.ndarray) -> None:
+        """Make the values of single rows; an encoding that needs whole pages cannot.
+
+        Parameters
+        ----------
+        rows
+            The rows as indices within the part.
+        codes
+            Bytes of the codes of these rows.
+        out
+            Room for the bytes of as many values.
+        """
+        raise NotImplementedError
+
+    @property
+    def is_identity(self) -> bool:
+        """True if each code is the value that it stands for."""
+        return False
+
+    def values_of_codes(self) -> np.ndarray | None:
+        """Return the bytes of the values of all codes, in order.
+
+        Return None if codes have more than two bytes, or other values on other pages.
+        """
+        return None
 
     def to_json(self) -> dict[str, object]:
         """Return the encoding as the metadata has it."""

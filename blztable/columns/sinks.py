@@ -18,6 +18,10 @@ from blztable.errors import CorruptError
 
 # Values of these widths are copied as numbers, others byte by byte.
 _WORDS = {1: "|u1", 2: "<u2", 4: "<u4", 8: "<u8"}
+# So many ranges are copied one by one.
+FEW_RANGES = 256
+# Starts and stops of ranges of bytes.
+Ranges = tuple[np.ndarray, np.ndarray]
 
 
 class Sink:
@@ -37,6 +41,13 @@ class Sink:
 
     def room(self, begin: int, nbytes: int) -> np.ndarray | None:
         """Return where these bytes are wanted; None if not all of them are, or not in a row."""
+        return None
+
+    def needed(self, begin: int, stop: int) -> Ranges | None:
+        """Return the ranges of the bytes from `begin` to `stop` that `take` will use.
+
+        The ranges count from `begin`, ascend, and may be empty. None means all bytes.
+        """
         return None
 
     def finish(self, begin: int, stop: int) -> None:
@@ -104,6 +115,12 @@ class Bits(Sink):
         self._rows = rows
         self._flags = np.zeros(len(rows), np.uint8)
 
+    def needed(self, begin: int, stop: int) -> Ranges:
+        """Return the bytes of the bits."""
+        first, last = np.searchsorted(self._rows, [8 * begin, 8 * stop])
+        starts = (self._rows[first:last] >> 3) - begin
+        return starts, starts + 1
+
     def take(self, begin: int, data: np.ndarray) -> None:
         """Pick the bits that are in these bytes."""
         first, last = np.searchsorted(self._rows, [8 * begin, 8 * (begin + len(data))])
@@ -126,6 +143,10 @@ class Words(Sink):
         self._bytes = Bytes(starts, starts + width, out)
         self._dtype = _WORDS.get(width)
 
+    def needed(self, begin: int, stop: int) -> Ranges:
+        """Return the ranges of the values."""
+        return self._bytes.needed(begin, stop)
+
     def take(self, begin: int, data: np.ndarray) -> None:
         """Pick the values that are in these bytes."""
         width = self._width
@@ -137,6 +158,33 @@ class Words(Sink):
         first, last = np.searchsorted(self._rows, [start, start + len(data) // width])
         values = data.view(self._dtype)
         self._out.view(self._dtype)[first:last] = values[self._rows[first:last] - start]
+
+
+class Codes(Sink):
+    """A sink that picks rows of an encoded stream, and decodes only the codes of these rows."""
+
+    def __init__(self, rows: np.ndarray, encoding: Encoding, width: int) -> None:
+        """Pick codes that stand for values of `width` bytes."""
+        self._rows = rows
+        self._encoding = encoding
+        self._width = width
+        code = encoding.stored.nbytes(1)
+        self._codes = np.empty(len(rows) * code, np.uint8)
+        self._words = Words(rows, code, self._codes)
+
+    def needed(self, begin: int, stop: int) -> Ranges:
+        """Return the ranges of the codes."""
+        return self._words.needed(begin, stop)
+
+    def take(self, begin: int, data: np.ndarray) -> None:
+        """Pick the codes that are in these bytes."""
+        self._words.take(begin, data)
+
+    def encode(self) -> np.ndarray:
+        """Return the values of the picked rows as the bytes of a stream."""
+        out = np.empty(len(self._rows) * self._width, np.uint8)
+        self._encoding.pick(self._rows, self._codes, out)
+        return out
 
 
 class Ends(Sink):
@@ -155,6 +203,16 @@ class Ends(Sink):
         self._low, self._high = bounds[page], bounds[page + 1]
         self.starts = self._low.copy()
         self.ends = np.zeros(len(rows), np.int64)
+
+    def needed(self, begin: int, stop: int) -> Ranges:
+        """Return the ranges of the ends that are in these bytes."""
+        width = self._width
+        start, end = begin // width, stop // width
+        rows = self._rows[slice(*np.searchsorted(self._rows, [start, end + 1]))]
+        return (
+            (np.maximum(rows - 1, start) - start) * width,
+            (np.minimum(rows + 1, end) - start) * width,
+        )
 
     def take(self, begin: int, data: np.ndarray) -> None:
         """Pick the ends of the rows' items, and of the items before them."""
@@ -203,15 +261,16 @@ class Bytes(Sink):
         self._offsets = np.cumsum(lengths) - lengths
         self._out = out
 
+    def needed(self, begin: int, stop: int) -> Ranges:
+        """Return the parts of the ranges that are in these bytes."""
+        return self._cut(begin, *self._found(begin, stop), stop)
+
     def take(self, begin: int, data: np.ndarray) -> None:
         """Copy the bytes that are within a range."""
-        stop = begin + len(data)
-        first = np.searchsorted(self._ends, begin, "right")
-        last = np.searchsorted(self._starts, stop)
+        first, last = self._found(begin, begin + len(data))
         if first >= last:
             return
-        starts = np.maximum(self._starts[first:last], begin) - begin
-        ends = np.minimum(self._ends[first:last], stop) - begin
+        starts, ends = self._cut(begin, first, last, begin + len(data))
         offset = int(self._offsets[first] + begin + starts[0] - self._starts[first])
         # Adjacent ranges become one.
         cuts = np.flatnonzero(starts[1:] != ends[:-1])
@@ -219,9 +278,23 @@ class Bytes(Sink):
         taken = data[starts[0] : ends[0]] if len(starts) == 1 else _ranges(data, starts, ends)
         self._out[offset : offset + len(taken)] = taken
 
+    def _found(self, begin: int, stop: int) -> tuple[int, int]:
+        """Return the ranges that have bytes from `begin` to `stop`, as indices."""
+        first = np.searchsorted(self._ends, begin, "right")
+        return int(first), int(np.searchsorted(self._starts, stop))
+
+    def _cut(self, begin: int, first: int, last: int, stop: int) -> Ranges:
+        starts = np.maximum(self._starts[first:last], begin) - begin
+        return starts, np.minimum(self._ends[first:last], stop) - begin
+
 
 def _ranges(data: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Return the bytes from each start to each end, one after another, copied by Arrow."""
+    """Return the bytes from each start to each end, one after another."""
+    if len(starts) <= FEW_RANGES:
+        return np.concatenate(
+            [data[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
+        )
+    # Arrow copies faster, but allocates memory for items of average size, gaps included.
     # The items of the array are a range, the gap behind it, the next range, and so on.
     offsets = np.stack([starts, ends], axis=1).reshape(-1)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]

@@ -17,6 +17,8 @@ from blztable.errors import BlzError, CorruptError, FormatError
 from blztable.format.checksum import Buffer
 
 CHUNK_HEADER = struct.Struct("<BBBBIII")
+# The header of a chunk of one block, with the offset of this block.
+ONE_BLOCK = struct.Struct("<BBBBIIIi")
 assert CHUNK_HEADER.size == 16
 
 # A compressed chunk of this size is too short to overflow C-Blosc's match length (C-Blosc #405).
@@ -31,7 +33,11 @@ BYTE_SHUFFLE = 0x01
 MEMCPYED = 0x02
 BIT_SHUFFLE = 0x04
 RESERVED = 0x08
+UNSPLIT = 0x10
 CODEC_SHIFT = 5
+
+# The whole chunk is decompressed if more than this share of its blocks is needed.
+MANY_BLOCKS = 0.6
 
 # By their number in the flags of the header. python-blosc has no Snappy (2).
 CODEC_NAMES = {0: "blosclz", 1: "lz4", 3: "zlib", 4: "zstd"}
@@ -108,6 +114,66 @@ def decompress_into(chunk: Buffer, typesize: int, address: int, nbytes: int) -> 
     FormatError
         The codec is not supported.
     """
+    _checked(chunk, typesize, nbytes)
+    _decompress(chunk, address, nbytes)
+
+
+def decompress_blocks(
+    chunk: Buffer, typesize: int, out: np.ndarray, starts: np.ndarray, stops: np.ndarray
+) -> None:
+    """Decompress the Blosc blocks of `chunk` that have bytes of some ranges.
+
+    Blosc compresses a chunk block by block. A block is decompressed alone as a chunk that has no
+    other block. If most blocks are needed, the whole chunk is decompressed.
+
+    Parameters
+    ----------
+    chunk
+        The chunk.
+    typesize
+        The expected typesize.
+    out
+        Room for the whole chunk. Bytes outside the ranges are left as they are, or overwritten.
+    starts, stops
+        The byte ranges, within the decompressed chunk. None is empty.
+
+    Raises
+    ------
+    CorruptError, FormatError
+        As `decompress_into`, or the offsets of the blocks are invalid.
+    """
+    nbytes, address = len(out), out.ctypes.data
+    flags, size = _checked(chunk, typesize, nbytes)
+    count = -(-nbytes // size)
+    begun = np.bincount(starts // size, minlength=count + 1)
+    ended = np.bincount((stops - 1) // size + 1, minlength=count + 1)
+    needed = np.flatnonzero(np.cumsum(begun - ended)[:count])
+    # A last block that Blosc does not shuffle as the others is left to Blosc.
+    is_odd = bool(nbytes % (8 * typesize)) and count - 1 in needed
+    if flags & MEMCPYED or len(needed) > MANY_BLOCKS * count or is_odd:
+        _decompress(chunk, address, nbytes)
+        return
+    offsets = np.frombuffer(chunk, "<i4", count, CHUNK_HEADER.size)
+    # Blocks lie one after another, in any order: threads may have written them.
+    ends = np.append(np.sort(offsets), len(chunk))
+    if offsets.min() < CHUNK_HEADER.size + 4 * count or ends[-1] <= ends[-2]:
+        raise CorruptError(f"a block lies outside of its chunk of {len(chunk)} bytes")
+    data = memoryview(chunk)
+    for block in needed.tolist():
+        start = int(offsets[block])
+        stop = int(ends[np.searchsorted(ends, start, "right")])
+        room = min(size, nbytes - block * size)
+        # Blosc never splits a shorter last block into streams; elsewhere a flag says so.
+        form = flags | (UNSPLIT if room < size else 0)
+        length = ONE_BLOCK.size + stop - start
+        head = ONE_BLOCK.pack(
+            VERSION, VERSION_LZ, form, typesize, room, room, length, ONE_BLOCK.size
+        )
+        _decompress(head + data[start:stop], address + block * size, room)
+
+
+def _checked(chunk: Buffer, typesize: int, nbytes: int) -> tuple[int, int]:
+    """Check the header of a chunk of `nbytes` bytes; return its flags and its blocksize."""
     assert 0 < nbytes <= MAX_CHUNK_BYTES, nbytes
     length = len(chunk)
     if length < CHUNK_HEADER.size:
@@ -145,6 +211,11 @@ def decompress_into(chunk: Buffer, typesize: int, address: int, nbytes: int) -> 
         nblocks = -(-nbytes // blocksize)
         if CHUNK_HEADER.size + 4 * nblocks > ctbytes:
             raise CorruptError(f"a chunk of {ctbytes} bytes cannot hold {nblocks} blocks")
+    return flags, blocksize
+
+
+def _decompress(chunk: Buffer, address: int, nbytes: int) -> None:
+    """Decompress a chunk whose header was checked."""
     try:
         # blosc.decompress_ptr would turn an exception of a signal handler into a TypeError.
         written = blosc.blosc_extension.decompress_ptr(chunk, address)

@@ -27,6 +27,7 @@ from blztable.format.chunk import (
     WRITABLE_CODECS,
     ChunkHeader,
     Compression,
+    decompress_blocks,
     decompress_into,
 )
 
@@ -58,6 +59,10 @@ class Destination:
 
     def fill(self, chunk, typesize):
         decompress_into(chunk, typesize, self.inside.ctypes.data, self.inside.nbytes)
+
+    def fill_blocks(self, chunk, typesize, ranges):
+        starts, stops = np.array(ranges, np.int64).reshape(-1, 2).T
+        decompress_blocks(chunk, typesize, self.inside, starts, stops)
 
     @property
     def is_untouched(self):
@@ -220,6 +225,96 @@ def test_no_change_of_a_chunk_writes_outside_its_destination(compression, change
     with suppress(CorruptError, FormatError):
         destination.fill(bytes(chunk), TYPESIZE)
     assert destination.is_fenced
+
+
+@st.composite
+def blocked(draw):
+    """Draw a chunk of many Blosc blocks, its bytes, its typesize and ranges of these bytes."""
+    compression, typesize = draw(COMPRESSIONS), draw(st.integers(1, 17))
+    count = draw(st.integers(1, 3000))
+    alphabet = np.frombuffer(draw(st.binary(min_size=2, max_size=9)), np.uint8)
+    raw = np.random.default_rng(draw(st.integers(0, 9))).choice(alphabet, count * typesize)
+    raw = raw[: draw(st.integers(1, len(raw)))] if draw(st.booleans()) else raw
+    # Blosc takes the size as a wish, and only outside of the GIL.
+    blosc.set_blocksize(draw(st.sampled_from([0, 128, 1000, 4096])))
+    before = blosc.set_releasegil(True)
+    try:
+        chunk = compression.compress(raw, typesize)
+    finally:
+        blosc.set_releasegil(before)
+        blosc.set_blocksize(0)
+    places = st.integers(0, len(raw))
+    ranges = draw(st.lists(st.tuples(places, places).map(sorted), max_size=4))
+    return chunk, raw, typesize, sorted(ranges)
+
+
+@settings(deadline=None, max_examples=300)
+@given(blocked())
+def test_single_blocks_are_those_of_the_whole_chunk(drawn):
+    chunk, raw, typesize, ranges = drawn
+    destination = Destination(len(raw))
+    destination.fill_blocks(chunk, typesize, ranges)
+    assert destination.is_fenced
+    for start, stop in ranges:
+        assert (destination.inside[start:stop] == raw[start:stop]).all()
+
+
+def many_blocks():
+    """Return a chunk of sixteen blocks or more, and its bytes."""
+    raw = np.tile(np.arange(256, dtype=np.uint8), 4096)
+    chunk = Compression("lz4hc", 1).compress(raw, 1)
+    assert raw.nbytes // ChunkHeader.decode(chunk).blocksize >= 16
+    return chunk, raw
+
+
+def test_only_the_blocks_that_have_the_bytes_are_decompressed():
+    chunk, raw = many_blocks()
+    size = ChunkHeader.decode(chunk).blocksize
+    destination = Destination(len(raw))
+    destination.fill_blocks(chunk, 1, [(size - 1, size + 1), (5 * size, 5 * size)])
+    assert (destination.inside[: 2 * size] == raw[: 2 * size]).all()
+    assert (destination.inside[2 * size :] == CANARY).all()
+
+
+def test_blocks_that_lie_in_any_order_are_found():
+    chunk, raw = many_blocks()
+    size = ChunkHeader.decode(chunk).blocksize
+    count = len(raw) // size
+    offsets = np.frombuffer(chunk, "<i4", count, 16)
+    ends = [*offsets[1:], len(chunk)]
+    bodies = [chunk[start:end] for start, end in zip(offsets, ends, strict=True)]
+    lengths = [len(body) for body in reversed(bodies)]
+    turned = offsets[0] + np.cumsum([0, *lengths[:-1]])
+    other = chunk[:16] + turned[::-1].astype("<i4").tobytes() + b"".join(reversed(bodies))
+    destination = Destination(len(raw))
+    destination.fill_blocks(other, 1, [(3, 4), (size * count - 1, size * count)])
+    assert (destination.inside[:size] == raw[:size]).all()
+    assert (destination.inside[-size:] == raw[-size:]).all()
+
+
+@settings(deadline=None, max_examples=400)
+@given(blocked(), st.lists(st.tuples(st.integers(0, 10**6), BYTES), min_size=1, max_size=4))
+def test_no_change_of_a_chunk_writes_outside_its_blocks(drawn, changes):
+    chunk, raw, typesize, ranges = drawn
+    damaged = bytearray(chunk)
+    for place, byte in changes:
+        damaged[place % len(damaged)] = byte
+    destination = Destination(len(raw))
+    with suppress(CorruptError, FormatError):
+        destination.fill_blocks(bytes(damaged), typesize, ranges)
+    assert destination.is_fenced
+
+
+@pytest.mark.parametrize("offset", [-1, 0, 16, 2**31 - 1])
+def test_the_offset_of_a_block_that_lies_elsewhere_is_refused(offset):
+    chunk, raw = many_blocks()
+    for block in (0, 2):
+        damaged = bytearray(chunk)
+        damaged[16 + 4 * block : 20 + 4 * block] = np.int32(offset).tobytes()
+        destination = Destination(len(raw))
+        with pytest.raises(CorruptError):
+            destination.fill_blocks(bytes(damaged), 1, [(0, 1)])
+        assert destination.is_untouched
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ MAX_JSON_BYTES, MAX_DEPTH, MAX_BRACKETS = 64 << 20, 64, 1 << 20
 MAX_DIGITS, MAX_NUMBER, MAX_ID = 4300, 1 << 62, 10**18 - 1
 MAX_CHUNK_BYTES, MAX_RATIO, MAX_CHUNKS = 8 << 20, 1 << 15, 2 << 20
 MAX_METADATA_BYTES, MAX_LAYERS, MAX_LAYER_BYTES = 16 << 20, 16, 16 << 20
+MAX_MADE_BYTES = 64 << 20
 MAX_BOUND_BYTES, NO_BOUND, MAX_WIDTH = 64, 255, (1 << 28) - 1
 
 FILE_HEADER = struct.Struct("<4sBBBBiiqII")
@@ -488,7 +489,7 @@ def of_metadata(entry: Any, layouts: dict[str, Stream], nchunks: int, prefix: st
         need(layout is not None, "a stream of the type")
         values, encoding = layout, stream.get("encoding")
         if encoding is not None:
-            layout = layout_of_codes(stream, values, rows, page_rows)
+            layout = layout_of_codes(stream, values, entry)
         need(stream.get("dtype") == layout.dtype, "a stream of its dtype")
         need(whole(stream.get("typesize")) == layout.typesize, "a stream of its typesize")
         nbytes = whole(stream.get("nbytes"))
@@ -527,10 +528,12 @@ def check_streams(block: Block, layouts: dict[str, Stream], stated: dict[str, in
         varies = one.layout.bits is None
         need((one.pages is not None) == varies, "pages where the bits of a row vary")
         if not varies:
-            need(sum(one.chunks) == one.layout.nbytes(owner.rows), "the bytes of its rows")
+            rows = 0 if is_made(one.encoding) else owner.rows
+            need(sum(one.chunks) == one.layout.nbytes(rows), "the bytes of its rows")
         if one.encoding or one.layout.name.removeprefix("dictionary.") in ("ends", "codes"):
             entry = np.dtype(one.layout.dtype).itemsize
-            entry *= owner.page_rows if one.encoding and one.encoding["kind"] == "delta" else 1
+            if one.encoding and one.encoding["kind"] in ("delta", "lengths"):
+                entry *= owner.page_rows
             need(not any(size % entry for size in one.chunks[:-1]), "whole entries")
             need(not sum(one.chunks) % np.dtype(one.layout.dtype).itemsize, "whole entries")
         sizes[one.layout.name] = sum(one.chunks)
@@ -543,19 +546,31 @@ def check_streams(block: Block, layouts: dict[str, Stream], stated: dict[str, in
 # Encodings
 
 
-def layout_of_codes(stream: dict[str, Any], values: Stream, rows: int, page_rows: int) -> Stream:
+def is_made(encoding: dict[str, Any] | None) -> bool:
+    """True if the values come from the parameters alone, without a byte in the file."""
+    return encoding is not None and encoding["kind"] == "each"
+
+
+def layout_of_codes(stream: dict[str, Any], values: Stream, block: dict[str, Any]) -> Stream:
     """Return the layout of the codes of an encoded stream; refuse what cannot be decoded."""
     encoding, dtype = stream["encoding"], stream.get("dtype")
     need(isinstance(encoding, dict), "an encoding")
-    kind, pages = encoding.get("kind"), -(-rows // page_rows)
-    need(kind in ("narrow", "scaled", "delta"), "an encoding that is known")
+    kind, pages = encoding.get("kind"), -(-block["rows"] // block["page_rows"])
+    need(kind in ("narrow", "scaled", "delta", "lengths", "each"), "an encoding that is known")
+    is_of_ends = values.name.removeprefix("dictionary.") == "ends"
+    need(is_of_ends == (kind in ("lengths", "each")), "an encoding for such a stream")
+    need(values.dtype != "bitmap", "an encoding for numbers")
     number = np.dtype(values.dtype)
     need(number.kind in ("f" if kind == "scaled" else "iu"), "an encoding for such values")
+    if kind == "each":
+        need(values.nbytes(block["rows"]) <= MAX_MADE_BYTES, "few bytes that are made of nothing")
+        whole(encoding.get("length"))
+        return values
     need(dtype in ("|u1", "<u2", "<u4") and np.dtype(dtype).itemsize < number.itemsize, "codes")
     if kind == "delta":
         need(len(unbase64(encoding.get("firsts"))) == 8 * pages, "a first value for each page")
         need(len(unbase64(encoding.get("least"))) == 8, "a least step")
-    else:
+    elif kind in ("narrow", "scaled"):
         need(len(unbase64(encoding.get("bases"))) in (8, 8 * pages), "one base, or one a page")
     if kind == "scaled":
         need(number.itemsize == 8 and encoding.get("form") in ("/", "*"), "doubles in a form")
@@ -568,6 +583,11 @@ def values_of_codes(one: Stored, data: bytes, block: Block) -> bytes:
     assert one.encoding is not None
     kind, result = one.encoding["kind"], []
     width = np.dtype(one.values.dtype).itemsize
+    if kind in ("lengths", "each"):
+        lengths = np.frombuffer(data, one.layout.dtype).tolist()
+        lengths = lengths if kind == "lengths" else [one.encoding["length"]] * block.rows
+        need(sum(lengths) < 1 << (8 * width - 1), "ends that fit")
+        return np.array([*accumulate(lengths)], one.values.dtype).tobytes()
     words = np.frombuffer(unbase64(one.encoding.get("firsts") or one.encoding["bases"]), "<i8")
     all_codes = np.frombuffer(data, one.layout.dtype)
     for page, start in enumerate(range(0, block.rows, block.page_rows)):

@@ -113,6 +113,8 @@ class Change:
     # A subset of "columns", "rows", "joined", "order".
     relies: frozenset[str]
     keys: tuple[str, ...] = ()
+    # True if the change drops columns: later changes of its transaction do not rely on their files.
+    drops: bool = False
     # False if the change does nothing; it still relies on the facts that it looked at.
     does: bool = True
 
@@ -333,7 +335,7 @@ def computed(type_: pa.DataType) -> pa.DataType:
 def drop(draw, model: Model) -> Change:
     gone = draw(st.lists(st.sampled_from(model.names), min_size=1, max_size=2, unique=True))
     kept = [name for name in model.names if name not in gone]
-    return Change(lambda t: t.drop_columns(gone), lambda m: m.selected(kept), COLUMNS)
+    return Change(lambda t: t.drop_columns(gone), lambda m: m.selected(kept), COLUMNS, drops=True)
 
 
 def reorder(draw, model: Model) -> Change:
@@ -579,12 +581,13 @@ class Machine(RuleBasedStateMachine):
         keys = {key for one in changes for key in one.keys}
         is_behind = base != self.newest
         files = self.files(base), self.files(self.newest)
+        drops = any(one.drops for one in changes)
         lost = (
             ("columns" in relies and files[0][0] != files[1][0])
-            or ("rows" in relies and files[0] != files[1])
+            or ("rows" in relies and files[0] != files[1] and not drops)
             or any(seen.attrs.get(key) != newest.attrs.get(key) for key in keys)
         )
-        may_be_lost = ("joined" in relies and files[0] != files[1]) or (
+        may_be_lost = (relies & {"joined", "rows"} and files[0] != files[1]) or (
             "order" in relies and seen.order != newest.order
         )
         try:

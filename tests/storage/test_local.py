@@ -70,6 +70,8 @@ def python(script):
 
 def open_fds():
     """Return the open descriptors of this process, without the one that lists them."""
+    # Earlier tests may have left descriptors to the garbage collector.
+    gc.collect()
     fds = {int(name) for name in os.listdir("/dev/fd")}
     for fd in list(fds):
         try:

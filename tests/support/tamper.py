@@ -28,7 +28,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from itertools import accumulate, zip_longest
+from itertools import accumulate, pairwise, zip_longest
 from typing import Any
 
 from blztable.engine.version.versions import newest_number
@@ -88,7 +88,7 @@ class Part:
         self.offsets: list[int] = list(struct.unpack_from(f"<{count}q", data, position))
         self.foot = _named(FOOT_FIELDS, TRAILER_FOOT, data, len(data) - TRAILER_FOOT.size)
         start = len(data) - self.foot["length"]
-        spans = zip(self.offsets, [*self.offsets[1:], start], strict=True)
+        spans = pairwise([*self.offsets, start])
         pieces = [data[begin:end] for begin, end in spans]
         self.chunks = [piece[: len(piece) - size] for piece in pieces]
         self.digests = [piece[len(piece) - size :] for piece in pieces]
@@ -132,7 +132,10 @@ class Part:
         return data, {"cbytes": len(data), **facts}
 
     def sizes(self) -> dict[str, int]:
-        """Return the uncompressed size of each stream by header or metadata; empty if invalid."""
+        """Return the uncompressed size of each stream by header or metadata; empty if invalid.
+
+        The line states the size of the values of an encoded stream, which stays as it is.
+        """
         if not isinstance(self.metadata, dict):
             full = self.header["chunk_size"] * (len(self.chunks) - 1)
             return {} if self.metadata else {"values": full + self.header["last_chunk"]}
@@ -143,7 +146,8 @@ class Part:
         ):
             streams = block.get("streams") if isinstance(block, dict) else None
             for stream in streams if isinstance(streams, list) else ():
-                if isinstance(stream, dict) and type(stream.get("nbytes")) is int:
+                is_plain = isinstance(stream, dict) and "encoding" not in stream
+                if is_plain and type(stream.get("nbytes")) is int:
                     result[f"{prefix}{stream.get('name')}"] = stream["nbytes"]
         return result
 

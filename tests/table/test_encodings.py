@@ -1,18 +1,22 @@
 """A table with encoded values answers like one with plain values, after any changes."""
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
+from blztable.engine.change.creation import Contents, create
 from blztable.engine.read.parts import OpenParts
+from blztable.engine.write.options import WriteOptions
 from blztable.errors import CorruptError
+from blztable.format.chunk import Compression
 from blztable.storage.memory import MemoryStore
 from support import tamper
 from support.bit_equality import same_table
-from support.samples import NUMBER_ROWS, numbers_table
+from support.samples import FLAGS, NUMBER_ROWS, numbers_table
 
 TABLE = numbers_table()
 CUTS = {"row_group_rows": 300, "page_rows": 64}
@@ -25,7 +29,7 @@ def encodings_of(store) -> dict[str, str | None]:
         version = table._snapshot.version
         for index, name in enumerate(version.schema.names):
             places = OpenParts(version).open(index, 0).root.streams
-            one = places.get("values") or places["codes"]
+            one = places.get("ends") or places.get("values") or places["codes"]
             result[name] = one.encoding.kind if one.encoding else None
     return result
 
@@ -50,12 +54,14 @@ def test_each_column_has_the_encoding_that_suits_it(stores):
         "money": "narrow",
         "word": "narrow",
         "unsigned": "narrow",
+        "line": "lengths",
+        "flag": "each",
     }
     found = encodings_of(stores[1])
     assert {name: found[name] for name in kinds} == kinds
     # Steps from and to a null are none of the values.
     of_nulls = {name: found[f"{name} or null"] for name in kinds}
-    assert of_nulls == kinds | {"rising": "narrow", "at": "narrow"}
+    assert of_nulls == kinds | {"rising": "narrow", "at": "narrow", "flag": "lengths"}
     assert set(encodings_of(stores[0]).values()) == {None}
 
 
@@ -75,6 +81,7 @@ def check_equal(plain, encoded):
             [("near", ">", 10**12 + 100)],
             [("price", "<=", 33.25), ("word", "==", "word 3")],
             pc.field("rising or null").is_null() | (pc.field("at") > pc.field("at")),
+            [("line or null", ">", "line 5"), ("flag", "<=", b"300")],
         ):
             if {"near", "price", "word", "rising or null", "at"} <= set(one.column_names):
                 assert same_table(other.to_arrow(filters=filters), one.to_arrow(filters=filters))
@@ -164,7 +171,79 @@ def test_a_chunk_that_cuts_a_page_of_distances_is_corrupt():
     with tamper.editing(store) as table:
         stream = table.part(0).metadata["streams"][0]
         assert stream["encoding"]["kind"] == "delta"
-        stream["encoding"]["firsts"] = stream["encoding"]["firsts"][:12]
+        stream["encoding"]["firsts"] = "AAAAAAAAAAA="
         table.part(0).metadata["page_rows"] = 1024
-    with pytest.raises(CorruptError):
+        table.lines[0]["page_rows"] = [1024]
+        stream["chunk_size"] = 1000
+        table.part(0).chunks = [Compression().compress(np.zeros(1000, "u1"), 4)] * 2
+        table.part(0).header.update(chunk_size=1000, last_chunk=1000)
+    with pytest.raises(CorruptError, match="a chunk boundary lies within a page"):
         blz.read_table(store)
+
+
+def test_a_page_of_distances_that_no_chunk_can_hold_is_kept_as_it_is():
+    rows = 1 << 21
+    table = pa.table({"rising": np.cumsum(np.arange(rows) % 9) * 1000})
+    store = MemoryStore()
+    blz.to_blz(table, store, encoding="auto", page_rows=rows)
+    assert encodings_of(store) == {"rising": None}
+    assert blz.read_table(store).equals(table)
+
+
+@pytest.mark.parametrize("name", ["rising", "line"])
+def test_a_page_that_is_decoded_at_once_is_not_cut_by_small_chunks(name):
+    store = MemoryStore()
+    contents = Contents(TABLE.select([name]).schema, [(TABLE.select([name]), NUMBER_ROWS)])
+    options = WriteOptions(encoding="auto", page_rows=512, chunk_bytes=64)
+    create(store, contents, options, replace_existing=True)[1].close()
+    assert encodings_of(store)[name] in ("delta", "lengths")
+    assert blz.read_table(store).equals(TABLE.select([name]))
+
+
+def test_nulls_have_no_encoding_of_numbers():
+    store = MemoryStore()
+    blz.to_blz(TABLE.select(["near or null"]), store)
+    with tamper.editing(store) as table:
+        stream = table.part(0).metadata["streams"][0]
+        assert stream["name"] == "valid"
+        stream["encoding"] = {"kind": "narrow", "bases": "AAAAAAAAAAA="}
+    with pytest.raises(CorruptError, match="encoding 'narrow' of stream 'valid'"):
+        blz.read_table(store)
+
+
+def test_lengths_that_do_not_fill_their_page_are_corrupt():
+    store = MemoryStore()
+    blz.to_blz(TABLE.select(["line"]), store, encoding="auto", page_rows=64)
+    with tamper.editing(store) as table:
+        pages = table.part(0).metadata["streams"][1]["pages"]
+        pages[:2] = pages[0] + 1, pages[1] - 1
+    with pytest.raises(CorruptError, match="'ends', chunk 0: the lengths of the items of page 0"):
+        blz.read_table(store)
+    with blz.open(store) as table, pytest.raises(CorruptError, match="of page 0 do not add up"):
+        table.take([70])
+    with blz.open(store) as table:
+        assert not table.verify()
+
+
+def test_items_of_one_length_take_no_bytes_for_their_ends_and_none_for_nothing():
+    store = MemoryStore()
+    table = pa.table({"empty": pa.array([""] * 1000), "flag": FLAGS})
+    blz.to_blz(table, store, encoding="auto", page_rows=64)
+    with blz.open(store) as opened:
+        assert opened["empty"].cbytes < 600
+        assert opened["empty"].nbytes == 4000
+        assert opened.to_arrow().equals(table)
+        assert opened.verify()
+        seen = []
+        opened.to_arrow(progress=lambda done, rows: seen.append(done))
+        assert seen[-1] == 1000
+        assert opened.take([999, 0, 3]).equals(table.take([999, 0, 3]))
+        assert opened["empty"][500:700].to_pylist() == [""] * 200
+    with tamper.editing(store) as edited:
+        for part in (edited.part(0), edited.part(1)):
+            stream = part.metadata["streams"][0]
+            assert stream["chunks"] == []
+            stream["encoding"]["length"] += 1
+    for name in table.column_names:
+        with pytest.raises(CorruptError, match="the pages of items do not have items of"):
+            blz.read_table(store, columns=[name])

@@ -298,13 +298,16 @@ def test_rows_come_from_their_pages_alone_each_read_once(monkeypatch):
 def test_a_chunk_is_decompressed_once_however_many_rows_it_has(monkeypatch):
     store = stored(TABLE, chunk_bytes=1 << 20)
     calls = Counter()
-    real = chunks.decompress_into
 
-    def counted(chunk, *args):
-        calls[bytes(chunk)] += 1
-        real(chunk, *args)
+    def counted(real):
+        def count(chunk, *args):
+            calls[bytes(chunk)] += 1
+            real(chunk, *args)
 
-    monkeypatch.setattr(chunks, "decompress_into", counted)
+        return count
+
+    for name in ("decompress_into", "decompress_blocks"):
+        monkeypatch.setattr(chunks, name, counted(getattr(chunks, name)))
     with blz.open(store) as table:
         table.take([*range(0, 24, 3), 30, 2, 2], columns=["n"])
     # One chunk of the first row group, one of the second.

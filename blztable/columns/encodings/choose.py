@@ -1,4 +1,4 @@
-"""Choose the encoding of a stream of numbers: by a sample, then verified on every value.
+"""Choose the encoding of a stream: by a sample, then verified on every value.
 
 A part is encoded only if the codes are narrower than the values. The encoding that is chosen
 returns the very same bits for each row that has a value; the slot of a null may come back as any
@@ -11,8 +11,9 @@ from dataclasses import replace
 import numpy as np
 
 from blztable.arrow_types import bits_of
-from blztable.block_terms import CODES, VALID, VALUES
+from blztable.block_terms import CODES, ENDS, VALID, VALUES
 from blztable.columns.blocks import Block, Encoding, Stream
+from blztable.columns.encodings.items import MAX_MADE_BYTES, Each, Lengths, starts_of
 from blztable.columns.encodings.numbers import (
     FORMS,
     POWERS,
@@ -22,6 +23,7 @@ from blztable.columns.encodings.numbers import (
     Scaled,
     codes_layout,
 )
+from blztable.columns.paging import CHUNK_BYTES
 
 # A sample of values: this many runs of this many values.
 SAMPLE_RUNS, SAMPLE_ROWS = 8, 512
@@ -49,16 +51,42 @@ def encoded(block: Block) -> Block:
 
 
 def _encoded_stream(stream: Stream, mask: np.ndarray | None, block: Block) -> Stream:
-    dtype = stream.layout.dtype
-    if stream.layout.name not in (VALUES, CODES) or dtype not in _DTYPES or not block.rows:
+    name, dtype = stream.layout.name, stream.layout.dtype
+    if not block.rows:
+        return stream
+    if name == ENDS:
+        return _encoded_ends(stream, block)
+    if name not in (VALUES, CODES) or dtype not in _DTYPES:
         return stream
     values = stream.data.view(dtype)
     encode = encode_doubles if values.dtype.kind == "f" else encode_integers
-    found = encode(stream.layout.name, values, mask, block.page_rows)
+    found = encode(name, values, mask, block.page_rows)
     if found is None:
         return stream
     encoding, codes = found
     return Stream(encoding.stored, codes.view(np.uint8), encoding=encoding)
+
+
+def _encoded_ends(stream: Stream, block: Block) -> Stream:
+    """Return item ends as the lengths of the items; one length for all needs no codes."""
+    layout = stream.layout
+    ends = stream.data.view(layout.dtype)
+    lengths = np.diff(ends, prepend=ends.dtype.type(0))
+    least, most = int(lengths.min()), int(lengths.max())
+    if least == most and stream.data.nbytes <= MAX_MADE_BYTES:
+        return Stream(layout, stream.data[:0], encoding=Each(layout, most))
+    width = _code_width([(0, most)])
+    if width >= layout.typesize or not is_one_chunk(block.rows, block.page_rows, width):
+        return stream
+    stored = codes_layout(layout.name, width)
+    (pages,) = (one.pages for one in block.streams if one.layout.name == VALUES)
+    encoding = Lengths(stored, layout.typesize, starts_of(pages), block.page_rows)
+    return Stream(stored, lengths.astype(stored.dtype).view(np.uint8), encoding=encoding)
+
+
+def is_one_chunk(rows: int, page_rows: int, width: int) -> bool:
+    """True if a page of codes fits into a chunk, so that a chunk can be decoded by itself."""
+    return min(rows, page_rows) * width <= CHUNK_BYTES
 
 
 def encode_integers(
@@ -168,7 +196,7 @@ def _delta(name: str, values: np.ndarray, page_rows: int, width: int) -> Encoded
     steps[::page_rows] = steps[1] if len(steps) > 1 else 0
     least, most = int(steps.min()), int(steps.max())
     found = _code_width([(least, most)])
-    if found >= width:
+    if found >= width or not is_one_chunk(len(values), page_rows, found):
         return None
     stored = codes_layout(name, found)
     distances = steps.view(unsigned.dtype) - _words([least]).view("<u8").astype(unsigned.dtype)

@@ -56,6 +56,11 @@ class Narrow(Encoding):
     bases: np.ndarray
     page_rows: int
 
+    @property
+    def is_identity(self) -> bool:
+        """True if all bases are 0."""
+        return not self.bases.any()
+
     def parameters(self) -> Mapping[str, object]:
         """Return the bases."""
         return {"bases": words_to_json(self.bases)}
@@ -68,6 +73,16 @@ class Narrow(Encoding):
             np.copyto(part, codes.view(self.stored.dtype)[start:stop], casting="unsafe")
             if base:
                 part += _wrapped(base, part.dtype)
+
+    def pick(self, rows: np.ndarray, codes: np.ndarray, out: np.ndarray) -> None:
+        """Add the base of its page to each code."""
+        values = out.view(f"<u{self.width}")
+        np.copyto(values, codes.view(self.stored.dtype), casting="unsafe")
+        values += _bases_of(rows, self).astype(values.dtype)
+
+    def values_of_codes(self) -> np.ndarray | None:
+        """Return the values, if all pages have one base."""
+        return _values_of_codes(self, self.width)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +120,17 @@ class Scaled(Encoding):
             if base:
                 part += float(base)
             self.scale(part)
+
+    def pick(self, rows: np.ndarray, codes: np.ndarray, out: np.ndarray) -> None:
+        """Add the base of its page to each code, and divide or multiply."""
+        values = out.view("<f8")
+        np.copyto(values, codes.view(self.stored.dtype), casting="unsafe")
+        values += _bases_of(rows, self)
+        self.scale(values)
+
+    def values_of_codes(self) -> np.ndarray | None:
+        """Return the values, if all pages have one base."""
+        return _values_of_codes(self, 8)
 
     def scale(self, part: np.ndarray) -> np.ndarray:
         """Turn whole numbers into the values, in place."""
@@ -163,6 +189,22 @@ def _steps(row: int, codes: np.ndarray, encoding: Narrow | Scaled) -> list[tuple
         (start, stop, int(bases[(row + start) // encoding.page_rows if len(bases) > 1 else 0]))
         for start, stop in pairwise(cuts)
     ]
+
+
+def _values_of_codes(encoding: Narrow | Scaled, width: int) -> np.ndarray | None:
+    codes = encoding.stored.nbytes(1)
+    if len(encoding.bases) > 1 or codes > 2:
+        return None
+    all_codes = np.arange(1 << 8 * codes, dtype=encoding.stored.dtype)
+    out = np.empty(len(all_codes) * width, np.uint8)
+    encoding.decode(0, all_codes.view(np.uint8), out)
+    return out
+
+
+def _bases_of(rows: np.ndarray, encoding: Narrow | Scaled) -> np.ndarray:
+    """Return the base of each row, or one base for all."""
+    bases = encoding.bases
+    return bases if len(bases) == 1 else bases[rows // encoding.page_rows]
 
 
 def _wrapped(value: int, dtype: "np.dtype[Any]") -> Any:

@@ -3,11 +3,14 @@
 The kinds are a closed list. Knows no files; its errors have no context.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
+from blztable.block_terms import CODES, ENDS, VALUES
 from blztable.columns.blocks import Encoding, StreamLayout
+from blztable.columns.encodings.items import MAX_MADE_BYTES, Each, Lengths, starts_of
 from blztable.columns.encodings.numbers import FORMS, POWERS, Delta, Narrow, Scaled, codes_layout
 from blztable.columns.encodings.words import words_from_json
 from blztable.errors import CorruptError, FormatError
@@ -16,21 +19,28 @@ from blztable.errors import CorruptError, FormatError
 _WIDTHS = {"|u1": 1, "<u2": 2, "<u4": 4}
 
 
-def parse(
-    value: Mapping[str, object], layout: StreamLayout, dtype: str, rows: int, page_rows: int
-) -> Encoding:
-    """Return the encoding in the metadata of a stream.
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The stream that is encoded, and its block.
 
-    Parameters
+    Attributes
     ----------
-    value
-        The encoding as JSON.
     layout
         The form of the values.
-    dtype
-        The dtype of the codes.
     rows, page_rows
         Rows of the block and of its pages.
+    pages
+        The bytes of the items of each page; None if the block has no items.
+    """
+
+    layout: StreamLayout
+    rows: int
+    page_rows: int
+    pages: Sequence[int] | None = None
+
+
+def parse(value: Mapping[str, object], owner: Owner, dtype: str) -> Encoding:
+    """Return the encoding in the metadata of a stream, given the dtype of its codes.
 
     Raises
     ------
@@ -39,24 +49,84 @@ def parse(
     CorruptError
         A parameter is missing or out of its range, or the kind does not suit the values.
     """
-    kind, width = value.get("kind"), _WIDTHS.get(dtype)
-    if kind not in ("narrow", "scaled", "delta"):
+    kind = value.get("kind")
+    make = _KINDS.get(kind) if isinstance(kind, str) else None
+    if make is None:
         raise FormatError(f"encoding {kind!r:.100} is unknown; upgrade blztable")
-    values, pages = np.dtype(layout.dtype), -(-rows // page_rows)
+    return make(value, owner, dtype)
+
+
+def _of_numbers(value: Mapping[str, object], owner: Owner, dtype: str) -> Encoding:
+    """Return narrow, scaled or delta."""
+    kind, layout = value["kind"], owner.layout
     takes = "f" if kind == "scaled" else "iu"
-    if values.kind not in takes or width is None or width >= values.itemsize:
-        raise CorruptError(f"encoding {kind!r} of {layout.dtype} in codes of {dtype!r:.100}")
-    stored = codes_layout(layout.name, width)
+    stored = _codes(value, owner, dtype, layout.name in (VALUES, CODES), takes)
+    values, pages = np.dtype(layout.dtype), -(-owner.rows // owner.page_rows)
     if kind == "delta":
         firsts = words_from_json(value.get("firsts"), "firsts", (pages,))
         least = words_from_json(value.get("least"), "least", (1,))
-        return Delta(stored, values.itemsize, firsts, least, page_rows)
+        return Delta(stored, values.itemsize, firsts, least, owner.page_rows)
     bases = words_from_json(value.get("bases"), "bases", (1, pages))
     if kind == "narrow":
-        return Narrow(stored, values.itemsize, bases, page_rows)
+        return Narrow(stored, values.itemsize, bases, owner.page_rows)
     power, form = value.get("power"), value.get("form")
     if values.itemsize != 8 or type(power) is not int or not 0 <= power < len(POWERS):
         raise CorruptError(f"encoding 'scaled' of {layout.dtype} with power {power!r:.100}")
     if form not in FORMS:
         raise CorruptError(f"encoding 'scaled' with form {form!r:.100}; expected one of {FORMS}")
-    return Scaled(stored, power, str(form), bases, page_rows)
+    return Scaled(stored, power, str(form), bases, owner.page_rows)
+
+
+def _lengths(value: Mapping[str, object], owner: Owner, dtype: str) -> Encoding:
+    stored = _codes(value, owner, dtype, owner.layout.name == ENDS)
+    return Lengths(stored, owner.layout.typesize, _starts(owner), owner.page_rows)
+
+
+def _each(value: Mapping[str, object], owner: Owner, dtype: str) -> Encoding:
+    layout, length = owner.layout, value.get("length")
+    if layout.name != ENDS or type(length) is not int or length < 0:
+        raise CorruptError(f"encoding 'each' of stream {layout.name!r} with length {length!r:.100}")
+    _check_made(layout.nbytes(owner.rows))
+    starts, step = _starts(owner), owner.page_rows
+    # The last page may be short.
+    if any(start != length * step * page for page, start in enumerate(starts[:-1].tolist())) or (
+        int(starts[-1]) != length * owner.rows
+    ):
+        raise CorruptError(f"the pages of items do not have items of {length} bytes each")
+    return Each(layout, length)
+
+
+_KINDS: dict[str, Callable[[Mapping[str, object], Owner, str], Encoding]] = {
+    "narrow": _of_numbers,
+    "scaled": _of_numbers,
+    "delta": _of_numbers,
+    "lengths": _lengths,
+    "each": _each,
+}
+
+
+def _codes(
+    value: Mapping[str, object], owner: Owner, dtype: str, is_such: bool, takes: str = "i"
+) -> StreamLayout:
+    """Return the form of codes; CorruptError unless the kind suits the stream and its values."""
+    layout, width = owner.layout, _WIDTHS.get(dtype)
+    values = np.dtype(layout.dtype) if is_such else None
+    if values is None or values.kind not in takes or width is None or width >= values.itemsize:
+        raise CorruptError(
+            f"encoding {value['kind']!r} of stream {layout.name!r} of {layout.dtype} "
+            f"in codes of {dtype!r:.100}"
+        )
+    return codes_layout(layout.name, width)
+
+
+def _starts(owner: Owner) -> np.ndarray:
+    """Return where the items of each page begin, and where the last ones end."""
+    if owner.pages is None:
+        raise CorruptError("item ends of a block without items")
+    return starts_of(owner.pages)
+
+
+def _check_made(nbytes: int) -> None:
+    """Raise CorruptError if a file claims many bytes of values and has none of them."""
+    if nbytes > MAX_MADE_BYTES:
+        raise CorruptError(f"{nbytes} bytes are made of nothing; at most {MAX_MADE_BYTES} may be")

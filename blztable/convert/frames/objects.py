@@ -14,10 +14,11 @@ from typing import Any, NoReturn
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from blztable.arrow_errors import REFUSALS
 from blztable.arrow_types import is_binary, is_text
-from blztable.convert.arrays import missing_of, whole
+from blztable.convert.arrays import missing_of, values_of, whole
 from blztable.convert.frames.descriptor import Descriptor, expect_keys, expect_text
 from blztable.convert.frames.text import text_array
 from blztable.errors import FormatError, LimitError, SchemaError
@@ -26,6 +27,10 @@ from blztable.errors import FormatError, LimitError, SchemaError
 MARKERS = {"none": None, "nan": np.nan, "NA": pd.NA, "NaT": pd.NaT}
 MARKER_NAMES = {type(None): "none", float: "nan", np.float64: "nan"}
 MARKER_NAMES |= {type(pd.NA): "NA", type(pd.NaT): "NaT"}
+# Days since 1970 of the dates that Python has; Arrow has more.
+_EPOCH = datetime.date(1970, 1, 1).toordinal()
+_FIRST_DAY = datetime.date.min.toordinal() - _EPOCH
+_LAST_DAY = datetime.date.max.toordinal() - _EPOCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +98,8 @@ def decode_nulls(column: pa.ChunkedArray) -> np.ndarray:
 
 def foreign_objects(column: pa.ChunkedArray) -> np.ndarray:
     """Return the values as pyarrow converts them to pandas; Python objects for most types."""
+    if pa.types.is_date32(column.type) and (dates := _dates(whole(column))) is not None:
+        return dates
     try:
         series = column.to_pandas()
     except (*REFUSALS, ArithmeticError, ValueError) as error:
@@ -106,6 +113,25 @@ def foreign_objects(column: pa.ChunkedArray) -> np.ndarray:
         values = values.to_numpy()
         return values if values.flags.writeable else values.copy()
     return values
+
+
+def _dates(array: pa.Array) -> np.ndarray | None:
+    """Return dates, looked up in a table of each day from the first to the last.
+
+    Return None if the table would be longer than the column, or Python has no such dates.
+    """
+    bounds = pc.min_max(array.view(pa.int32()))
+    first, last = bounds["min"].as_py(), bounds["max"].as_py()
+    if first is None or first < _FIRST_DAY or last > _LAST_DAY or last - first >= len(array):
+        return None
+    days = [datetime.date.fromordinal(_EPOCH + day) for day in range(first, last + 1)]
+    # The last entry is for nulls, whose days are undefined.
+    table = np.array([*days, None], dtype=object)
+    rows = np.subtract(values_of(array, np.dtype(np.int32)), first, dtype=np.intp)
+    missing = missing_of(array)
+    if missing is not None:
+        rows[missing] = len(days)
+    return table.take(rows)
 
 
 def _too_many(column: pa.ChunkedArray) -> LimitError:

@@ -11,8 +11,9 @@ thousands of changes, and each version holds the parts of all row groups.
 | --- | --- |
 | Append | the columns; the row count too, if an index continues from it |
 | Join (merge, compaction, sort) | the columns, and its row groups, still adjacent |
+| NoJoin (a sort that found the rows in order) | the same as Join |
 | Rows (delete, truncate, resize), Update, AddColumns, Retype | the columns and all row groups |
-| NoRows (a delete, update, truncate or resize that found no rows) | the same |
+| NoRows (a delete, update, truncate or resize that found no rows) | the same as Rows |
 | Select (drop, reorder), Rename | the columns |
 | Keys (attributes, properties) | the keys that it sets or removes |
 """
@@ -151,14 +152,14 @@ class Join:
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
         """Replace the row groups at their present indices in `newest`."""
-        self.seen.check(newest, "joining row groups")
-        start = self._find(newest)
+        start = self.find(newest)
         stop, count = start + len(self.joined), len(newest.head.row_groups)
         order = [*range(start), *range(count, count + len(self.rows)), *range(stop, count)]
         return newest.with_row_groups(order, self.rows, self.written)
 
-    def _find(self, newest: StagedVersion) -> int:
+    def find(self, newest: StagedVersion) -> int:
         """Return the index of the first joined row group in `newest`."""
+        self.seen.check(newest, "joining row groups")
         count = len(self.joined)
         if newest.row_group_files(self.start, self.start + count) == self.joined:
             return self.start
@@ -169,6 +170,26 @@ class Join:
         raise ConflictError(
             f"{newest.store.name}: the row groups to join were changed by another commit; {AGAIN}"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class NoJoin:
+    """Change nothing, for a sort that found the rows in order.
+
+    The order of these rows is recorded, so they must still be there.
+    """
+
+    join: Join
+
+    @classmethod
+    def of(cls, staged: StagedVersion) -> Self:
+        """Return the change that relies on all row groups of a staged version."""
+        return cls(Join.of(staged, 0, len(staged.head.row_groups), [], []))
+
+    def rebase(self, newest: StagedVersion) -> StagedVersion:
+        """Return `newest` unchanged."""
+        self.join.find(newest)
+        return newest
 
 
 @dataclass(frozen=True, slots=True)

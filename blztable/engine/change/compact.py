@@ -15,7 +15,7 @@ from blztable.caller import stack_level
 from blztable.columns.codecs import dictionary
 from blztable.engine.change import merge_policy
 from blztable.engine.change.change_set import ChangeSet
-from blztable.engine.change.changes import Join, Keys
+from blztable.engine.change.changes import Join, Keys, NoJoin
 from blztable.engine.change.sorting import Unsorted
 from blztable.engine.read.columns import read_columns
 from blztable.engine.read.parts import OpenParts
@@ -92,7 +92,10 @@ def _sort(change_set: ChangeSet, keys: Sequence[Key]) -> None:
     staged = change_set.staged
     unsorted = Unsorted.of_version(staged)
     order = unsorted.order(keys)
+    record = sort_keys.to_json(keys, staged.head.columns.paths)
     if order is None:
+        if record != staged.head.properties.get(SORT_BY):
+            change_set.add_reliance(NoJoin.of(staged))
         _join_small(change_set)
     else:
         rows: list[int] = []
@@ -104,7 +107,6 @@ def _sort(change_set: ChangeSet, keys: Sequence[Key]) -> None:
             )
             written += parts
         change_set.add("sort", Join.of(staged, 0, len(staged.head.row_groups), rows, written))
-    record = sort_keys.to_json(keys, staged.head.columns.paths)
     # Record the order again if another commit changed the record.
     if order is not None or record != staged.head.properties.get(SORT_BY):
         change_set.add("sort", Keys.of(change_set.staged, "properties", {SORT_BY: record}))

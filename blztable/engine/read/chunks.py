@@ -7,8 +7,9 @@ A pool runs the tasks in any order and in any thread. A task reads the bytes of 
 into memory of its thread. For each chunk it compares the checksum, checks the header, decompresses,
 and passes the bytes to the sinks. If a sink has an address and the whole chunk is requested, the
 chunk is decompressed in place. Otherwise it is decompressed into memory of the thread, and each
-sink copies its rows. At the end of a run each sink checks the new bytes, while they are in the
-cache. Each chunk is decompressed once, however many requests it serves.
+sink copies its rows; if these are few, only the Blosc blocks that have them are decompressed. At
+the end of a run each sink checks the new bytes, while they are in the cache. Each chunk is
+decompressed once, however many requests it serves.
 
 A thread holds at most one run of compressed bytes and one chunk. Knows nothing of columns, and rows
 only as a count for the progress.
@@ -26,12 +27,14 @@ from blztable.engine.run.progress import Progress
 from blztable.engine.run.scratch import scratch
 from blztable.engine.run.tasks import Task
 from blztable.errors import BlzError, CorruptError
-from blztable.format.chunk import decompress_into
+from blztable.format.chunk import decompress_blocks, decompress_into
 
 # Uncompressed bytes that are read by one call, if they lie together.
 RUN_BYTES = 2 << 20
 # Smaller runs share a task, because a task costs some 20 microseconds of Python.
 TASK_BYTES = 1 << 18
+# If a sink needs more ranges of a chunk, it is not worth while to look which blocks have them.
+FEW_RANGES = 1 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,11 @@ class Run:
         """Return the part's rows times the share of its bytes in this run, for the progress."""
         return self.part.rows * self.nbytes / max(self.part.nbytes, 1)
 
+    @property
+    def _is_picked(self) -> bool:
+        """True if one sink takes all bytes, so that it knows which of them are needed."""
+        return self.requests[0].sink is self.requests[-1].sink
+
     def decode(self) -> None:
         """Read the chunks, check and decompress each, and pass the bytes to the sinks."""
         part, place, requests = self.part, self.place, self.requests
@@ -112,7 +120,11 @@ class Run:
                     decompress_into(chunk, typesize, address + begin, nbytes)
                 else:
                     whole = np.frombuffer(scratch(nbytes, 1), np.uint8)
-                    decompress_into(chunk, typesize, whole.ctypes.data, nbytes)
+                    needed = request.sink.needed(begin, end) if self._is_picked else None
+                    if needed is None or len(needed[0]) > FEW_RANGES:
+                        decompress_into(chunk, typesize, whole.ctypes.data, nbytes)
+                    else:
+                        decompress_blocks(chunk, typesize, whole, *needed)
                     _give(requests, head, begin, whole)
             except BlzError:
                 with part.error_context(place.name, self.first + number):
@@ -134,12 +146,40 @@ def _give(requests: Sequence[ByteRequest], head: int, begin: int, whole: np.ndar
             before.take(begin, whole)
 
 
+@dataclass(frozen=True, slots=True)
+class MadeRun(Run):
+    """Requested bytes of a stream without chunks, whose encoding makes them of nothing."""
+
+    @property
+    def nbytes(self) -> int:
+        """Return the requested bytes."""
+        return sum(request.high - request.low for request in self.requests)
+
+    @property
+    def cbytes(self) -> int:
+        """Return 0."""
+        return 0
+
+    def decode(self) -> None:
+        """Pass zeros to the sinks, which decode them."""
+        step = RUN_BYTES // self.place.layout.typesize * self.place.layout.typesize
+        with self.part.error_context(self.place.name):
+            for request in self.requests:
+                for low in range(request.low, request.high, step):
+                    high = min(low + step, request.high)
+                    request.sink.take(low, np.broadcast_to(np.uint8(0), high - low))
+                request.sink.finish(request.low, request.high)
+
+
 def runs(part: Part, place: StreamPlace, requests: Sequence[ByteRequest]) -> Iterator[Run]:
     """Yield the chunks of a stream that hold requested bytes, about `RUN_BYTES` together.
 
     Requests are in the order of their bytes, none is empty, and they do not overlap.
     """
     if not requests:
+        return
+    if not place.has_chunks:
+        yield MadeRun(part, place, requests, 0, 0, 0)
         return
     # The open run: its first chunk, its byte offset, and its first request.
     first: int | None = None

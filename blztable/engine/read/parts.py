@@ -6,16 +6,16 @@ later (`chunks.py`). Every error that leaves this module names the file, the col
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from operator import sub
 
 import pyarrow as pa
 
-from blztable.block_terms import CODES, ENDS, VALID, child_prefix
+from blztable.block_terms import CODES, ENDS, VALID, VALUES, child_prefix
 from blztable.closing import Closing
 from blztable.columns.blocks import Encoding, StreamLayout
-from blztable.columns.encodings.parse import parse
+from blztable.columns.encodings.parse import Owner, parse
 from blztable.columns.sinks import Decoding, Sink
 from blztable.columns.types import layout_of
 from blztable.engine.read.open_files import OpenFiles, PartReader
@@ -68,8 +68,18 @@ class StreamPlace:
         """Return the sink for the bytes of the file, given the sink for the values."""
         return Decoding(self.encoding, self.layout.typesize, sink) if self.encoding else sink
 
+    @property
+    def has_chunks(self) -> bool:
+        """True if the bytes are in the file; False if the encoding makes them of nothing."""
+        return self.encoding is None or self.encoding.has_codes
+
+    @property
+    def decoded(self) -> int:
+        """Return the bytes that are decompressed, or made of nothing."""
+        return self.info.nbytes if self.has_chunks else self.nbytes
+
     def range_of(self, start: int, stop: int, page_rows: int) -> tuple[int, int]:
-        """Return the range of bytes in the file of these rows, which must be whole pages."""
+        """Return the range of bytes before decoding of these rows, which must be whole pages."""
         if self.encoding is not None:
             return self.encoding.stored.nbytes(start), self.encoding.stored.nbytes(stop)
         return self.value_range(start, stop, page_rows)
@@ -107,8 +117,10 @@ class Part:
         The file and the column, for errors.
     facts
         The facts of the part in the manifest.
+    type
+        The type of its rows.
     nbytes
-        The uncompressed bytes of all chunks.
+        The bytes of all streams that are decompressed, or made of nothing.
     root
         The tree of blocks.
     superchunk, reader
@@ -117,6 +129,7 @@ class Part:
 
     context: str
     facts: PartFacts
+    type: pa.DataType
     nbytes: int
     root: BlockPlace
     superchunk: Superchunk | None = None
@@ -188,6 +201,38 @@ class Part:
             blob = self.superchunk.trailer.layers[PAGES_LAYER].decode()
             return Statistics.decode(blob, -(-self.rows // self.page_rows))
 
+    def values_of_codes(self, most: int) -> pa.Array | None:
+        """Return the values that the codes of a column of fixed width stand for, in order.
+
+        Return None if the values are not encoded, if a code has no one value, or if there are more
+        than `most` codes.
+        """
+        place = self.root.streams.get(VALUES)
+        if place is None or place.encoding is None or most >> (place.encoding.stored.bits or 0) < 1:
+            return None
+        values = place.encoding.values_of_codes()
+        if values is None:
+            return None
+        rows = len(values) // place.layout.nbytes(1)
+        return pa.Array.from_buffers(self.type, rows, [None, pa.py_buffer(values)])
+
+    def as_codes(self) -> "Part":
+        """Return the part with its codes as values of an unsigned type.
+
+        The codes of a dictionary type are the indices into the dictionary. Other codes are those of
+        `values_of_codes`.
+        """
+        name = CODES if CODES in self.root.streams else VALUES
+        place = self.root.streams[name]
+        encoding = place.encoding
+        type_ = pa.from_numpy_dtype(f"u{place.layout.typesize}")
+        if encoding is not None and (name == VALUES or encoding.is_identity):
+            place = replace(place, layout=encoding.stored, nbytes=place.info.nbytes, encoding=None)
+            type_ = pa.from_numpy_dtype(encoding.stored.dtype)
+        streams = {VALUES if key == name else key: one for key, one in self.root.streams.items()}
+        root = replace(self.root, streams={**streams, VALUES: place}, children={})
+        return replace(self, type=type_, root=root)
+
     def read(self, start: int, stop: int) -> bytes:
         """Return bytes of the superchunk, by their offsets in it."""
         assert self.reader is not None
@@ -231,15 +276,15 @@ def open_part(
             if needed:
                 raise CorruptError(f"no stream {needed[0]!r} in a column of {type_}")
             root = BlockPlace(facts.rows, max(facts.page_rows, 1), {}, {})
-            return Part(context, facts, 0, root)
+            return Part(context, facts, type_, 0, root)
         superchunk = _unpack(reader, facts)
         _check_room(superchunk)
         root = _place(superchunk.info, type_, "", 0)
         in_file = {place.name: place.nbytes for place in root.walk() if place.nbytes}
         if in_file != {name: size for name, size in sizes.items() if size}:
             raise CorruptError(f"streams have the sizes {in_file}, the manifest says {dict(sizes)}")
-        nbytes = sum(place.info.nbytes for place in root.walk())
-        return Part(context, facts, nbytes, root, superchunk, reader)
+        nbytes = sum(place.decoded for place in root.walk())
+        return Part(context, facts, type_, nbytes, root, superchunk, reader)
 
 
 class OpenParts(Closing):
@@ -368,9 +413,12 @@ def _place(info: BlockInfo, type_: pa.DataType, prefix: str, first_chunk: int) -
         own = stored = layout.streams[stream.name]
         encoding = None
         if stream.encoding is not None:
-            encoding = parse(stream.encoding, own, stream.dtype, info.rows, info.page_rows)
+            pages = next((one.pages for one in info.streams if one.name == VALUES), None)
+            owner = Owner(own, info.rows, info.page_rows, pages)
+            encoding = parse(stream.encoding, owner, stream.dtype)
             stored = encoding.stored
-        _check_stream(stream, stored, info.rows, prefix, type_)
+        rows = info.rows if encoding is None or encoding.has_codes else 0
+        _check_stream(stream, stored, rows, prefix, type_)
         if encoding and encoding.needs_pages:
             _check_whole_pages(stream, stored.nbytes(info.page_rows))
         bounds = () if stream.pages is None else tuple(accumulate(stream.pages, initial=0))

@@ -14,7 +14,7 @@ import numpy as np
 
 from blztable.block_terms import ENDS, VALUES
 from blztable.columns.blocks import Decoder, Piece, Target
-from blztable.columns.sinks import Bits, Bytes, Ends, Memory, Sink, Words
+from blztable.columns.sinks import Bits, Bytes, Codes, Ends, Memory, Sink, Words
 from blztable.engine.read.chunks import ByteRequest, Run, runs
 from blztable.engine.read.parts import BlockPlace, Part, StreamPlace
 from blztable.engine.read.selection import RowSpan
@@ -87,7 +87,7 @@ class PickedRows(PartRows):
         self._rows = rows
         self._pages = pages
         self._ends: Ends | None = None
-        self._picked: list[tuple[StreamPlace, Target, Bits | Ends | None]] = []
+        self._picked: list[tuple[StreamPlace, Target, Bits | Ends | Codes | None]] = []
 
     def locate(self) -> Iterator[Run]:
         """Yield the runs of the item ends, if the rows are items."""
@@ -127,16 +127,20 @@ class PickedRows(PartRows):
             if name == ENDS:
                 self._picked.append((place, target, self._ends))
                 continue
-            sink: Bits | Words | Bytes
+            aside: Bits | Codes | None = None
             if place.layout.bits == 1:
-                sink = Bits(self._rows)
-            elif place.layout.bits is not None:
-                sink = Words(self._rows, place.layout.bits // 8, target.buffer)
-            else:
-                assert self._ends is not None
-                sink = Bytes(self._ends.starts, self._ends.ends, target.buffer)
-            self._picked.append((place, target, sink if isinstance(sink, Bits) else None))
-            yield from self._runs(place, place.decoding(sink))
+                aside = Bits(self._rows)
+            elif place.encoding is not None and not place.encoding.needs_pages:
+                aside = Codes(self._rows, place.encoding, place.layout.nbytes(1))
+            self._picked.append((place, target, aside))
+            yield from self._runs(place, aside or place.decoding(self._within(place, target)))
+
+    def _within(self, place: StreamPlace, target: Target) -> Sink:
+        """Return the sink that copies the rows into the target."""
+        if place.layout.bits is not None:
+            return Words(self._rows, place.layout.bits // 8, target.buffer)
+        assert self._ends is not None
+        return Bytes(self._ends.starts, self._ends.ends, target.buffer)
 
     def settle(self) -> None:
         """Encode the picked rows of some sinks into their target, and check each target."""
@@ -178,9 +182,9 @@ def _fill_children(
     for name, child in block.children.items():
         below, index = decoder.child(number, name) if decoder else (None, 0)
         for stream, place in child.streams.items():
-            if place.info.nbytes:
+            if place.decoded:
                 target = below.target(index, stream) if below else None
-                request = ByteRequest(0, place.info.nbytes, _memory(place, target, 0))
+                request = ByteRequest(0, place.decoded, _memory(place, target, 0))
                 yield from runs(part, place, [request])
         yield from _fill_children(part, child, below, index)
 

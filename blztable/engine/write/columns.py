@@ -210,9 +210,11 @@ class _PartWriter:
         ]
         self._chunks: list[bytes] = [b""] * len(pieces)
         self._digests: list[bytes] = [b""] * len(pieces)
-        if not pieces:
+        if not any(True for _ in block.walk()):
             self._finish(NO_FILE, PartFacts(block.rows, block.page_rows, 0, 0, 0, 0))
             return []
+        if not pieces:
+            return [self._put]
         batches = list(_batches(pieces))
         self._unfinished = len(batches)
         if self._shared.old is not None:
@@ -274,6 +276,8 @@ def _stream_info(stream: Stream, page_rows: int, target: int) -> StreamInfo:
         chunks = paging.cut_pages(stream.pages, target)
     else:
         page_bytes = own.nbytes(page_rows)
+        if stream.encoding is not None and stream.encoding.needs_pages:
+            target = max(target, page_bytes)
         chunks = paging.cut_even(stream.data.nbytes, page_bytes, own.nbytes(1), target)
     encoding = stream.encoding.to_json() if stream.encoding else None
     return StreamInfo(own.name, own.dtype, own.typesize, chunks, stream.pages, encoding)

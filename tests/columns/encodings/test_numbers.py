@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as np_st
 
 from blztable.columns.blocks import StreamLayout
 from blztable.columns.encodings.choose import encode_doubles, encode_integers
-from blztable.columns.encodings.parse import parse
+from blztable.columns.encodings.parse import Owner, parse
 
 INTEGERS = ("<i2", "<i4", "<i8", "<u2", "<u4", "<u8")
 PAGES = (8, 16, 64)
@@ -68,7 +68,8 @@ def check_round_trip(data, values, encode):
     assert codes.itemsize < values.itemsize
     # What the metadata say makes the same encoding.
     written = json.loads(json.dumps(made.to_json()))
-    read = parse(written, layout_of(values.dtype.str), made.stored.dtype, len(values), page_rows)
+    owner = Owner(layout_of(values.dtype.str), len(values), page_rows)
+    read = parse(written, owner, made.stored.dtype)
     assert read.to_json() == made.to_json()
     assert read.stored == made.stored
     # By whole pages, as chunks are, in any order.
@@ -79,6 +80,11 @@ def check_round_trip(data, values, encode):
         part = out[start * values.itemsize : stop * values.itemsize]
         read.decode(start, codes[start:stop].view(np.uint8), part)
     bits = f"<u{values.itemsize}"
+    if not read.needs_pages:
+        rows = np.flatnonzero(data.draw(np_st.arrays(bool, len(values))))
+        picked = np.empty(len(rows) * values.itemsize, np.uint8)
+        read.pick(rows, codes[rows].view(np.uint8), picked)
+        assert (picked.view(bits) == out.view(bits)[rows]).all()
     same = out.view(bits) == values.view(bits)
     assert same.all() if mask is None else same[mask].all()
 
@@ -160,7 +166,7 @@ def test_any_codes_and_parameters_make_some_values(data):
     }
     codes = data.draw(np_st.arrays(f"<u{code}", 20))
     stored = {1: "|u1", 2: "<u2", 4: "<u4"}[code]
-    encoding = parse({"kind": kind, **parameters}, layout_of(dtype), stored, 20, 8)
+    encoding = parse({"kind": kind, **parameters}, Owner(layout_of(dtype), 20, 8), stored)
     around = np.full(22 * width, 0xAA, np.uint8)
     encoding.decode(0, codes.view(np.uint8), around[width:-width])
     assert (around[:width] == 0xAA).all()

@@ -7,14 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from blztable.columns.blocks import StreamLayout
-from blztable.columns.encodings.parse import parse
+from blztable.columns.blocks import VALIDITY, StreamLayout
+from blztable.columns.encodings.items import MAX_MADE_BYTES
+from blztable.columns.encodings.parse import Owner, parse
 from blztable.errors import CorruptError, FormatError
 
 I64 = StreamLayout("values", "<i8", 8, 64)
 F64 = StreamLayout("values", "<f8", 8, 64)
 F32 = StreamLayout("values", "<f4", 4, 32)
 ONE = base64.b64encode(bytes(8)).decode()
+ENDS = StreamLayout("ends", "<i8", 8, 64)
+LENGTHS = {"kind": "lengths"}
+EACH = {"kind": "each", "length": 3}
 NARROW = {"kind": "narrow", "bases": ONE}
 SCALED = {"kind": "scaled", "power": 2, "form": "/", "bases": ONE}
 
@@ -22,7 +26,7 @@ SCALED = {"kind": "scaled", "power": 2, "form": "/", "bases": ONE}
 @pytest.mark.parametrize("kind", [None, 7, [], "", "pco", "x" * 1000])
 def test_a_kind_that_is_not_known_is_refused_by_name(kind):
     with pytest.raises(FormatError, match="is unknown; upgrade blztable") as caught:
-        parse({"kind": kind}, I64, "|u1", 8, 8)
+        parse({"kind": kind}, Owner(I64, 8, 8), "|u1")
     assert len(str(caught.value)) < 200
 
 
@@ -37,11 +41,39 @@ def test_a_kind_that_is_not_known_is_refused_by_name(kind):
         (F32, SCALED, "|u1"),
         (StreamLayout("values", "<i2", 2, 16), NARROW, "<u2"),
         (StreamLayout("values", "|V16", 16, 128), NARROW, "|u1"),
+        (VALIDITY, NARROW, "|u1"),
+        (ENDS, NARROW, "|u1"),
+        (ENDS, SCALED, "|u1"),
+        (I64, LENGTHS, "|u1"),
+        (VALIDITY, LENGTHS, "|u1"),
+        (ENDS, LENGTHS, "<u8"),
+        (ENDS, LENGTHS, ""),
+        (StreamLayout("ends", "<i4", 4, 32), LENGTHS, "<u4"),
+        (I64, EACH, "<i8"),
+        (VALIDITY, EACH, "bitmap"),
+        (ENDS, {"kind": "each", "length": -1}, "<i8"),
+        (ENDS, {"kind": "each", "length": True}, "<i8"),
+        (ENDS, {"kind": "each", "length": "3"}, "<i8"),
+        (ENDS, {"kind": "each"}, "<i8"),
     ],
 )
 def test_an_encoding_that_does_not_suit_the_values_is_corrupt(layout, encoding, dtype):
     with pytest.raises(CorruptError, match="encoding '"):
-        parse(encoding, layout, dtype, 8, 8)
+        parse(encoding, Owner(layout, 8, 8), dtype)
+
+
+@pytest.mark.parametrize("pages", [None, (24, 5), (23, 7), (21, 9), (24, 9)])
+def test_one_length_for_each_item_gives_the_bytes_of_each_page(pages):
+    with pytest.raises(CorruptError, match=r"the pages of items|a block without items"):
+        parse(EACH, Owner(ENDS, 10, 8, pages), "<i8")
+    assert parse(EACH, Owner(ENDS, 10, 8, (24, 6)), "<i8").length == 3
+
+
+def test_a_file_without_bytes_does_not_claim_many():
+    rows = MAX_MADE_BYTES // 8
+    parse({"kind": "each", "length": 0}, Owner(ENDS, rows, rows, (0,)), "<i8")
+    with pytest.raises(CorruptError, match="are made of nothing; at most"):
+        parse({"kind": "each", "length": 0}, Owner(ENDS, rows + 1, 2 * rows, (0,)), "<i8")
 
 
 @pytest.mark.parametrize("bases", [None, 7, "?", "AAAA", ONE[:-4], base64.b64encode(bytes(24))])
@@ -49,22 +81,22 @@ def test_bases_are_one_or_one_for_each_page(bases):
     if isinstance(bases, bytes):
         bases = bases.decode()
     with pytest.raises(CorruptError, match="bases of an encoding; expected base64 of 2 integers"):
-        parse({**NARROW, "bases": bases}, I64, "|u1", 16, 8)
+        parse({**NARROW, "bases": bases}, Owner(I64, 16, 8), "|u1")
     for count in (1, 2):
         both = base64.b64encode(bytes(8 * count)).decode()
-        assert len(parse({**NARROW, "bases": both}, I64, "|u1", 16, 8).bases) == count
+        assert len(parse({**NARROW, "bases": both}, Owner(I64, 16, 8), "|u1").bases) == count
 
 
 @pytest.mark.parametrize("power", [None, -1, 19, 2.0, True, "2", 10**30])
 def test_a_power_is_a_whole_number_to_18(power):
     with pytest.raises(CorruptError, match="with power"):
-        parse({**SCALED, "power": power}, F64, "|u1", 8, 8)
+        parse({**SCALED, "power": power}, Owner(F64, 8, 8), "|u1")
 
 
 @pytest.mark.parametrize("form", [None, "", "%", ["/"]])
 def test_a_form_is_one_of_two(form):
     with pytest.raises(CorruptError, match="with form"):
-        parse({**SCALED, "form": form}, F64, "|u1", 8, 8)
+        parse({**SCALED, "form": form}, Owner(F64, 8, 8), "|u1")
 
 
 @pytest.mark.parametrize(
@@ -95,7 +127,7 @@ def test_the_examples_of_the_page_are_decoded(dtype, encoding, codes, values):
     assert json.dumps(encoding, separators=(",", ":")) in page
     assert ", ".join(map(str, codes)) in page
     out = np.empty(len(values), dtype)
-    made = parse(encoding, StreamLayout("values", dtype, 8, 64), "|u1", len(values), 8)
+    made = parse(encoding, Owner(StreamLayout("values", dtype, 8, 64), len(values), 8), "|u1")
     made.decode(0, np.array(codes, "u1"), out.view("u1"))
     assert out.tolist() == values
 
@@ -103,7 +135,7 @@ def test_the_examples_of_the_page_are_decoded(dtype, encoding, codes, values):
 def test_powers_of_ten_are_the_nearest_doubles():
     for power in range(19):
         for form, factor in (("/", 10**power), ("*", float(f"1e-{power}"))):
-            encoding = parse({**SCALED, "power": power, "form": form}, F64, "<u4", 1, 8)
+            encoding = parse({**SCALED, "power": power, "form": form}, Owner(F64, 1, 8), "<u4")
             out = np.empty(1)
             encoding.decode(0, np.array([123_457], "<u4").view("u1"), out.view("u1"))
             assert out[0] == (123_457 / factor if form == "/" else 123_457 * factor)

@@ -7,11 +7,14 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from blztable.convert.arrays import whole
 from blztable.convert.frames.descriptor import FIELD_KEY
 from blztable.convert.frames.frame import to_frame
-from blztable.errors import ColumnNotFoundError, FormatError
+from blztable.convert.frames.objects import foreign_objects
+from blztable.errors import ColumnNotFoundError, FormatError, SchemaError
 from support.frame_strategies import rebuilt
 
 
@@ -243,3 +246,36 @@ def test_a_column_of_categories_without_any_rows_or_chunks_is_read(values):
     column = pa.chunked_array([], pa.dictionary(pa.int8(), values))
     assert len(whole(column)) == 0
     assert whole(column).type == column.type
+
+
+# The days of the first and the last date of Python.
+FIRST_DAY, LAST_DAY = -719_162, 2_932_896
+
+
+@given(st.lists(st.none() | st.integers(-3, 3)), st.integers(FIRST_DAY, LAST_DAY), st.data())
+@example([0, 1, None, 3], FIRST_DAY, None)
+@example([-3, None, 0, -1], LAST_DAY, None)
+@example([None, None], 0, None)
+def test_dates_become_the_objects_that_arrow_makes_of_them(steps, start, data):
+    days = [None if day is None else min(max(start + day, FIRST_DAY), LAST_DAY) for day in steps]
+    array = pa.array(days, pa.int32()).view(pa.date32())
+    cut = data.draw(st.integers(0, len(days))) if data else 1
+    column = pa.chunked_array([array[:cut], array[cut:]])
+    found, expected = foreign_objects(column), column.to_pandas().to_numpy()
+    assert found.dtype == object
+    assert found.flags.writeable
+    assert found.tolist() == expected.tolist()
+    assert list(map(type, found)) == list(map(type, expected))
+
+
+def test_the_value_below_a_null_is_no_date():
+    validity, days = pa.py_buffer(b"\x0d"), np.array([10, -(2**31), 11, 12], np.int32)
+    array = pa.Array.from_buffers(pa.date32(), 4, [validity, pa.py_buffer(days)])
+    assert foreign_objects(pa.chunked_array([array])).tolist() == array.to_pylist()
+
+
+@pytest.mark.parametrize("day", [FIRST_DAY - 1, LAST_DAY + 1])
+def test_a_day_that_python_has_no_date_for_is_refused(day):
+    column = pa.chunked_array([pa.array([day, day], pa.int32()).view(pa.date32())])
+    with pytest.raises(SchemaError, match="pandas cannot hold date32"):
+        foreign_objects(column)

@@ -145,11 +145,11 @@ def test_row_groups_are_found_by_their_files_not_by_their_rows():
     change = Join.of(before, 1, 3, [], [])
     with opened(store) as table:
         table.delete([("n", "<", 2)])
-    assert change._find(staged(store)) == 0
+    assert change.find(staged(store)) == 0
     with opened(store) as table:
         table.update({"n": 0}, where=[("n", "==", 4)])
     with pytest.raises(ConflictError, match="row groups to join were changed"):
-        change._find(staged(store))
+        change.find(staged(store))
 
 
 def test_a_change_reads_no_file_when_it_is_made_again(store):

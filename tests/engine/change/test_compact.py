@@ -8,7 +8,7 @@ import blztable as blz
 from blztable.engine.change import merge_policy
 from blztable.engine.change.compact import compact
 from blztable.engine.write.options import WriteOptions
-from blztable.errors import ColumnNotFoundError, SchemaError
+from blztable.errors import ColumnNotFoundError, ConflictError, SchemaError
 from blztable.format import layout
 from blztable.storage.memory import MemoryStore
 from support import arrow_strategies as types
@@ -118,6 +118,25 @@ def test_what_others_append_while_a_table_is_sorted_lies_behind():
     with opened(Hooked(store, before=once("lock", theirs, layout.LOCK))) as table:
         table.compact(sort_by=[("n", "descending")])
         assert table["n"].to_arrow().to_pylist() == [*reversed(range(8)), 100, 99]
+
+
+@pytest.mark.parametrize("theirs", ["update", "drop"])
+def test_rows_found_in_order_must_still_be_there_when_the_order_is_recorded(theirs):
+    store = MemoryStore()
+    blz.to_blz(ALL, store, row_group_rows=3, durability="process")
+
+    def change():
+        with opened(store) as other:
+            if theirs == "drop":
+                other.drop_columns(["n"])
+            else:
+                other.update({"n": 9}, [("n", "==", 0)])
+
+    hooked = Hooked(store, before=once("lock", change, layout.LOCK))
+    with opened(hooked) as table, pytest.raises(ConflictError):
+        table.compact(sort_by=["n"])
+    with blz.open(store) as table:
+        assert table.sort_by == []
 
 
 def sort(table, keys, **options):

@@ -1,0 +1,87 @@
+"""Encodings of item ends: the length of each item, or one length for all.
+
+Knows numpy's numbers, and nothing of Arrow types.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from blztable.columns.blocks import Encoding, StreamLayout
+from blztable.errors import CorruptError
+
+# A stream whose bytes are made of nothing is at most this large: the file claims it for free.
+MAX_MADE_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths(Encoding):
+    """Item ends as the lengths of the items.
+
+    Attributes
+    ----------
+    stored
+        The form of the lengths.
+    width
+        The bytes of an item end.
+    starts
+        Where the items of each page begin, and where the last ones end.
+    page_rows
+        Rows of a page.
+    """
+
+    kind: ClassVar[str] = "lengths"
+    needs_pages: ClassVar[bool] = True
+
+    stored: StreamLayout
+    width: int
+    starts: np.ndarray
+    page_rows: int
+
+    def parameters(self) -> Mapping[str, object]:
+        """Return none: the stream of the items states the bytes of each page."""
+        return {}
+
+    def decode(self, row: int, codes: np.ndarray, out: np.ndarray) -> None:
+        """Sum up the lengths of each page; raise CorruptError if they are not those of its items.
+
+        The sum is made in 64 bits, which no page can exceed. So ends cannot wrap, and they ascend.
+        """
+        ends, lengths = out.view(f"<i{self.width}"), codes.view(self.stored.dtype)
+        for first in range(0, len(lengths), self.page_rows):
+            part = lengths[first : first + self.page_rows]
+            place = ends[first : first + len(part)]
+            page = (row + first) // self.page_rows
+            start, stop = int(self.starts[page]), int(self.starts[page + 1])
+            if int(part.sum(dtype=np.int64)) != stop - start:
+                raise CorruptError(f"the lengths of the items of page {page} do not add up")
+            np.cumsum(part, out=place)
+            if start:
+                place += start
+
+
+@dataclass(frozen=True, slots=True)
+class Each(Encoding):
+    """Item ends of items that all have one length."""
+
+    kind: ClassVar[str] = "each"
+    has_codes: ClassVar[bool] = False
+
+    stored: StreamLayout
+    length: int
+
+    def parameters(self) -> Mapping[str, object]:
+        """Return the length."""
+        return {"length": self.length}
+
+    def decode(self, row: int, codes: np.ndarray, out: np.ndarray) -> None:
+        """Count up by the length of an item."""
+        ends = out.view(self.stored.dtype)
+        ends[:] = np.arange(row + 1, row + 1 + len(ends)) * self.length
+
+
+def starts_of(pages: Sequence[int] | None) -> np.ndarray:
+    """Return where the items of each page begin, and where the last ones end."""
+    return np.cumsum(np.array([0, *(pages or ())], np.int64))
