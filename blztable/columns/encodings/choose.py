@@ -5,7 +5,7 @@ returns the very same bits for each row that has a value; the slot of a null may
 value. Knows no files.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -23,10 +23,8 @@ from blztable.columns.encodings.numbers import (
     Scaled,
     codes_layout,
 )
-from blztable.columns.paging import CHUNK_BYTES
+from blztable.columns.encodings.sample import is_one_chunk, sample
 
-# A sample of values: this many runs of this many values.
-SAMPLE_RUNS, SAMPLE_ROWS = 8, 512
 # Decimals that are tried.
 MOST_POWER = 6
 # Integers below this are exact as doubles.
@@ -64,7 +62,7 @@ def _encoded_stream(stream: Stream, mask: np.ndarray | None, block: Block) -> St
     if found is None:
         return stream
     encoding, codes = found
-    return Stream(encoding.stored, codes.view(np.uint8), encoding=encoding)
+    return _of_codes(stream, encoding, codes)
 
 
 def _encoded_ends(stream: Stream, block: Block) -> Stream:
@@ -74,19 +72,19 @@ def _encoded_ends(stream: Stream, block: Block) -> Stream:
     lengths = np.diff(ends, prepend=ends.dtype.type(0))
     least, most = int(lengths.min()), int(lengths.max())
     if least == most and stream.data.nbytes <= MAX_MADE_BYTES:
-        return Stream(layout, stream.data[:0], encoding=Each(layout, most))
+        return _of_codes(stream, Each(layout, most), ends[:0])
     width = _code_width([(0, most)])
     if width >= layout.typesize or not is_one_chunk(block.rows, block.page_rows, width):
         return stream
     stored = codes_layout(layout.name, width)
     (pages,) = (one.pages for one in block.streams if one.layout.name == VALUES)
     encoding = Lengths(stored, layout.typesize, starts_of(pages), block.page_rows)
-    return Stream(stored, lengths.astype(stored.dtype).view(np.uint8), encoding=encoding)
+    return _of_codes(stream, encoding, lengths.astype(stored.dtype))
 
 
-def is_one_chunk(rows: int, page_rows: int, width: int) -> bool:
-    """True if a page of codes fits into a chunk, so that a chunk can be decoded by itself."""
-    return min(rows, page_rows) * width <= CHUNK_BYTES
+def _of_codes(stream: Stream, encoding: Encoding, codes: np.ndarray) -> Stream:
+    data = codes.view(np.uint8)
+    return Stream(encoding.stored, data, stream.pages, encoding, stream.nbytes)
 
 
 def encode_integers(
@@ -121,10 +119,10 @@ def encode_doubles(
     present = values if mask is None else values[mask]
     if not len(present):
         return None
-    sample = np.concatenate([present[rows] for rows in _sample(len(present))])
+    some = np.concatenate([present[rows] for rows in sample(len(present))])
     for power in range(MOST_POWER + 1):
         for form in FORMS if power else FORMS[:1]:
-            if _is_scaled(sample, power, form):
+            if _is_scaled(some, power, form):
                 return _scaled(name, values, mask, page_rows, power, form)
     return None
 
@@ -188,8 +186,11 @@ def _delta(name: str, values: np.ndarray, page_rows: int, width: int) -> Encoded
     """Return the values as distances from row to row, if that is narrower than `width`."""
     unsigned = values.view(f"<u{values.itemsize}")
     signed = f"<i{values.itemsize}"
-    sample = [np.diff(unsigned[rows]).view(signed) for rows in _sample(len(values))]
-    if width == 1 or _code_width([(int(d.min()), int(d.max())) for d in sample if len(d)]) >= width:
+    steps_of_some = [np.diff(unsigned[rows]).view(signed) for rows in sample(len(values))]
+    if (
+        width == 1
+        or _code_width([(int(d.min()), int(d.max())) for d in steps_of_some if len(d)]) >= width
+    ):
         return None
     steps = np.diff(unsigned, prepend=unsigned[:1]).view(signed)
     # The first row of a page has no distance.
@@ -231,16 +232,6 @@ def _code_width(ranges: Sequence[tuple[int, int]]) -> int:
     """Return the bytes of a code that counts from the lower to the upper end of each range."""
     most = max((high - low for low, high in ranges), default=0)
     return next(width for width in (1, 2, 4, 8) if most < 1 << (8 * width))
-
-
-def _sample(rows: int) -> Iterator[slice]:
-    """Yield runs of rows, spread evenly."""
-    if rows <= SAMPLE_RUNS * SAMPLE_ROWS:
-        yield slice(0, rows)
-        return
-    for number in range(SAMPLE_RUNS):
-        start = (rows - SAMPLE_ROWS) * number // (SAMPLE_RUNS - 1)
-        yield slice(start, start + SAMPLE_ROWS)
 
 
 def _words(values: Sequence[int]) -> np.ndarray:

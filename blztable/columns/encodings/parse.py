@@ -4,12 +4,13 @@ The kinds are a closed list. Knows no files; its errors have no context.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from blztable.block_terms import CODES, ENDS, VALUES
 from blztable.columns.blocks import Encoding, StreamLayout
+from blztable.columns.encodings.dictionary import Dictionary, Spelled, items_from_json
 from blztable.columns.encodings.items import MAX_MADE_BYTES, Each, Lengths, starts_of
 from blztable.columns.encodings.numbers import FORMS, POWERS, Delta, Narrow, Scaled, codes_layout
 from blztable.columns.encodings.words import words_from_json
@@ -31,12 +32,16 @@ class Owner:
         Rows of the block and of its pages.
     pages
         The bytes of the items of each page; None if the block has no items.
+    is_text, is_child
+        True if the items are text; True if the block is the dictionary of a dictionary type.
     """
 
     layout: StreamLayout
     rows: int
     page_rows: int
     pages: Sequence[int] | None = None
+    is_text: bool = False
+    is_child: bool = False
 
 
 def parse(value: Mapping[str, object], owner: Owner, dtype: str) -> Encoding:
@@ -96,12 +101,25 @@ def _each(value: Mapping[str, object], owner: Owner, dtype: str) -> Encoding:
     return Each(layout, length)
 
 
+def _dictionary(value: Mapping[str, object], owner: Owner, dtype: str) -> Encoding:
+    layout = owner.layout
+    if owner.is_child:
+        raise CorruptError("encoding 'dictionary' within a dictionary")
+    if layout.name == VALUES and layout.bits is None:
+        # The size of the bytes of items follows from no number of rows.
+        return Spelled(replace(layout, bits=0))
+    stored = _codes(value, owner, dtype, layout.name == ENDS)
+    items = items_from_json(value, owner.is_text)
+    return Dictionary(stored, layout.typesize, items, _starts(owner), owner.page_rows)
+
+
 _KINDS: dict[str, Callable[[Mapping[str, object], Owner, str], Encoding]] = {
     "narrow": _of_numbers,
     "scaled": _of_numbers,
     "delta": _of_numbers,
     "lengths": _lengths,
     "each": _each,
+    "dictionary": _dictionary,
 }
 
 

@@ -12,9 +12,11 @@ from operator import sub
 
 import pyarrow as pa
 
+from blztable.arrow_types import is_text
 from blztable.block_terms import CODES, ENDS, VALID, VALUES, child_prefix
 from blztable.closing import Closing
 from blztable.columns.blocks import Encoding, StreamLayout
+from blztable.columns.encodings.dictionary import Dictionary, Spelled
 from blztable.columns.encodings.parse import Owner, parse
 from blztable.columns.sinks import Decoding, Sink
 from blztable.columns.types import layout_of
@@ -379,10 +381,14 @@ def _place(info: BlockInfo, type_: pa.DataType, prefix: str, first_chunk: int) -
         encoding = None
         if stream.encoding is not None:
             pages = next((one.pages for one in info.streams if one.name == VALUES), None)
-            owner = Owner(own, info.rows, info.page_rows, pages)
+            owner = Owner(own, info.rows, info.page_rows, pages, is_text(type_), bool(prefix))
             encoding = parse(stream.encoding, owner, stream.dtype)
             stored = encoding.stored
         rows = info.rows if encoding is None or encoding.has_codes else 0
+        if (stream.pages is None) != (own.bits is not None):
+            raise CorruptError(
+                f"stream {prefix + stream.name!r}: pages where the bits of a row vary"
+            )
         _check_stream(stream, stored, rows, prefix, type_)
         if encoding and encoding.needs_pages:
             _check_whole_pages(stream, stored.nbytes(info.page_rows))
@@ -393,10 +399,11 @@ def _place(info: BlockInfo, type_: pa.DataType, prefix: str, first_chunk: int) -
             stream,
             first_chunk,
             bounds,
-            stream.nbytes if encoding is None else own.nbytes(info.rows),
+            own.nbytes(info.rows) if own.bits is not None else bounds[-1],
             encoding,
         )
         first_chunk += len(stream.chunks)
+    _check_dictionary(streams)
     children = {}
     for name, child in info.children.items():
         children[name] = _place(
@@ -412,8 +419,7 @@ def _check_stream(
     """Raise CorruptError unless a stream has the form and the size of its layout."""
     name, bits = prefix + stream.name, layout.bits
     # A genuine Bloscpack file does not name a dtype.
-    is_form = stream.dtype in (layout.dtype, "") and stream.typesize == layout.typesize
-    if not is_form or (stream.pages is None) != (bits is not None):
+    if stream.dtype not in (layout.dtype, "") or stream.typesize != layout.typesize:
         raise CorruptError(f"stream {name!r} does not have the form of a stream of {type_}")
     if bits is not None and stream.nbytes != layout.nbytes(rows):
         raise CorruptError(
@@ -429,3 +435,11 @@ def _check_whole_pages(stream: StreamInfo, page_bytes: int) -> None:
     """Raise CorruptError if a chunk, which is decoded by itself, ends within a page."""
     if any(size % page_bytes for size in stream.chunks[:-1]):
         raise CorruptError(f"stream {stream.name!r}: a chunk boundary lies within a page")
+
+
+def _check_dictionary(streams: Mapping[str, StreamPlace]) -> None:
+    """Raise CorruptError if only one of the two streams of items is in a dictionary."""
+    ends, values = streams.get(ENDS), streams.get(VALUES)
+    is_spelled = values is not None and isinstance(values.encoding, Spelled)
+    if is_spelled != (ends is not None and isinstance(ends.encoding, Dictionary)):
+        raise CorruptError("encoding 'dictionary' of only one of 'ends' and 'values'")
