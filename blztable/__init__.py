@@ -1,10 +1,14 @@
 """blztable: a columnar table store for users of pandas and Arrow.
 
-``import blztable`` adds the method `to_blz` to DataFrames. ``__all__`` lists the public names.
+``import blztable`` adds the method `to_blz` to DataFrames. ``__all__`` lists the public names. The
+rooms behind them are imported at the first use of a name: a program that only imports blztable, or
+passes it on, does not wait for them.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from blztable import accessor as accessor  # Registers `df.to_blz`.
-from blztable.api import create, dataset, open, read_blz, read_table
 from blztable.errors import (
     BlzError,
     BusyError,
@@ -22,14 +26,17 @@ from blztable.errors import (
     TableNotFoundError,
     TransactionError,
 )
-from blztable.report import ColumnPlan, Explanation, Problem, Report, Vacuumed, VersionInfo
-from blztable.table.appender import Appender, ColumnAppender
-from blztable.table.attributes import Attributes
-from blztable.table.column import Column
-from blztable.table.table import CTable
-from blztable.table.transaction import Transaction
 from blztable.version import VERSION
-from blztable.writing import to_blz
+
+if TYPE_CHECKING:
+    from blztable.api import create, dataset, open, read_blz, read_table
+    from blztable.report import ColumnPlan, Explanation, Problem, Report, Vacuumed, VersionInfo
+    from blztable.table.appender import Appender, ColumnAppender
+    from blztable.table.attributes import Attributes
+    from blztable.table.column import Column
+    from blztable.table.table import CTable
+    from blztable.table.transaction import Transaction
+    from blztable.writing import to_blz
 
 __version__ = VERSION
 
@@ -68,3 +75,30 @@ __all__ = [
     "read_table",
     "to_blz",
 ]
+
+# The modules of the public names that are imported at their first use.
+_HOMES = {
+    "api": ("create", "dataset", "open", "read_blz", "read_table"),
+    "report": ("ColumnPlan", "Explanation", "Problem", "Report", "Vacuumed", "VersionInfo"),
+    "table.appender": ("Appender", "ColumnAppender"),
+    "table.attributes": ("Attributes",),
+    "table.column": ("Column",),
+    "table.table": ("CTable",),
+    "table.transaction": ("Transaction",),
+    "writing": ("to_blz",),
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name, and the others of its module."""
+    for home, names in _HOMES.items():
+        if name in names:
+            module = import_module(f"blztable.{home}")
+            globals().update({each: getattr(module, each) for each in names})
+            return globals()[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Return the public names, and what is imported already."""
+    return sorted({*globals(), *__all__})

@@ -1,33 +1,40 @@
-"""Accessor: `df.to_blz(path)`, registered with pandas when this is imported."""
+"""Accessor: `df.to_blz(path)`, registered with pandas when this is imported.
+
+The writer is imported at the first use.
+"""
 
 from collections.abc import Callable
+from importlib import import_module
 from inspect import Signature, signature
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from blztable.storage.resolve import StoreLike
-from blztable.writing import to_blz
+if TYPE_CHECKING:
+    from blztable.storage.resolve import StoreLike
 
 
-def _without_data(function: Callable[..., None]) -> Signature:
-    """Return the signature with `self` in place of the first parameter."""
-    whole = signature(function)
-    first, *others = whole.parameters.values()
-    return whole.replace(parameters=[first.replace(name="self"), *others])
+def _writer() -> Callable[..., None]:
+    """Return `blztable.to_blz`."""
+    writer: Callable[..., None] = import_module("blztable.writing").to_blz
+    return writer
 
 
 class _ToBlz:
     # `df.to_blz` has the documentation and the signature of the function.
-    __doc__ = to_blz.__doc__
+    __doc__ = property(lambda self: _writer().__doc__)
 
     def __init__(self, frame: pd.DataFrame) -> None:
         self._frame = frame
 
-    def __call__(self, path: StoreLike, **options: Any) -> None:
-        to_blz(self._frame, path, **options)
+    def __call__(self, path: "StoreLike", **options: Any) -> None:
+        _writer()(self._frame, path, **options)
 
-    __call__.__signature__ = _without_data(to_blz)  # type: ignore[attr-defined]
+    @property
+    def __signature__(self) -> Signature:
+        whole = signature(_writer())
+        _, *others = whole.parameters.values()
+        return whole.replace(parameters=others)
 
 
 # A second registration, on a reload, would warn.

@@ -108,6 +108,18 @@ class Encoding:
         """
         raise NotImplementedError
 
+    @property
+    def is_identity(self) -> bool:
+        """True if each code is the value that it stands for."""
+        return False
+
+    def values_of_codes(self) -> np.ndarray | None:
+        """Return the bytes of the values of all codes, in order.
+
+        Return None if codes have more than two bytes, or other values on other pages.
+        """
+        return None
+
     def to_json(self) -> dict[str, object]:
         """Return the encoding as the metadata has it."""
         return {"kind": self.kind, **self.parameters()}

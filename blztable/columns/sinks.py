@@ -19,6 +19,8 @@ from blztable.errors import CorruptError
 
 # Values of these widths are copied as numbers, others byte by byte.
 _WORDS = {1: "|u1", 2: "<u2", 4: "<u4", 8: "<u8"}
+# So many ranges are copied one by one.
+FEW_RANGES = 256
 # Starts and stops of ranges of bytes.
 Ranges = tuple[np.ndarray, np.ndarray]
 
@@ -367,7 +369,12 @@ class Bytes(Sink):
 
 
 def _ranges(data: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Return the bytes from each start to each end, one after another, copied by Arrow."""
+    """Return the bytes from each start to each end, one after another."""
+    if len(starts) <= FEW_RANGES:
+        return np.concatenate(
+            [data[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
+        )
+    # Arrow copies faster, but allocates memory for items of average size, gaps included.
     # The items of the array are a range, the gap behind it, the next range, and so on.
     offsets = np.stack([starts, ends], axis=1).reshape(-1)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]

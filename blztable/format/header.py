@@ -6,7 +6,7 @@ Knows nothing of what follows the header.
 """
 
 import struct
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Self
 
 from blztable.errors import CorruptError, FormatError
@@ -43,7 +43,8 @@ class FileHeader:
 
     def encode(self) -> bytes:
         """Return the 32 bytes of the header."""
-        return FILE_HEADER.pack(MAGIC, *astuple(self), 0)
+        fields = (getattr(self, name) for name in self.__slots__)
+        return FILE_HEADER.pack(MAGIC, *fields, 0)
 
     @classmethod
     def decode(cls, data: Buffer) -> Self:

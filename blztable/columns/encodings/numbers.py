@@ -56,6 +56,11 @@ class Narrow(Encoding):
     bases: np.ndarray
     page_rows: int
 
+    @property
+    def is_identity(self) -> bool:
+        """True if all bases are 0."""
+        return not self.bases.any()
+
     def parameters(self) -> Mapping[str, object]:
         """Return the bases."""
         return {"bases": words_to_json(self.bases)}
@@ -74,6 +79,10 @@ class Narrow(Encoding):
         values = out.view(f"<u{self.width}")
         np.copyto(values, codes.view(self.stored.dtype), casting="unsafe")
         values += _bases_of(rows, self).astype(values.dtype)
+
+    def values_of_codes(self) -> np.ndarray | None:
+        """Return the values, if all pages have one base."""
+        return _values_of_codes(self, self.width)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +127,10 @@ class Scaled(Encoding):
         np.copyto(values, codes.view(self.stored.dtype), casting="unsafe")
         values += _bases_of(rows, self)
         self.scale(values)
+
+    def values_of_codes(self) -> np.ndarray | None:
+        """Return the values, if all pages have one base."""
+        return _values_of_codes(self, 8)
 
     def scale(self, part: np.ndarray) -> np.ndarray:
         """Turn whole numbers into the values, in place."""
@@ -176,6 +189,16 @@ def _steps(row: int, codes: np.ndarray, encoding: Narrow | Scaled) -> list[tuple
         (start, stop, int(bases[(row + start) // encoding.page_rows if len(bases) > 1 else 0]))
         for start, stop in pairwise(cuts)
     ]
+
+
+def _values_of_codes(encoding: Narrow | Scaled, width: int) -> np.ndarray | None:
+    codes = encoding.stored.nbytes(1)
+    if len(encoding.bases) > 1 or codes > 2:
+        return None
+    all_codes = np.arange(1 << 8 * codes, dtype=encoding.stored.dtype)
+    out = np.empty(len(all_codes) * width, np.uint8)
+    encoding.decode(0, all_codes.view(np.uint8), out)
+    return out
 
 
 def _bases_of(rows: np.ndarray, encoding: Narrow | Scaled) -> np.ndarray:

@@ -5,7 +5,8 @@ Knows nothing of statistics, nor of other morsels.
 Theory of operation. `scan` cuts the table into morsels of whole row groups and runs each as one
 task of the pool. A morsel has one flag for each of its rows: the row passed all steps so far. A
 step looks only at blocks in which statistics left it open. While many rows pass, the columns of a
-step are decoded whole in the blocks that still have such a row; once at most 1 in `SPARSE` rows
+step are decoded whole in the blocks that still have such a row, or a condition on one column is
+evaluated on its codes (`codes`); once at most 1 in `SPARSE` rows
 passes, only these rows are read. Columns stay in the morsel: a later step, or the result, reads
 again only what they do not cover. Reads inside a morsel use the pool too, so a single morsel
 still uses all threads. Memory is bounded by the columns of the filter and of the result in the
@@ -19,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.engine.query import expressions
+from blztable.engine.query import codes, expressions
 from blztable.engine.query.blocks import Blocks
 from blztable.engine.query.expression_tree import Term
 from blztable.engine.query.pruning import Pruner
@@ -105,13 +106,25 @@ class Morsel:
             rows &= passing
             places = np.flatnonzero(rows)
             selection = blocks.picked(places)
-        values = self._values(step.columns, rows, places, selection)
-        true = step.mask(values, int(np.count_nonzero(rows)))
+        true = None if places is not None else self._mask_of_codes(step, blocks[is_open].spans())
+        if true is None:
+            values = self._values(step.columns, rows, places, selection)
+            true = step.mask(values, int(np.count_nonzero(rows)))
         if len(true) == len(rows):
             self._passing = true if passing is None else passing & true
         else:
             self._passing = np.ones_like(rows) if passing is None else passing
             self._passing[rows if places is None else places] &= true
+
+    def _mask_of_codes(self, step: Step, spans: Sequence[RowSpan]) -> np.ndarray | None:
+        """Evaluate a step on one column on the codes of its parts, if they are not read yet."""
+        # Without a tree, the result may depend on more than the value.
+        if len(step.columns) != 1 or not step.terms or step.columns[0] in self._columns:
+            return None
+        (index,) = step.columns
+        return codes.mask(
+            lambda column: step.mask({index: column}, len(column)), index, spans, self._parts
+        )
 
     def result(self, columns: Iterable[int]) -> FilteredRows:
         """Return the rows that pass all steps, and these columns of them."""

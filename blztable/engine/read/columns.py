@@ -18,14 +18,14 @@ The selected rows are spans (whole pages are decoded, then sliced without a copy
 these rows are kept). `requests.py` turns both into byte ranges. `explain` uses phases 1 to 5.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
-from blztable.block_terms import VALID
+from blztable.block_terms import DICTIONARY, VALID
 from blztable.columns.blocks import Decoder, Piece
 from blztable.columns.types import decoder, one_array
 from blztable.engine.read import selection
@@ -64,7 +64,8 @@ def read_columns(
         The result does not fit into the machine's memory.
     """
     pages = {index: selection.of_spans(parts.version.column(index), selected) for index in indices}
-    columns = _read(parts, pages, progress)
+    read = [_Column(parts, index, rows) for index, rows in pages.items()]
+    columns = dict(zip(pages, _read(parts, read, progress), strict=True))
     return [selection.cut_spans(columns[index], pages[index], selected) for index in indices]
 
 
@@ -78,10 +79,51 @@ def read_rows(
 
     `order` has, for each row of the result, its index among the selected rows.
     """
-    columns = _read(parts, dict.fromkeys(indices, selected))
+    distinct = dict.fromkeys(indices)
+    read = _read(parts, [_Column(parts, index, selected) for index in distinct])
+    columns = dict(zip(distinct, read, strict=True))
     if order is not None:
         columns = {index: selection.reordered(one, order) for index, one in columns.items()}
     return [columns[index] for index in indices]
+
+
+def read_codes(
+    parts: OpenParts, index: int, selected: Sequence[RowSpan]
+) -> list[tuple[int, pa.ChunkedArray]]:
+    """Return (row group, codes) of spans of rows of a column whose parts all have codes.
+
+    The codes are unsigned integers, null where the row is null. Raise as `read_columns` does.
+    """
+    groups = {span.group: [one for one in selected if one.group == span.group] for span in selected}
+    lines = parts.version.column(index)
+    pages = [selection.of_spans(lines, spans) for spans in groups.values()]
+    codes = _read(parts, [_Column(parts, index, rows, as_codes=True) for rows in pages])
+    return [
+        (group, selection.cut_spans(column, rows, spans))
+        for (group, spans), rows, column in zip(groups.items(), pages, codes, strict=True)
+    ]
+
+
+def values_of_codes(parts: OpenParts, index: int, group: int, most: int) -> pa.Array | None:
+    """Return what the codes of a part stand for, in order, if they are at most `most`.
+
+    Return None if they are more, or if a code has no one value. Raise as `read_columns` does.
+    """
+    part = parts.open(index, group)
+    if not pa.types.is_dictionary(part.type):
+        return part.values_of_codes(most)
+    dictionary = part.root.children.get(DICTIONARY)
+    if dictionary is None or not 0 < dictionary.rows <= most:
+        return None
+    row = read_columns(parts, [index], [RowSpan(group, 0, 1)])[0].chunk(0)
+    indices = pa.array(np.arange(dictionary.rows))
+    try:
+        # A dictionary may have more values than its type has indices.
+        return pa.DictionaryArray.from_arrays(
+            indices.cast(part.type.index_type), row.dictionary, ordered=part.type.ordered
+        )
+    except pa.ArrowInvalid:
+        return None
 
 
 def read_array(parts: OpenParts, index: int, selected: Sequence[RowSpan]) -> pa.Array:
@@ -97,12 +139,9 @@ def file_bytes(parts: OpenParts, index: int, pages: Sequence[RowSpan]) -> int:
 
 
 def _read(
-    parts: OpenParts,
-    selected: Mapping[int, Sequence[RowSelection]],
-    progress: Progress | None = None,
-) -> dict[int, pa.ChunkedArray]:
+    parts: OpenParts, columns: Sequence["_Column"], progress: Progress | None = None
+) -> list[pa.ChunkedArray]:
     """Run all phases for the selected rows of each column."""
-    columns = [_Column(parts, index, rows) for index, rows in selected.items()]
     run(batches(task for column in columns for task in column.opening()))
     run(joined(one for column in columns for one in column.locate()))
     check_memory(sum(column.plan() for column in columns), parts.version.store.name)
@@ -116,7 +155,7 @@ def _read(
         settling = (rows.settle for column in columns for rows in column.rows)
         run(batches(settling, SETTLED_ROWS // most))
     run(task for column in columns for task in column.checks())
-    return {column.index: column.finish() for column in columns}
+    return [column.finish() for column in columns]
 
 
 def _doubts(columns: Sequence["_Column"]) -> list[Task]:
@@ -130,8 +169,16 @@ def _doubts(columns: Sequence["_Column"]) -> list[Task]:
 class _Column:
     """The read of one column: the selected rows of its parts, and the decoder of the result."""
 
-    def __init__(self, parts: OpenParts, index: int, selected: Sequence[RowSelection]) -> None:
-        self.index = index
+    def __init__(
+        self,
+        parts: OpenParts,
+        index: int,
+        selected: Sequence[RowSelection],
+        *,
+        as_codes: bool = False,
+    ) -> None:
+        self._index = index
+        self._as_codes = as_codes
         self.decoder: Decoder
         self._parts = parts
         self._field: pa.Field = parts.version.schema.field(index)
@@ -155,12 +202,12 @@ class _Column:
     def _open(self, number: int) -> None:
         selected = self._selected[number]
         if isinstance(selected, RowIndices):
-            part = self._parts.open(self.index, selected.group)
+            part = self._parts.open(self._index, selected.group)
             pages = selection.of_rows(self._lines, [selected])
             self.rows[number] = PickedRows(part, selected.rows, pages)
         else:
-            part = self._parts.open(self.index, selected[0].group)
-            self.rows[number] = SpanRows(part, selected)
+            part = self._parts.open(self._index, selected[0].group)
+            self.rows[number] = SpanRows(part.as_codes() if self._as_codes else part, selected)
 
     def locate(self) -> Iterator[Run]:
         """Yield the runs to decode before the plan."""
@@ -185,7 +232,8 @@ class _Column:
     def allocate(self) -> None:
         """Allocate the memory of the result."""
         with self._error_context():
-            self.decoder = decoder(self._field.type, self._pieces)
+            type_ = self.rows[0].part.type if self._as_codes else self._field.type
+            self.decoder = decoder(type_, self._pieces)
 
     def fill(self, decoder: Decoder | None) -> Iterator[Run]:
         """Yield the runs to decode, in the order of the files."""

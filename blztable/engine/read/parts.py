@@ -6,7 +6,7 @@ later (`chunks.py`). Every error that leaves this module names the file, the col
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from operator import sub
 
@@ -119,6 +119,8 @@ class Part:
         The file and the column, for errors.
     facts
         The facts of the part in the manifest.
+    type
+        The type of its rows.
     nbytes
         The bytes of all streams that are decompressed, or made of nothing.
     root
@@ -129,6 +131,7 @@ class Part:
 
     context: str
     facts: PartFacts
+    type: pa.DataType
     nbytes: int
     root: BlockPlace
     superchunk: Superchunk | None = None
@@ -200,6 +203,38 @@ class Part:
             blob = self.superchunk.trailer.layers[PAGES_LAYER].decode()
             return Statistics.decode(blob, -(-self.rows // self.page_rows))
 
+    def values_of_codes(self, most: int) -> pa.Array | None:
+        """Return the values that the codes of a column of fixed width stand for, in order.
+
+        Return None if the values are not encoded, if a code has no one value, or if there are more
+        than `most` codes.
+        """
+        place = self.root.streams.get(VALUES)
+        if place is None or place.encoding is None or most >> (place.encoding.stored.bits or 0) < 1:
+            return None
+        values = place.encoding.values_of_codes()
+        if values is None:
+            return None
+        rows = len(values) // place.layout.nbytes(1)
+        return pa.Array.from_buffers(self.type, rows, [None, pa.py_buffer(values)])
+
+    def as_codes(self) -> "Part":
+        """Return the part with its codes as values of an unsigned type.
+
+        The codes of a dictionary type are the indices into the dictionary. Other codes are those of
+        `values_of_codes`.
+        """
+        name = CODES if CODES in self.root.streams else VALUES
+        place = self.root.streams[name]
+        encoding = place.encoding
+        type_ = pa.from_numpy_dtype(f"u{place.layout.typesize}")
+        if encoding is not None and (name == VALUES or encoding.is_identity):
+            place = replace(place, layout=encoding.stored, nbytes=place.info.nbytes, encoding=None)
+            type_ = pa.from_numpy_dtype(encoding.stored.dtype)
+        streams = {VALUES if key == name else key: one for key, one in self.root.streams.items()}
+        root = replace(self.root, streams={**streams, VALUES: place}, children={})
+        return replace(self, type=type_, root=root)
+
     def read(self, start: int, stop: int) -> bytes:
         """Return bytes of the superchunk, by their offsets in it."""
         assert self.reader is not None
@@ -243,7 +278,7 @@ def open_part(
             if needed:
                 raise CorruptError(f"no stream {needed[0]!r} in a column of {type_}")
             root = BlockPlace(facts.rows, max(facts.page_rows, 1), {}, {})
-            return Part(context, facts, 0, root)
+            return Part(context, facts, type_, 0, root)
         superchunk = _unpack(reader, facts)
         _check_room(superchunk)
         root = _place(superchunk.info, type_, "", 0)
@@ -251,7 +286,7 @@ def open_part(
         if in_file != {name: size for name, size in sizes.items() if size}:
             raise CorruptError(f"streams have the sizes {in_file}, the manifest says {dict(sizes)}")
         nbytes = sum(place.decoded for place in root.walk())
-        return Part(context, facts, nbytes, root, superchunk, reader)
+        return Part(context, facts, type_, nbytes, root, superchunk, reader)
 
 
 class OpenParts(Closing):
@@ -272,7 +307,7 @@ class OpenParts(Closing):
         if part is None:
             version, field = self.version, self.version.schema.field(index)
             parts = version.column(index)
-            address = parts.address(group)
+            address = parts.address(group, version.head.bundles)
             file = version.store.name if address is None else f"{version.store.name}/{address.key}"
             part = self._parts[index, group] = open_part(
                 None if address is None else PartReader(self._files, address),

@@ -177,7 +177,7 @@ class Commit:
                 except BlzError as error:
                     raise _unknown(store, version.head.version, error) from error
             pinned = _pin(version)
-            self._tidy(version)
+            self._tidy(version, staged.base)
         return version, pinned
 
     def _publish(self, operation: str, rebase: Rebase) -> tuple[Version, StagedVersion]:
@@ -208,12 +208,11 @@ class Commit:
                 raise
             return version, staged
 
-    def _tidy(self, version: Version) -> None:
+    def _tidy(self, version: Version, base: Version | None) -> None:
         """Refresh the mirrors and retire old versions; keep a warning for each failure."""
-        steps: tuple[Callable[[], None], ...] = (
-            lambda: mirrors.refresh(version),
-            lambda: retention.retire(version, is_durable=version.head.durable),
-        )
+        steps: list[Callable[[], None]] = [lambda: mirrors.refresh(version)]
+        if retention.is_due(version.head, base.head if base else None):
+            steps.append(lambda: retention.retire(version, is_durable=version.head.durable))
         for step in steps:
             try:
                 step()

@@ -2,10 +2,11 @@
 
 The manifest of a version is removed before its files. A pinned version is kept. Called under the
 writers' lock. An expired version is compared with the next kept version first: usually that one
-names all of its files, and no other manifest has to be read.
+names all of its files, and no other manifest has to be read. Still, that costs as much as a small
+append, so a quick run of appends removes its expired versions together (`is_due`).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -22,8 +23,30 @@ from blztable.storage.store import KeyNotFound, Lock, Store
 
 KEEP_VERSIONS = 10
 KEEP_SECONDS = 3600
+# A quick run of appends removes its expired versions when there are this many, or when one of them
+# was replaced this many seconds ago.
+RUN_VERSIONS = 8
+RUN_SECONDS = 60
+# Operations that the run consists of. The last one, an append, does not leave many bytes behind.
+_RUN = {"append", "merge"}
 # About thirty years. A larger value could overflow a date.
 _MAX_SECONDS = 10**9
+
+
+def is_due(newest: Head, before: Head | None) -> bool:
+    """False if an append may leave expired versions to a later commit; `before` is its base.
+
+    This looks at no file: `history` has the versions that existed when the base was read.
+    """
+    if before is None or newest.operation != "append" or before.operation not in _RUN:
+        return True
+    numbers = [*(number for _, number in newest.history), newest.version]
+    expired = expired_versions(newest, numbers, *limits(newest.properties))
+    if len(expired) >= RUN_VERSIONS:
+        return True
+    recent = _seconds_ago(RUN_SECONDS)
+    replaced = _replaced(newest, numbers)
+    return any(replaced[number] < recent for number in expired)
 
 
 def retire(newest: Version, *, is_durable: bool) -> None:
@@ -77,17 +100,32 @@ def expired_versions(
     newest: Head, numbers: Sequence[int], keep_versions: int, keep_seconds: float
 ) -> list[int]:
     """Return the versions in `numbers` that exceed the number or the age to keep."""
-    age = timedelta(seconds=min(keep_seconds, _MAX_SECONDS))
-    limit = (datetime.now(UTC) - age).isoformat(timespec="microseconds")
-    older = [number for number in numbers if number < newest.version]
-    too_many = set(older[: max(0, len(older) + 1 - keep_versions)])
-    # The age of a version counts from the time when the next version replaced it.
+    limit = _seconds_ago(keep_seconds)
+    replaced = _replaced(newest, numbers)
+    too_many = max(0, len(replaced) + 1 - keep_versions)
+    return [
+        number
+        for index, (number, time) in enumerate(replaced.items())
+        if index < too_many or time < limit
+    ]
+
+
+def _replaced(newest: Head, numbers: Sequence[int]) -> dict[int, str]:
+    """Return the time when the next version replaced each older version in `numbers`."""
     times = {number: time for time, number in newest.history}
     times[newest.version] = newest.time
-    following = dict(pairwise([*older, newest.version]))
-    # That time is unknown if the next version is damaged; it was no later than now.
-    superseded = {number: times.get(following[number], newest.time) for number in older}
-    return [number for number in older if number in too_many or superseded[number] < limit]
+    older = [number for number in numbers if number < newest.version]
+    # The time is unknown if the next version is damaged; it was no later than now.
+    return {
+        number: times.get(following, newest.time)
+        for number, following in pairwise([*older, newest.version])
+    }
+
+
+def _seconds_ago(seconds: float) -> str:
+    """Return a time as heads have it."""
+    age = timedelta(seconds=min(seconds, _MAX_SECONDS))
+    return (datetime.now(UTC) - age).isoformat(timespec="microseconds")
 
 
 def unpinned(store: Store, numbers: Iterable[int]) -> list[int]:
@@ -155,28 +193,30 @@ class _Kept:
         return [self.version(number) for number in self._numbers]
 
     def has_column(self, path: Path) -> bool:
-        return any(path in version.head.columns.paths for version in self.all())
+        # The directory of the bundles stays: a writer may have it open.
+        return path == layout.SHARED or any(
+            path in version.head.columns.paths for version in self.all()
+        )
 
 
 def _freed(store: Store, free: Sequence[int], kept: _Kept) -> dict[Path, set[int]]:
     """Return the files that only the versions in `free` name."""
     freed: dict[Path, set[int]] = {}
-    for number in free:
-        following = kept.after(number)
+    following = {number: kept.after(number) for number in free}
+    for number, after in following.items():
         try:
             version = versions.read(store, number)
-            named = files_named(version, _changed(version, following))
+            named = files_named(version, _changed(version, after))
         except (*DAMAGED, KeyNotFound):
             continue  # Vacuum removes the files of a damaged version.
-        shared = files_named(following, [*named])
         for path, numbers in named.items():
-            if only := numbers - shared.get(path, set()):
-                freed.setdefault(path, set()).update(only)
-    if not freed:
-        return {}
-    # Check all kept versions: a restored version names files that the version before it did not.
-    _spare(freed, kept.all())
-    return freed
+            freed.setdefault(path, set()).update(numbers)
+    # Usually the next kept versions name all of these files.
+    _spare(freed, {after.head.version: after for after in following.values()}.values())
+    if any(freed.values()):
+        # A restored version names files that the version before it did not.
+        _spare(freed, kept.all())
+    return {path: numbers for path, numbers in freed.items() if numbers}
 
 
 def _spare(freed: dict[Path, set[int]], kept: Iterable[Version]) -> None:
@@ -187,24 +227,32 @@ def _spare(freed: dict[Path, set[int]], kept: Iterable[Version]) -> None:
 
 
 def _changed(version: Version, other: Version) -> list[Path]:
-    """Return the columns whose manifest line is missing or differs in the other version."""
+    """Return the columns, and SHARED for bundles, that the other version lacks or has changed."""
     columns = other.head.columns
     lines = {path: columns.digest(index) for index, path in enumerate(columns.paths)}
     columns = version.head.columns
-    return [
+    changed = [
         path for index, path in enumerate(columns.paths) if lines.get(path) != columns.digest(index)
     ]
+    has_others = version.head.bundle_numbers - other.head.bundle_numbers
+    return [*changed, layout.SHARED] if has_others else changed
 
 
-def files_named(version: Version, paths: Iterable[Path]) -> dict[Path, set[int]]:
-    """Return the files that a version names in these columns; it may lack some columns."""
+def files_named(version: Version, paths: Collection[Path]) -> dict[Path, set[int]]:
+    """Return the files that a version names in these columns; it may lack some columns.
+
+    The bundles are the files of the column SHARED.
+    """
     indices = {path: index for index, path in enumerate(version.head.columns.paths)}
     present = {path: indices[path] for path in paths if path in indices}
     lines = version.lines() if present else []
-    return {
+    files = {
         path: file_numbers(lines[index], path, len(version.head.row_groups))
         for path, index in present.items()
     }
+    if layout.SHARED in paths:
+        files[layout.SHARED] = set(version.head.bundle_numbers)
+    return files
 
 
 def _without(numbers: Iterable[int], others: Iterable[int]) -> list[int]:

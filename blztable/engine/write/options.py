@@ -29,6 +29,8 @@ BY_COLUMN = ("encoding", "compression", "clevel", "shuffle", "page_rows")
 
 T = TypeVar("T")
 
+# A part of this size is read by one call.
+BUNDLED_BYTES = 0 << 10
 # Largest number of bytes of a commit_id in UTF-8.
 MAX_ID_LENGTH = 1000
 
@@ -47,6 +49,8 @@ class WriteOptions:
     encoding: str | Mapping[str, str] | None = field(default=None, kw_only=True)
     # Not public: tests use tiny chunks to take every path with little data.
     chunk_bytes: int = field(default=CHUNK_BYTES, kw_only=True)
+    # A row group is bundled if its columns have at most this many bytes each, as a mean.
+    bundled_bytes: int = field(default=BUNDLED_BYTES, kw_only=True)
 
     def __post_init__(self) -> None:
         """Raise ValueError for an invalid option."""
@@ -107,6 +111,10 @@ class WriteOptions:
     def encoding_of(self, name: str) -> str:
         """Return "auto" or "plain" for a column."""
         return _of(self.encoding, name, None) or "plain"
+
+    def has_own_files(self, name: str) -> bool:
+        """True if the parts of a column are files of their own, because plain ones were asked."""
+        return _of(self.encoding, name, None) == "plain"
 
     def page_rows_of(self, name: str) -> int | None:
         """Return the page size of a column; None for the default of its type."""

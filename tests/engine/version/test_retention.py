@@ -6,14 +6,18 @@ from datetime import datetime, timedelta
 import pyarrow as pa
 import pytest
 
+from blztable.engine.change import rows
 from blztable.engine.version import retention, versions
 from blztable.engine.version.commit import Commit, Plan
+from blztable.engine.version.vacuum import vacuum
+from blztable.engine.write.options import WriteOptions
 from blztable.format import layout
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore
 from support.stores import (
     CountedLocks,
     Hooked,
+    changing,
     once,
     raw_version,
     read,
@@ -402,3 +406,60 @@ def test_the_last_version_that_was_flushed_stays_where_its_time_comes_during_a_c
     commit(store, 5)
     assert versions.load(store, 5).head.durable
     assert versions.numbers(store) == [4, 5]
+
+
+def append(store, number):
+    """Commit an append; return the new version."""
+    base, pinned = versions.pin(store)
+    with pinned, changing(base, WriteOptions(durability="process")) as work:
+        rows.append(work, [(base.schema, None, [(content(number), 1)])])
+        version, lock = work.publish()
+    lock.close()
+    return version.head.version
+
+
+def test_a_quick_run_of_appends_removes_its_expired_versions_together(store):
+    commit(store, 1)
+    set_properties(store, keep_versions=3)
+    append(store, 3)
+    kept = []
+    for number in range(4, 24):
+        append(store, number)
+        kept.append(len(versions.numbers(store)))
+        assert_whole(store)
+    until_full = [*range(4, 3 + retention.RUN_VERSIONS)]
+    assert kept == ([*until_full, 3] * 3)[:20]
+    touch(store, turn=1)
+    assert versions.numbers(store) == [22, 23, 24]
+    assert_whole(store)
+
+
+def test_a_vacuum_removes_what_a_run_of_appends_has_left(store):
+    commit(store, 1)
+    set_properties(store, keep_versions=1)
+    for number in range(4):
+        newest = append(store, number)
+    assert len(versions.numbers(store)) > 2
+    vacuum(store)
+    assert versions.numbers(store) == [newest]
+    assert_whole(store)
+
+
+def test_an_append_after_another_change_removes_expired_versions_at_once(store):
+    commit(store, 1)
+    set_properties(store, keep_versions=1)
+    for number in range(3, 13, 2):
+        commit(store, number)
+        append(store, number)
+        assert versions.numbers(store) == [number, number + 1]
+        assert_whole(store)
+
+
+def test_a_slow_run_of_appends_removes_expired_versions_at_once(store, monkeypatch):
+    commit(store, 1)
+    set_properties(store, keep_versions=3)
+    monkeypatch.setattr(retention, "RUN_SECONDS", 0)
+    for number in range(3, 9):
+        append(store, number)
+        assert versions.numbers(store) == [number - 2, number - 1, number]
+    assert_whole(store)

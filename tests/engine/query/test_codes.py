@@ -1,0 +1,182 @@
+"""Conditions on the codes of encoded parts let pass the rows that conditions on values do."""
+
+import operator
+from functools import cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import blztable as blz
+from blztable.columns.encodings import numbers
+from blztable.engine.query import codes, expressions
+from blztable.format.chunk import Compression
+from blztable.storage.memory import MemoryStore
+from support import tamper
+from support.bit_equality import same_table
+from support.samples import numbers_table
+
+TABLE = numbers_table(3000, 11)
+CUTS = {"row_group_rows": 1700, "page_rows": 512}
+COMPARISONS = [operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge]
+# These columns have codes of one or two bytes with one base.
+CODED = ["near", "price", "product", "day", "unsigned"]
+CODED += [f"{name} or null" for name in CODED]
+
+
+@cache
+def stores():
+    plain, encoded = MemoryStore("plain"), MemoryStore("encoded")
+    blz.to_blz(TABLE, plain, encoding="plain", **CUTS)
+    blz.to_blz(TABLE, encoded, encoding="auto", **CUTS)
+    return plain, encoded
+
+
+@pytest.fixture(autouse=True)
+def codes_of_any_size(monkeypatch):
+    # Otherwise these row groups are too small for codes of two bytes.
+    monkeypatch.setattr(codes, "ROWS_PER_VALUE", 1 / 100)
+
+
+@st.composite
+def conditions(draw, name):
+    """Draw a condition on one column."""
+    field, column = pc.field(name), TABLE[name]
+    if draw(st.integers(0, 3)) == 0:
+        left, right = draw(conditions(name)), draw(conditions(name))
+        return draw(st.sampled_from([left & right, left | right, ~left]))
+    kind = draw(st.sampled_from(["compare", "compare", "in", "null", "valid", "computed"]))
+    rows = st.integers(0, len(column) - 1)
+    value = column[draw(rows)]
+    compare = draw(st.sampled_from(COMPARISONS))
+    match kind:
+        case "in":
+            values = [column[row].as_py() for row in draw(st.lists(rows, max_size=5))]
+            return field.isin(pa.array(values, column.type))
+        case "null":
+            return field.is_null()
+        case "valid":
+            return field.is_valid()
+        case "computed" if name.split()[0] in ("near", "price", "unsigned"):
+            # Some codes that no row has stand for values that cannot be added.
+            return compare(field + field, pa.scalar(value.as_py() or 0, column.type))
+    return compare(field, value)
+
+
+def check(data, names):
+    plain, encoded = stores()
+    condition = data.draw(conditions(data.draw(st.sampled_from(names))))
+    if data.draw(st.booleans()):
+        condition &= data.draw(conditions(data.draw(st.sampled_from(names))))
+    start, stop = sorted(data.draw(st.tuples(*2 * [st.integers(0, len(TABLE))])))
+    with blz.open(plain) as one, blz.open(encoded) as other:
+        try:
+            expected = one.to_arrow(filters=condition)
+        except blz.SchemaError:
+            with pytest.raises(blz.SchemaError):
+                other.to_arrow(filters=condition)
+            return
+        assert same_table(other.to_arrow(filters=condition), expected)
+        assert other.count(filters=condition) == len(expected)
+        batches = other.to_batches(columns=["near"], filters=condition, batch_rows=stop - start + 1)
+        assert sum(map(len, batches)) == len(expected)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_a_filter_on_codes_is_the_filter_on_values(data):
+    check(data, TABLE.column_names)
+
+
+@pytest.mark.storm
+@pytest.mark.timeout(3600)
+@settings(max_examples=50_000, deadline=None)
+@given(st.data())
+def test_fifty_thousand_filters_on_codes_are_the_filters_on_values(data):
+    check(data, TABLE.column_names)
+
+
+@pytest.mark.parametrize("name", CODED)
+def test_a_condition_on_one_column_decodes_no_rows(name, monkeypatch):
+    store, decoded = stores()[1], []
+    for encoding in (numbers.Narrow, numbers.Scaled):
+
+        def counted(self, row, data, out, real=encoding.decode):
+            decoded.append(len(data) // self.stored.nbytes(1))
+            real(self, row, data, out)
+
+        monkeypatch.setattr(encoding, "decode", counted)
+    value = TABLE[name][16]
+    with blz.open(store) as table:
+        found = table.count(filters=pc.field(name) <= value)
+    assert found == pc.sum(pc.less_equal(TABLE[name], value)).as_py()
+    # The values of all codes, once in each row group in which rows may match.
+    assert set(decoded) in ({256}, {65_536})
+    assert len(decoded) <= 2
+
+
+@pytest.mark.parametrize("type_", ["int8", "uint16", "int32", "int64"])
+@pytest.mark.parametrize("encoding", ["auto", "plain"])
+def test_a_condition_on_a_dictionary_looks_at_each_value_once(type_, encoding, monkeypatch):
+    words = pa.array([*["b", None, "a", "c", "a"] * 200, None])
+    column = words.dictionary_encode().cast(pa.dictionary(getattr(pa, type_)(), pa.string()))
+    store, looked = MemoryStore(), []
+    blz.to_blz({"word": column}, store, encoding=encoding, row_group_rows=600, page_rows=128)
+    real = expressions.mask
+    monkeypatch.setattr(expressions, "mask", lambda *args: looked.append(args[2]) or real(*args))
+    with blz.open(store) as table:
+        for condition, rows in (
+            (pc.field("word") == "a", 400),
+            (pc.field("word") != "a", 400),
+            (pc.field("word") > "a", 400),
+            (pc.field("word").isin(["a", "c"]), 600),
+            (pc.field("word").is_null(), 201),
+            (pc.field("word") < "a", 0),
+        ):
+            found = table.to_arrow(filters=condition)["word"].cast("string")
+            expected = pa.table({"word": words}).filter(condition)["word"]
+            assert found.to_pylist() == expected.to_pylist()
+            assert len(found) == rows
+    # Three values and a null in each row group, unless statistics decide.
+    assert set(looked) == {4}
+
+
+def test_a_code_outside_of_the_dictionary_is_refused_by_a_filter(tmp_path):
+    path = tmp_path / "t.blz"
+    blz.to_blz({"word": pa.array(["a", "b"] * 50).dictionary_encode()}, path)
+    with tamper.editing(path) as table:
+        wrong = np.array([0, 1] * 49 + [0, 2], "<i4")
+        table.part().chunks[0] = Compression().compress(wrong, 4)
+    with blz.open(path) as table:
+        for condition in (pc.field("word") == "b", pc.field("word") != "b"):
+            with pytest.raises(blz.CorruptError, match=r"t\.blz.*outside of 2 values"):
+                table.count(filters=condition)
+
+
+def test_small_row_groups_do_not_look_at_the_values_of_all_codes(monkeypatch):
+    monkeypatch.setattr(codes, "ROWS_PER_VALUE", 4)
+    read = []
+    real = codes.read_codes
+    monkeypatch.setattr(codes, "read_codes", lambda *args: read.append(args) or real(*args))
+    for rows, calls in ((1023, 0), (1024, 1)):
+        store = MemoryStore()
+        blz.to_blz({"n": np.arange(rows) % 200}, store, encoding="auto", row_group_rows=rows)
+        with blz.open(store) as table:
+            assert table.count(filters=[("n", "<", 100)]) == (np.arange(rows) % 200 < 100).sum()
+        assert len(read) == calls
+
+
+@given(st.data())
+def test_codes_pass_by_ranges_as_by_a_table(data):
+    size = data.draw(st.sampled_from([1, 2, 5, 256]))
+    dtype = data.draw(st.sampled_from(["u1", "u2"]))
+    passing = np.array(data.draw(st.lists(st.booleans(), min_size=size, max_size=size)))
+    if data.draw(st.booleans()):
+        low, high = sorted(data.draw(st.tuples(*2 * [st.integers(0, size)])))
+        passing[:] = data.draw(st.booleans())
+        passing[low:high] ^= True
+    drawn = np.array(data.draw(st.lists(st.integers(0, size - 1))), dtype)
+    assert (codes.lookup(passing, drawn) == passing[drawn]).all()
