@@ -13,7 +13,7 @@ from operator import sub
 import pyarrow as pa
 
 from blztable.arrow_types import is_text
-from blztable.block_terms import CODES, ENDS, VALID, VALUES, child_prefix
+from blztable.block_terms import CODES, DICTIONARY, ENDS, VALID, VALUES, child_prefix
 from blztable.closing import Closing
 from blztable.columns.blocks import Encoding, StreamLayout
 from blztable.columns.encodings.dictionary import Dictionary, Spelled
@@ -217,6 +217,10 @@ class Part:
             return None
         rows = len(values) // place.layout.nbytes(1)
         return pa.Array.from_buffers(self.type, rows, [None, pa.py_buffer(values)])
+
+    def dictionary(self) -> "Part":
+        """Return the dictionary of a dictionary type as a part."""
+        return replace(self, type=self.type.value_type, root=self.root.children[DICTIONARY])
 
     def as_codes(self) -> "Part":
         """Return the part with its codes as values of an unsigned type.
