@@ -92,7 +92,7 @@ class Decoding(Sink):
         self._encoding = encoding
         self._width = width
         self._sink = sink
-        self._code = (encoding.stored.bits or 8) // 8
+        self._code = encoding.stored.nbytes(1)
 
     def take(self, begin: int, data: np.ndarray) -> None:
         """Decode a chunk, in the memory of the result if all of it is wanted there."""

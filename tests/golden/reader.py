@@ -570,7 +570,7 @@ OF_NUMBERS, OF_ITEMS = ("narrow", "scaled", "delta"), ("lengths", "each", "dicti
 
 def is_made(encoding: dict[str, Any] | None) -> bool:
     """True if the values come from the parameters alone, without a byte in the file."""
-    return encoding is not None and encoding["kind"] == "each"
+    return encoding is not None and encoding["kind"] in ("each", "constant")
 
 
 def items_of_dictionary(encoding: dict[str, Any]) -> list[bytes]:
@@ -587,7 +587,13 @@ def layout_of_codes(stream: dict[str, Any], values: Stream, block: dict[str, Any
     encoding, dtype = stream["encoding"], stream.get("dtype")
     need(isinstance(encoding, dict), "an encoding")
     kind, pages = encoding.get("kind"), -(-block["rows"] // block["page_rows"])
-    need(kind in (*OF_NUMBERS, *OF_ITEMS), "an encoding that is known")
+    need(kind in (*OF_NUMBERS, *OF_ITEMS, "constant"), "an encoding that is known")
+    if kind == "constant":
+        need(values.bits is not None and values.bits <= 8 * 255, "values of up to 255 bytes")
+        need(values.name.removeprefix("dictionary.") != "ends", "no ends")
+        need(len(unbase64(encoding.get("value"))) == values.nbytes(1), "the bytes of a value")
+        need(values.nbytes(block["rows"]) <= MAX_MADE_BYTES, "few bytes that are made of nothing")
+        return values
     if kind == "dictionary":
         need(not values.name.startswith("dictionary."), "no dictionary inside a dictionary")
         kinds = {one["name"]: one.get("encoding", {}).get("kind") for one in block["streams"]}
@@ -600,7 +606,11 @@ def layout_of_codes(stream: dict[str, Any], values: Stream, block: dict[str, Any
     need(is_of_ends == (kind in OF_ITEMS), "an encoding for such a stream")
     need(values.dtype != "bitmap", "an encoding for numbers")
     number = np.dtype(values.dtype)
-    need(number.kind in ("f" if kind == "scaled" else "iu"), "an encoding for such values")
+    need(
+        number.kind in ("f" if kind == "scaled" else "iu")
+        or (kind, values.dtype) == ("narrow", "|V16"),
+        "an encoding for such values",
+    )
     if kind == "each":
         need(values.nbytes(block["rows"]) <= MAX_MADE_BYTES, "few bytes that are made of nothing")
         whole(encoding.get("length"))
@@ -621,6 +631,9 @@ def values_of_codes(one: Stored, data: bytes, block: Block) -> bytes:
     """Return the bytes of the values, computed with Python's integers."""
     assert one.encoding is not None
     kind, result = one.encoding["kind"], []
+    if kind == "constant":
+        value = unbase64(one.encoding["value"])
+        return value * (one.values.nbytes(block.rows) // len(value))
     width = np.dtype(one.values.dtype).itemsize
     if kind in OF_ITEMS:
         lengths = np.frombuffer(data, one.layout.dtype).tolist()
@@ -648,6 +661,8 @@ def values_of_codes(one: Stored, data: bytes, block: Block) -> bytes:
             result.append(struct.pack(f"<{len(scaled)}d", *scaled))
         else:
             most = 1 << (8 * width)
+            if width == 16:
+                numbers = ((number + (1 << 63)) % (1 << 64) - (1 << 63) for number in numbers)
             result += [(number % most).to_bytes(width, "little") for number in numbers]
     return b"".join(result)
 

@@ -178,6 +178,8 @@ def numbers_table(rows: int = NUMBER_ROWS, seed: int = 5) -> pa.Table:
         "line": LINES.take(pa.array(rng.integers(0, len(LINES), rows))),
         "flag": FLAGS.take(pa.array(rng.integers(0, len(FLAGS), rows))),
         "mode": MODES.take(pa.array(rng.integers(0, len(MODES), rows))),
+        "same": pa.array(np.full(rows, -0.0)),
+        "cents": pa.array(rng.integers(-99, 99, rows)).cast(pa.decimal128(21, 0)),
     }
     nulls = pa.array(number % 7 == 3)
     for name in list(columns):

@@ -57,6 +57,8 @@ def test_each_column_has_the_encoding_that_suits_it(stores):
         "line": "lengths",
         "flag": "each",
         "mode": "dictionary",
+        "same": "constant",
+        "cents": "narrow",
     }
     found = encodings_of(stores[1])
     assert {name: found[name] for name in kinds} == kinds
@@ -84,6 +86,7 @@ def check_equal(plain, encoded):
             pc.field("rising or null").is_null() | (pc.field("at") > pc.field("at")),
             [("line or null", ">", "line 5"), ("flag", "<=", b"300")],
             [("mode", ">=", "rail")],
+            [("same or null", ">", -1.0), ("cents", "<", 5)],
             pc.field("mode or null").is_null() | (pc.field("mode or null") == "air"),
         ):
             if {"near", "price", "word", "rising or null", "at"} <= set(one.column_names):
@@ -306,3 +309,30 @@ def test_pages_that_claim_more_than_a_dictionary_has_are_refused_before_memory_i
     with pytest.raises(CorruptError, match="the items of page 0 do not have the bytes"):
         blz.read_table(store)
     assert pool.max_memory() - before < claimed // 2
+
+
+def test_a_column_of_nulls_or_of_one_value_takes_no_bytes_for_its_rows():
+    rows = 100_000
+    columns = {
+        "null": pa.nulls(rows, pa.int64()),
+        "no text": pa.nulls(rows, pa.string()),
+        "one": pa.array(np.full(rows, 3)),
+        "true": pa.array([True] * rows),
+        "code": pa.array(["only"] * rows).dictionary_encode(),
+        "three": pa.array([None, 3, 3, 3] * (rows // 4), pa.int32()),
+    }
+    table = pa.table(columns)
+    store = MemoryStore()
+    blz.to_blz(table, store, encoding="auto")
+    with blz.open(store) as opened:
+        for name in table.column_names:
+            assert opened[name].cbytes < 1300, name
+        assert same_table(opened.to_arrow(), table)
+        assert opened.verify()
+        rows = [99_999, 5, 5, 0]
+        assert opened.take(rows).equals(table.take(rows))
+        assert opened.count(filters=[("one", "==", 3), ("three", "==", 3)]) == 75_000
+    with blz.open(store, "a") as opened:
+        opened.update({"null": 7}, where=[("three", "==", 3)])
+        assert opened.count(filters=[("null", "==", 7)]) == 75_000
+        assert opened.verify()

@@ -13,6 +13,7 @@ import numpy as np
 from blztable.arrow_types import bits_of
 from blztable.block_terms import CODES, ENDS, VALID, VALUES
 from blztable.columns.blocks import Block, Encoding, Stream
+from blztable.columns.encodings.constant import Constant, value_width
 from blztable.columns.encodings.items import MAX_MADE_BYTES, Each, Lengths, starts_of
 from blztable.columns.encodings.numbers import (
     FORMS,
@@ -21,6 +22,7 @@ from blztable.columns.encodings.numbers import (
     Delta,
     Narrow,
     Scaled,
+    Wide,
     codes_layout,
 )
 from blztable.columns.encodings.sample import is_one_chunk, sample
@@ -54,6 +56,13 @@ def _encoded_stream(stream: Stream, mask: np.ndarray | None, block: Block) -> St
         return stream
     if name == ENDS:
         return _encoded_ends(stream, block)
+    if _is_constant(stream, mask):
+        width = value_width(stream.layout)
+        row = 0 if mask is None or name == VALID else int(mask.argmax())
+        constant = Constant(stream.layout, stream.data[row * width :][:width].tobytes())
+        return _of_codes(stream, constant, stream.data[:0])
+    if name == VALUES and dtype == "|V16":
+        return _encoded_wide(stream, mask, block)
     if name not in (VALUES, CODES) or dtype not in _DTYPES:
         return stream
     values = stream.data.view(dtype)
@@ -80,6 +89,38 @@ def _encoded_ends(stream: Stream, block: Block) -> Stream:
     (pages,) = (one.pages for one in block.streams if one.layout.name == VALUES)
     encoding = Lengths(stored, layout.typesize, starts_of(pages), block.page_rows)
     return _of_codes(stream, encoding, lengths.astype(stored.dtype))
+
+
+def _encoded_wide(stream: Stream, mask: np.ndarray | None, block: Block) -> Stream:
+    """Return integers of 128 bits as codes, if all have only 64 bits, and these are near."""
+    words = stream.data.view("<i8").reshape(-1, 2)
+    for rows in (*sample(len(words)), slice(None)):
+        if ((words[rows, 0] >> 63) != words[rows, 1]).any():
+            return stream
+    low = np.ascontiguousarray(words[:, 0])
+    pages = _bounds(low, mask, block.page_rows)
+    if _code_width(pages) > 4:
+        return stream
+    narrow, codes = _narrow(stream.layout.name, low, mask, pages, block.page_rows)
+    return _of_codes(stream, Wide(narrow.stored, 16, narrow.bases, block.page_rows), codes)
+
+
+def _is_constant(stream: Stream, mask: np.ndarray | None) -> bool:
+    """True if all values have the same bytes, nulls aside; of a bitmap, if no row has a value."""
+    width = value_width(stream.layout)
+    if not width or stream.data.nbytes > MAX_MADE_BYTES:
+        return False
+    if stream.layout.name == VALID:
+        return not stream.data.any()
+    # Words are compared faster than bytes.
+    word = next(size for size in (8, 4, 2, 1) if width % size == 0)
+    values = stream.data.view(f"<u{word}").reshape(-1, width // word)
+    first = values[0 if mask is None else int(mask.argmax())]
+    for rows in (*sample(len(values)), slice(None)):
+        same = (values[rows] == first).all(axis=1)
+        if not (same if mask is None else same | ~mask[rows]).all():
+            return False
+    return True
 
 
 def _of_codes(stream: Stream, encoding: Encoding, codes: np.ndarray) -> Stream:

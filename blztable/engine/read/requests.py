@@ -27,7 +27,8 @@ from blztable.columns.sinks import (
     Words,
 )
 from blztable.engine.read.chunks import ByteRequest, Run, runs
-from blztable.engine.read.parts import BlockPlace, Part, StreamPlace
+from blztable.engine.read.parts import Part
+from blztable.engine.read.places import BlockPlace, StreamPlace
 from blztable.engine.read.selection import RowSpan
 
 # Takes bytes that are only checked.
@@ -147,6 +148,10 @@ class PickedRows(PartRows):
                 continue
             if isinstance(self._ends, PickedItems) and name == VALUES:
                 self._picked.append((place, target, self._ends.items))
+                continue
+            if place.encoding is not None and not place.has_chunks:
+                self._picked.append((place, target, None))
+                place.encoding.decode(0, target.buffer, target.buffer)
                 continue
             aside: Bits | Codes | None = None
             if place.layout.bits == 1:

@@ -49,6 +49,8 @@ from blztable.storage.store import KeyTaken, Store
 
 # Smaller tasks would spend more time in Python than in compression.
 TASK_BYTES = 1 << 20
+# Encodings gain less than their metadata take in a part of fewer bytes.
+LEAST_BYTES = 1 << 10
 # Up to this size most of the time is spent in Python, which runs one thread at a time.
 SMALL_BYTES = 1 << 20
 
@@ -268,7 +270,8 @@ class _PartWriter:
     def _block(self, array: pa.Array) -> tuple[Block, pa.Array]:
         """Return the tree of blocks of an array, and an array of the same values for statistics."""
         page_rows = self._options.page_rows_of(self._column.name)
-        if self._options.encoding_of(self._column.name) != "auto":
+        is_small = array.nbytes < LEAST_BYTES
+        if is_small or self._options.encoding_of(self._column.name) != "auto":
             return encode(array, page_rows), array
         return encode_few_items(array, page_rows) or (encoded(encode(array, page_rows)), array)
 
