@@ -29,8 +29,9 @@ def create(
     schema: pa.Schema | Mapping[str, Any],
     *,
     mode: str = "x",
-    compression: str | Mapping[str, str] = "lz4",
-    clevel: int | Mapping[str, int] = 5,
+    optimize: str | Mapping[str, str] | None = None,
+    compression: str | Mapping[str, str] | None = None,
+    clevel: int | Mapping[str, int] | None = None,
     shuffle: str | Mapping[str, str | None] | None = None,
     encoding: str | Mapping[str, str] | None = None,
     checksum: str = "crc32",
@@ -49,9 +50,11 @@ def create(
         Names and types of the columns.
     mode : {"x", "w"}
         If a table exists, "x" fails and "w" replaces it, as a new version.
-    compression : str or mapping of column names to str
+    optimize : str or mapping of column names to str, optional
+        What the choice of a codec aims at, as in `to_blz`.
+    compression : str or mapping of column names to str, optional
         Codec, as in `to_blz`.
-    clevel : int or mapping of column names to int
+    clevel : int or mapping of column names to int, optional
         Compression level, as in `to_blz`.
     shuffle : str or mapping of column names to str, optional
         Filter before compression, as in `to_blz`.
@@ -105,6 +108,7 @@ def create(
         page_rows,
         durability,
         encoding=encoding,
+        optimize=optimize,
     )
     with opened_at(path) as store:
         version, pinned = creation.create(store, contents, options, replace_existing=mode == "w")

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 
 DATA = "data"
+BUNDLES = "data/group"
 META = "meta"
 MANIFESTS = "meta/manifest"
 LOCK = "meta/lock"
@@ -30,6 +31,8 @@ _PART = re.compile(r"__([1-9][0-9]{0,17})__\.bin")
 
 # The path of a node of a column: the column's id, then the number of a child at each level below.
 Path = tuple[int, ...]
+# The path of no column: its files are the bundles, which parts of all columns share.
+SHARED: Path = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +66,8 @@ def manifest_version(name: str) -> int | None:
 
 
 def column(path: Path) -> str:
-    """Return the prefix of the keys of a column's superchunks."""
-    return "/".join([DATA, *(f"col{number}" for number in path)])
+    """Return the prefix of the keys of a column's superchunks, or of the bundles."""
+    return "/".join([DATA, *(f"col{number}" for number in path)]) if path else BUNDLES
 
 
 def column_id(name: str) -> int | None:
@@ -74,12 +77,12 @@ def column_id(name: str) -> int | None:
 
 
 def part(path: Path, k: int) -> str:
-    """Return the key of superchunk `k` of a column."""
+    """Return the key of superchunk `k` of a column, or of bundle `k`."""
     assert k > 0, k
     return f"{column(path)}/__{k}__.bin"
 
 
 def part_number(name: str) -> int | None:
-    """Return the k of a name in a column's directory; None for another file."""
+    """Return the k of a name in the directory of a column or of the bundles; None for another."""
     match = _PART.fullmatch(name)
     return int(match[1]) if match else None

@@ -1,5 +1,8 @@
 """A column's line of the manifest: the address, the facts and the statistics of each part.
 
+A part has a file of its own, with the number `k`, or lies at the offset `at` in the bundle of its
+row group, whose number is in the head.
+
 Knows neither the head of the manifest nor Arrow types.
 """
 
@@ -46,7 +49,7 @@ class FactArrays:
 
 @dataclass(frozen=True, slots=True)
 class ColumnParts:
-    """A column's line: one entry for each row group. A part without bytes has `k` = `NO_FILE`."""
+    """A column's line: one entry for each row group. A part without a file has `k` = `NO_FILE`."""
 
     path: Path
     k: tuple[int, ...]
@@ -54,22 +57,34 @@ class ColumnParts:
     streams: Mapping[str, tuple[int, ...]]
     # Statistics as JSON; `statistics` decodes them on demand.
     known: Mapping[str, Json]
+    # Where parts begin in their bundles, 0 for a part that is in none; empty if all are in none.
+    at: tuple[int, ...] = ()
 
     @property
     def statistics(self) -> Statistics:
         """Return the statistics of each row group; raise CorruptError if the line is malformed."""
         return Statistics.from_json(self.known, len(self.k))
 
-    def address(self, group: int) -> Address | None:
-        """Return where the part of a row group lies; None if the part has no bytes."""
+    def has_bytes(self, group: int) -> bool:
+        """True if the part of a row group is stored, in a file of its own or in a bundle."""
+        return self.k[group] != NO_FILE or bool(self.at and self.at[group])
+
+    def address(self, group: int, bundles: Sequence[int]) -> Address | None:
+        """Return where the part of a row group lies, given the bundles in the head.
+
+        None if the part has no bytes; CorruptError if its row group has no bundle.
+        """
+        length, at = self.facts.cbytes[group], self.at[group] if self.at else 0
+        if at:
+            if not (bundles and bundles[group]):
+                raise CorruptError(f"column {self.path}: row group {group} has no bundle")
+            return Address(layout.part(layout.SHARED, bundles[group]), at, length, is_shared=True)
         k = self.k[group]
-        if k == NO_FILE:
-            return None
-        return Address(layout.part(self.path, k), 0, self.facts.cbytes[group])
+        return None if k == NO_FILE else Address(layout.part(self.path, k), 0, length)
 
     @property
     def files(self) -> list[str]:
-        """Return the keys of the files, in the order of the row groups."""
+        """Return the keys of the column's own files, in the order of the row groups."""
         return [layout.part(self.path, k) for k in self.k if k != NO_FILE]
 
     @property
@@ -93,6 +108,7 @@ class ColumnParts:
 
         mine, theirs = self.facts, other.facts
         known = Statistics.lists(self.known, before), Statistics.lists(other.known, after)
+        at = chosen(self.at or (0,) * before, other.at or (0,) * after)
         return ColumnParts(
             self.path,
             chosen(self.k, other.k),
@@ -106,6 +122,7 @@ class ColumnParts:
                 for name in {**self.streams, **other.streams}
             },
             {name: list(chosen(known[0][name], known[1][name])) for name in Statistics.KEYS},
+            at if any(at) else (),
         )
 
     def encode(self) -> bytes:
@@ -113,6 +130,7 @@ class ColumnParts:
         line = {
             "path": path_to_json(self.path),
             "k": self.k,
+            **({"at": self.at} if self.at else {}),
             **{name: getattr(self.facts, name) for name in FactArrays.__slots__},
             "streams": self.streams,
             **self.known,
@@ -136,6 +154,9 @@ class ColumnParts:
         files = [number for number in k if number != NO_FILE]
         if len(set(files)) != len(files):
             raise CorruptError(f"{context}: two row groups have the same file")
+        at = jsontext.numbers(line["at"], context, groups) if "at" in line else ()
+        if any(place and number != NO_FILE for place, number in zip(at, k, strict=False)):
+            raise CorruptError(f"{context}: a part has a file and lies in a bundle")
         streams = line.get("streams")
         if not isinstance(streams, dict):
             raise CorruptError(f"{context}: 'streams' is not an object")
@@ -145,6 +166,7 @@ class ColumnParts:
             facts,
             {name: jsontext.numbers(sizes, context, groups) for name, sizes in streams.items()},
             {name: line.get(name) for name in Statistics.KEYS},
+            at,
         )
 
 

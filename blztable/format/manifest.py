@@ -46,10 +46,15 @@ HEAD_FIELDS: dict[str, type | tuple[type, ...]] = {
 }
 
 # Optional keys of the head, each with its type and its default.
-OPTIONAL_FIELDS: dict[str, tuple[type, Json]] = {"lasting": (int, 0)}
+OPTIONAL_FIELDS: dict[str, tuple[type, Json]] = {
+    "lasting": (int, 0),
+    "bundles": (list, []),
+    "next_bundle": (int, 1),
+}
 
 # Features beyond this version of the format that this program supports.
-KNOWN_FEATURES: frozenset[str] = frozenset()
+BUNDLES = "bundles"
+KNOWN_FEATURES = frozenset({BUNDLES})
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00", re.ASCII)
 
 
@@ -97,15 +102,28 @@ class Head:
     commit_ids: tuple[tuple[str, int], ...] = ()
     # Creation times of the older versions that still existed.
     history: tuple[tuple[str, int], ...] = ()
-    requires: tuple[str, ...] = ()
     # Newest flushed version before this one; 0 if there is none, or if this one was flushed.
     lasting: int = 0
+    # The number of each row group's bundle, 0 for none; empty if no row group has one.
+    bundles: tuple[int, ...] = ()
+    # The number of the next bundle.
+    next_bundle: int = 1
     columns: ColumnIndex = ColumnIndex()
 
     @property
     def rows(self) -> int:
         """Number of rows of the table."""
         return sum(self.row_groups)
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        """The features that a program must know to read this version."""
+        return (BUNDLES,) if self.bundles else ()
+
+    @property
+    def bundle_numbers(self) -> frozenset[int]:
+        """The numbers of the bundles that this version names."""
+        return frozenset(self.bundles) - {0}
 
 
 def encode(head: Head, lines: Sequence[bytes]) -> bytes:
@@ -120,7 +138,7 @@ def encode(head: Head, lines: Sequence[bytes]) -> bytes:
         **{
             name: getattr(head, name)
             for name, (_, absent) in OPTIONAL_FIELDS.items()
-            if getattr(head, name) != absent
+            if getattr(head, name) not in (absent, ())
         },
         "rows": head.rows,
         "schema": base64.b64encode(head.schema).decode("ascii"),
@@ -189,7 +207,10 @@ def decode_head(data: bytes) -> Head:
     values["fields"] = _fields(text["fields"])
     values["commit_ids"] = _pairs(text["commit_ids"])
     values["history"] = history = _pairs(text["history"])
-    values["requires"] = ()
+    del values["requires"]
+    values["bundles"] = _bundles(text["bundles"], len(groups), features)
+    if values["next_bundle"] == 0:
+        raise CorruptError("the head of a manifest: the next bundle has number 0")
     times = [text["time"], *(pair[0] for pair in history)]
     if not all(TIME.fullmatch(str(time)) for time in times):
         raise CorruptError(
@@ -261,6 +282,17 @@ def _path(value: Json) -> Path:
     if not 1 < len(value) <= jsontext.MAX_DEPTH:
         raise CorruptError("the head of a manifest: a column has no valid path")
     return jsontext.numbers(value, "a column's path")
+
+
+def _bundles(value: Json, groups: int, features: Sequence[Json]) -> tuple[int, ...]:
+    """Return the numbers of the bundles, one for each row group; () if there are none."""
+    bundles = jsontext.numbers(value, "bundles", groups) if value else ()
+    numbers = [number for number in bundles if number]
+    if len(set(numbers)) != len(numbers):
+        raise CorruptError("the head of a manifest: two row groups have the same bundle")
+    if numbers and BUNDLES not in features:
+        raise CorruptError(f"the head of a manifest: bundles, but 'requires' lacks {BUNDLES!r}")
+    return bundles if numbers else ()
 
 
 def _fields(value: Json) -> dict[str, tuple[str, ...]]:

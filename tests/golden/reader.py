@@ -53,7 +53,7 @@ HEAD_KEYS: dict[str, type | tuple[type, ...]] = {
     "pandas": (dict, type(None)),
 }
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00", re.ASCII)
-FACTS = ("k", "rows", "page_rows", "cbytes", "front_length", "trailer_length", "crc")
+FACTS = ("k", "at", "rows", "page_rows", "cbytes", "front_length", "trailer_length", "crc")
 
 CHECKSUMS = {
     1: lambda data: struct.pack("<I", zlib.adler32(data)),
@@ -139,7 +139,7 @@ def read(root: Path, number: int | None = None) -> Version:
         need(line[-1:] == b"\n", "a line that ends with a line feed")
         digest = hashlib.sha256(line[:-1]).digest()
         need(digest == digests[32 * place : 32 * place + 32], "a line's sha256")
-        columns.append(column(root, arrow, path, parsed(line[:-1]), head["row_groups"]))
+        columns.append(column(root, arrow, path, parsed(line[:-1]), head))
     return Version(head, schema, columns)
 
 
@@ -151,10 +151,16 @@ def checked_head(head: Any, number: int) -> dict[str, Any]:
         if kind is int:
             whole(head[key])
     need(head["format_version"] == 1, "format version 1")
-    need(head["requires"] == [], "no features that are not known")
+    need(set(map(str, head["requires"])) <= {"bundles"}, "no features that are not known")
     need(head["version"] == number, "the manifest of this version")
     groups = array(head, "row_groups")
     need(0 not in groups and sum(groups) == head["rows"], "row groups that add up to the rows")
+    head.setdefault("next_bundle", 1)
+    need(whole(head["next_bundle"]) > 0, "a number of the next bundle")
+    head.setdefault("bundles", [0] * len(groups))
+    files = [number for number in array(head, "bundles", len(groups)) if number]
+    need(len(set(files)) == len(files) and max(files, default=0) <= MAX_ID, "no bundle twice")
+    need(not files or "bundles" in head["requires"], "a feature for the bundles")
     names, types = head["fields"].get("name"), head["fields"].get("type")
     need(isinstance(names, list) and isinstance(types, list), "fields")
     need(len(names) == len(types) and set(map(type, names + types)) <= {str}, "names and types")
@@ -237,14 +243,14 @@ def streams_of(type_: pa.DataType) -> list[Stream]:
     raise Refused(f"a column of {type_}, which version 1 does not store")
 
 
-def column(root: Path, arrow: pa.Field, path: int, line: Any, row_groups: list[int]) -> Column:
+def column(root: Path, arrow: pa.Field, path: int, line: Any, head: dict[str, Any]) -> Column:
     """Return all rows of a column."""
     need(b"ARROW:extension:name" not in (arrow.metadata or {}), "no extension type")
     streams_of(arrow.type)
     need(isinstance(line, dict) and whole(line.get("path")) == path, "the line of this column")
-    count = len(row_groups)
-    facts = {key: array(line, key, count) for key in FACTS}
-    need(facts["rows"] == row_groups, "the rows of the row groups")
+    count = len(head["row_groups"])
+    facts = {key: array({"at": [0] * count} | line, key, count) for key in FACTS}
+    need(facts["rows"] == head["row_groups"], "the rows of the row groups")
     files = [k for k in facts["k"] if k]
     need(len(set(files)) == len(files) and max(files, default=0) <= MAX_ID, "no file twice")
     need(isinstance(line.get("streams"), dict), "streams")
@@ -255,7 +261,12 @@ def column(root: Path, arrow: pa.Field, path: int, line: Any, row_groups: list[i
         stated = {name: values[group] for name, values in sizes.items() if values[group]}
         power_of_two(own["page_rows"])
         data = b""
-        if own["k"]:
+        if own["at"]:
+            need(own["k"] == 0 and head["bundles"][group] > 0, "a part in the bundle alone")
+            bundle = contents(root, "data", "group", f"__{head['bundles'][group]}__.bin")
+            data = bundle[own["at"] : own["at"] + own["cbytes"]]
+            need(len(data) == own["cbytes"], "a bundle in which the part ends")
+        elif own["k"]:
             data = contents(root, "data", f"col{path}", f"__{own['k']}__.bin", size=own["cbytes"])
         rows, layers = part(data, own, stated, arrow.type)
         need(arrow.nullable or None not in rows, "no null in a field that has none")
@@ -313,7 +324,7 @@ def part(
 ) -> tuple[list[Row], dict[str, Layer]]:
     """Return the rows of a column in one row group, and the metalayers of its file."""
     layouts = layouts_of(type_)
-    if not facts["k"]:
+    if not facts["k"] and not facts["at"]:
         needed = [name for name in layouts if not name.endswith("valid")]
         need(not needed and not stated, "a file for a type that has streams")
         return [None if pa.types.is_null(type_) else b""] * facts["rows"], {}

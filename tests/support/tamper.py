@@ -36,6 +36,7 @@ from blztable.format import layout
 from blztable.format.checksum import CHECKSUMS, crc32
 from blztable.format.chunk import CHUNK_HEADER, ChunkHeader
 from blztable.format.header import FILE_HEADER
+from blztable.format.superchunk import BUNDLE_MAGIC
 from blztable.format.trailer import METALAYER_HEAD, TRAILER_FOOT, TRAILER_HEAD
 from blztable.storage.local import LocalStore
 
@@ -175,26 +176,52 @@ class Table:
     def part(self, column: int = 0, group: int = 0) -> Part:
         """Return the superchunk of a column in a row group; it is written when the edit ends."""
         if (column, group) not in self._parts:
-            self._parts[column, group] = Part(self._store.get(self.key(column, group)))
+            self._parts[column, group] = Part(self._bytes(column, group))
         return self._parts[column, group]
 
     def key(self, column: int = 0, group: int = 0) -> str:
-        """Return the key of that superchunk."""
+        """Return the key of the file that has that superchunk."""
         line = self._lines_were[column]
         path = line["path"]
+        if self.at(column, group):
+            return layout.part(layout.SHARED, self._head_was["bundles"][group])
         return layout.part(tuple(path) if isinstance(path, list) else (path,), line["k"][group])
+
+    def at(self, column: int = 0, group: int = 0) -> int:
+        """Return where that superchunk begins in its bundle; 0 if it is in none."""
+        line = self._lines_were[column]
+        return line["at"][group] if "at" in line else 0
+
+    def _bytes(self, column: int, group: int) -> bytes:
+        at, data = self.at(column, group), self._store.get(self.key(column, group))
+        return data[at : at + self._lines_were[column]["cbytes"][group]] if at else data
+
+    def _put_bundle(self, group: int, edited: dict[int, bytes], truth: list[Any]) -> None:
+        """Write the bundle of a row group again, with other bytes of some columns."""
+        columns = [index for index in range(len(truth)) if self.at(index, group)]
+        data, key = BUNDLE_MAGIC, self.key(columns[0], group)
+        for index in sorted(columns, key=lambda index: self.at(index, group)):
+            truth[index]["at"][group] = len(data)
+            data += edited[index] if index in edited else self._bytes(index, group)
+        self._store.put(key, data)
 
     def seal(self) -> None:
         """Write everything that was opened, with new checksums."""
         truth = deepcopy(self._lines_were)
+        bundled: dict[int, dict[int, bytes]] = {}
         for (column, group), part in self._parts.items():
             data, facts = part.encode()
-            self._store.put(self.key(column, group), data)
+            if self.at(column, group):
+                bundled.setdefault(group, {})[column] = data
+            else:
+                self._store.put(self.key(column, group), data)
             for name, value in facts.items():
                 truth[column][name][group] = value
             for name, size in part.sizes().items():
                 entry = truth[column]["streams"].setdefault(name, [0] * len(truth[column]["k"]))
                 entry[group] = size
+        for group, edited in bundled.items():
+            self._put_bundle(group, edited, truth)
         lines = [
             as_text(_followed(line, was, true))
             for line, was, true in zip(self.lines, self._lines_were, truth, strict=True)

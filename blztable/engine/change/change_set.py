@@ -25,8 +25,9 @@ from blztable.engine.change.changes import Change
 from blztable.engine.run.progress import Progress
 from blztable.engine.version import versions
 from blztable.engine.version.commit import Commit
-from blztable.engine.version.staged import StagedColumn, StagedVersion
+from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersion
 from blztable.engine.version.versions import Version
+from blztable.engine.write.bundles import BundleWriter
 from blztable.engine.write.columns import ColumnWriter, write_groups
 from blztable.engine.write.options import WriteOptions
 from blztable.engine.write.reuse import Old
@@ -81,10 +82,13 @@ class ChangeSet:
         field, column = self.staged.schema.field(index), self.staged.columns[index]
         return ColumnWriter(column.path, field.name, field.type, field.nullable, column.next_k)
 
-    def new_column(self, field: pa.Field) -> ColumnWriter:
-        """Reserve an id for a new column; return its writer."""
-        path = self.commit.files.reserve_column()
-        return ColumnWriter(path, field.name, field.type, field.nullable)
+    def new_columns(self, fields: Sequence[pa.Field]) -> list[ColumnWriter]:
+        """Reserve ids for new columns; return their writers."""
+        paths = self.commit.files.reserve_columns(len(fields))
+        return [
+            ColumnWriter(path, field.name, field.type, field.nullable)
+            for path, field in zip(paths, fields, strict=True)
+        ]
 
     def write(
         self,
@@ -92,13 +96,26 @@ class ChangeSet:
         groups: Iterable[Portion],
         progress: Progress | None = None,
         old: Old | None = None,
-    ) -> tuple[list[int], list[StagedColumn]]:
-        """Write row groups of some columns; return the row counts and the written columns."""
-        store = self.staged.store
+        *,
+        is_whole: bool = False,
+    ) -> tuple[NewGroups, list[StagedColumn]]:
+        """Write row groups of some columns; return the row groups and the written columns.
+
+        The parts of a small row group share a bundle if `is_whole`: if these are all columns.
+        """
         progress = progress or Progress(None, None, len(columns))
-        self.commit.files.record(columns)
-        rows = write_groups(store, columns, groups, self.options, progress, old)
-        return rows, [StagedColumn.of(column.finish(), column.next_k) for column in columns]
+        bundles = BundleWriter(self.staged.store, self.staged.head.next_bundle)
+        self.commit.files.record([*columns, bundles])
+        written = write_groups(
+            self.staged.store,
+            columns,
+            groups,
+            self.options,
+            progress,
+            old,
+            bundles if is_whole else None,
+        )
+        return written, [StagedColumn.of(column.finish(), column.next_k) for column in columns]
 
     def publish(self) -> tuple[Version, Lock] | None:
         """Commit the changes; return the new version, pinned, or None if there are no changes."""

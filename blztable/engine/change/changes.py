@@ -24,7 +24,7 @@ from typing import Protocol, Self
 
 import pyarrow as pa
 
-from blztable.engine.version.staged import DEFAULTS, StagedColumn, StagedVersion
+from blztable.engine.version.staged import DEFAULTS, NewGroups, StagedColumn, StagedVersion
 from blztable.engine.write.options import BY_COLUMN
 from blztable.engine.write.sort_keys import SORT_BY, kept
 from blztable.errors import ConflictError
@@ -101,7 +101,7 @@ class Append:
     """Add row groups at the end."""
 
     seen: Seen
-    rows: Sequence[int]
+    groups: NewGroups
     written: Sequence[StagedColumn]
     # True if the index of these rows continues from the row count of the version before.
     continues_index: Callable[[], bool] = lambda: False
@@ -115,8 +115,8 @@ class Append:
                 f"{self.seen.rows}; version {newest.head.version} has {newest.head.rows} rows; "
                 f"{AGAIN}"
             )
-        order = range(len(newest.head.row_groups) + len(self.rows))
-        return newest.with_row_groups(order, self.rows, self.written)
+        order = range(len(newest.head.row_groups) + len(self.groups.rows))
+        return newest.with_row_groups(order, self.groups, self.written)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class Join:
     seen: Seen
     start: int
     joined: Sequence[tuple[int, ...]]
-    rows: Sequence[int]
+    groups: NewGroups
     written: Sequence[StagedColumn]
 
     @classmethod
@@ -143,19 +143,19 @@ class Join:
         staged: StagedVersion,
         start: int,
         stop: int,
-        rows: Sequence[int],
+        groups: NewGroups,
         written: Sequence[StagedColumn],
     ) -> Self:
         """Return the change that replaces row groups `start` to `stop` of a staged version."""
         joined = staged.row_group_files(start, stop)
-        return cls(Seen.columns_of(staged), start, joined, rows, written)
+        return cls(Seen.columns_of(staged), start, joined, groups, written)
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
         """Replace the row groups at their present indices in `newest`."""
         start = self.find(newest)
         stop, count = start + len(self.joined), len(newest.head.row_groups)
-        order = [*range(start), *range(count, count + len(self.rows)), *range(stop, count)]
-        return newest.with_row_groups(order, self.rows, self.written)
+        order = [*range(start), *range(count, count + len(self.groups.rows)), *range(stop, count)]
+        return newest.with_row_groups(order, self.groups, self.written)
 
     def find(self, newest: StagedVersion) -> int:
         """Return the index of the first joined row group in `newest`."""
@@ -184,7 +184,7 @@ class NoJoin:
     @classmethod
     def of(cls, staged: StagedVersion) -> Self:
         """Return the change that relies on all row groups of a staged version."""
-        return cls(Join.of(staged, 0, len(staged.head.row_groups), [], []))
+        return cls(Join.of(staged, 0, len(staged.head.row_groups), NewGroups(), []))
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
         """Return `newest` unchanged."""
@@ -204,13 +204,13 @@ class Rows:
 
     seen: Seen
     order: Sequence[int]
-    rows: Sequence[int]
+    groups: NewGroups
     written: Sequence[StagedColumn]
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
         """Arrange the row groups."""
         self.seen.check(newest, "removing or adding rows")
-        return newest.with_row_groups(self.order, self.rows, self.written)
+        return newest.with_row_groups(self.order, self.groups, self.written)
 
 
 @dataclass(frozen=True, slots=True)

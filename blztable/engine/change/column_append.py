@@ -16,7 +16,7 @@ import pyarrow as pa
 from blztable.columns.types import one_array, stream_layouts
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Append, Seen
-from blztable.engine.version.staged import StagedColumn, StagedVersion
+from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersion
 from blztable.engine.write.columns import WrittenPart
 from blztable.engine.write.row_groups import (
     COLUMN_BYTES,
@@ -85,7 +85,8 @@ class ColumnwiseAppend:
             size = self._size or self._rows_per_group()
             written = [column.finish(size) for column in self._columns]
             cuts = [min(size, rows - start) for start in range(0, rows, size)]
-            self._change_set.add("append", Append(Seen.columns_of(self._staged), cuts, written))
+            seen, groups = Seen.columns_of(self._staged), NewGroups.without_bundles(cuts)
+            self._change_set.add("append", Append(seen, groups, written))
 
     def _rows_per_group(self) -> int:
         """Return the rows of a row group for the present widths of the columns."""

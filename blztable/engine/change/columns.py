@@ -69,7 +69,7 @@ def _write(
                 "or drop the column first"
             )
         names.add(field.name)
-    columns = list(map(change_set.new_column, fields))
+    columns = change_set.new_columns(fields)
     return change_set.write(columns, _portions(staged, rows_of))[1]
 
 

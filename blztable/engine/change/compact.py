@@ -21,7 +21,7 @@ from blztable.engine.read.columns import read_columns
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.version.commit import Commit, Plan
-from blztable.engine.version.staged import StagedColumn, StagedVersion
+from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersion
 from blztable.engine.version.versions import Version
 from blztable.engine.write import sort_keys
 from blztable.engine.write.options import WriteOptions
@@ -98,15 +98,16 @@ def _sort(change_set: ChangeSet, keys: Sequence[Key]) -> None:
             change_set.add_reliance(NoJoin.of(staged))
         _join_small(change_set)
     else:
-        rows: list[int] = []
+        groups = NewGroups()
         written: list[StagedColumn] = []
         for indices in unsorted.batches():
-            groups = unsorted.groups(indices, order, change_set.options.row_group_rows)
-            rows, parts = change_set.write(
-                [change_set.column_writer(index) for index in indices], groups
+            groups, parts = change_set.write(
+                [change_set.column_writer(index) for index in indices],
+                unsorted.groups(indices, order, change_set.options.row_group_rows),
+                is_whole=len(indices) == len(staged.columns),
             )
             written += parts
-        change_set.add("sort", Join.of(staged, 0, len(staged.head.row_groups), rows, written))
+        change_set.add("sort", Join.of(staged, 0, len(staged.head.row_groups), groups, written))
     # Record the order again if another commit changed the record.
     if order is not None or record != staged.head.properties.get(SORT_BY):
         change_set.add("sort", Keys.of(change_set.staged, "properties", {SORT_BY: record}))
@@ -147,10 +148,10 @@ def _join(
     columns = [change_set.column_writer(index) for index in range(len(staged.columns))]
     size = merge_policy.rows_per_group(sum(staged.head.row_groups[start:stop]), full)
     with OpenParts(staged) as opened:
-        groups = row_groups(_portions(opened, start, stop, size), size)
-        rows, written = change_set.write(columns, groups)
+        portions = row_groups(_portions(opened, start, stop, size), size)
+        groups, written = change_set.write(columns, portions, is_whole=True)
     change_set.add(
-        operation, Join.of(staged, start, stop, rows, written), is_droppable=is_droppable
+        operation, Join.of(staged, start, stop, groups, written), is_droppable=is_droppable
     )
 
 

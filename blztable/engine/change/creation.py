@@ -16,9 +16,10 @@ from blztable.engine.run.progress import Callback, Progress
 from blztable.engine.version import schema as schemas
 from blztable.engine.version import versions
 from blztable.engine.version.commit import Commit, Plan
-from blztable.engine.version.staged import StagedColumn, StagedVersion, column_index
+from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersion, column_index
 from blztable.engine.version.versions import Version
 from blztable.engine.write import sort_keys
+from blztable.engine.write.bundles import BundleWriter
 from blztable.engine.write.columns import ColumnWriter, write_groups
 from blztable.engine.write.options import WriteOptions
 from blztable.engine.write.row_groups import row_groups
@@ -89,12 +90,13 @@ def create(
     with Commit(plan) as commit:
         _check_absent(store, commit.base, replace_existing)
         columns = [
-            ColumnWriter(commit.files.reserve_column(), field.name, field.type, field.nullable)
-            for field in schema
+            ColumnWriter(path, field.name, field.type, field.nullable)
+            for path, field in zip(commit.files.reserve_columns(len(schema)), schema, strict=True)
         ]
         writes = 2 if keys and contents.rows is None else 1
         reports = Progress(progress, contents.rows, writes * len(columns))
-        creation = _Creation(store, commit, contents, options, reports)
+        next_bundle = commit.base.head.next_bundle if commit.base else 1
+        creation = _Creation(store, commit, contents, options, reports, next_bundle)
         staged = creation.sorted(columns, keys) if keys else creation.unsorted(columns)
         reports.finish(staged.head.rows)
         properties = options.to_json()
@@ -108,6 +110,7 @@ def create(
                 next_column=_next_column(newest, staged.head.columns.paths),
                 properties=_kept_properties(newest) | properties,
                 commit_ids=newest.head.commit_ids if newest else (),
+                next_bundle=_next_bundle(newest, staged),
             )
 
         published = commit.publish("replace" if commit.base else "create", rebased, staged)
@@ -115,7 +118,7 @@ def create(
     return published
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Creation:
     """Writes the rows of a new table and returns them as a staged version."""
 
@@ -124,6 +127,8 @@ class _Creation:
     contents: Contents
     options: WriteOptions
     progress: Progress
+    # The number of the next bundle.
+    next_bundle: int
 
     def unsorted(self, columns: Sequence[ColumnWriter]) -> StagedVersion:
         """Write all rows in their own order."""
@@ -152,19 +157,31 @@ class _Creation:
                 return self._staged(
                     columns, self._write(columns, row_groups(parts, row_group_rows))
                 )
-        rows: list[int] = []
+        written = NewGroups()
         for indices in unsorted.batches():
             groups = unsorted.groups(indices, order, row_group_rows)
-            rows = self._write([columns[index] for index in indices], groups)
-        return self._staged(columns, rows)
+            written = self._write([columns[index] for index in indices], groups)
+        return self._staged(columns, written)
 
-    def _write(self, columns: Sequence[ColumnWriter], groups: Iterable[Portion]) -> list[int]:
-        self.commit.files.record(columns)
-        return write_groups(self.store, columns, groups, self.options, self.progress)
+    def _write(self, columns: Sequence[ColumnWriter], groups: Iterable[Portion]) -> NewGroups:
+        """Write row groups; small ones as bundles, if these are all columns."""
+        bundles = BundleWriter(self.store, self.next_bundle)
+        self.commit.files.record([*columns, bundles])
+        is_whole = len(columns) == len(self.contents.schema)
+        written = write_groups(
+            self.store,
+            columns,
+            groups,
+            self.options,
+            self.progress,
+            bundles=bundles if is_whole else None,
+        )
+        self.next_bundle = max([self.next_bundle, *(k + 1 for k in bundles.file_numbers)])
+        return written
 
-    def _staged(self, columns: Sequence[ColumnWriter], rows: Sequence[int]) -> StagedVersion:
+    def _staged(self, columns: Sequence[ColumnWriter], written: NewGroups) -> StagedVersion:
         """Return the written columns as a staged version, which can be read."""
-        schema = self.contents.schema
+        schema, rows = self.contents.schema, written.rows
         staged = tuple(StagedColumn.of(column.finish(), column.next_k) for column in columns)
         head = manifest.Head(
             row_groups=tuple(rows),
@@ -173,6 +190,8 @@ class _Creation:
             attributes=dict(self.contents.attributes or {}),
             pandas=self.contents.frame(sum(rows)),
             columns=column_index(staged),
+            bundles=tuple(written.bundles) if any(written.bundles) else (),
+            next_bundle=self.next_bundle,
         )
         return StagedVersion(self.store, head, schema, columns=staged)
 
@@ -199,6 +218,7 @@ def restore(old: Version, *, is_durable: bool) -> tuple[Version, Lock]:
             columns=column_index(columns),
             next_column=max(old.head.next_column, latest.head.next_column),
             properties=dict(old.head.properties) | _kept_properties(latest),
+            next_bundle=_next_bundle(latest, old),
         )
 
     with Commit(Plan(store, is_durable, base=old, is_replacement=True)) as commit:
@@ -220,6 +240,10 @@ def _kept_properties(newest: Version | None) -> dict[str, Json]:
     """Return the properties that a replacement keeps: the retention settings."""
     properties = newest.head.properties if newest else {}
     return {name: value for name, value in properties.items() if name.startswith("keep_")}
+
+
+def _next_bundle(newest: Version | None, staged: Version) -> int:
+    return max(newest.head.next_bundle if newest else 1, staged.head.next_bundle)
 
 
 def _next_column(newest: Version | None, paths: Sequence[Path]) -> int:

@@ -48,9 +48,9 @@ def append(
         columns = [change_set.column_writer(index) for index in range(len(staged.columns))]
         reports.resume(done, len(columns))
         groups = row_groups(portions, change_set.options.row_group_rows)
-        written, parts = change_set.write(columns, groups, reports)
-        done += sum(written)
-        if written:
+        written, parts = change_set.write(columns, groups, reports, is_whole=True)
+        done += sum(written.rows)
+        if written.rows:
             change_set.add(
                 "append", Append(Seen.columns_of(staged), written, parts, continues_index)
             )
@@ -96,10 +96,10 @@ def resize(change_set: ChangeSet, rows: int, fillings: Sequence[pa.Scalar]) -> N
 
     columns = [change_set.column_writer(index) for index in range(len(staged.columns))]
     added, written = change_set.write(
-        columns, row_groups(parts(), change_set.options.row_group_rows)
+        columns, row_groups(parts(), change_set.options.row_group_rows), is_whole=True
     )
     # Not an append: after a rebase on more rows the result would have too many rows.
-    order = range(len(staged.head.row_groups) + len(added))
+    order = range(len(staged.head.row_groups) + len(added.rows))
     change_set.add("resize", Rows(Seen.rows_of(staged), order, added, written))
 
 
@@ -142,7 +142,7 @@ def _keep(change_set: ChangeSet, operation: str, kept: Callable[[int], "RowMask"
         def old(column: int, number: int) -> Part:
             return opened.open(column, touched[number][0])
 
-        counts, written = change_set.write(columns, portions(), old=old)
+        counts, written = change_set.write(columns, portions(), old=old, is_whole=True)
     change_set.add(operation, Rows(Seen.rows_of(staged), order, counts, written))
     return removed
 

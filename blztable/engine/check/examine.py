@@ -76,8 +76,8 @@ class PartCheck:
         self.array: pa.Array | None = None
         # The index in the table of the part's first row.
         self._first = first
-        address = parts.address(group)
-        self._key = address.key if address else ""
+        address = parts.address(group, column.version.head.bundles)
+        self.key = address.key if address else ""
         self._pages: Statistics | None = None
         self.chunks = 0
 
@@ -200,8 +200,8 @@ class PartCheck:
         """Record a problem with these rows of the part; by default with all rows."""
         if isinstance(cause, StorageError) and cause.errno in EXHAUSTED:
             raise cause
-        column, key = self.column, self._key if key is None else key
-        context = f"{column.version.store.name}/{self._key}, column {column.name!r}"
+        column, key = self.column, self.key if key is None else key
+        context = f"{column.version.store.name}/{self.key}, column {column.name!r}"
         message = str(cause).removeprefix(context).removeprefix(", ").removeprefix(": ")
         stop = self.facts.rows if stop is None else stop
         rows = self._first + start, self._first + stop

@@ -17,6 +17,7 @@ from itertools import accumulate, chain, repeat
 import pyarrow as pa
 
 from blztable.columns.types import one_array
+from blztable.engine.check.bundles import bundle_problems
 from blztable.engine.check.examine import ColumnCheck, PartCheck
 from blztable.engine.read.columns import read_columns
 from blztable.engine.read.parts import OpenParts
@@ -43,7 +44,8 @@ def verify(version: Version, indices: Sequence[int], *, full: bool) -> Report:
     version = replace(version, _lines={})
     problems = list(_manifest(version))
     columns = [ColumnCheck(version, index) for index in indices]
-    files = chunks = nbytes = first = 0
+    files: set[str] = set()
+    chunks = nbytes = first = 0
     for groups in _windows(columns, head.row_groups):
         with OpenParts(version) as opened:
             rows = [head.row_groups[group] for group in groups]
@@ -61,15 +63,16 @@ def verify(version: Version, indices: Sequence[int], *, full: bool) -> Report:
                 problems += part.problems
                 facts = part.facts
                 if part.opened and part.opened.superchunk:
-                    files += 1
+                    files.add(part.key)
                     chunks += part.chunks if full else 0
                     nbytes += facts.cbytes if full else facts.front_length + facts.trailer_length
+            problems += bundle_problems(version, columns, groups, first)
             first += sum(rows)
     for column in columns:
         problems += column.problems
     names = tuple(column.name for column in columns)
     problems.sort(key=_order)
-    return Report(head.version, head.rows, names, full, files, chunks, nbytes, tuple(problems))
+    return Report(head.version, head.rows, names, full, len(files), chunks, nbytes, tuple(problems))
 
 
 def _manifest(version: Version) -> Iterator[Problem]:

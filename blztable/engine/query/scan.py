@@ -35,7 +35,6 @@ from blztable.engine.run.pool import run
 from blztable.engine.run.tasks import batches
 from blztable.engine.version.versions import Version
 from blztable.errors import CorruptError, SchemaError
-from blztable.format.line import NO_FILE
 
 # Assumed share of rows for which a function is true.
 _SELECTIVITY = {"equal": 0.02, "is_in": 0.05, "starts_with": 0.05, "is_null": 0.1}
@@ -144,8 +143,8 @@ class Scan:
         parts = self.version.column(index)
         page_rows = np.array(parts.facts.page_rows, np.int64)
         rows = np.array(parts.facts.rows, np.int64)
-        # A part without a file has no zone map.
-        page_rows *= np.array(parts.k, np.int64) != NO_FILE
+        # A part without bytes has no zone map.
+        page_rows *= np.array(parts.facts.cbytes, np.int64) != 0
         steps = [index in step.pruner.columns for step in self.steps]
         return page_rows * (page_rows < rows) * self.open[steps].any(axis=0)
 

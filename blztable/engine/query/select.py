@@ -81,7 +81,7 @@ def windows(
     def may_be_cut(number: int) -> bool:
         if nbytes is not None:
             return False
-        return any(version.column(index).k[kept[number].group] for index in columns)
+        return any(version.column(index).has_bytes(kept[number].group) for index in columns)
 
     counts = [span.count for span in kept]
     for start, stop in row_windows(counts, size / max(version.head.rows, 1), may_be_cut, nbytes):

@@ -30,7 +30,7 @@ from blztable.columns.blocks import Decoder, Piece
 from blztable.columns.types import decoder, one_array
 from blztable.engine.read import selection
 from blztable.engine.read.chunks import Run, joined
-from blztable.engine.read.parts import OpenParts
+from blztable.engine.read.parts import OpenParts, Part
 from blztable.engine.read.requests import PartRows, PickedRows, SpanRows
 from blztable.engine.read.selection import RowIndices, RowSelection, RowSpan
 from blztable.engine.run.limits import check_memory
@@ -97,7 +97,7 @@ def read_codes(
     groups = {span.group: [one for one in selected if one.group == span.group] for span in selected}
     lines = parts.version.column(index)
     pages = [selection.of_spans(lines, spans) for spans in groups.values()]
-    codes = _read(parts, [_Column(parts, index, rows, as_codes=True) for rows in pages])
+    codes = _read(parts, [_Column(parts, index, rows, Part.as_codes) for rows in pages])
     return [
         (group, selection.cut_spans(column, rows, spans))
         for (group, spans), rows, column in zip(groups.items(), pages, codes, strict=True)
@@ -115,15 +115,14 @@ def values_of_codes(parts: OpenParts, index: int, group: int, most: int) -> pa.A
     dictionary = part.root.children.get(DICTIONARY)
     if dictionary is None or not 0 < dictionary.rows <= most:
         return None
-    row = read_columns(parts, [index], [RowSpan(group, 0, 1)])[0].chunk(0)
-    indices = pa.array(np.arange(dictionary.rows))
     try:
         # A dictionary may have more values than its type has indices.
-        return pa.DictionaryArray.from_arrays(
-            indices.cast(part.type.index_type), row.dictionary, ordered=part.type.ordered
-        )
+        indices = pa.array(np.arange(dictionary.rows)).cast(part.type.index_type)
     except pa.ArrowInvalid:
         return None
+    column = _Column(parts, index, [RowSpan(group, 0, dictionary.rows)], Part.dictionary)
+    values = one_array(_read(parts, [column])[0])
+    return pa.DictionaryArray.from_arrays(indices, values, ordered=part.type.ordered)
 
 
 def read_array(parts: OpenParts, index: int, selected: Sequence[RowSpan]) -> pa.Array:
@@ -172,11 +171,11 @@ class _Column:
         parts: OpenParts,
         index: int,
         selected: Sequence[RowSelection],
-        *,
-        as_codes: bool = False,
+        view: Callable[[Part], Part] | None = None,
     ) -> None:
+        """Read the rows, or the rows of a view of each part."""
         self._index = index
-        self._as_codes = as_codes
+        self._view = view
         self.decoder: Decoder
         self._parts = parts
         self._field: pa.Field = parts.version.schema.field(index)
@@ -205,7 +204,7 @@ class _Column:
             self.rows[number] = PickedRows(part, selected.rows, pages)
         else:
             part = self._parts.open(self._index, selected[0].group)
-            self.rows[number] = SpanRows(part.as_codes() if self._as_codes else part, selected)
+            self.rows[number] = SpanRows(self._view(part) if self._view else part, selected)
 
     def locate(self) -> Iterator[Run]:
         """Yield the runs to decode before the plan."""
@@ -230,7 +229,7 @@ class _Column:
     def allocate(self) -> None:
         """Allocate the memory of the result."""
         with self._error_context():
-            type_ = self.rows[0].part.type if self._as_codes else self._field.type
+            type_ = self.rows[0].part.type if self._view else self._field.type
             self.decoder = decoder(type_, self._pieces)
 
     def fill(self, decoder: Decoder | None) -> Iterator[Run]:
@@ -250,7 +249,7 @@ class _Column:
         """Return the rows."""
         with self._error_context():
             column = self.decoder.finish()
-            if not self._field.nullable and column.null_count:
+            if self._view is None and not self._field.nullable and column.null_count:
                 raise CorruptError("found nulls; the schema says not null")
         return column
 

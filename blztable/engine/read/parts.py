@@ -12,7 +12,7 @@ from operator import sub
 
 import pyarrow as pa
 
-from blztable.block_terms import CODES, ENDS, VALID, VALUES, child_prefix
+from blztable.block_terms import CODES, DICTIONARY, ENDS, VALID, VALUES, child_prefix
 from blztable.closing import Closing
 from blztable.columns.blocks import Encoding, StreamLayout
 from blztable.columns.encodings.parse import Owner, parse
@@ -216,6 +216,10 @@ class Part:
         rows = len(values) // place.layout.nbytes(1)
         return pa.Array.from_buffers(self.type, rows, [None, pa.py_buffer(values)])
 
+    def dictionary(self) -> "Part":
+        """Return the dictionary of a dictionary type as a part."""
+        return replace(self, type=self.type.value_type, root=self.root.children[DICTIONARY])
+
     def as_codes(self) -> "Part":
         """Return the part with its codes as values of an unsigned type.
 
@@ -305,7 +309,7 @@ class OpenParts(Closing):
         if part is None:
             version, field = self.version, self.version.schema.field(index)
             parts = version.column(index)
-            address = parts.address(group)
+            address = parts.address(group, version.head.bundles)
             file = version.store.name if address is None else f"{version.store.name}/{address.key}"
             part = self._parts[index, group] = open_part(
                 None if address is None else PartReader(self._files, address),

@@ -229,5 +229,6 @@ def _empty(store: Store) -> None:
     store.sweep(layout.MANIFESTS)
     store.sweep(layout.META)
     for name in store.list_names(layout.DATA):
-        if layout.column_id(name) is not None:
-            remove_column(store, f"{layout.DATA}/{name}")
+        prefix = f"{layout.DATA}/{name}"
+        if layout.column_id(name) is not None or prefix == layout.BUNDLES:
+            remove_column(store, prefix)

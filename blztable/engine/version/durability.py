@@ -33,8 +33,9 @@ def flush_whole(version: Version) -> None:
     store = version.store
     columns = map(version.nodes, range(len(version.schema)))
     files = [file for nodes in columns for node in nodes for file in node.files]
+    bundles = [layout.part(layout.SHARED, k) for k in sorted(version.head.bundle_numbers)]
     try:
-        store.flush([*files, version.key])
+        store.flush([*files, *bundles, version.key])
     except KeyNotFound as error:
         raise CorruptError(f"a file of the table is missing: {error}") from None
 

@@ -47,22 +47,49 @@ class NewFiles:
         """Record writers before they write, so that their files are flushed or removed."""
         self._writers += writers
 
-    def reserve_column(self) -> Path:
-        """Reserve the next unused column id; return the path of the column."""
-        number = self._next_column
+    def reserve_columns(self, count: int) -> list[Path]:
+        """Reserve the next unused column ids, one after the other; return the paths.
+
+        Two directories claim them all: that of the last id, then that of the first. They count only
+        if no directory with the first id or a higher one exists besides them. Of two writers whose
+        ids overlap, one lists the directories after the other has made its own, and sees the last.
+        """
+        first = self._next_column
         with DeferInterrupt():
-            while number <= layout.MAX_ID and not self._store.reserve(layout.column((number,))):
-                names = self._store.list_names(layout.DATA)
-                taken = (layout.column_id(name) for name in names)
-                number = max([number, *(other for other in taken if other is not None)]) + 1
-            if number > layout.MAX_ID:
-                raise LimitError(
-                    f"{self._store.name}: all column ids up to {layout.MAX_ID} are used; write the "
-                    "data to a new table"
-                )
-            self._reserved.append((number,))
-        self._next_column = number + 1
-        return (number,)
+            while count:
+                last = first + count - 1
+                if last > layout.MAX_ID:
+                    raise LimitError(
+                        f"{self._store.name}: all column ids up to {layout.MAX_ID} are used; write "
+                        "the data to a new table"
+                    )
+                if self._claim(sorted({first, last}, reverse=True)):
+                    break
+                # A vacuum removes directories made in vain: another writer may have one open.
+                first = max([last, *self._column_ids()]) + 1
+            paths: list[Path] = [(number,) for number in range(first, first + count)]
+            self._reserved += paths
+        self._next_column = first + count
+        return paths
+
+    def _claim(self, ends: Sequence[int]) -> bool:
+        """Make the directories of the last and the first id; True if no other one is above."""
+        made = []
+        try:
+            for number in ends:
+                if not self._store.reserve(layout.column((number,))):
+                    return False
+                made.append(layout.column((number,)))
+            return all(number < ends[-1] or number in ends for number in self._column_ids())
+        except BaseException:
+            with suppress(BlzError, OSError):
+                self._store.delete(made)
+            raise
+
+    def _column_ids(self) -> list[int]:
+        """Return the ids of all columns that have a directory."""
+        names = map(layout.column_id, self._store.list_names(layout.DATA))
+        return [number for number in names if number is not None]
 
     def flush(self, named: Files) -> None:
         """Flush the new files that `named` contains, each only once."""

@@ -6,7 +6,7 @@ names all of its files, and no other manifest has to be read. Still, that costs 
 append, so a quick run of appends removes its expired versions together (`is_due`).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -195,7 +195,9 @@ class _Kept:
 
     def columns(self) -> set[Path]:
         """Return the columns that any kept version has."""
-        return {path for version in self.all() for path in version.head.columns.paths}
+        paths = {path for version in self.all() for path in version.head.columns.paths}
+        # The directory of the bundles stays: a writer may have it open.
+        return {*paths, layout.SHARED}
 
 
 def _freed(store: Store, free: Sequence[int], kept: _Kept) -> dict[Path, set[int]]:
@@ -226,24 +228,32 @@ def _spare(freed: dict[Path, set[int]], kept: Iterable[Version]) -> None:
 
 
 def _changed(version: Version, other: Version) -> list[Path]:
-    """Return the columns whose manifest line is missing or differs in the other version."""
+    """Return the columns, and SHARED for bundles, that the other version lacks or has changed."""
     columns = other.head.columns
     lines = {path: columns.digest(index) for index, path in enumerate(columns.paths)}
     columns = version.head.columns
-    return [
+    changed = [
         path for index, path in enumerate(columns.paths) if lines.get(path) != columns.digest(index)
     ]
+    has_others = version.head.bundle_numbers - other.head.bundle_numbers
+    return [*changed, layout.SHARED] if has_others else changed
 
 
-def files_named(version: Version, paths: Iterable[Path]) -> dict[Path, set[int]]:
-    """Return the files that a version names in these columns; it may lack some columns."""
+def files_named(version: Version, paths: Collection[Path]) -> dict[Path, set[int]]:
+    """Return the files that a version names in these columns; it may lack some columns.
+
+    The bundles are the files of the column SHARED.
+    """
     indices = {path: index for index, path in enumerate(version.head.columns.paths)}
     present = {path: indices[path] for path in paths if path in indices}
     lines = version.lines() if present else []
-    return {
+    files = {
         path: file_numbers(lines[index], path, len(version.head.row_groups))
         for path, index in present.items()
     }
+    if layout.SHARED in paths:
+        files[layout.SHARED] = set(version.head.bundle_numbers)
+    return files
 
 
 def _without(numbers: Iterable[int], others: Iterable[int]) -> list[int]:

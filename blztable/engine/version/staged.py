@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from blztable.engine.version import schema as schemas
 from blztable.engine.version.versions import Version
+from blztable.format import layout
 from blztable.format.jsontext import Json
 from blztable.format.layout import Path
 from blztable.format.line import NO_FILE, ColumnParts, appended, file_numbers
@@ -50,6 +51,19 @@ class StagedColumn:
     def of(cls, parts: ColumnParts, next_k: int) -> Self:
         """Return a column with new parts."""
         return cls(parts.path, next_k, parts.nbytes, parts.cbytes, parts)
+
+
+@dataclass(frozen=True, slots=True)
+class NewGroups:
+    """Row groups that were written: the rows of each, and the number of its bundle, 0 for none."""
+
+    rows: Sequence[int] = ()
+    bundles: Sequence[int] = ()
+
+    @classmethod
+    def without_bundles(cls, rows: Sequence[int]) -> Self:
+        """Return row groups whose parts have files of their own."""
+        return cls(rows, (0,) * len(rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +134,7 @@ class StagedVersion(Version):
     def files(self) -> dict[Path, frozenset[int]]:
         """Return the numbers of all files that the changed columns name, new and older ones."""
         groups = len(self.head.row_groups)
-        named: dict[Path, frozenset[int]] = {}
+        named = {layout.SHARED: self.head.bundle_numbers}
         for column in self.columns:
             if isinstance(column.parts, bytes):
                 named[column.path] = frozenset(file_numbers(column.parts, column.path, groups))
@@ -136,9 +150,15 @@ class StagedVersion(Version):
         return Version(self.store, head, self.schema, parts, texts)
 
     def row_group_files(self, start: int = 0, stop: int | None = None) -> list[tuple[int, ...]]:
-        """Return (rows, file number in each column) of each row group, which identify it."""
+        """Return (rows, bundle, file number in each column) of each row group: its identity."""
         numbers = [self.column(index).k[start:stop] for index in range(len(self.columns))]
-        return list(zip(self.head.row_groups[start:stop], *numbers, strict=True))
+        rows, bundles = self.head.row_groups[start:stop], self._bundles[start:stop]
+        return list(zip(rows, bundles, *numbers, strict=True))
+
+    @property
+    def _bundles(self) -> tuple[int, ...]:
+        """The number of the bundle of each row group, 0 for none."""
+        return self.head.bundles or (0,) * len(self.head.row_groups)
 
     def row_groups_digest(self) -> bytes:
         """Return a digest of the rows and files of all row groups, 32 bytes.
@@ -147,6 +167,7 @@ class StagedVersion(Version):
         """
         if not self._digest:
             digest = hashlib.sha256(array("q", self.head.row_groups).tobytes())
+            digest.update(array("q", self._bundles).tobytes())
             for line, column in enumerate(self.columns):
                 if isinstance(column.parts, int):
                     digest.update(b"line" + self._base.head.columns.digest(column.parts))
@@ -161,38 +182,58 @@ class StagedVersion(Version):
         columns: Sequence[StagedColumn],
         *,
         schema: pa.Schema | None = None,
-        row_groups: Sequence[int] | None = None,
         **fields: Any,
     ) -> "StagedVersion":
-        """Return this version with other columns; `fields` are further fields of the head."""
+        """Return this version with other columns; `fields` are further fields of the head.
+
+        A bundle in which no column has a part any more is not named any more.
+        """
         schema = self.schema if schema is None else schema
         if PANDAS_KEY in (schema.metadata or {}):
             metadata = {key: text for key, text in schema.metadata.items() if key != PANDAS_KEY}
             schema = schema.with_metadata(metadata or None)
         if not schema.equals(self.schema, check_metadata=True):
             fields |= {"schema": schemas.encode(schema), "fields": schemas.readable(schema)}
-        if row_groups is not None:
-            fields["row_groups"] = tuple(row_groups)
         head = replace(self.head, columns=column_index(columns), **fields)
-        return StagedVersion(self.store, head, schema, columns=tuple(columns), base=self.base)
+        staged = StagedVersion(self.store, head, schema, columns=tuple(columns), base=self.base)
+        return staged._without_empty_bundles() if head.bundles else staged
+
+    def _without_empty_bundles(self) -> "StagedVersion":
+        """Return this version without bundles in which no column has a part."""
+        empty = {group for group, number in enumerate(self.head.bundles) if number}
+        for index in range(len(self.columns)):
+            at = self._staged_parts(index).at
+            empty = {group for group in empty if not (at and at[group])}
+            if not empty:
+                return self
+        bundles = tuple(0 if group in empty else k for group, k in enumerate(self.head.bundles))
+        return self.with_head(bundles=bundles if any(bundles) else ())
 
     def with_row_groups(
-        self, order: Sequence[int], rows: Sequence[int], written: Sequence[StagedColumn]
+        self, order: Sequence[int], new: NewGroups, written: Sequence[StagedColumn]
     ) -> "StagedVersion":
         """Return this version with other row groups.
 
-        `order` holds indices in a list of the present row groups, followed by those `written`.
+        `order` holds indices in a list of the present row groups, followed by the new ones, whose
+        parts are `written`.
         """
-        counts = (*self.head.row_groups, *rows)
+        rows, bundles = (*self.head.row_groups, *new.rows), (*self._bundles, *new.bundles)
         assert len(written) == len(self.columns)
-        if order == range(len(counts)):
+        if order == range(len(rows)):
             lines = self.lines()
             columns = [
-                self._appended(index, new, lines[index]) for index, new in enumerate(written)
+                self._appended(index, parts, line)
+                for index, (parts, line) in enumerate(zip(written, lines, strict=True))
             ]
         else:
-            columns = [self._arranged(index, new, order) for index, new in enumerate(written)]
-        return self.with_columns(columns, row_groups=[counts[index] for index in order])
+            columns = [self._arranged(index, parts, order) for index, parts in enumerate(written)]
+        kept = tuple(bundles[index] for index in order)
+        return self.with_columns(
+            columns,
+            row_groups=tuple(rows[index] for index in order),
+            bundles=kept if any(kept) else (),
+            next_bundle=max([self.head.next_bundle, *(number + 1 for number in new.bundles)]),
+        )
 
     def with_parts(
         self, written: Mapping[int, StagedColumn], order: Sequence[int]

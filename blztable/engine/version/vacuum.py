@@ -110,7 +110,7 @@ def _named(store: Store, kept: Iterable[int]) -> tuple[dict[Path, set[int]], lis
     for number in kept:
         try:
             version = versions.read(store, number)
-            files = retention.files_named(version, version.head.columns.paths)
+            files = retention.files_named(version, [*version.head.columns.paths, layout.SHARED])
         except (*DAMAGED, KeyNotFound):
             damaged.append(number)
             continue
@@ -155,18 +155,31 @@ def _without_named(
     return unnamed, [key for key in directories if key not in keys]
 
 
-def _directories(store: Store, path: Path = ()) -> Iterator[tuple[Path, list[str]]]:
-    """Yield the path of each column directory and the names in it, children first."""
-    prefix = layout.column(path)
-    try:
-        store.sweep(prefix)
-        names = store.list_names(prefix)
-    except CorruptError:
-        return  # Not a directory: a link or a file.
+def _directories(store: Store) -> Iterator[tuple[Path, list[str]]]:
+    """Yield the path of each directory of files and the names in it, children first."""
+    for number in map(layout.column_id, _names(store, layout.DATA) or ()):
+        if number is not None:
+            yield from _below(store, (number,))
+    yield layout.SHARED, _names(store, layout.BUNDLES) or []
+
+
+def _below(store: Store, path: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Yield a column directory after the directories of its children."""
+    names = _names(store, layout.column(path))
+    if names is None:
+        return
     # A column cannot be nested deeper.
     if len(path) < MAX_DEPTH:
         for number in map(layout.column_id, names):
             if number is not None:
-                yield from _directories(store, (*path, number))
-    if path:
-        yield path, names
+                yield from _below(store, (*path, number))
+    yield path, names
+
+
+def _names(store: Store, prefix: str) -> list[str] | None:
+    """Sweep a directory and return its names; None if it is a link or a file."""
+    try:
+        store.sweep(prefix)
+        return store.list_names(prefix)
+    except CorruptError:
+        return None

@@ -370,7 +370,7 @@ def _foreign(store: Store) -> Iterator[tuple[str, str]]:
     directories = [layout.DATA]
     for prefix in directories:
         for name in names(prefix):
-            if layout.column_id(name) is not None:
+            if layout.column_id(name) is not None or f"{prefix}/{name}" == layout.BUNDLES:
                 directories.append(f"{prefix}/{name}")
             elif prefix == layout.DATA or layout.part_number(name) is None:
                 yield prefix, name

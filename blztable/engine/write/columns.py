@@ -6,21 +6,22 @@ Theory of operation. The calling thread draws row groups from the stream, one ah
 the pool do the rest, in two kinds of tasks. One task per part encodes its array to streams,
 computes the statistics and divides the streams into chunks. It returns tasks that compress about
 `TASK_BYTES` each, which any free thread runs; the task that finishes last stores the file. A memory
-budget bounds the uncompressed bytes of the row groups in progress.
+budget bounds the uncompressed bytes of the row groups in progress. The parts of a small row group
+go to a bundle (`bundles.py`); a task makes several of them.
 """
 
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 
-import numpy as np
 import pyarrow as pa
 
 from blztable.arrow_types import Portion
 from blztable.columns import paging
-from blztable.columns.blocks import Block, Stream, StreamLayout
+from blztable.columns.blocks import Block, Stream
 from blztable.columns.encodings.choose import encoded
 from blztable.columns.statistics.compute import statistics
 from blztable.columns.stored import as_stored
@@ -31,8 +32,11 @@ from blztable.engine.run.limits import check_pages
 from blztable.engine.run.pool import run_groups
 from blztable.engine.run.progress import Progress
 from blztable.engine.run.tasks import Task
-from blztable.engine.write.options import WriteOptions
-from blztable.engine.write.reuse import Make, Old, compressing, copying, opened
+from blztable.engine.version.staged import NewGroups
+from blztable.engine.write.bundles import Bundle, BundleWriter, is_small
+from blztable.engine.write.options import CompressionOptions, WriteOptions
+from blztable.engine.write.reuse import ChunkInput, Make, Old, compressing, copying, opened
+from blztable.engine.write.trial import compression_of
 from blztable.errors import LimitError, SchemaError
 from blztable.format import layout
 from blztable.format.line import NO_FILE, ColumnParts, FactArrays
@@ -56,6 +60,8 @@ class WrittenPart:
     facts: PartFacts
     sizes: dict[str, int]
     statistics: Statistics
+    # Where the part begins in its bundle; 0 if it is in none.
+    at: int = 0
 
 
 @dataclass(slots=True)
@@ -97,6 +103,7 @@ class ColumnWriter:
             FactArrays.of([part.facts for part in parts]),
             {name: tuple(part.sizes.get(name, 0) for part in parts) for name in names},
             Statistics.joined([part.statistics for part in parts]).to_json(),
+            tuple(part.at for part in parts) if any(part.at for part in parts) else (),
         )
 
 
@@ -107,13 +114,16 @@ def write_groups(
     options: WriteOptions,
     progress: Progress,
     old: Old | None = None,
-) -> list[int]:
-    """Write row groups in their order, and return the number of rows of each; none may be empty.
+    bundles: BundleWriter | None = None,
+) -> NewGroups:
+    """Write row groups in their order, and return them; none may be empty.
 
-    The next row group is fetched while one is written. The memory of an array is released as soon
-    as it is encoded. Chunks with the same contents as in the part that `old` returns are copied.
+    Small row groups are bundled if there is a writer of bundles. The next row group is fetched
+    while one is written. The memory of an array is released as soon as it is encoded. Chunks with
+    the same contents as in the part that `old` returns are copied.
     """
     rows: list[int] = []
+    made: list[Bundle | None] = []
     shared = _Shared(store, options, progress, MemoryBudget(SMALL_BYTES), old)
 
     def tasks() -> Iterator[Iterator[Task]]:
@@ -123,12 +133,13 @@ def write_groups(
             # The largest first: memory is released early, and small tasks remain for the end.
             arrays = deque(sorted(entries, key=_nbytes, reverse=True))
             del entries
-            rows.append(nrows)
             shared.budget.acquire(sum(map(_nbytes, arrays)))
-            yield _encode_tasks(shared, arrays, len(rows) - 1)
+            made.append(_bundle(shared, arrays, bundles))
+            yield _encode_tasks(shared, arrays, len(rows), made[-1])
+            rows.append(nrows)
 
     run_groups(tasks(), shared.budget, progress.report)
-    return rows
+    return NewGroups(rows, [bundle.k if bundle else 0 for bundle in made])
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,10 +162,41 @@ def _nbytes(entry: _Entry) -> int:
     return nbytes
 
 
-def _encode_tasks(shared: _Shared, arrays: deque[_Entry], group: int) -> Iterator[Task]:
+def _encode_tasks(
+    shared: _Shared, arrays: deque[_Entry], group: int, bundle: Bundle | None
+) -> Iterator[Task]:
     """Yield the tasks that encode one row group; `arrays` has the columns not begun yet."""
+    bundled = bundle.columns if bundle else ()
     while arrays:
-        yield _PartWriter(shared, *arrays.popleft(), group).encode
+        entry = arrays.popleft()
+        if entry[0] not in bundled:
+            yield _PartWriter(shared, *entry, group).encode
+            continue
+        writers, nbytes = [_PartWriter(shared, *entry, group, bundle)], _nbytes(entry)
+        while arrays and nbytes < TASK_BYTES and arrays[0][0] in bundled:
+            nbytes += _nbytes(arrays[0])
+            writers.append(_PartWriter(shared, *arrays.popleft(), group, bundle))
+        yield partial(_make_all, writers)
+
+
+def _bundle(
+    shared: _Shared, arrays: Iterable[_Entry], writer: BundleWriter | None
+) -> Bundle | None:
+    """Return the bundle of a small row group; None if its parts get files of their own."""
+    options = shared.options
+    nbytes = {
+        entry[0]: _nbytes(entry) for entry in arrays if not options.has_own_files(entry[1].name)
+    }
+    if writer is None or not is_small(nbytes.values(), options.bundled_bytes):
+        return None
+    return Bundle(sorted(nbytes), writer)
+
+
+def _make_all(writers: list["_PartWriter"]) -> None:
+    """Make whole parts, one after the other."""
+    for writer in writers:
+        for task in writer.encode():
+            task()
 
 
 class _PartWriter:
@@ -167,13 +209,15 @@ class _PartWriter:
         column: ColumnWriter,
         array: pa.ChunkedArray,
         group: int,
+        bundle: Bundle | None = None,
     ) -> None:
         self._shared = shared
         self._index = index
         self._options = shared.options
         self._column = column
         # Numbers are taken in the order of the rows, for readers that sort the files by number.
-        self._k = next(column.numbers)
+        self._k = next(column.numbers) if bundle is None else NO_FILE
+        self._bundle = bundle
         self._group = group
         self._array = array
         self._checksum = shared.options.checksum_of_chunks
@@ -202,15 +246,17 @@ class _PartWriter:
         self._pages, self._whole = statistics(array, block.page_rows)
         target = self._options.chunk_bytes
         self._info = _block_info(block, target)
+        asked = self._options.compression_of(self._column.name)
         pieces = [
-            (piece, stream.layout)
+            piece
             for (_, stream), (_, info) in zip(block.walk(), self._info.walk(), strict=True)
-            for piece in _pieces(stream.data, info.chunks)
+            for piece in _pieces(stream, info.chunks, asked)
         ]
         self._chunks: list[bytes] = [b""] * len(pieces)
         self._digests: list[bytes] = [b""] * len(pieces)
         if not any(True for _ in block.walk()):
-            self._finish(NO_FILE, PartFacts(block.rows, block.page_rows, 0, 0, 0, 0))
+            self._k = NO_FILE
+            self._store([], PartFacts(block.rows, block.page_rows, 0, 0, 0, 0))
             return []
         if not pieces:
             return [self._put]
@@ -223,17 +269,14 @@ class _PartWriter:
 
     def _make(self) -> Make:
         """Return the function that makes the chunks of this part."""
-        compression = self._options.compression_of(self._column.name)
         if self._old_part is None:
-            return compressing(compression, self._checksum)
-        return copying(self._old_part, self._info, compression, self._checksum)
+            return compressing(self._checksum)
+        return copying(self._old_part, self._info, self._checksum)
 
-    def _compress_task(
-        self, make: Make, start: int, batch: list[tuple[np.ndarray, StreamLayout]]
-    ) -> Task:
+    def _compress_task(self, make: Make, start: int, batch: list[ChunkInput]) -> Task:
         def compress() -> None:
-            for index, (piece, form) in enumerate(batch, start):
-                self._chunks[index], self._digests[index] = make(index, piece, form)
+            for index, piece in enumerate(batch, start):
+                self._chunks[index], self._digests[index] = make(index, piece)
             with self._lock:
                 self._unfinished -= 1
                 is_last = self._unfinished == 0
@@ -243,9 +286,24 @@ class _PartWriter:
         return compress
 
     def _put(self) -> None:
-        """Store the file under the first number that is free."""
+        """Store the part."""
         layers = _zone_map(self._pages)
         pieces, facts = pack(self._info, self._chunks, self._digests, self._checksum, layers)
+        self._store(pieces, facts)
+        if self._old_part is not None:
+            self._old_part.forget()
+
+    def _store(self, pieces: list[bytes], facts: PartFacts) -> None:
+        """Add the part to the bundle, or store its file."""
+        if self._bundle is not None:
+            self._bundle.add(self._index, pieces, partial(self._finish, facts))
+            return
+        if pieces:
+            self._put_file(pieces)
+        self._finish(facts, 0)
+
+    def _put_file(self, pieces: list[bytes]) -> None:
+        """Store the file under the first number that is free."""
         while True:
             if self._k > layout.MAX_ID:
                 raise LimitError(
@@ -257,12 +315,10 @@ class _PartWriter:
                 self._k = next(self._column.numbers)  # Another writer uses that number.
             else:
                 break
-        if self._old_part is not None:
-            self._old_part.forget()
-        self._finish(self._k, facts)
 
-    def _finish(self, k: int, facts: PartFacts) -> None:
-        self._column.parts[self._group] = WrittenPart(k, facts, self._sizes, self._whole)
+    def _finish(self, facts: PartFacts, at: int) -> None:
+        """Record the part, which begins at `at` in its bundle."""
+        self._column.parts[self._group] = WrittenPart(self._k, facts, self._sizes, self._whole, at)
         self._shared.progress.add(facts.rows)
 
 
@@ -285,21 +341,22 @@ def _stream_info(stream: Stream, page_rows: int, target: int) -> StreamInfo:
     return StreamInfo(own.name, own.dtype, own.typesize, chunks, stream.pages, encoding)
 
 
-def _pieces(data: np.ndarray, sizes: Sequence[int]) -> Iterator[np.ndarray]:
+def _pieces(
+    stream: Stream, sizes: Sequence[int], asked: CompressionOptions
+) -> Iterator[ChunkInput]:
+    compression = compression_of(stream, asked)
     start = 0
     for size in sizes:
-        yield data[start : start + size]
+        yield ChunkInput(stream.data[start : start + size], stream.layout.typesize, compression)
         start += size
-    assert start == data.nbytes
+    assert start == stream.data.nbytes
 
 
-def _batches(
-    pieces: list[tuple[np.ndarray, StreamLayout]],
-) -> Iterator[tuple[int, list[tuple[np.ndarray, StreamLayout]]]]:
+def _batches(pieces: list[ChunkInput]) -> Iterator[tuple[int, list[ChunkInput]]]:
     """Yield runs of pieces of at least `TASK_BYTES`, each with the index of its first piece."""
     start, nbytes = 0, 0
-    for stop, (piece, _) in enumerate(pieces, 1):
-        nbytes += piece.nbytes
+    for stop, piece in enumerate(pieces, 1):
+        nbytes += piece.data.nbytes
         if nbytes >= TASK_BYTES or stop == len(pieces):
             yield start, pieces[start:stop]
             start, nbytes = stop, 0

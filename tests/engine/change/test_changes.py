@@ -8,7 +8,7 @@ import blztable as blz
 from blztable.engine.change.changes import Append, Join, Keys, Seen, Select
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.version import versions
-from blztable.engine.version.staged import StagedColumn, StagedVersion
+from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersion
 from blztable.errors import ConflictError
 from blztable.format.chunk import CODEC_SHIFT, WRITABLE_CODECS, ChunkHeader
 from blztable.storage.memory import MemoryStore
@@ -142,7 +142,7 @@ def test_row_groups_are_found_by_their_files_not_by_their_rows():
     store = MemoryStore()
     blz.to_blz({"n": range(8)}, store, row_group_rows=2, durability="process")
     before = staged(store)
-    change = Join.of(before, 1, 3, [], [])
+    change = Join.of(before, 1, 3, NewGroups(), [])
     with opened(store) as table:
         table.delete([("n", "<", 2)])
     assert change.find(staged(store)) == 0
@@ -162,7 +162,7 @@ def test_a_change_reads_no_file_when_it_is_made_again(store):
     assert Select(Seen.columns_of(before), [1], None).rebase(newest).schema.names == ["b"]
     lines = [before.column(index) for index in range(len(before.columns))]
     nothing = [StagedColumn.of(line.arranged(line, []), 1) for line in lines]
-    assert Append(Seen.columns_of(before), [], nothing).rebase(newest).head.rows == 4096
+    assert Append(Seen.columns_of(before), NewGroups(), nothing).rebase(newest).head.rows == 4096
 
 
 def test_a_schema_of_other_types_is_another_schema():
@@ -172,4 +172,4 @@ def test_a_schema_of_other_types_is_another_schema():
     with opened(store) as table:
         table.append({"n": pa.array([1 << 40])}, evolve=True)
     with pytest.raises(ConflictError, match="relies on the columns of version 1"):
-        Append(Seen.columns_of(before), [], []).rebase(staged(store))
+        Append(Seen.columns_of(before), NewGroups(), []).rebase(staged(store))

@@ -226,7 +226,7 @@ def test_on_nfs_a_vacuum_waits_for_a_writer_on_another_machine(tmp_path, other_m
     store = LocalStore(tmp_path / "t.blz")
     write(store, ROWS)
     with Commit(Plan(store, is_durable=False)) as transaction:
-        path = transaction.files.reserve_column()
+        (path,) = transaction.files.reserve_columns(1)
         store.put_new(layout.part(path, 1), [b"in flight"])
         before = tree(store)
         with pytest.raises(BusyError, match="a writer or a transaction was active"):

@@ -180,7 +180,7 @@ def test_what_a_version_left_because_it_was_damaged_goes(store):
 def test_while_a_writer_is_at_work_nothing_goes(store):
     commit(store, 1, 2)
     with Commit(Plan(store, is_durable=False)) as transaction:
-        path = transaction.files.reserve_column()
+        (path,) = transaction.files.reserve_columns(1)
         store.put_new(layout.part(path, 1), [b"in flight"])
         before = tree(store)
         with pytest.raises(BusyError, match="a writer or a transaction was active"):
