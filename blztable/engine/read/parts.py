@@ -141,6 +141,10 @@ class Part:
         rows = len(values) // place.layout.nbytes(1)
         return pa.Array.from_buffers(self.type, rows, [None, pa.py_buffer(values)])
 
+    def itself(self) -> "Part":
+        """Return the part, with the type of its file."""
+        return self
+
     def dictionary(self) -> "Part":
         """Return the dictionary of a dictionary type as a part."""
         return replace(self, type=self.type.value_type, root=self.root.children[DICTIONARY])
@@ -240,7 +244,7 @@ class OpenParts(Closing):
             part = self._parts[index, group] = open_part(
                 None if address is None else PartReader(self._files, address),
                 parts.facts[group],
-                field.type,
+                version.stored_type(index),
                 {name: nbytes[group] for name, nbytes in parts.streams.items()},
                 f"{file}, column {field.name!r}",
             )
