@@ -63,7 +63,8 @@ class Version:
     schema: pa.Schema
     tree: ColumnTree = field(init=False, repr=False)
     _lines: dict[int, ColumnParts] = field(default_factory=dict, repr=False)
-    # Lines that were read together with an earlier line and are not decoded yet.
+    # Lines that are not decoded yet, because they were read together with an earlier line, or
+    # because this process has just published them.
     _read_ahead: dict[int, bytes] = field(default_factory=dict, repr=False)
     # Types in the files, by index, of the columns that `schema` shows as dictionaries.
     _stored_types: Mapping[int, pa.DataType] = field(default_factory=dict, repr=False, kw_only=True)
@@ -126,9 +127,10 @@ class Version:
         columns = self.head.columns
         if not columns.offsets:
             return []
-        first, end = columns.offsets[0], columns.offsets[-1] + columns.lengths[-1] + 1
-        data = self._range(first, end - first)
-        lines = data.split(b"\n")[:-1]
+        lines = [self._read_ahead.get(line, b"") for line in range(len(columns.lengths))]
+        if b"" in lines:
+            first, end = columns.offsets[0], columns.offsets[-1] + columns.lengths[-1] + 1
+            lines = self._range(first, end - first).split(b"\n")[:-1]
         if [len(line) for line in lines] != list(columns.lengths):
             raise CorruptError(f"{self._context}: the lengths of the lines differ from the head's")
         for index, line in enumerate(lines):
