@@ -87,6 +87,8 @@ class Comparison:
             rest = rest[len(answers) :]
         for task in own:
             runs[task][name] = found.get(task, written)
+            if runs[task][name]:
+                print(f"{self.data}: {task}: {name} {runs[task][name]['cannot']}", file=sys.stderr)
 
     def time(self, task: str, name: str, run: dict[str, Any]) -> None:
         """Time one process; a failure ends the system's part in this task."""

@@ -60,8 +60,6 @@ def main() -> None:
         python = environment()
         os.execv(python, [str(python), __file__, *sys.argv[1:], "--here"])
     results = measure(options)
-    if options.output:
-        options.output.write_text(as_json(results) + "\n", encoding="utf-8")
     print(report.full(results))
     print(report.summary(results))
 
@@ -143,6 +141,9 @@ def measure(options: argparse.Namespace) -> report.Results:
                 calls=options.calls,
                 patience=options.patience,
             ).run(results)
+            if options.output:
+                # Hours of work must not be lost with the last data set.
+                options.output.write_text(as_json(results) + "\n", encoding="utf-8")
     finally:
         shutil.rmtree(folder)
     return results
@@ -201,19 +202,28 @@ def publish(results: report.Results, page: Path, folder: Path) -> None:
     _, mark, tail = rest.partition(after)
     if not mark:
         raise SystemExit(f"{page} has no place for the tables: {before.strip()}, {after.strip()}")
-    page.write_text(head + before + report.summary(results) + after + tail, encoding="utf-8")
+    page.write_text(head + before + section(results) + after + tail, encoding="utf-8")
     folder.mkdir(exist_ok=True)
-    for name, drawn in drawings(results).items():
+    for old in folder.glob("peers-*.svg"):
+        old.unlink()
+    for name, (_, drawn) in drawings(results).items():
         (folder / name).write_text(drawn, encoding="utf-8")
 
 
-def drawings(results: report.Results) -> dict[str, str]:
-    """Return the pictures by file name."""
-    found = {"peers-size-and-read.svg": pictures.sizes_and_reads(results)}
-    for data in ("lineitem", "flights"):
-        if data in results["runs"]:
-            found[f"peers-{data}.svg"] = pictures.bars(results, data)
-    return found
+def section(results: report.Results) -> str:
+    """Return what stands between the marks: the tables, then the pictures."""
+    shown = [f"![{title}](_static/{name})\n" for name, (title, _) in drawings(results).items()]
+    return "\n".join([report.summary(results), *shown])
+
+
+def drawings(results: report.Results) -> dict[str, tuple[str, str]]:
+    """Return the titles and pictures by file name; none where nothing was timed."""
+    found = {
+        "peers-size-and-read.svg": ("Size and time to read", pictures.sizes_and_reads(results)),
+        "peers-lineitem.svg": ("Tasks on lineitem", pictures.bars(results, "lineitem")),
+        "peers-flights.svg": ("Tasks on flights", pictures.bars(results, "flights")),
+    }
+    return {name: (title, drawn) for name, (title, drawn) in found.items() if drawn}
 
 
 if __name__ == "__main__":

@@ -178,7 +178,8 @@ def cell(run: dict[str, Any] | None, clock: str) -> str:
     if run is None:
         return ""
     if clock not in run:
-        return run["cannot"].replace("|", "/")
+        # Without a reason, it was checked and not timed.
+        return run.get("cannot", "right").replace("|", "/")
     found = figure(run[clock])
     return f"{milliseconds(found)} ({digits(found.least * 1e3)} to {digits(found.most * 1e3)})"
 

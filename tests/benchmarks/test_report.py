@@ -158,10 +158,25 @@ def test_publishing_replaces_what_is_between_the_marks(tmp_path):
     page, folder = tmp_path / "page.md", tmp_path / "pictures"
     before, after = peers.MARKS
     page.write_text(f"Head\n{before}old\n{after}Tail\n", encoding="utf-8")
+    folder.mkdir()
+    (folder / "peers-old.svg").touch()
     peers.publish(RESULTS, page, folder)
     text = page.read_text(encoding="utf-8")
-    assert text == f"Head\n{before}{report.summary(RESULTS)}{after}Tail\n"
+    assert text == f"Head\n{before}{peers.section(RESULTS)}{after}Tail\n"
     assert [path.name for path in folder.iterdir()] == ["peers-size-and-read.svg"]
+    assert "(_static/peers-size-and-read.svg)" in text
     page.write_text("Head\n", encoding="utf-8")
     with pytest.raises(SystemExit, match="no place for the tables"):
         peers.publish(RESULTS, page, folder)
+
+
+def test_what_was_only_checked_has_sizes_and_no_pictures():
+    checked = copy.deepcopy(RESULTS)
+    for systems in checked["runs"]["trees"].values():
+        for name in systems:
+            systems[name] = {}
+    assert peers.drawings(checked) == {}
+    assert report.table_of(checked, "trees").splitlines()[2:] == [
+        "| MB on disk | 8.00 | 5.00 | 24.0 | rival | 6.00 | 0.75 |  |"
+    ]
+    assert "| slow | 20.0 | right | right |" in report.full(checked)
