@@ -26,7 +26,7 @@ CHANGES = (questions.WRITE, questions.APPEND)
 # Memory that need not be touched before.
 LITTLE = 100_000_000
 # What a process may take in all; a system that needs more is said to.
-PROCESS_SECONDS = 150
+PROCESS_SECONDS = 300
 
 
 class Comparison:

@@ -3,8 +3,8 @@
     python benchmarks/peers.py --rounds 5
 
 It makes a virtual environment with this checkout and the packages of peers-requirements.txt, and
-prints the tables. `--publish benchmarks/peers.json` measures nothing: it puts the tables of those
-results into docs/performance.md, and the pictures into docs/_static.
+prints the tables. `--publish` measures nothing: it puts the tables of the stored results,
+benchmarks/peers.json, into docs/performance.md, and the pictures into docs/_static.
 
 The method: each task of each system runs in a fresh process, one process at a time. The systems
 take turns for several rounds, with a different first system in each round, so that changes of the
@@ -43,6 +43,8 @@ import report
 
 HERE = Path(__file__).parent
 REQUIREMENTS = HERE / "peers-requirements.txt"
+# The results that the documentation shows.
+STORED = HERE / "peers.json"
 PAGE, PICTURES = HERE.parent / "docs" / "performance.md", HERE.parent / "docs" / "_static"
 MARKS = "<!-- peers: begin -->\n", "<!-- peers: end -->\n"
 VERSIONS = (
@@ -54,7 +56,7 @@ VERSIONS = (
 def main() -> None:
     options = parse_arguments()
     if options.publish:
-        publish(json.loads(options.publish.read_text(encoding="utf-8")), PAGE, PICTURES)
+        publish(json.loads(STORED.read_text(encoding="utf-8")), PAGE, PICTURES)
         return
     if not options.here:
         python = environment()
@@ -75,7 +77,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--scale", type=float, default=1, help="1 for TPC-H scale factor 1")
     parser.add_argument("--output", type=Path, help="file for the results, as JSON")
     parser.add_argument("--here", action="store_true", help="use this Python and what it has")
-    parser.add_argument("--publish", type=Path, help="put these results into the documentation")
+    parser.add_argument(
+        "--publish", action="store_true", help="put the stored results into the documentation"
+    )
     options = parser.parse_args()
     if options.rounds < 0 or options.calls < 1:
         parser.error("rounds cannot be negative, and a process makes at least one call")
@@ -203,10 +207,10 @@ def publish(results: report.Results, page: Path, folder: Path) -> None:
     if not mark:
         raise SystemExit(f"{page} has no place for the tables: {before.strip()}, {after.strip()}")
     page.write_text(head + before + section(results) + after + tail, encoding="utf-8")
-    folder.mkdir(exist_ok=True)
     for old in folder.glob("peers-*.svg"):
         old.unlink()
     for name, (_, drawn) in drawings(results).items():
+        folder.mkdir(exist_ok=True)
         (folder / name).write_text(drawn, encoding="utf-8")
 
 

@@ -84,12 +84,20 @@ def test_the_best_peer_is_neither_ours_nor_without_compression():
 
 def test_the_summary_of_a_data_set_shows_ours_beside_the_best_peer():
     assert report.table_of(RESULTS, "trees").splitlines() == [
-        "| task | blztable | blztable, size | feather, uncompressed | best peer | its figure "
+        "| milliseconds | blztable | blztable, size | feather, uncompressed | best peer | its time "
         "| peer / ours | call 1 |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-        "| MB on disk | 8.00 | 5.00 | 24.0 | rival | 6.00 | 0.75 |  |",
         "| read all into Arrow | 200 | 10.0 | 50.0 | rival | 300 | 1.50 (1.00 to 3.00) | 1.00 |",
         "| append 1,000 rows | 20.0 |  |  | rival | 10.0 | 0.50 (0.50 to 0.50) | 0.50 |",
+    ]
+
+
+def test_the_table_of_sizes_shows_ours_beside_the_smallest_peer():
+    assert report.sizes(RESULTS).splitlines() == [
+        "| MB | rows | columns | memory | blztable | blztable, size | best peer | its MB "
+        "| peer / ours |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| trees | 1,000 | 3 | 24.0 | 8.00 | 5.00 | rival | 6.00 | 0.75 |",
     ]
 
 
@@ -176,7 +184,19 @@ def test_what_was_only_checked_has_sizes_and_no_pictures():
         for name in systems:
             systems[name] = {}
     assert peers.drawings(checked) == {}
-    assert report.table_of(checked, "trees").splitlines()[2:] == [
-        "| MB on disk | 8.00 | 5.00 | 24.0 | rival | 6.00 | 0.75 |  |"
-    ]
+    assert "read all" not in report.summary(checked)
+    assert report.sizes(checked) in report.summary(checked)
     assert "| slow | 20.0 | right | right |" in report.full(checked)
+
+
+def test_the_documentation_shows_the_stored_results():
+    results = json.loads(peers.STORED.read_text(encoding="utf-8"))
+    before, after = peers.MARKS
+    page = peers.PAGE.read_text(encoding="utf-8")
+    assert page.partition(before)[2].partition(after)[0] == peers.section(results)
+    drawn = peers.drawings(results)
+    stored = {path.name for path in peers.PICTURES.glob("peers-*")}
+    assert stored == drawn.keys()
+    assert stored == set(re.findall(r"\(_static/(peers-[^)]+)\)", page))
+    for name, (_, picture) in drawn.items():
+        assert (peers.PICTURES / name).read_text(encoding="utf-8") == picture
