@@ -194,8 +194,10 @@ def _read(
 
 def _doubts(columns: Sequence["_Column"]) -> list[Task]:
     """Return tasks that decode doubted parts and drop the bytes, if these are many."""
-    doubted = [one for column in columns for one in column.doubted()]
-    return list(joined(doubted)) if sum(one.nbytes for one in doubted) > DOUBTED_BYTES else []
+    doubted = [rows for column in columns for rows in column.doubted()]
+    if sum(piece.nbytes for rows in doubted for piece in rows.pieces) <= DOUBTED_BYTES:
+        return []
+    return list(joined(one for rows in doubted for one in rows.fill(None, 0)))
 
 
 class _Column:
@@ -255,11 +257,11 @@ class _Column:
         bitmap = sum(piece.rows for piece in self._pieces) // 8 if has_nulls else 0
         return bitmap + sum(piece.nbytes for piece in self._pieces)
 
-    def doubted(self) -> Iterator[Run]:
-        """Yield the runs of parts that claim far more bytes than they have."""
+    def doubted(self) -> Iterator[PartRows]:
+        """Yield the rows of parts that claim far more bytes than they have."""
         for rows in self.rows:
             if sum(piece.nbytes for piece in rows.pieces) > DOUBTED_RATIO * rows.part.cbytes:
-                yield from rows.fill(None, 0)
+                yield rows
 
     def allocate(self) -> None:
         """Allocate the memory of the result."""
