@@ -1,4 +1,4 @@
-"""Benchmarks: suites for `asv`, and the programs compare.py, queries.py, appends.py, memory.py.
+"""Benchmarks: the comparison peers.py, the programs appends.py and memory.py, suites for `asv`.
 
 The files import each other by their bare names, as scripts do. asv imports them as a package, so
 this file puts the folder on the path.

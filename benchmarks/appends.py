@@ -18,19 +18,21 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import data_sets
-import formats
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from systems.arrow import Parquet
+from systems.engines import DuckDB, Lance
+from systems.ours import Blztable
+from systems.system import Append, System
 
 SIZES = {"10^4 rows": 10**4, "10^6 rows": 10**6, "10^7 rows": 10**7}
 AFTER_APPENDS = "after 10,000 appends"
 APPENDS, APPENDED_ROWS = 10_000, 100
-SYSTEMS = ["blztable", "blztable full", "lance", "duckdb", "parquet"]
-APPEND_PARAMS = [[*SIZES, AFTER_APPENDS], SYSTEMS]
 APPEND_NAMES = ["table", "system"]
 COLUMN_PARAMS = ["blztable", "blztable full", "parquet"]
 COLUMN_NAMES = ["system"]
@@ -52,42 +54,22 @@ def rows(count: int) -> pa.Table:
     return pa.table(columns)
 
 
-def made(system: str, path: Path, table: pa.Table) -> None:
-    """Write a table of this system at this path."""
-    if system.startswith("blztable"):
-        formats.blz().to_blz(table, path, durability="process")
-    elif system == "lance":
-        import lance
+class Rewritten(Parquet):
+    """A Parquet file, which can only be rewritten with the new rows."""
 
-        lance.write_dataset(table, path)
-    elif system == "duckdb":
-        import duckdb
-
-        with duckdb.connect(path) as connection:
-            connection.register("given", table)
-            connection.execute("create table t as select * from given")
-    else:
-        pq.write_table(table, path, compression="lz4")
+    def appending(self, path: Path) -> Append:
+        return lambda rows: replaced(path, pa.concat_tables([pq.read_table(path), rows]))
 
 
-def appending(system: str, path: Path, table: pa.Table) -> Step:
-    """Return a call that appends these rows to the table at this path."""
-    if system.startswith("blztable"):
-        durability = "full" if system.endswith("full") else "process"
-        opened = formats.blz().open(path, "a", durability=durability)
-        return lambda: opened.append(table)
-    if system == "lance":
-        import lance
-
-        data_set = lance.dataset(path)
-        return lambda: data_set.insert(table)
-    if system == "duckdb":
-        import duckdb
-
-        connection = duckdb.connect(path)
-        connection.register("given", table)
-        return lambda: connection.execute("insert into t select * from given")
-    return lambda: replaced(path, pa.concat_tables([pq.read_table(path), table]))
+KNOWN: dict[str, System] = {
+    "blztable": Blztable(),
+    "blztable full": Blztable(durability="full"),
+    "lance": Lance(),
+    "duckdb": DuckDB(),
+    "parquet": Rewritten("lz4"),
+}
+SYSTEMS = [*KNOWN]
+APPEND_PARAMS = [[*SIZES, AFTER_APPENDS], SYSTEMS]
 
 
 def adding_column(system: str, path: Path, values: np.ndarray) -> Step:
@@ -98,7 +80,7 @@ def adding_column(system: str, path: Path, values: np.ndarray) -> Step:
             path, pq.read_table(path).append_column(f"new_{next(numbers)}", pa.array(values))
         )
     durability = "full" if system.endswith("full") else "process"
-    opened = formats.blz().open(path, "a", durability=durability)
+    opened = KNOWN["blztable"].blz.open(path, "a", durability=durability)
     numbers = iter(range(10**6))
     return lambda: opened.add_column(f"new_{next(numbers)}", values)
 
@@ -132,10 +114,11 @@ class Append:
         path = suffixed(Path.cwd(), system, case)
         if not path.exists():
             raise NotImplementedError  # asv's word for "skip"
-        self.append = appending(system, path, rows(1000))
+        self.append = KNOWN[system].appending(path)
+        self.rows = rows(1000)
 
     def time_append(self, case, system):
-        self.append()
+        self.append(self.rows)
 
 
 class AddColumn:
@@ -150,7 +133,7 @@ class AddColumn:
     def setup(self, system):
         self.folder = Path(tempfile.mkdtemp(dir=Path.cwd()))
         path = self.folder / "table"
-        made(system, path, rows(10**6))
+        KNOWN[system].write(rows(10**6), path)
         self.add = adding_column(system, path, np.random.default_rng(1).random(10**6))
 
     def teardown(self, system):
@@ -167,11 +150,12 @@ def prepare(folder: Path, cases: list[str], systems: list[str]) -> None:
         for system in systems:
             path = suffixed(folder, system, case)
             try:
-                made(system, path, table)
+                KNOWN[system].write(table, path)
                 if case == AFTER_APPENDS and system != "parquet":
-                    append = appending(system.removesuffix(" full"), path, rows(APPENDED_ROWS))
+                    append = KNOWN[system.removesuffix(" full")].appending(path)
+                    few = rows(APPENDED_ROWS)
                     for _ in range(APPENDS):
-                        append()
+                        append(few)
             except ImportError as error:
                 print(f"{system} is left out: {error}", file=sys.stderr)
 
@@ -218,7 +202,7 @@ def main() -> None:
                 prepare(folder, [case], options.systems)
                 paths = {name: suffixed(folder, name, case) for name in options.systems}
                 steps = {
-                    name: appending(name, path, rows(1000))
+                    name: partial(KNOWN[name].appending(path), rows(1000))
                     for name, path in paths.items()
                     if path.exists()
                 }

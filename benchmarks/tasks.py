@@ -1,30 +1,87 @@
-"""The five tasks that compare.py measures, each one call of a format."""
+"""The asv suites of the tasks that peers.py compares, on lineitem and flights.
 
-from collections.abc import Callable
+Parquet and Feather beside ours show whether a change of the machine made a difference. The data
+sets are made once; every commit writes its own files. appends.py has the suites of appends.
+"""
+
+import sys
 from pathlib import Path
 
-import pyarrow as pa
-from data_sets import DataSet
-from formats import Format, touch
+import data_sets
+import measure
+import questions
+from systems.registry import system as system_of
+from systems.system import bytes_on_disk, is_installed, remove, touch
 
-WRITE = "write"
-READS = {
-    "read all": lambda data: None,
-    "two numeric columns": lambda data: data.two_numeric,
-    "key + text": lambda data: data.key_and_text,
-}
-TO_PANDAS = "to pandas"
-TASKS = [WRITE, *READS, TO_PANDAS]
-
-
-def reader(task: str, data: DataSet, format_: Format, path: Path) -> Callable[[], None]:
-    """Return the call to time: it reads from `path` and touches the result."""
-    if task == TO_PANDAS:
-        return lambda: touch(format_.read_pandas(path))
-    columns = READS[task](data)
-    return lambda: touch(format_.read(path, columns))
+DATA = ["lineitem", "flights"]
+SYSTEMS = ["blztable", "parquet lz4", "feather lz4", "duckdb", "lance"]
+ASKED = [task for task in questions.TASKS if task not in (questions.WRITE, questions.APPEND)]
+WRITERS = ["blztable", "blztable, durable", "parquet lz4", "feather lz4"]
+WRITE_PARAMS, WRITE_NAMES = [DATA, WRITERS], ["data", "system"]
+ASK_PARAMS, ASK_NAMES = [DATA, SYSTEMS, ASKED], ["data", "system", "task"]
+TIMEOUT = 1800
 
 
-def writer(table: pa.Table, format_: Format, path: Path) -> Callable[[], None]:
-    """Return the call to time: it writes to `path`, which must not exist."""
-    return lambda: format_.write(table, path)
+def file_of(data: str, name: str) -> Path:
+    """Return a path in the working directory, which asv keeps until the last benchmark."""
+    return Path(f"{data}-{name.replace(' ', '-')}{system_of(name).suffix}").absolute()
+
+
+class Write:
+    """Write a whole new table; only "blztable, durable", the default, survives a loss of power."""
+
+    params = WRITE_PARAMS
+    param_names = WRITE_NAMES
+    timeout = TIMEOUT
+    number = 1
+    warmup_time = 0
+
+    def setup(self, data, name):
+        self.path = file_of(f"written-{data}", name)
+        remove(self.path)
+        # asv calls setup before every repeat.
+        if not hasattr(self, "table"):
+            self.table = data_sets.load(data)
+            touch(self.table)
+
+    def teardown(self, data, name):
+        remove(self.path)
+
+    def time_write(self, data, name):
+        system_of(name).write(self.table, self.path)
+
+    def track_bytes_on_disk(self, data, name):
+        system_of(name).write(self.table, self.path)
+        return bytes_on_disk(self.path)
+
+    track_bytes_on_disk.unit = "bytes"
+
+
+class Ask:
+    """Each task that reads, and the touch of every memory page of its result."""
+
+    params = ASK_PARAMS
+    param_names = ASK_NAMES
+    timeout = TIMEOUT
+
+    def setup_cache(self):
+        for data in DATA:
+            for name in SYSTEMS:
+                if not is_installed(system_of(name)):
+                    continue
+                try:
+                    system_of(name).write(data_sets.load(data), file_of(data, name))
+                except Exception as error:  # a commit that cannot write must not stop the others
+                    print(f"{name} {data}: {error!r}", file=sys.stderr)
+
+    setup_cache.timeout = TIMEOUT
+
+    def setup(self, data, name, task):
+        path = file_of(data, name)
+        asked = data_sets.questions(data_sets.DATA_SETS[data], data_sets.mapped(data))
+        if not path.exists() or task not in asked:
+            raise NotImplementedError  # asv's word for "skip"
+        self.call = measure.call_of(task, system_of(name), path, asked[task])
+
+    def time_task(self, data, name, task):
+        touch(self.call())

@@ -32,6 +32,7 @@ def to_blz(
     *,
     mode: str = "w",
     index: bool | None = None,
+    optimize: str | Mapping[str, str] | None = None,
     compression: str | Mapping[str, str] | None = None,
     clevel: int | Mapping[str, int] | None = None,
     shuffle: str | Mapping[str, str | None] | None = None,
@@ -68,12 +69,19 @@ def to_blz(
         Whether to store a DataFrame's index. By default, a RangeIndex is kept as start, stop and
         step, and any other index as columns; True stores a RangeIndex as a column too, False stores
         no index.
+    optimize : {"speed", "size"} or mapping of column names to one, optional
+        What the choice of a codec aims at. By default, each column of each row group gets the codec
+        and the shuffle that a trial on a small part of it finds best: lz4 for numbers, lz4hc for
+        text, and zstd where it saves very much, as with UUIDs. With "speed", all are lz4; with
+        "size", zstd, except where lz4 makes numbers as small.
     compression : {"lz4", "lz4hc", "zlib", "zstd"} or mapping of column names to one, optional
-        Codec; "lz4" by default.
+        Codec, in place of the choice by `optimize`.
     clevel : int or mapping of column names to int, optional
-        Compression level, from 0, not compressed, to 9, smallest; 5 by default.
+        Compression level, from 0, not compressed, to 9, smallest; by default 5, or 2 for zstd. A
+        level without a codec is one of lz4.
     shuffle : {"byte", "bit", "none"} or mapping of column names to one, optional
-        Filter before compression; by default "byte" for values wider than one byte.
+        Filter before compression, in place of the one that the trial finds. With `compression`, it
+        is by default "byte" for values wider than one byte, and "bit" for encoded values.
     encoding : {"plain", "auto"} or mapping of column names to one, optional
         Encoding of the values before compression. With "auto", numbers, times and dictionary codes
         are stored in fewer bytes if that returns the very same values; each row group is decided by
@@ -142,6 +150,7 @@ def to_blz(
     """
     check_choice("mode", mode, ("w", "a", "x"))
     chosen = {
+        "optimize": optimize,
         "compression": compression,
         "clevel": clevel,
         "shuffle": shuffle,

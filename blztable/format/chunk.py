@@ -43,7 +43,8 @@ MANY_BLOCKS = 0.6
 CODEC_NAMES = {0: "blosclz", 1: "lz4", 3: "zlib", 4: "zstd"}
 # Codecs for writing. lz4hc has the format of lz4; blosclz is read but never written.
 WRITABLE_CODECS = {"lz4": 1, "lz4hc": 1, "zlib": 3, "zstd": 4}
-SHUFFLES = {"none": blosc.NOSHUFFLE, "byte": blosc.SHUFFLE, "bit": blosc.BITSHUFFLE}
+UNSHUFFLED, BYTE, BIT = "none", "byte", "bit"
+SHUFFLES = {UNSHUFFLED: blosc.NOSHUFFLE, BYTE: blosc.SHUFFLE, BIT: blosc.BITSHUFFLE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +79,16 @@ class Compression:
     clevel: int = 5
     shuffle: str | None = None
 
-    def compress(self, raw: np.ndarray, typesize: int, shuffle: str | None = None) -> bytes:
-        """Compress `raw` to one chunk, and check that its header has the requested parameters.
-
-        `shuffle` is the best for these bytes; the parameter of the table goes before it.
-        """
+    def compress(self, raw: np.ndarray, typesize: int) -> bytes:
+        """Compress `raw` to one chunk, and check that its header has the requested parameters."""
         assert 0 < raw.nbytes <= MAX_CHUNK_BYTES, raw.nbytes
-        shuffle = self.shuffle or shuffle or ("byte" if typesize > 1 else "none")
+        shuffle = self.shuffle or BYTE
+        # Blosc does not shuffle the bits of a block whose number of items is no multiple of 8, and
+        # a chunk is often one block.
+        if shuffle == BIT and raw.nbytes % (8 * typesize):
+            shuffle = BYTE
+        if shuffle == BYTE and typesize == 1:
+            shuffle = UNSHUFFLED
         data: bytes = blosc.compress(raw, typesize, self.clevel, SHUFFLES[shuffle], self.codec)
         header = ChunkHeader.decode(data)
         actual = (header.nbytes, header.typesize, header.ctbytes, header.flags >> CODEC_SHIFT)

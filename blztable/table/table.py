@@ -848,8 +848,8 @@ class CTable(TableReader, Closing):
         return Transaction(self, self._options(), commit_id)
 
     def _options(self) -> WriteOptions:
-        properties = dict(self._snapshot.version.head.properties) | dict(self._overrides)
-        return WriteOptions.of(properties, self._durability)
+        properties = self._snapshot.version.head.properties
+        return WriteOptions.of(properties, self._overrides, self._durability)
 
     def _check_writable(self) -> None:
         """Raise ReadOnlyError if this handle cannot change the table."""

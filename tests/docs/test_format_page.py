@@ -482,6 +482,9 @@ def test_the_properties_are_those_of_the_page():
     blz.to_blz(
         {"n": [1, 2]},
         store,
+        optimize="size",
+        compression="zstd",
+        clevel=1,
         shuffle="bit",
         encoding="auto",
         row_group_rows=99,

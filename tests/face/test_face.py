@@ -106,8 +106,10 @@ def test_mode_x_refuses_and_mode_w_replaces(path):
     ("options", "message"),
     [
         ({"mode": "r"}, "mode must be one of 'w', 'a', 'x', not 'r'"),
-        ({"compression": "blosclz"}, "compression must be one of 'lz4', .*, not 'blosclz'"),
+        ({"compression": "blosclz"}, "compression must be one of None, 'lz4', .*, not 'blosclz'"),
         ({"compression": {"n": "gzip"}}, "compression must be one of .*, not 'gzip'"),
+        ({"optimize": "space"}, "optimize must be one of None, 'speed', 'size', not 'space'"),
+        ({"optimize": {"n": 1}}, "optimize must be one of None, 'speed', 'size', not 1"),
         ({"clevel": 10}, "clevel must be an integer from 0 to 9, not 10"),
         ({"clevel": True}, "clevel must be an integer from 0 to 9, not True"),
         ({"shuffle": "bits"}, "shuffle must be one of .*, not 'bits'"),

@@ -1,14 +1,15 @@
-"""Codes: a condition on one column, evaluated once on the values that its codes stand for.
+"""Codes: a column of some rows as codes, and the values that the codes of each part stand for.
 
 An encoded part has codes of one or two bytes, a part of a dictionary type has indices. If each code
 stands for the same value in all pages, Arrow evaluates a condition on these values as it does on
 rows. A row passes if its code does. So values are not decoded, and text and floats are not compared
-row by row.
+row by row. Rows that pass are looked up at the end, so nothing is read twice.
 
-Knows nothing of files, nor of the other conditions of a filter.
+Knows nothing of files, nor of the steps of a filter.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -16,66 +17,88 @@ import pyarrow as pa
 from blztable.arrow_types import bits_of
 from blztable.engine.read.columns import read_codes, values_of_codes
 from blztable.engine.read.parts import OpenParts
-from blztable.engine.read.selection import RowSpan
-from blztable.errors import SchemaError
+from blztable.engine.read.selection import RowSpan, take_places
 
-# The values of codes are evaluated only if there are so many rows for each of them.
+# A part is read as codes only if it has so many rows for each code.
 ROWS_PER_VALUE = 4
 
 
-def mask(
-    condition: Callable[[pa.ChunkedArray], np.ndarray],
-    index: int,
-    spans: Sequence[RowSpan],
-    parts: OpenParts,
-) -> np.ndarray | None:
-    """Return for each row of these spans whether a condition on a column is true.
+@dataclass(frozen=True, slots=True)
+class CodedColumn:
+    """A column of some rows.
 
-    Return None if the condition has to be evaluated on the values of the rows: a part has no such
-    codes, or Arrow cannot evaluate the condition on a value that no row has.
-
-    Parameters
+    Attributes
     ----------
-    condition
-        Returns for each value of the column's type whether the condition is true.
-    index
-        The index of the column.
-    spans
-        The rows.
+    type
+        The type of the column.
     parts
-        The parts of the version.
+        For each row group the value of each code, and the codes of its rows.
     """
-    passing: dict[int, np.ndarray] = {}
+
+    type: pa.DataType
+    parts: Sequence[tuple[pa.Array, pa.ChunkedArray]]
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return sum(len(codes) for _, codes in self.parts)
+
+    def mask(self, condition: Callable[[pa.ChunkedArray], np.ndarray]) -> np.ndarray:
+        """Return for each row whether a condition is true.
+
+        Parameters
+        ----------
+        condition
+            Returns for each value of the column's type whether the condition is true.
+        """
+        masks = []
+        for values, codes in self.parts:
+            # At the end, whether a null passes.
+            passing = condition(pa.chunked_array([values, pa.nulls(1, values.type)]))
+            masks += [_passing(passing, chunk) for chunk in codes.chunks]
+        return np.concatenate(masks)
+
+    def decoded(self) -> pa.ChunkedArray:
+        """Return the values of all rows."""
+        chunks = (
+            _looked_up(values, chunk) for values, codes in self.parts for chunk in codes.chunks
+        )
+        return pa.chunked_array(list(chunks), self.type)
+
+    def taken(self, places: np.ndarray) -> pa.ChunkedArray:
+        """Return the values of the rows at these ascending indices."""
+        return pa.chunked_array(list(self._taken(places)), self.type)
+
+    def _taken(self, places: np.ndarray) -> Iterator[pa.Array]:
+        begin = 0
+        for values, codes in self.parts:
+            first, last = np.searchsorted(places, [begin, begin + len(codes)])
+            for chunk in take_places(codes, places[first:last] - begin).chunks:
+                yield _looked_up(values, chunk)
+            begin += len(codes)
+
+
+def read(parts: OpenParts, index: int, spans: Sequence[RowSpan]) -> CodedColumn | None:
+    """Read spans of rows of a column as codes; None if they have to be read as values."""
+    values = {}
     for group in dict.fromkeys(span.group for span in spans):
         rows = sum(span.count for span in spans if span.group == group)
-        values = values_of_codes(parts, index, group, int(rows / ROWS_PER_VALUE))
-        if values is None:
+        found = values_of_codes(parts, index, group, int(rows / ROWS_PER_VALUE))
+        if found is None:
             return None
-        try:
-            # At the end, whether a null passes.
-            passing[group] = condition(pa.chunked_array([values, pa.nulls(1, values.type)]))
-        except SchemaError:
+        values[group] = found
+    codes = read_codes(parts, index, spans)
+    for group, column in codes:
+        if any(numbers_of(chunk).max() >= len(values[group]) for chunk in column.chunks):
+            # To read the values fails with an error that names the file.
             return None
-    masks = []
-    for group, codes in read_codes(parts, index, spans):
-        for chunk in codes.chunks:
-            numbers = np.frombuffer(chunk.buffers()[1], f"<u{chunk.type.bit_width // 8}")
-            numbers = numbers[chunk.offset : chunk.offset + len(chunk)]
-            if int(numbers.max()) >= len(passing[group]) - 1:
-                # The values are read, with an error that names the file.
-                return None
-            masks.append(_passing(passing[group], chunk, numbers))
-    return np.concatenate(masks)
+    type_ = parts.version.schema.field(index).type
+    return CodedColumn(type_, [(values[group], column) for group, column in codes])
 
 
-def _passing(passing: np.ndarray, codes: pa.Array, numbers: np.ndarray) -> np.ndarray:
-    """Return for each row whether its code, or null, passes."""
-    found = lookup(passing[:-1], numbers)
-    if codes.null_count:
-        bitmap = np.frombuffer(codes.buffers()[0], np.uint8)
-        valid = bits_of(bitmap, codes.offset, len(codes)).view(np.bool_)
-        found[~valid] = passing[-1]
-    return found
+def numbers_of(codes: pa.Array) -> np.ndarray:
+    """Return codes as numbers, whatever the rows of nulls have."""
+    numbers = np.frombuffer(codes.buffers()[1], f"<u{codes.type.bit_width // 8}")
+    return numbers[codes.offset : codes.offset + len(codes)]
 
 
 def lookup(passing: np.ndarray, codes: np.ndarray) -> np.ndarray:
@@ -87,6 +110,24 @@ def lookup(passing: np.ndarray, codes: np.ndarray) -> np.ndarray:
     if high - low == len(passing) - np.count_nonzero(passing):
         return ~_within(codes, low, high)
     return passing[codes]
+
+
+def _passing(passing: np.ndarray, codes: pa.Array) -> np.ndarray:
+    """Return for each row whether its code, or null, passes."""
+    found = lookup(passing[:-1], numbers_of(codes))
+    if codes.null_count:
+        bitmap = np.frombuffer(codes.buffers()[0], np.uint8)
+        valid = bits_of(bitmap, codes.offset, len(codes)).view(np.bool_)
+        found[~valid] = passing[-1]
+    return found
+
+
+def _looked_up(values: pa.Array, codes: pa.Array) -> pa.Array:
+    """Return the value of each code."""
+    if not pa.types.is_dictionary(values.type):
+        return values.take(codes)
+    indices = codes.cast(values.type.index_type)
+    return pa.DictionaryArray.from_arrays(indices, values.dictionary, ordered=values.type.ordered)
 
 
 def _range(flags: np.ndarray) -> tuple[int, int]:

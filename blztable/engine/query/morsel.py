@@ -22,12 +22,14 @@ import pyarrow.compute as pc
 
 from blztable.engine.query import codes, expressions
 from blztable.engine.query.blocks import Blocks
+from blztable.engine.query.codes import CodedColumn
 from blztable.engine.query.expression_tree import Term
 from blztable.engine.query.pruning import Pruner
 from blztable.engine.read.columns import read_columns, read_rows
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.selection import RowSelection, RowSpan, take_places
 from blztable.engine.run.limits import check_rows
+from blztable.errors import SchemaError
 
 # Single rows are read once at most one row in this many is left.
 SPARSE = 16
@@ -68,15 +70,16 @@ class _Column:
     """The values of a column in the rows of a morsel whose flag in `rows` is set."""
 
     rows: np.ndarray
-    values: pa.ChunkedArray
+    values: pa.ChunkedArray | CodedColumn
 
     def of(self, rows: np.ndarray, places: np.ndarray | None) -> pa.ChunkedArray:
         """Return the values of these rows, all of which the column covers."""
+        is_coded = isinstance(self.values, CodedColumn)
         if np.count_nonzero(rows) == len(self.values):
-            return self.values
+            return self.values.decoded() if is_coded else self.values
         if places is None or len(self.values) < len(rows):
             places = np.flatnonzero(rows[self.rows])
-        return take_places(self.values, places)
+        return self.values.taken(places) if is_coded else take_places(self.values, places)
 
 
 class Morsel:
@@ -106,25 +109,39 @@ class Morsel:
             rows &= passing
             places = np.flatnonzero(rows)
             selection = blocks.picked(places)
-        true = None if places is not None else self._mask_of_codes(step, blocks[is_open].spans())
+        count = int(np.count_nonzero(rows))
+        true = None if places is not None else self._mask_of_codes(step, rows, selection)
         if true is None:
-            values = self._values(step.columns, rows, places, selection)
-            true = step.mask(values, int(np.count_nonzero(rows)))
+            true = step.mask(self._values(step.columns, rows, places, selection), count)
         if len(true) == len(rows):
             self._passing = true if passing is None else passing & true
         else:
             self._passing = np.ones_like(rows) if passing is None else passing
             self._passing[rows if places is None else places] &= true
 
-    def _mask_of_codes(self, step: Step, spans: Sequence[RowSpan]) -> np.ndarray | None:
-        """Evaluate a step on one column on the codes of its parts, if they are not read yet."""
+    def _mask_of_codes(
+        self, step: Step, rows: np.ndarray, selection: Sequence[RowSelection]
+    ) -> np.ndarray | None:
+        """Evaluate a step on the codes of its one column; None if that is not possible."""
         # Without a tree, the result may depend on more than the value.
-        if len(step.columns) != 1 or not step.terms or step.columns[0] in self._columns:
+        if len(step.columns) != 1 or not step.terms:
             return None
         (index,) = step.columns
-        return codes.mask(
-            lambda column: step.mask({index: column}, len(column)), index, spans, self._parts
-        )
+        if index not in self._columns:
+            spans = [one for one in selection if isinstance(one, RowSpan)]
+            coded = codes.read(self._parts, index, spans)
+            if coded is not None:
+                self._columns[index] = _Column(rows, coded)
+        column = self._columns.get(index)
+        if column is None or not isinstance(column.values, CodedColumn):
+            return None
+        if np.count_nonzero(rows) != len(column.values):
+            return None
+        try:
+            return column.values.mask(lambda values: step.mask({index: values}, len(values)))
+        except SchemaError:
+            # Arrow cannot evaluate the condition on a value that no row may have.
+            return None
 
     def result(self, columns: Iterable[int]) -> FilteredRows:
         """Return the rows that pass all steps, and these columns of them."""

@@ -17,13 +17,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 
-import numpy as np
 import pyarrow as pa
 
 from blztable.arrow_types import Portion
 from blztable.columns import paging
-from blztable.columns.blocks import Block, Stream, StreamLayout
+from blztable.columns.blocks import Block, Stream
 from blztable.columns.encodings.choose import encoded
+from blztable.columns.encodings.few_items import encode_few_items
 from blztable.columns.statistics.compute import statistics
 from blztable.columns.stored import as_stored
 from blztable.columns.types import encode, one_array, stream_layouts
@@ -35,8 +35,9 @@ from blztable.engine.run.progress import Progress
 from blztable.engine.run.tasks import Task
 from blztable.engine.version.staged import NewGroups
 from blztable.engine.write.bundles import Bundle, BundleWriter, is_small
-from blztable.engine.write.options import WriteOptions
-from blztable.engine.write.reuse import Make, Old, compressing, copying, opened
+from blztable.engine.write.options import CompressionOptions, WriteOptions
+from blztable.engine.write.reuse import ChunkInput, Make, Old, compressing, copying, opened
+from blztable.engine.write.trial import compression_of
 from blztable.errors import LimitError, SchemaError
 from blztable.format import layout
 from blztable.format.line import NO_FILE, ColumnParts, FactArrays
@@ -48,6 +49,8 @@ from blztable.storage.store import KeyTaken, Store
 
 # Smaller tasks would spend more time in Python than in compression.
 TASK_BYTES = 1 << 20
+# Encodings gain less than their metadata take in a part of fewer bytes.
+LEAST_BYTES = 1 << 10
 # Up to this size most of the time is spent in Python, which runs one thread at a time.
 SMALL_BYTES = 1 << 20
 
@@ -236,20 +239,19 @@ class _PartWriter:
             # The caller's array is released as soon as a copy of it exists.
             del self._array
             self._shared.budget.release(nbytes)
-            block = encode(array, self._options.page_rows_of(self._column.name))
-            self._sizes = {name: stream.data.nbytes for name, stream in block.walk()}
-            if self._options.encoding_of(self._column.name) == "auto":
-                block = encoded(block)
+            block, array = self._block(array)
             check_pages(self._column.type, block.rows, block.page_rows)
         except SchemaError as error:
             raise SchemaError(f"column {self._column.name!r}: {error}") from None
+        self._sizes = {name: stream.nbytes for name, stream in block.walk()}
         self._pages, self._whole = statistics(array, block.page_rows)
         target = self._options.chunk_bytes
         self._info = _block_info(block, target)
+        asked = self._options.compression_of(self._column.name)
         pieces = [
-            (piece, stream.layout)
+            piece
             for (_, stream), (_, info) in zip(block.walk(), self._info.walk(), strict=True)
-            for piece in _pieces(stream.data, info.chunks)
+            for piece in _pieces(stream, info.chunks, asked)
         ]
         self._chunks: list[bytes] = [b""] * len(pieces)
         self._digests: list[bytes] = [b""] * len(pieces)
@@ -266,19 +268,24 @@ class _PartWriter:
         make = self._make()
         return [self._compress_task(make, start, batch) for start, batch in batches]
 
+    def _block(self, array: pa.Array) -> tuple[Block, pa.Array]:
+        """Return the tree of blocks of an array, and an array of the same values for statistics."""
+        page_rows = self._options.page_rows_of(self._column.name)
+        is_small = array.nbytes < LEAST_BYTES
+        if is_small or self._options.encoding_of(self._column.name) != "auto":
+            return encode(array, page_rows), array
+        return encode_few_items(array, page_rows) or (encoded(encode(array, page_rows)), array)
+
     def _make(self) -> Make:
         """Return the function that makes the chunks of this part."""
-        compression = self._options.compression_of(self._column.name)
         if self._old_part is None:
-            return compressing(compression, self._checksum)
-        return copying(self._old_part, self._info, compression, self._checksum)
+            return compressing(self._checksum)
+        return copying(self._old_part, self._info, self._checksum)
 
-    def _compress_task(
-        self, make: Make, start: int, batch: list[tuple[np.ndarray, StreamLayout]]
-    ) -> Task:
+    def _compress_task(self, make: Make, start: int, batch: list[ChunkInput]) -> Task:
         def compress() -> None:
-            for index, (piece, form) in enumerate(batch, start):
-                self._chunks[index], self._digests[index] = make(index, piece, form)
+            for index, piece in enumerate(batch, start):
+                self._chunks[index], self._digests[index] = make(index, piece)
             with self._lock:
                 self._unfinished -= 1
                 is_last = self._unfinished == 0
@@ -332,7 +339,9 @@ def _block_info(block: Block, target: int) -> BlockInfo:
 
 def _stream_info(stream: Stream, page_rows: int, target: int) -> StreamInfo:
     own = stream.layout
-    if stream.pages is not None:
+    if not stream.data.nbytes:
+        chunks: tuple[int, ...] = ()
+    elif stream.pages is not None:
         chunks = paging.cut_pages(stream.pages, target)
     else:
         page_bytes = own.nbytes(page_rows)
@@ -343,21 +352,22 @@ def _stream_info(stream: Stream, page_rows: int, target: int) -> StreamInfo:
     return StreamInfo(own.name, own.dtype, own.typesize, chunks, stream.pages, encoding)
 
 
-def _pieces(data: np.ndarray, sizes: Sequence[int]) -> Iterator[np.ndarray]:
+def _pieces(
+    stream: Stream, sizes: Sequence[int], asked: CompressionOptions
+) -> Iterator[ChunkInput]:
+    compression = compression_of(stream, asked)
     start = 0
     for size in sizes:
-        yield data[start : start + size]
+        yield ChunkInput(stream.data[start : start + size], stream.layout.typesize, compression)
         start += size
-    assert start == data.nbytes
+    assert start == stream.data.nbytes
 
 
-def _batches(
-    pieces: list[tuple[np.ndarray, StreamLayout]],
-) -> Iterator[tuple[int, list[tuple[np.ndarray, StreamLayout]]]]:
+def _batches(pieces: list[ChunkInput]) -> Iterator[tuple[int, list[ChunkInput]]]:
     """Yield runs of pieces of at least `TASK_BYTES`, each with the index of its first piece."""
     start, nbytes = 0, 0
-    for stop, (piece, _) in enumerate(pieces, 1):
-        nbytes += piece.nbytes
+    for stop, piece in enumerate(pieces, 1):
+        nbytes += piece.data.nbytes
         if nbytes >= TASK_BYTES or stop == len(pieces):
             yield start, pieces[start:stop]
             start, nbytes = stop, 0

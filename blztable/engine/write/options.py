@@ -13,19 +13,22 @@ from blztable.block_terms import MIN_PAGE_ROWS
 from blztable.columns.paging import CHUNK_BYTES
 from blztable.errors import ColumnNotFoundError, CorruptError, no_column
 from blztable.format.checksum import BY_NAME, Checksum
-from blztable.format.chunk import MAX_CHUNK_BYTES, SHUFFLES, WRITABLE_CODECS, Compression
+from blztable.format.chunk import MAX_CHUNK_BYTES, SHUFFLES, WRITABLE_CODECS
 from blztable.format.jsontext import MAX_NUMBER, Json
 from blztable.format.metadata import MAX_PAGE_ROWS
 
 DURABILITIES = ("full", "process")
 # Choose an encoding for each part, or store the values as they are.
 ENCODINGS = ("auto", "plain")
-
-# Options that are stored in the properties of a table.
-KEPT = ("encoding", "compression", "clevel", "shuffle", "checksum", "row_group_rows", "page_rows")
+# What a trial of codecs looks for, if no codec is given.
+SPEED, SIZE = "speed", "size"
+OPTIMIZE = (SPEED, SIZE)
 
 # Options that may be a mapping by column name.
-BY_COLUMN = ("encoding", "compression", "clevel", "shuffle", "page_rows")
+BY_COLUMN = ("encoding", "optimize", "compression", "clevel", "shuffle", "page_rows")
+
+# Options that are stored in the properties of a table.
+KEPT = (*BY_COLUMN, "checksum", "row_group_rows")
 
 T = TypeVar("T")
 
@@ -34,17 +37,28 @@ MAX_ID_LENGTH = 1000
 
 
 @dataclass(frozen=True, slots=True)
+class CompressionOptions:
+    """What a caller asked for a column; None for what is left to a trial."""
+
+    codec: str | None = None
+    clevel: int | None = None
+    shuffle: str | None = None
+    optimize: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class WriteOptions:
     """Options of a write, checked before anything is written."""
 
-    compression: str | Mapping[str, str] = "lz4"
-    clevel: int | Mapping[str, int] = 5
+    compression: str | Mapping[str, str | None] | None = None
+    clevel: int | Mapping[str, int | None] | None = None
     shuffle: str | Mapping[str, str | None] | None = None
     checksum: str = "crc32"
     row_group_rows: int | None = None
     page_rows: int | Mapping[str, int] | None = None
     durability: str = "full"
     encoding: str | Mapping[str, str] | None = field(default=None, kw_only=True)
+    optimize: str | Mapping[str, str] | None = field(default=None, kw_only=True)
     # Not public: tests use tiny chunks to take every path with little data.
     chunk_bytes: int = field(default=CHUNK_BYTES, kw_only=True)
 
@@ -54,10 +68,12 @@ class WriteOptions:
             object.__setattr__(self, name, _as_numbers(getattr(self, name)))
         for encoding in _values(self.encoding):
             check_choice("encoding", encoding, (None, *ENCODINGS))
+        for optimize in _values(self.optimize):
+            check_choice("optimize", optimize, (None, *OPTIMIZE))
         for codec in _values(self.compression):
-            check_choice("compression", codec, WRITABLE_CODECS)
+            check_choice("compression", codec, (None, *WRITABLE_CODECS))
         for level in _values(self.clevel):
-            if type(level) is not int or not 0 <= level <= 9:
+            if level is not None and (type(level) is not int or not 0 <= level <= 9):
                 raise ValueError(f"clevel must be an integer from 0 to 9, not {level!r}")
         for shuffle in _values(self.shuffle):
             check_choice("shuffle", shuffle, (None, *SHUFFLES))
@@ -79,11 +95,19 @@ class WriteOptions:
         assert MIN_PAGE_ROWS <= self.chunk_bytes <= MAX_CHUNK_BYTES, self.chunk_bytes
 
     @classmethod
-    def of(cls, properties: Mapping[str, Json], durability: str) -> Self:
-        """Return the options in the properties of a table; CorruptError if they are invalid."""
-        stored = {name: properties[name] for name in KEPT if name in properties}
+    def of(
+        cls, properties: Mapping[str, Json], overrides: Mapping[str, Any], durability: str
+    ) -> Self:
+        """Return the options in the properties of a table; CorruptError if they are invalid.
+
+        Overrides are valid options that go before those of the table. Without a codec among them,
+        `optimize` also goes before the codec and the level of the table.
+        """
+        stored: dict[str, Any] = {name: properties[name] for name in KEPT if name in properties}
+        if "optimize" in overrides:
+            stored |= {"compression": None, "clevel": None}
         try:
-            return cls(**stored, durability=durability)  # type: ignore[arg-type]
+            return cls(**{**stored, **overrides}, durability=durability)
         except (TypeError, ValueError) as error:
             raise CorruptError(f"the properties of the table: {error}") from None
 
@@ -96,13 +120,14 @@ class WriteOptions:
             if missing:
                 raise ColumnNotFoundError(f"{option}: {no_column(missing[0], names)}")
 
-    def compression_of(self, name: str) -> Compression:
-        """Return the compression of a column."""
-        return Compression(
-            _of(self.compression, name, "lz4"),
-            _of(self.clevel, name, 5),
-            _of(self.shuffle, name, None),
-        )
+    def compression_of(self, name: str) -> CompressionOptions:
+        """Return what was asked for a column. A level without a codec is one of lz4."""
+        codec: str | None = _of(self.compression, name, None)
+        level: int | None = _of(self.clevel, name, None)
+        if codec is None and level is not None:
+            codec = "lz4"
+        shuffle: str | None = _of(self.shuffle, name, None)
+        return CompressionOptions(codec, level, shuffle, _of(self.optimize, name, None))
 
     def encoding_of(self, name: str) -> str:
         """Return "auto" or "plain" for a column."""

@@ -9,10 +9,10 @@ Knows nothing of rows or of what changed: bytes to be written are compared with 
 """
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
-from blztable.columns.blocks import StreamLayout
 from blztable.engine.read.parts import Part
 from blztable.engine.run.scratch import scratch
 from blztable.engine.version.versions import DAMAGED
@@ -28,41 +28,49 @@ from blztable.format.chunk import (
 )
 from blztable.format.metadata import BlockInfo
 
-# Returns a chunk and its digest, given the chunk's index in its part, its bytes and their form.
-Make = Callable[[int, np.ndarray, StreamLayout], tuple[bytes, bytes]]
+
+class ChunkInput(NamedTuple):
+    """The bytes of a chunk before compression, and how to compress them."""
+
+    data: np.ndarray
+    typesize: int
+    compression: Compression
+
+
+# Returns a chunk and its digest, given the chunk's index in its part.
+Make = Callable[[int, ChunkInput], tuple[bytes, bytes]]
 # Returns the part that a new part replaces, given the indices of the column and the row group in
 # this write. It may be called from any thread.
 Old = Callable[[int, int], Part | None]
 
 
-def compressing(compression: Compression, checksum: Checksum) -> Make:
+def compressing(checksum: Checksum) -> Make:
     """Return a function that compresses every chunk."""
 
-    def make(index: int, piece: np.ndarray, form: StreamLayout) -> tuple[bytes, bytes]:
-        chunk = compression.compress(piece, form.typesize, form.shuffle)
+    def make(index: int, piece: ChunkInput) -> tuple[bytes, bytes]:
+        chunk = piece.compression.compress(piece.data, piece.typesize)
         return chunk, checksum.digest(chunk)
 
     return make
 
 
-def copying(old: Part, info: BlockInfo, compression: Compression, checksum: Checksum) -> Make:
+def copying(old: Part, info: BlockInfo, checksum: Checksum) -> Make:
     """Return a function that copies chunks of `old` with equal contents, compresses the others."""
-    make = compressing(compression, checksum)
+    make = compressing(checksum)
     if old.superchunk is None or old.checksum.id != checksum.id:
         return make
     counterparts = dict(_counterparts(old, info))
-    codec = WRITABLE_CODECS[compression.codec]
 
-    def copy_or_make(index: int, piece: np.ndarray, form: StreamLayout) -> tuple[bytes, bytes]:
+    def copy_or_make(index: int, piece: ChunkInput) -> tuple[bytes, bytes]:
         counterpart = counterparts.get(index)
         if counterpart is not None:
             try:
                 chunk, digest = _chunk(old, counterpart)
-                if _has_codec(chunk, codec) and _holds(chunk, piece, form.typesize):
+                if _has_codec(chunk, piece.compression.codec) and _holds(chunk, piece):
                     return chunk, digest
             except DAMAGED:
                 pass  # The chunk is damaged: compress its contents instead.
-        return make(index, piece, form)
+        return make(index, piece)
 
     return copy_or_make
 
@@ -102,14 +110,15 @@ def _chunk(old: Part, index: int) -> tuple[bytes, bytes]:
     return chunk, digest
 
 
-def _has_codec(chunk: bytes, codec: int) -> bool:
+def _has_codec(chunk: bytes, codec: str) -> bool:
     """True if the chunk has this codec; a chunk that did not shrink has none and counts too."""
     flags = ChunkHeader.decode(chunk).flags
-    return bool(flags & MEMCPYED) or flags >> CODEC_SHIFT == codec
+    return bool(flags & MEMCPYED) or flags >> CODEC_SHIFT == WRITABLE_CODECS[codec]
 
 
-def _holds(chunk: bytes, piece: np.ndarray, typesize: int) -> bool:
+def _holds(chunk: bytes, piece: ChunkInput) -> bool:
     """True if the chunk decodes to these bytes."""
-    decoded = np.frombuffer(scratch(piece.nbytes), np.uint8)
-    decompress_into(chunk, typesize, decoded.ctypes.data, piece.nbytes)
-    return np.array_equal(decoded, piece)
+    nbytes = piece.data.nbytes
+    decoded = np.frombuffer(scratch(nbytes), np.uint8)
+    decompress_into(chunk, piece.typesize, decoded.ctypes.data, nbytes)
+    return np.array_equal(decoded, piece.data)

@@ -17,6 +17,7 @@ from blztable.format.chunk import Compression
 from blztable.storage.memory import MemoryStore
 from support import tamper
 from support.bit_equality import same_table
+from support.recording_store import Recorded
 from support.samples import numbers_table
 
 TABLE = numbers_table(3000, 11)
@@ -154,6 +155,18 @@ def test_a_code_outside_of_the_dictionary_is_refused_by_a_filter(tmp_path):
         for condition in (pc.field("word") == "b", pc.field("word") != "b"):
             with pytest.raises(blz.CorruptError, match=r"t\.blz.*outside of 2 values"):
                 table.count(filters=condition)
+
+
+@pytest.mark.parametrize("name", ["near", "price or null", "word", "word or null"])
+def test_a_column_of_the_filter_and_of_the_result_is_read_once(name, monkeypatch):
+    store = Recorded(stores()[1])
+    with blz.open(store) as table:
+        plan = table.explain([name], filters=pc.field(name) != TABLE[name][16])
+        with store.recording(monkeypatch):
+            found = table.to_arrow([name], filters=pc.field(name) != TABLE[name][16])
+    assert same_table(found, TABLE.select([name]).filter(pc.field(name) != TABLE[name][16]))
+    taken = sum(length for key, _, length in store.reads if key.startswith("data/"))
+    assert 0 < taken <= plan.nbytes
 
 
 def test_small_row_groups_do_not_look_at_the_values_of_all_codes(monkeypatch):

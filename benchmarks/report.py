@@ -1,0 +1,202 @@
+"""The figures of a comparison, from its results: medians, spread, ratios, and Markdown.
+
+Needs nothing but Python, and reads no clock: the same results always give the same text.
+
+Results are a dict, stored as JSON: "date", "machine", "versions", "settings", "load", "data" (of
+each data set: rows, columns, bytes in memory, and bytes on disk by system) and "runs": data set ->
+task -> system -> "seconds" and "processor_seconds", a list of calls for each round, or "cannot".
+"""
+
+import statistics
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+Results = dict[str, Any]
+# Settings of blztable begin with its name; the first is the default.
+OURS = "blztable"
+# It shows what reading costs without compression, in a file as large as the memory: a limit, not a
+# format to choose instead.
+LIMIT = "feather, uncompressed"
+
+
+class Figure(NamedTuple):
+    """A median over the rounds, and the least and the largest round."""
+
+    median: float
+    least: float
+    most: float
+
+
+class Line(NamedTuple):
+    """A task: our figure, the fastest peer with its figure, and how many times faster we are.
+
+    The ratio is the median of the ratios of the rounds, in which both ran shortly after each other.
+    """
+
+    task: str
+    ours: Figure
+    peer: str
+    theirs: Figure
+    ratio: Figure
+
+
+def figure(rounds: list[list[float]], call: int = -1) -> Figure:
+    """Return the figure of one call of each round; the last call is the steady state."""
+    values = [calls[call] for calls in rounds]
+    return Figure(statistics.median(values), min(values), max(values))
+
+
+def ratio(theirs: list[list[float]], ours: list[list[float]], call: int = -1) -> Figure:
+    """Return the peer's time / ours, round by round."""
+    values = [peer[call] / own[call] for peer, own in zip(theirs, ours, strict=False)]
+    return Figure(statistics.median(values), min(values), max(values))
+
+
+def lines(results: Results, data: str, clock: str = "seconds", call: int = -1) -> Iterator[Line]:
+    """Yield a line for each task that we and a peer can do."""
+    for task, systems in results["runs"][data].items():
+        measured = {name: run[clock] for name, run in systems.items() if clock in run}
+        peers = {name: rounds for name, rounds in measured.items() if is_peer(name)}
+        if OURS not in measured or not peers:
+            continue
+        figures = {name: figure(rounds, call) for name, rounds in peers.items()}
+        best = min(figures, key=lambda name: figures[name].median)
+        times = ratio(peers[best], measured[OURS], call)
+        yield Line(task, figure(measured[OURS], call), best, figures[best], times)
+
+
+def is_peer(name: str) -> bool:
+    return name != LIMIT and not is_ours(name)
+
+
+def is_ours(name: str) -> bool:
+    return name.split(",")[0] == OURS
+
+
+def summary(results: Results) -> str:
+    """Return the tables of the page: for each data set ours beside the fastest peer."""
+    parts = [surroundings(results), lost(results)]
+    for data, facts in results["data"].items():
+        parts.append(
+            f"### {data}\n\n{facts['rows']:,} rows, {facts['columns']:,} columns, "
+            f"{facts['memory'] / 1e6:,.0f} MB in memory."
+        )
+        parts.append(table_of(results, data))
+    return "\n\n".join(parts) + "\n"
+
+
+def table_of(results: Results, data: str) -> str:
+    """Return the table of one data set, the sizes first."""
+    runs, sizes = results["runs"][data], results["data"][data]["bytes"]
+    others = [name for name in sizes if is_ours(name) and name != OURS]
+    others += [
+        name
+        for name in dict.fromkeys(name for systems in runs.values() for name in systems)
+        if is_ours(name) and name != OURS and name not in others
+    ]
+    shown = [*others, *([LIMIT] if LIMIT in sizes else [])]
+    rows = [["task", OURS, *shown, "best peer", "its figure", "peer / ours", "call 1"]]
+    peers = {name: size for name, size in sizes.items() if is_peer(name)}
+    if OURS in sizes and peers:
+        best = min(peers, key=peers.__getitem__)
+        cells = [megabytes(sizes[name]) if name in sizes else "" for name in shown]
+        times = f"{peers[best] / sizes[OURS]:.2f}"
+        rows.append(
+            ["MB on disk", megabytes(sizes[OURS]), *cells, best, megabytes(peers[best]), times, ""]
+        )
+    first = {line.task: line for line in lines(results, data, call=0)}
+    for line in lines(results, data):
+        cells = [
+            milliseconds(figure(run["seconds"])) if "seconds" in run else ""
+            for run in (runs[line.task].get(name, {}) for name in shown)
+        ]
+        times = f"{line.ratio.median:.2f} ({line.ratio.least:.2f} to {line.ratio.most:.2f})"
+        row = [line.task, milliseconds(line.ours), *cells, line.peer, milliseconds(line.theirs)]
+        rows.append([*row, times, f"{first[line.task].ratio.median:.2f}"])
+    return markdown(rows)
+
+
+def lost(results: Results) -> str:
+    """Say where a peer wins, by data set."""
+    found = []
+    for data, facts in results["data"].items():
+        sizes = facts["bytes"]
+        peers = {name: size for name, size in sizes.items() if is_peer(name)}
+        wins = []
+        if OURS in sizes and peers and min(peers.values()) < sizes[OURS]:
+            best = min(peers, key=peers.__getitem__)
+            wins.append(f"bytes ({best}, {peers[best] / sizes[OURS]:.2f})")
+        wins += [
+            f"{line.task} ({line.peer}, {line.ratio.median:.2f})"
+            for line in lines(results, data)
+            if line.ratio.median < 1
+        ]
+        if wins:
+            found.append(f"- {data}: {'; '.join(wins)}.")
+    if not found:
+        return "No peer wins a task."
+    return "A peer wins, with its figure / ours:\n\n" + "\n".join(found)
+
+
+def surroundings(results: Results) -> str:
+    """Say where and when the figures were measured, and how busy the machine was."""
+    machine, settings = results["machine"], results["settings"]
+    low, high = min(results["load"]), max(results["load"])
+    versions = ", ".join(f"{name} {version}" for name, version in results["versions"].items())
+    text = (
+        f"Measured on {results['date']}: {machine['processor']}, {machine['cores']} cores, "
+        f"{machine['memory'] / 2**30:.0f} GiB, {machine['system']}; {versions}. "
+        f"{settings['rounds']} rounds, load average {low:.1f} to {high:.1f}."
+    )
+    if is_busy(results):
+        text += (
+            "\n\n**Preliminary:** other programs used the processors meanwhile, so these figures "
+            "are too high, and single ratios may be wrong."
+        )
+    return text
+
+
+def is_busy(results: Results) -> bool:
+    """Whether the machine did other work: half of the rounds saw more load than we make."""
+    return statistics.median(results["load"]) > results["machine"]["cores"] + 0.5
+
+
+def full(results: Results, clock: str = "seconds") -> str:
+    """Return every figure: for each data set a line a system, a column a task."""
+    parts = [surroundings(results), f"Milliseconds of the last call by {clock}, least to most."]
+    for data, facts in results["data"].items():
+        runs = results["runs"][data]
+        rows = [[data, "MB", *runs]]
+        for name in dict.fromkeys(name for systems in runs.values() for name in systems):
+            size = megabytes(facts["bytes"][name]) if name in facts["bytes"] else ""
+            rows.append([name, size, *(cell(runs[task].get(name), clock) for task in runs)])
+        parts.append(markdown(rows))
+    return "\n\n".join(parts) + "\n"
+
+
+def cell(run: dict[str, Any] | None, clock: str) -> str:
+    if run is None:
+        return ""
+    if clock not in run:
+        return run["cannot"].replace("|", "/")
+    found = figure(run[clock])
+    return f"{milliseconds(found)} ({digits(found.least * 1e3)} to {digits(found.most * 1e3)})"
+
+
+def markdown(rows: list[list[str]]) -> str:
+    """Return a table; all but the first column are aligned to the right."""
+    head, *body = ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join([head, "| --- |" + " ---: |" * (len(rows[0]) - 1), *body])
+
+
+def milliseconds(found: Figure) -> str:
+    return digits(found.median * 1e3)
+
+
+def megabytes(size: int) -> str:
+    return digits(size / 1e6)
+
+
+def digits(value: float) -> str:
+    """Return three digits, more before the point."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"

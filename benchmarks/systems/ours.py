@@ -1,0 +1,69 @@
+"""blztable with its settings: the default, and those that a user may choose.
+
+A setting that this version lacks is left out: old commits can be measured with the same program.
+"""
+
+import importlib
+import inspect
+from functools import cached_property
+from pathlib import Path
+from types import ModuleType
+
+import pandas as pd
+import pyarrow as pa
+from questions import APPEND, WRITE, Question, expression
+from systems.system import Append, Ask, System
+
+
+class Blztable(System):
+    """Parquet, Feather and others never flush, so neither does this, unless it is `durable`."""
+
+    suffix = ".blz"
+    package = "blztable"
+
+    def __init__(self, durability: str = "process", **settings: str) -> None:
+        self.durability = durability
+        self.settings = settings
+
+    @cached_property
+    def blz(self) -> ModuleType:
+        """The package, imported only where it is measured: importing costs time."""
+        return importlib.import_module("blztable")
+
+    def write(self, table: pa.Table, path: Path) -> None:
+        self.blz.to_blz(table, path, durability=self.durability, **self.settings)
+
+    def read(self, path: Path, columns: list[str] | None) -> pa.Table:
+        return self.blz.read_table(path, columns=columns)
+
+    def read_pandas(self, path: Path) -> pd.DataFrame:
+        return self.blz.read_blz(path)
+
+    def filtering(self, path: Path, asked: Question) -> Ask:
+        with self.blz.open(path) as table:
+            where = expression(asked.conditions, table.schema)
+        return lambda: self.blz.read_table(path, columns=asked.columns, filters=where)
+
+    def taking(self, path: Path, asked: Question) -> Ask:
+        def take() -> pa.Table:
+            with self.blz.open(path) as table:
+                return table.take(asked.rows, columns=asked.columns)
+
+        return take
+
+    def appending(self, path: Path) -> Append:
+        return self.blz.open(path, "a", durability=self.durability).append
+
+
+def settings() -> dict[str, System]:
+    """Return our systems; the first is the default, the others differ from it."""
+    found: dict[str, System] = {"blztable": Blztable()}
+    durable = Blztable(durability="full")
+    durable.tasks = frozenset({WRITE, APPEND})
+    found["blztable, durable"] = durable
+    parameters = inspect.signature(importlib.import_module("blztable").to_blz).parameters
+    if "optimize" in parameters:
+        found["blztable, size"] = Blztable(optimize="size")
+    if "encoding" in parameters:
+        found["blztable, encoded"] = Blztable(encoding="auto")
+    return found
