@@ -96,11 +96,12 @@ class Wide(Narrow):
         """Add the base of its page to each code, and repeat the sign in the upper half."""
         words = out.view("<i8").reshape(-1, 2)
         for start, stop, base in _steps(row, codes, self):
-            low = codes.view(self.stored.dtype)[start:stop].astype("<i8")
-            if base:
-                low += base
-            words[start:stop, 0] = low
-            np.right_shift(low, 63, out=words[start:stop, 1])
+            low = words[start:stop, 0]
+            np.add(codes.view(self.stored.dtype)[start:stop], np.int64(base), out=low)
+            if 0 <= base < 1 << 62:
+                words[start:stop, 1] = 0
+            else:
+                np.right_shift(low, 63, out=words[start:stop, 1])
 
     def pick(self, rows: np.ndarray, codes: np.ndarray, out: np.ndarray) -> None:
         """Add the base of its page to each code, and repeat the sign in the upper half."""
