@@ -169,6 +169,7 @@ def read_blz(
     *,
     columns: Sequence[str] | None = None,
     filters: Filters = None,
+    dictionaries: Sequence[str] | None = None,
     version: int | None = None,
     dtype_backend: Any = no_default,
     on_corrupt: str = "raise",
@@ -193,6 +194,9 @@ def read_blz(
         which one must be true. The operators are ==, !=, <, <=, >, >=, in and not in. The columns
         need not be returned. Rows keep their index labels. Pages that cannot hold such rows are
         not read, see docs/how-to/query.md.
+    dictionaries : sequence of str, optional
+        Names of columns of text or binary to read as categoricals. Where
+        the files have dictionaries, no text is made of them.
     version : int, optional
         Number of the version to read; the newest by default.
     dtype_backend : {"numpy_nullable", "pyarrow"}, optional
@@ -217,7 +221,8 @@ def read_blz(
     ColumnNotFoundError
         The table has no column of one of these names.
     SchemaError
-        A filter compares a column with a value of a type that cannot be compared with it.
+        A filter compares a column with a value of a type that cannot be compared with it, or
+        `dictionaries` names a column of another type.
     CorruptError
         A file is damaged or missing; the message names the file, the column and the chunk. With
         `on_corrupt="skip"`, only if a manifest is damaged.
@@ -245,6 +250,7 @@ def read_blz(
         return table.to_pandas(
             columns,
             filters=filters,
+            dictionaries=dictionaries,
             dtype_backend=dtype_backend,
             on_corrupt=on_corrupt,
             progress=progress,
@@ -256,6 +262,7 @@ def read_table(
     *,
     columns: Sequence[str] | None = None,
     filters: Filters = None,
+    dictionaries: Sequence[str] | None = None,
     version: int | None = None,
     on_corrupt: str = "raise",
 ) -> pa.Table:
@@ -269,6 +276,9 @@ def read_table(
         Names of the columns to read, in this order; all by default.
     filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
         Condition that a row must meet, as in `read_blz`; all rows by default.
+    dictionaries : sequence of str, optional
+        Names of columns of text or binary to read as dictionary arrays of int32 indices. Where the
+        files have dictionaries, no text is made of them.
     version : int, optional
         Number of the version to read; the newest by default.
     on_corrupt : {"raise", "skip"}
@@ -295,10 +305,14 @@ def read_table(
     """
     check_choice("on_corrupt", on_corrupt, ("raise", "skip"))
     with open(path, version=version) as table:
-        return table.to_arrow(columns, filters=filters, on_corrupt=on_corrupt)
+        return table.to_arrow(
+            columns, filters=filters, dictionaries=dictionaries, on_corrupt=on_corrupt
+        )
 
 
-def dataset(path: StoreLike, *, version: int | None = None) -> BlzDataset:
+def dataset(
+    path: StoreLike, *, dictionaries: Sequence[str] | None = None, version: int | None = None
+) -> BlzDataset:
     """Open a table as a pyarrow Dataset, for query engines.
 
     The dataset keeps its version as long as it exists; `CTable.dataset` ends with its table.
@@ -307,6 +321,9 @@ def dataset(path: StoreLike, *, version: int | None = None) -> BlzDataset:
     ----------
     path : path-like
         Directory of the table.
+    dictionaries : sequence of str, optional
+        Names of columns of text or binary to show as dictionary arrays of int32 indices. Groups by
+        such a column are faster in most engines.
     version : int, optional
         Number of the version to show; the newest by default.
 
@@ -319,6 +336,8 @@ def dataset(path: StoreLike, *, version: int | None = None) -> BlzDataset:
     ------
     TableNotFoundError, CorruptError, FormatError
         As in `open`.
+    ColumnNotFoundError, SchemaError
+        `dictionaries` names a column that does not exist, or one of another type.
 
     Examples
     --------
@@ -329,4 +348,4 @@ def dataset(path: StoreLike, *, version: int | None = None) -> BlzDataset:
     >>> words.filter(pl.col("n") > 1).select("word").collect().to_series().to_list()
     ['b', 'c']
     """
-    return open(path, version=version).dataset()
+    return open(path, version=version).dataset(dictionaries=dictionaries)

@@ -146,6 +146,13 @@ class Stream:
     pages: tuple[int, ...] | None = None
     # How the values come from these bytes; None if these are the values.
     encoding: Encoding | None = None
+    # Number of bytes of the values; None if they are not encoded.
+    values_nbytes: int | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Return the number of bytes of the values."""
+        return self.data.nbytes if self.values_nbytes is None else self.values_nbytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,11 +211,13 @@ class Target:
 
     `check(start, stop)` is called once the bytes from `start` to `stop` are in the buffer, while
     they are in the cache. It may change them (an item end becomes relative to the column). It
-    raises CorruptError if the values are invalid, which no checksum can detect.
+    raises CorruptError if the values are invalid, which no checksum can detect. `trust` is called
+    instead if an encoding made the bytes, so that they need no check.
     """
 
     buffer: np.ndarray
     check: Callable[[int, int], None] | None = None
+    trust: Callable[[int, int], None] | None = None
 
 
 class Decoder:

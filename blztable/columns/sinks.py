@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from blztable.columns.blocks import Encoding, Target
+from blztable.columns.encodings.dictionary import Dictionary
 from blztable.columns.memory import view
 from blztable.errors import CorruptError
 
@@ -57,8 +58,9 @@ class Sink:
 class Memory(Sink):
     """A sink that copies the bytes of a stream from `low` on into the buffer of a target."""
 
-    def __init__(self, target: Target, low: int) -> None:
+    def __init__(self, target: Target, low: int, is_trusted: bool = False) -> None:
         self._target = target
+        self._check = target.trust if is_trusted else target.check
         self._low = low
         self._high = low + len(target.buffer)
         self.address = target.buffer.ctypes.data - low
@@ -77,9 +79,9 @@ class Memory(Sink):
 
     def finish(self, begin: int, stop: int) -> None:
         """Call the check of the target."""
-        if self._target.check is not None:
+        if self._check is not None:
             low = self._low
-            self._target.check(max(begin, low) - low, min(stop, self._high) - low)
+            self._check(max(begin, low) - low, min(stop, self._high) - low)
 
 
 class Decoding(Sink):
@@ -90,7 +92,7 @@ class Decoding(Sink):
         self._encoding = encoding
         self._width = width
         self._sink = sink
-        self._code = (encoding.stored.bits or 8) // 8
+        self._code = encoding.stored.nbytes(1)
 
     def take(self, begin: int, data: np.ndarray) -> None:
         """Decode a chunk, in the memory of the result if all of it is wanted there."""
@@ -106,6 +108,84 @@ class Decoding(Sink):
     def finish(self, begin: int, stop: int) -> None:
         """Check the values of these codes."""
         self._sink.finish(begin // self._code * self._width, stop // self._code * self._width)
+
+
+class Items(Sink):
+    """Codes of a dictionary of items, from which it makes the ends and the bytes of whole pages."""
+
+    def __init__(
+        self, encoding: Dictionary, pages: range, ends: Target | None, values: Target | None
+    ) -> None:
+        """Make these pages of the part; without targets they are only checked."""
+        self._encoding = encoding
+        self._code = encoding.stored.nbytes(1)
+        self._pages = pages
+        self._ends = ends
+        self._values = values
+
+    def take(self, begin: int, data: np.ndarray) -> None:
+        """Make the items of the pages that are in this chunk."""
+        one, first = self._encoding, self._pages.start
+        codes, row = data.view(one.stored.dtype), begin // self._code
+        for start in range(0, len(codes), one.page_rows):
+            page = (row + start) // one.page_rows
+            if page not in self._pages:
+                continue
+            part = codes[start : start + one.page_rows]
+            ends = values = None
+            if self._ends is not None and self._values is not None:
+                at = (page - first) * one.page_rows * one.width
+                ends = self._ends.buffer[at : at + len(part) * one.width].view(f"<i{one.width}")
+                low, high = (int(one.starts[at] - one.starts[first]) for at in (page, page + 1))
+                values = self._values.buffer[low:high]
+            one.spell(page, part, ends, values)
+
+    def finish(self, begin: int, stop: int) -> None:
+        """Trust the ends: the items of the dictionary, and the bytes of pages, were checked."""
+        if self._ends is None or self._ends.trust is None:
+            return
+        low = self._pages.start * self._encoding.page_rows
+        width = self._encoding.width
+        start, end = (max(at // self._code - low, 0) * width for at in (begin, stop))
+        self._ends.trust(start, min(end, len(self._ends.buffer)))
+
+
+class PickedItems(Sink):
+    """A sink that picks the codes of single rows, and makes their items."""
+
+    def __init__(self, rows: np.ndarray, encoding: Dictionary) -> None:
+        """Pick these rows."""
+        self._encoding = encoding
+        code = encoding.stored.nbytes(1)
+        picked = np.empty(len(rows) * code, np.uint8)
+        self._words = Words(rows, code, picked)
+        self._codes = picked.view(encoding.stored.dtype)
+
+    def needed(self, begin: int, stop: int) -> Ranges:
+        """Return the ranges of the codes."""
+        return self._words.needed(begin, stop)
+
+    def take(self, begin: int, data: np.ndarray) -> None:
+        """Pick the codes that are in these bytes."""
+        self._words.take(begin, data)
+
+    def check(self) -> None:
+        """Raise CorruptError if a code leads out of the dictionary."""
+        self._encoding.check(self._codes)
+
+    @property
+    def nbytes(self) -> int:
+        """Return the number of bytes of all picked items."""
+        return int(self._encoding.lengths_of(self._codes).sum())
+
+    def encode(self) -> np.ndarray:
+        """Return the ends of the picked items, one after another, as the bytes of a stream."""
+        ends = np.cumsum(self._encoding.lengths_of(self._codes))
+        return ends.astype(f"<i{self._encoding.width}").view(np.uint8)
+
+    def items(self) -> np.ndarray:
+        """Return the bytes of the picked items."""
+        return self._encoding.items_of(self._codes)
 
 
 class Bits(Sink):

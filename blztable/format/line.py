@@ -20,6 +20,8 @@ from blztable.format.statistics import Statistics
 from blztable.format.superchunk import PartFacts
 
 NO_FILE = 0
+# The arrays of a line begin behind its path, which may be an array too.
+_FIRST_ARRAY = b'"k":['
 # The beginning of a line, up to the numbers of its files.
 _LINE_START = re.compile(rb'\{"path":[0-9,\[\]]+,"k":\[((?:[0-9]{1,18},)*[0-9]{1,18})\]')
 
@@ -166,6 +168,30 @@ class ColumnParts:
             {name: line.get(name) for name in Statistics.KEYS},
             at,
         )
+
+
+def appended(line: bytes, other: bytes, groups: int) -> bytes | None:
+    """Return the line of `groups` parts with the parts of another line of this column behind them.
+
+    The entries of each array are joined as text. Return None if the lines do not have the same
+    arrays in the same order; then both must be decoded.
+    """
+    start = line.find(_FIRST_ARRAY)
+    if start < 0 or not groups or line[:start] != other[:start]:
+        return None
+    *mine, end = line[start:].split(b"]")
+    *theirs, other_end = other[start:].split(b"]")
+    if len(mine) != len(theirs) or end != other_end:
+        return None
+    arrays = []
+    for array, new in zip(mine, theirs, strict=True):
+        name, bracket, entries = array.rpartition(b"[")
+        new_name, _, new_entries = new.rpartition(b"[")
+        is_same = bracket and name == new_name
+        if not is_same or not new_entries or entries.count(b",") != groups - 1:
+            return None
+        arrays.append(b"%b[%b,%b]" % (name, entries, new_entries))
+    return b"".join([line[:start], *arrays, end])
 
 
 def file_numbers(line: bytes, path: Path, groups: int) -> set[int]:

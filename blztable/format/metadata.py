@@ -89,14 +89,15 @@ class StreamInfo:
         if sum(chunks) != nbytes or any(not 0 < size <= MAX_CHUNK_BYTES for size in chunks):
             raise CorruptError(f"stream {name!r}: the chunks do not add up to {nbytes} bytes")
         pages = jsontext.numbers(entry["pages"], "pages") if "pages" in entry else None
-        if pages is not None and sum(pages) != nbytes:
+        encoding = entry.get("encoding")
+        if encoding is not None and not isinstance(encoding, dict):
+            raise CorruptError(f"stream {name!r}: 'encoding' is not an object")
+        # The pages of an encoded stream have the bytes of its values.
+        if pages is not None and encoding is None and sum(pages) != nbytes:
             raise CorruptError(f"stream {name!r}: the pages do not add up to {nbytes} bytes")
         typesize = jsontext.number(entry["typesize"], "typesize")
         if not 1 <= typesize <= 255:
             raise CorruptError(f"stream {name!r}: typesize {typesize}; expected 1 to 255")
-        encoding = entry.get("encoding")
-        if encoding is not None and not isinstance(encoding, dict):
-            raise CorruptError(f"stream {name!r}: 'encoding' is not an object")
         dtype = jsontext.text(entry["dtype"], "dtype")
         return cls(name, dtype, typesize, chunks, pages, encoding)
 

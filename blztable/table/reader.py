@@ -212,6 +212,7 @@ class TableReader:
         columns: Sequence[str] | None = None,
         *,
         filters: Filters = None,
+        dictionaries: Sequence[str] | None = None,
         on_corrupt: str = "raise",
         progress: ProgressOption = None,
     ) -> pa.Table:
@@ -224,6 +225,9 @@ class TableReader:
             share selects all of them.
         filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
             Condition that a row must meet, as in `read_blz`; all rows by default.
+        dictionaries : sequence of str, optional
+            Names of columns of text or binary to read as dictionary arrays of int32 indices.
+            Where the files have dictionaries, no text is made of them.
         on_corrupt : {"raise", "skip"}
             With "skip", row groups that are damaged in one of the columns read are left out, with a
             warning. The schema's metadata then list the missing rows under "blz:missing_rows".
@@ -240,7 +244,8 @@ class TableReader:
         ColumnNotFoundError
             The table has no column of one of these names.
         SchemaError
-            A filter compares a column with a value of a type that cannot be compared with it.
+            A filter compares a column with a value of a type that cannot be compared with it, or
+            `dictionaries` names a column of another type.
         CorruptError
             A file is damaged or missing; `verify` lists all damage, `on_corrupt="skip"` reads the
             rest.
@@ -259,7 +264,7 @@ class TableReader:
         """
         with reporting(progress, "reading") as callback:
             how = Reading(filters, on_corrupt, callback)
-            snapshot, indices = self._reading(columns)
+            snapshot, indices = self._reading(columns, dictionaries)
             return snapshot.arrow(indices, 0, snapshot.rows, how)
 
     def to_batches(
@@ -267,6 +272,7 @@ class TableReader:
         columns: Sequence[str] | None = None,
         *,
         filters: Filters = None,
+        dictionaries: Sequence[str] | None = None,
         batch_rows: int | None = None,
     ) -> Batches:
         """Read as a stream of record batches, for tables larger than memory.
@@ -280,6 +286,9 @@ class TableReader:
             Names of the columns to read, in this order; all by default.
         filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
             Condition that a row must meet, as in `read_blz`; all rows by default.
+        dictionaries : sequence of str, optional
+            Names of columns of text or binary to read as dictionary arrays of int32 indices.
+            Where the files have dictionaries, no text is made of them.
         batch_rows : int, optional
             Maximum number of rows of a batch, 131,072 by default. Batches at the end of row groups
             have fewer.
@@ -295,7 +304,8 @@ class TableReader:
         ColumnNotFoundError
             The table has no column of one of these names.
         SchemaError
-            A filter compares a column with a value of a type that cannot be compared with it.
+            A filter compares a column with a value of a type that cannot be compared with it, or
+            `dictionaries` names a column of another type.
         CorruptError
             A file is damaged or missing; raised by the batch that needs it.
         ValueError
@@ -312,13 +322,14 @@ class TableReader:
         [4, 4, 2]
         """
         most = None if batch_rows is None else checked_count(batch_rows, "batch_rows", least=1)
-        return Batches(*self._reading(columns), most, filters)
+        return Batches(*self._reading(columns, dictionaries), most, filters)
 
     def to_pandas(
         self,
         columns: Sequence[str] | None = None,
         *,
         filters: Filters = None,
+        dictionaries: Sequence[str] | None = None,
         dtype_backend: Any = no_default,
         on_corrupt: str = "raise",
         progress: ProgressOption = None,
@@ -333,6 +344,9 @@ class TableReader:
             Names of the columns to read, in this order; all by default. The index is restored too.
         filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
             Condition that a row must meet, as in `read_blz`; all rows by default.
+        dictionaries : sequence of str, optional
+            Names of columns of text or binary to read as categoricals, in the order in which the
+            values first appear. Where the files have dictionaries, no text is made of them.
         dtype_backend : {"numpy_nullable", "pyarrow"}, optional
             Kind of dtypes, as in pandas. With "pyarrow", dates and decimals stay Arrow values
             instead of one Python object each, which is many times faster.
@@ -353,7 +367,8 @@ class TableReader:
         ColumnNotFoundError
             The table has no column of one of these names.
         SchemaError
-            A filter compares a column with a value of a type that cannot be compared with it.
+            A filter compares a column with a value of a type that cannot be compared with it, or
+            `dictionaries` names a column of another type.
         CorruptError
             A file is damaged or missing; `verify` lists all damage, `on_corrupt="skip"` reads the
             rest.
@@ -374,7 +389,7 @@ class TableReader:
         """
         columns = _list_of(columns)
         with reporting(progress, "reading") as callback:
-            snapshot, indices = self._reading(columns)
+            snapshot, indices = self._reading(columns, dictionaries)
             names = columns
             if columns is None and self._columns is not None:
                 names = _names_asked_for(snapshot.version.schema.names, indices)
@@ -570,11 +585,17 @@ class TableReader:
         snapshot, positions = self._reading(columns)
         return snapshot.take(positions, row_numbers(indices, snapshot.rows))
 
-    def dataset(self) -> BlzDataset:
+    def dataset(self, *, dictionaries: Sequence[str] | None = None) -> BlzDataset:
         """Return the version as a pyarrow Dataset, for query engines.
 
         The dataset shows this version, whatever is committed later, until the table is closed;
         `blztable.dataset` returns one that stays open.
+
+        Parameters
+        ----------
+        dictionaries : sequence of str, optional
+            Names of columns of text or binary to show as dictionary arrays of int32 indices. Groups
+            by such a column are faster in most engines.
 
         Returns
         -------
@@ -583,6 +604,10 @@ class TableReader:
 
         Raises
         ------
+        ColumnNotFoundError
+            The table has no column of one of these names.
+        SchemaError
+            `dictionaries` names a column of another type.
         ClosedError
             The table was closed.
 
@@ -598,7 +623,7 @@ class TableReader:
         """
         self._snapshot.check_open()
         # A separate reader, because the table may show another version after a commit.
-        return BlzDataset(TableReader(*self._reading()))
+        return BlzDataset(TableReader(*self._reading(None, dictionaries)))
 
     def verify(self, *, full: bool = True) -> Report:
         """Check the version for damage.
@@ -691,15 +716,22 @@ class TableReader:
             lines.append(f"  ... and {len(shown) - SHOWN:,} more columns")
         return "\n".join(lines)
 
-    def _reading(self, columns: Sequence[str] | None = None) -> tuple[Snapshot, Sequence[int]]:
+    def _reading(
+        self, columns: Sequence[str] | None = None, dictionaries: Sequence[str] | None = None
+    ) -> tuple[Snapshot, Sequence[int]]:
         """Return the snapshot to read and the indices of these columns, all shown by default.
 
+        The columns named in `dictionaries` are shown as dictionaries.
         Called once per read: a commit in another thread replaces the snapshot.
         """
         snapshot = self._snapshot
         everything = range(len(snapshot.version.schema))
         shown = everything if self._columns is None else self._columns
-        return snapshot, snapshot.positions(columns, shown)
+        positions = snapshot.positions(columns, shown)
+        if dictionaries is not None:
+            as_dictionary = snapshot.positions(dictionaries, shown, "dictionaries")
+            snapshot = snapshot.with_dictionaries(as_dictionary)
+        return snapshot, positions
 
     def _show_version(self, version: Version, pinned: Lock) -> None:
         """Read a newer version from here on."""

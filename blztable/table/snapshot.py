@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from blztable.arrow_types import is_binary, is_text, without_view
 from blztable.caller import stack_level
 from blztable.convert.frames.descriptor import FIELD_KEY
 from blztable.convert.frames.frame import index_fields, to_frame
@@ -41,7 +42,7 @@ from blztable.engine.run.progress import Callback, Progress
 from blztable.engine.version.staged import PANDAS_KEY, StagedVersion
 from blztable.engine.version.versions import Version, pin
 from blztable.engine.write.options import check_choice
-from blztable.errors import BlzError, ClosedError, no_column
+from blztable.errors import BlzError, ClosedError, SchemaError, no_column
 from blztable.report import Explanation, StreamStorage
 from blztable.storage.store import Lock, Store
 
@@ -86,6 +87,8 @@ class Snapshot:
         # For a transaction: its snapshots end with it.
         self._is_open = is_open
         self._is_closed = False
+        # The columns that are shown as dictionaries, by index.
+        self._dictionaries: tuple[int, ...] = ()
 
     def __reduce__(self) -> tuple[Any, ...]:
         if isinstance(self.version, StagedVersion):
@@ -93,7 +96,7 @@ class Snapshot:
                 f"{self.name}: an open transaction cannot be pickled; pickle the table instead"
             )
         # A copy opens the table for itself: descriptors and locks belong to one handle.
-        return _reopened, (self.version.store, self.version.head.version)
+        return _reopened, (self.version.store, self.version.head.version, self._dictionaries)
 
     @property
     def name(self) -> str:
@@ -129,6 +132,25 @@ class Snapshot:
         if self._is_closed or not self._is_open():
             raise ClosedError(f"{self.name} was closed; open the table again")
 
+    def with_dictionaries(self, indices: Sequence[int]) -> "Snapshot":
+        """Return a view with columns of text or binary shown as dictionaries."""
+        schema, types = self.version.schema, dict[int, pa.DataType]()
+        for index in indices:
+            type_ = schema.field(index).type
+            if is_text(type_) or is_binary(type_):
+                types[index] = pa.dictionary(pa.int32(), without_view(type_))
+            elif not pa.types.is_dictionary(type_):
+                raise SchemaError(
+                    f"{self.name}: column {schema.field(index).name!r} has the type {type_}; "
+                    "dictionaries= takes columns of text or binary"
+                )
+        if not types:
+            return self
+        is_open = lambda: self._is_open() and not self.is_closed  # noqa: E731
+        view = Snapshot(self.version.with_dictionaries(types), None, is_open)
+        view._dictionaries = tuple(indices)
+        return view
+
     @contextmanager
     def _guarded(self) -> Iterator[None]:
         """Guard a read: if the table was closed meanwhile, report that, not damage it caused."""
@@ -139,14 +161,16 @@ class Snapshot:
             self.check_open()
             raise
 
-    def positions(self, columns: Sequence[str] | None, among: Sequence[int]) -> Sequence[int]:
+    def positions(
+        self, columns: Sequence[str] | None, among: Sequence[int], argument: str = "columns"
+    ) -> Sequence[int]:
         """Return the indices of all columns with these names; `among` by default."""
         if columns is None:
             return among
         if isinstance(columns, str):
-            raise TypeError(f"columns must be a list of names, not a str; pass [{columns!r}]")
+            raise TypeError(f"{argument} must be a list of names, not a str; pass [{columns!r}]")
         if not isinstance(columns, Iterable):
-            raise TypeError(f"columns must be a list of names, not {type(columns).__name__}")
+            raise TypeError(f"{argument} must be a list of names, not {type(columns).__name__}")
         columns = list(columns)
         names = self.version.schema.names
         indices: dict[str, list[int]] = {name: [] for name in columns}
@@ -321,8 +345,8 @@ class Snapshot:
         return _Rows(selected.arrays, selected.numbers, lost)
 
 
-def _reopened(store: Store, number: int) -> Snapshot:
-    return Snapshot(*pin(store, number))
+def _reopened(store: Store, number: int, dictionaries: Sequence[int]) -> Snapshot:
+    return Snapshot(*pin(store, number)).with_dictionaries(dictionaries)
 
 
 def _table(arrays: list[pa.ChunkedArray], schema: pa.Schema, rows: int) -> pa.Table:

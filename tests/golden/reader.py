@@ -35,7 +35,7 @@ MAX_JSON_BYTES, MAX_DEPTH, MAX_BRACKETS = 64 << 20, 64, 1 << 20
 MAX_DIGITS, MAX_NUMBER, MAX_ID = 4300, 1 << 62, 10**18 - 1
 MAX_CHUNK_BYTES, MAX_RATIO, MAX_CHUNKS = 8 << 20, 1 << 15, 2 << 20
 MAX_METADATA_BYTES, MAX_LAYERS, MAX_LAYER_BYTES = 16 << 20, 16, 16 << 20
-MAX_MADE_BYTES = 64 << 20
+MAX_MADE_BYTES, MAX_ITEM_BYTES = 64 << 20, (1 << 15) - 1
 MAX_BOUND_BYTES, NO_BOUND, MAX_WIDTH = 64, 255, (1 << 28) - 1
 
 FILE_HEADER = struct.Struct("<4sBBBBiiqII")
@@ -351,9 +351,17 @@ def part(
         chunk = data[offsets[number] : offsets[number + 1] - size]
         need(digest_of(chunk) == digests[number * size : (number + 1) * size], "a chunk's digest")
         plain.append(decompressed(chunk, typesize, nbytes))
-    streams = {}
+    streams, codes = {}, []
     for one in block.all_streams:
+        if one.encoding and one.encoding["kind"] == "dictionary" and one.layout.name == "values":
+            (ends,) = (other for other in block.streams if other.layout.name == "ends")
+            items = items_of_dictionary(ends.encoding or {})
+            need(max(codes) < len(items), "codes of the dictionary")
+            streams["values"] = b"".join(items[code] for code in codes)
+            continue
         streams[one.layout.name] = b"".join(plain[: len(one.chunks)])
+        if one.encoding and one.layout.name == "ends":
+            codes = np.frombuffer(streams["ends"], one.layout.dtype).tolist()
         if one.encoding:
             inner = one.layout.name.startswith("dictionary.")
             owner = block.dictionary if inner and block.dictionary else block
@@ -516,7 +524,7 @@ def of_metadata(entry: Any, layouts: dict[str, Stream], nchunks: int, prefix: st
         pages = None
         if "pages" in stream:
             pages = array(stream, "pages", -(-rows // page_rows))
-            need(sum(pages) == nbytes, "pages that add up to the stream")
+            need(encoding is not None or sum(pages) == nbytes, "pages that add up to the stream")
         streams.append(Stored(layout, chunks, pages, values, encoding))
     dictionary = None
     if "dictionary" in entry:
@@ -543,13 +551,13 @@ def check_streams(block: Block, layouts: dict[str, Stream], stated: dict[str, in
             need(sum(one.chunks) == one.layout.nbytes(rows), "the bytes of its rows")
         if one.encoding or one.layout.name.removeprefix("dictionary.") in ("ends", "codes"):
             entry = np.dtype(one.layout.dtype).itemsize
-            if one.encoding and one.encoding["kind"] in ("delta", "lengths"):
+            if one.encoding and one.encoding["kind"] in ("delta", "lengths", "dictionary"):
                 entry *= owner.page_rows
             need(not any(size % entry for size in one.chunks[:-1]), "whole entries")
             need(not sum(one.chunks) % np.dtype(one.layout.dtype).itemsize, "whole entries")
         sizes[one.layout.name] = sum(one.chunks)
         if one.encoding:
-            sizes[one.layout.name] = one.values.nbytes(owner.rows)
+            sizes[one.layout.name] = sum(one.pages) if one.pages else one.values.nbytes(owner.rows)
     sizes = {name: size for name, size in sizes.items() if size}
     need(sizes == stated, "streams of the sizes that the line states")
 
@@ -557,9 +565,21 @@ def check_streams(block: Block, layouts: dict[str, Stream], stated: dict[str, in
 # Encodings
 
 
+OF_NUMBERS, OF_ITEMS = ("narrow", "scaled", "delta"), ("lengths", "each", "dictionary")
+
+
 def is_made(encoding: dict[str, Any] | None) -> bool:
     """True if the values come from the parameters alone, without a byte in the file."""
-    return encoding is not None and encoding["kind"] == "each"
+    return encoding is not None and encoding["kind"] in ("each", "constant")
+
+
+def items_of_dictionary(encoding: dict[str, Any]) -> list[bytes]:
+    """Return the items of a dictionary."""
+    data, lengths = unbase64(encoding.get("items")), unbase64(encoding.get("lengths"))
+    need(len(lengths) % 2 == 0 and 0 < len(lengths) <= 2 << 16, "a length for each item")
+    ends = [0, *accumulate(np.frombuffer(lengths, "<u2").tolist())]
+    need(ends[-1] == len(data) <= MAX_ITEM_BYTES, "items of their lengths")
+    return [data[start:stop] for start, stop in pairwise(ends)]
 
 
 def layout_of_codes(stream: dict[str, Any], values: Stream, block: dict[str, Any]) -> Stream:
@@ -567,12 +587,30 @@ def layout_of_codes(stream: dict[str, Any], values: Stream, block: dict[str, Any
     encoding, dtype = stream["encoding"], stream.get("dtype")
     need(isinstance(encoding, dict), "an encoding")
     kind, pages = encoding.get("kind"), -(-block["rows"] // block["page_rows"])
-    need(kind in ("narrow", "scaled", "delta", "lengths", "each"), "an encoding that is known")
+    need(kind in (*OF_NUMBERS, *OF_ITEMS, "constant"), "an encoding that is known")
+    if kind == "constant":
+        need(values.bits is not None and values.bits <= 8 * 255, "values of up to 255 bytes")
+        need(values.name.removeprefix("dictionary.") != "ends", "no ends")
+        need(len(unbase64(encoding.get("value"))) == values.nbytes(1), "the bytes of a value")
+        need(values.nbytes(block["rows"]) <= MAX_MADE_BYTES, "few bytes that are made of nothing")
+        return values
+    if kind == "dictionary":
+        need(not values.name.startswith("dictionary."), "no dictionary inside a dictionary")
+        kinds = {one["name"]: one.get("encoding", {}).get("kind") for one in block["streams"]}
+        need(kinds.get("ends") == kinds.get("values") == kind, "ends and values in a dictionary")
+        if values.name == "values":
+            need(not stream.get("nbytes"), "no bytes of items")
+            return values
+        items_of_dictionary(encoding)
     is_of_ends = values.name.removeprefix("dictionary.") == "ends"
-    need(is_of_ends == (kind in ("lengths", "each")), "an encoding for such a stream")
+    need(is_of_ends == (kind in OF_ITEMS), "an encoding for such a stream")
     need(values.dtype != "bitmap", "an encoding for numbers")
     number = np.dtype(values.dtype)
-    need(number.kind in ("f" if kind == "scaled" else "iu"), "an encoding for such values")
+    need(
+        number.kind in ("f" if kind == "scaled" else "iu")
+        or (kind, values.dtype) == ("narrow", "|V16"),
+        "an encoding for such values",
+    )
     if kind == "each":
         need(values.nbytes(block["rows"]) <= MAX_MADE_BYTES, "few bytes that are made of nothing")
         whole(encoding.get("length"))
@@ -593,10 +631,16 @@ def values_of_codes(one: Stored, data: bytes, block: Block) -> bytes:
     """Return the bytes of the values, computed with Python's integers."""
     assert one.encoding is not None
     kind, result = one.encoding["kind"], []
+    if kind == "constant":
+        value = unbase64(one.encoding["value"])
+        return value * (one.values.nbytes(block.rows) // len(value))
     width = np.dtype(one.values.dtype).itemsize
-    if kind in ("lengths", "each"):
+    if kind in OF_ITEMS:
         lengths = np.frombuffer(data, one.layout.dtype).tolist()
-        lengths = lengths if kind == "lengths" else [one.encoding["length"]] * block.rows
+        if kind == "dictionary":
+            items = items_of_dictionary(one.encoding)
+            lengths = [len(items[code]) if code < len(items) else 0 for code in lengths]
+        lengths = [one.encoding["length"]] * block.rows if kind == "each" else lengths
         need(sum(lengths) < 1 << (8 * width - 1), "ends that fit")
         return np.array([*accumulate(lengths)], one.values.dtype).tobytes()
     words = np.frombuffer(unbase64(one.encoding.get("firsts") or one.encoding["bases"]), "<i8")
@@ -617,6 +661,8 @@ def values_of_codes(one: Stored, data: bytes, block: Block) -> bytes:
             result.append(struct.pack(f"<{len(scaled)}d", *scaled))
         else:
             most = 1 << (8 * width)
+            if width == 16:
+                numbers = ((number + (1 << 63)) % (1 << 64) - (1 << 63) for number in numbers)
             result += [(number % most).to_bytes(width, "little") for number in numbers]
     return b"".join(result)
 

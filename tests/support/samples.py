@@ -156,6 +156,7 @@ SAMPLES: dict[str, Callable[[Any], None]] = {
 NUMBER_ROWS = 1000
 NUMBER_WORDS = pa.array([f"word {n % 7}" for n in range(NUMBER_ROWS)])
 LINES = pa.array([f"line {n} of text {'ä' * (n % 3)}" for n in range(NUMBER_ROWS)])
+MODES = pa.array(["", "air", "rail", "ä ship", "a truck of many letters"])
 # Too many for a dictionary, and all of one length.
 FLAGS = pa.array([b"%03d" % n for n in range(NUMBER_ROWS)], pa.large_binary())
 
@@ -176,6 +177,9 @@ def numbers_table(rows: int = NUMBER_ROWS, seed: int = 5) -> pa.Table:
         "unsigned": pa.array(2**64 - 1 - rng.integers(0, 99, rows).astype("u8")),
         "line": LINES.take(pa.array(rng.integers(0, len(LINES), rows))),
         "flag": FLAGS.take(pa.array(rng.integers(0, len(FLAGS), rows))),
+        "mode": MODES.take(pa.array(rng.integers(0, len(MODES), rows))),
+        "same": pa.array(np.full(rows, -0.0)),
+        "cents": pa.array(rng.integers(-99, 99, rows)).cast(pa.decimal128(21, 0)),
     }
     nulls = pa.array(number % 7 == 3)
     for name in list(columns):

@@ -56,6 +56,9 @@ def test_each_column_has_the_encoding_that_suits_it(stores):
         "unsigned": "narrow",
         "line": "lengths",
         "flag": "each",
+        "mode": "dictionary",
+        "same": "constant",
+        "cents": "narrow",
     }
     found = encodings_of(stores[1])
     assert {name: found[name] for name in kinds} == kinds
@@ -82,6 +85,9 @@ def check_equal(plain, encoded):
             [("price", "<=", 33.25), ("word", "==", "word 3")],
             pc.field("rising or null").is_null() | (pc.field("at") > pc.field("at")),
             [("line or null", ">", "line 5"), ("flag", "<=", b"300")],
+            [("mode", ">=", "rail")],
+            [("same or null", ">", -1.0), ("cents", "<", 5)],
+            pc.field("mode or null").is_null() | (pc.field("mode or null") == "air"),
         ):
             if {"near", "price", "word", "rising or null", "at"} <= set(one.column_names):
                 assert same_table(other.to_arrow(filters=filters), one.to_arrow(filters=filters))
@@ -105,6 +111,7 @@ CHANGES = {
     "append": lambda t: t.append(numbers_table(150, 7)),
     "update": lambda t: t.update({"price": 0.1, "near": 7}, where=[("near", ">", 10**12 + 150)]),
     "expression": lambda t: t.update({"rising": pc.field("rising") + 1}),
+    "text": lambda t: t.update({"mode": "a new one"}, where=[("mode", "==", "air")]),
     "delete": lambda t: t.delete([("price", "<", 30)]),
     "compact": lambda t: t.compact(),
     "sort": lambda t: t.compact(sort_by=["price", ("near", "descending")]),
@@ -227,10 +234,11 @@ def test_lengths_that_do_not_fill_their_page_are_corrupt():
 
 def test_items_of_one_length_take_no_bytes_for_their_ends_and_none_for_nothing():
     store = MemoryStore()
-    table = pa.table({"empty": pa.array([""] * 1000), "flag": FLAGS})
+    empty = pa.array([""] * 1000, pa.string())
+    table = pa.table({"empty": empty, "flag": FLAGS})
     blz.to_blz(table, store, encoding="auto", page_rows=64)
     with blz.open(store) as opened:
-        assert opened["empty"].cbytes < 600
+        assert opened["empty"].cbytes < 700
         assert opened["empty"].nbytes == 4000
         assert opened.to_arrow().equals(table)
         assert opened.verify()
@@ -240,10 +248,91 @@ def test_items_of_one_length_take_no_bytes_for_their_ends_and_none_for_nothing()
         assert opened.take([999, 0, 3]).equals(table.take([999, 0, 3]))
         assert opened["empty"][500:700].to_pylist() == [""] * 200
     with tamper.editing(store) as edited:
-        for part in (edited.part(0), edited.part(1)):
-            stream = part.metadata["streams"][0]
-            assert stream["chunks"] == []
-            stream["encoding"]["length"] += 1
-    for name in table.column_names:
-        with pytest.raises(CorruptError, match="the pages of items do not have items of"):
-            blz.read_table(store, columns=[name])
+        stream = edited.part(1).metadata["streams"][0]
+        assert stream["chunks"] == []
+        stream["encoding"]["length"] += 1
+    with pytest.raises(CorruptError, match="the pages of items do not have items of 4 bytes"):
+        blz.read_table(store, columns=["flag"])
+
+
+def test_a_dictionary_of_only_one_of_two_streams_is_corrupt():
+    for number in (0, 1):
+        store = MemoryStore()
+        blz.to_blz(TABLE.select(["mode"]), store, encoding="auto")
+        with tamper.editing(store) as edited:
+            stream = edited.part(0).metadata["streams"][number]
+            stream["encoding"] = {"kind": "lengths"}
+            if number:
+                del stream["encoding"]
+                stream["pages"] = [0]
+        with pytest.raises(
+            CorruptError, match=r"encoding 'dictionary' of only one|has the sizes|streams have"
+        ):
+            blz.read_table(store)
+
+
+def test_codes_and_pages_that_lie_about_a_dictionary_are_corrupt():
+    for rows, page_rows in ((1000, 64), (100_000, 1024)):
+        table = pa.table({"mode": pa.array(["a", "bc", "def"] * (rows // 3))})
+        for lie in ("code", "pages"):
+            store = MemoryStore()
+            blz.to_blz(table, store, encoding="auto", page_rows=page_rows)
+            with tamper.editing(store) as edited:
+                ends, values = edited.part(0).metadata["streams"]
+                assert ends["encoding"]["kind"] == values["encoding"]["kind"] == "dictionary"
+                if lie == "pages":
+                    pages = values["pages"]
+                    pages[0], pages[-1] = pages[0] - 1, pages[-1] + 1
+                else:
+                    codes = np.zeros(ends.get("chunk_size", ends["nbytes"]), "u1")
+                    codes[5] = 3
+                    edited.part(0).chunks[0] = Compression().compress(codes, 4)
+            message = "of page 0 do not have" if lie == "pages" else "a dictionary of 3 items"
+            with pytest.raises(CorruptError, match=message):
+                blz.read_table(store)
+            with blz.open(store) as opened:
+                assert not opened.verify()
+                if lie == "code":
+                    with pytest.raises(CorruptError, match=message):
+                        opened.take([5])
+
+
+def test_pages_that_claim_more_than_a_dictionary_has_are_refused_before_memory_is_made():
+    store = MemoryStore()
+    blz.to_blz(TABLE.select(["mode"]), store, encoding="auto")
+    claimed = 2_000_000_000
+    with tamper.editing(store) as edited:
+        edited.part(0).metadata["streams"][1]["pages"] = [claimed]
+        edited.lines[0]["streams"]["values"] = [claimed]
+    pool = pa.default_memory_pool()
+    before = pool.max_memory()
+    with pytest.raises(CorruptError, match="the items of page 0 do not have the bytes"):
+        blz.read_table(store)
+    assert pool.max_memory() - before < claimed // 2
+
+
+def test_a_column_of_nulls_or_of_one_value_takes_no_bytes_for_its_rows():
+    rows = 100_000
+    columns = {
+        "null": pa.nulls(rows, pa.int64()),
+        "no text": pa.nulls(rows, pa.string()),
+        "one": pa.array(np.full(rows, 3)),
+        "true": pa.array([True] * rows),
+        "code": pa.array(["only"] * rows).dictionary_encode(),
+        "three": pa.array([None, 3, 3, 3] * (rows // 4), pa.int32()),
+    }
+    table = pa.table(columns)
+    store = MemoryStore()
+    blz.to_blz(table, store, encoding="auto")
+    with blz.open(store) as opened:
+        for name in table.column_names:
+            assert opened[name].cbytes < 1300, name
+        assert same_table(opened.to_arrow(), table)
+        assert opened.verify()
+        rows = [99_999, 5, 5, 0]
+        assert opened.take(rows).equals(table.take(rows))
+        assert opened.count(filters=[("one", "==", 3), ("three", "==", 3)]) == 75_000
+    with blz.open(store, "a") as opened:
+        opened.update({"null": 7}, where=[("three", "==", 3)])
+        assert opened.count(filters=[("null", "==", 7)]) == 75_000
+        assert opened.verify()

@@ -45,6 +45,26 @@ def encode(
     array: pa.Array, mask: np.ndarray | None, page_rows: int | None
 ) -> tuple[int, tuple[Stream, ...]]:
     """Return the number of rows of a page, and the streams of item ends and bytes."""
+    array, offsets, values = sound_items(array, mask)
+    if array.type.id in TEXT and not _is_ascii(values):
+        try:
+            array.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise SchemaError(f"the text is not UTF-8: {error}") from None
+    ends = offsets[1:] - offsets[0] if offsets[0] else offsets[1:]
+    page_rows = page_rows or page_rows_of(np.diff(offsets))
+    of_ends, of_values = layout(array.type)
+    pages = page_bytes(ends, page_rows)
+    return page_rows, (Stream(of_ends, ends.view(np.uint8)), Stream(of_values, values, pages))
+
+
+def sound_items(
+    array: pa.Array, mask: np.ndarray | None
+) -> tuple[pa.Array, np.ndarray, np.ndarray]:
+    """Return the array with empty items as nulls, its offsets, and the bytes of its items.
+
+    Raise SchemaError if the offsets lead out of the bytes.
+    """
     offsets = _offsets(array)
     lengths = np.diff(offsets)
     if mask is not None and lengths[~mask].any():
@@ -55,16 +75,12 @@ def encode(
     values = bytes_of(array.buffers()[2])[first:last]
     if first < 0 or len(values) != last - first or (len(lengths) and lengths.min() < 0):
         raise SchemaError("the offsets of an Arrow array do not ascend within its data")
-    if array.type.id in TEXT and not _is_ascii(values):
-        try:
-            array.validate(full=True)
-        except pa.ArrowInvalid as error:
-            raise SchemaError(f"the text is not UTF-8: {error}") from None
-    ends = offsets[1:] - offsets[0] if first else offsets[1:]
-    page_rows = page_rows or page_rows_for(max(_usual_length(lengths), 8))
-    of_ends, of_values = layout(array.type)
-    pages = page_bytes(ends, page_rows)
-    return page_rows, (Stream(of_ends, ends.view(np.uint8)), Stream(of_values, values, pages))
+    return array, offsets, values
+
+
+def page_rows_of(lengths: np.ndarray) -> int:
+    """Return the number of rows of a page of items of these lengths."""
+    return page_rows_for(max(_usual_length(lengths), 8))
 
 
 def _usual_length(lengths: np.ndarray) -> float:
@@ -166,11 +182,14 @@ class _Segment:
             part = ends[items]
             if part[0] < low or part[-1] > low + size or (part[1:] < part[:-1]).any():
                 raise CorruptError(f"the item ends do not ascend within {size} bytes")
-            if shift:
-                part += shift
+            trust(start, stop)
             self.seams.append(first + items.start)
 
-        return Target(ends.view(np.uint8), check)
+        def trust(start: int, stop: int) -> None:
+            if shift:
+                ends[start // self.width : stop // self.width] += shift
+
+        return Target(ends.view(np.uint8), check, trust)
 
     def check_order(self) -> None:
         """Raise CorruptError unless ends ascend across chunks and fill each piece and page."""

@@ -5,7 +5,7 @@ returns the very same bits for each row that has a value; the slot of a null may
 value. Knows no files.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy as np
 from blztable.arrow_types import bits_of
 from blztable.block_terms import CODES, ENDS, VALID, VALUES
 from blztable.columns.blocks import Block, Encoding, Stream
+from blztable.columns.encodings.constant import Constant, value_width
 from blztable.columns.encodings.items import MAX_MADE_BYTES, Each, Lengths, starts_of
 from blztable.columns.encodings.numbers import (
     FORMS,
@@ -21,12 +22,11 @@ from blztable.columns.encodings.numbers import (
     Delta,
     Narrow,
     Scaled,
+    Wide,
     codes_layout,
 )
-from blztable.columns.paging import CHUNK_BYTES
+from blztable.columns.encodings.sample import is_one_chunk, sample
 
-# A sample of values: this many runs of this many values.
-SAMPLE_RUNS, SAMPLE_ROWS = 8, 512
 # Decimals that are tried.
 MOST_POWER = 6
 # Integers below this are exact as doubles.
@@ -56,6 +56,13 @@ def _encoded_stream(stream: Stream, mask: np.ndarray | None, block: Block) -> St
         return stream
     if name == ENDS:
         return _encoded_ends(stream, block)
+    if _is_constant(stream, mask):
+        width = value_width(stream.layout)
+        row = 0 if mask is None or name == VALID else int(mask.argmax())
+        constant = Constant(stream.layout, stream.data[row * width :][:width].tobytes())
+        return _of_codes(stream, constant, stream.data[:0])
+    if name == VALUES and dtype == "|V16":
+        return _encoded_wide(stream, mask, block)
     if name not in (VALUES, CODES) or dtype not in _DTYPES:
         return stream
     values = stream.data.view(dtype)
@@ -64,7 +71,7 @@ def _encoded_stream(stream: Stream, mask: np.ndarray | None, block: Block) -> St
     if found is None:
         return stream
     encoding, codes = found
-    return Stream(encoding.stored, codes.view(np.uint8), encoding=encoding)
+    return _of_codes(stream, encoding, codes)
 
 
 def _encoded_ends(stream: Stream, block: Block) -> Stream:
@@ -74,19 +81,51 @@ def _encoded_ends(stream: Stream, block: Block) -> Stream:
     lengths = np.diff(ends, prepend=ends.dtype.type(0))
     least, most = int(lengths.min()), int(lengths.max())
     if least == most and stream.data.nbytes <= MAX_MADE_BYTES:
-        return Stream(layout, stream.data[:0], encoding=Each(layout, most))
+        return _of_codes(stream, Each(layout, most), ends[:0])
     width = _code_width([(0, most)])
     if width >= layout.typesize or not is_one_chunk(block.rows, block.page_rows, width):
         return stream
     stored = codes_layout(layout.name, width)
     (pages,) = (one.pages for one in block.streams if one.layout.name == VALUES)
     encoding = Lengths(stored, layout.typesize, starts_of(pages), block.page_rows)
-    return Stream(stored, lengths.astype(stored.dtype).view(np.uint8), encoding=encoding)
+    return _of_codes(stream, encoding, lengths.astype(stored.dtype))
 
 
-def is_one_chunk(rows: int, page_rows: int, width: int) -> bool:
-    """True if a page of codes fits into a chunk, so that a chunk can be decoded by itself."""
-    return min(rows, page_rows) * width <= CHUNK_BYTES
+def _encoded_wide(stream: Stream, mask: np.ndarray | None, block: Block) -> Stream:
+    """Return integers of 128 bits as codes, if all have only 64 bits, and these are near."""
+    words = stream.data.view("<i8").reshape(-1, 2)
+    for rows in (*sample(len(words)), slice(None)):
+        if ((words[rows, 0] >> 63) != words[rows, 1]).any():
+            return stream
+    low = np.ascontiguousarray(words[:, 0])
+    pages = _bounds(low, mask, block.page_rows)
+    if _code_width(pages) > 4:
+        return stream
+    narrow, codes = _narrow(stream.layout.name, low, mask, pages, block.page_rows)
+    return _of_codes(stream, Wide(narrow.stored, 16, narrow.bases, block.page_rows), codes)
+
+
+def _is_constant(stream: Stream, mask: np.ndarray | None) -> bool:
+    """True if all values have the same bytes, nulls aside; of a bitmap, if no row has a value."""
+    width = value_width(stream.layout)
+    if not width or stream.data.nbytes > MAX_MADE_BYTES:
+        return False
+    if stream.layout.name == VALID:
+        return not stream.data.any()
+    # Words are compared faster than bytes.
+    word = next(size for size in (8, 4, 2, 1) if width % size == 0)
+    values = stream.data.view(f"<u{word}").reshape(-1, width // word)
+    first = values[0 if mask is None else int(mask.argmax())]
+    for rows in (*sample(len(values)), slice(None)):
+        same = (values[rows] == first).all(axis=1)
+        if not (same if mask is None else same | ~mask[rows]).all():
+            return False
+    return True
+
+
+def _of_codes(stream: Stream, encoding: Encoding, codes: np.ndarray) -> Stream:
+    data = codes.view(np.uint8)
+    return Stream(encoding.stored, data, stream.pages, encoding, stream.nbytes)
 
 
 def encode_integers(
@@ -121,10 +160,10 @@ def encode_doubles(
     present = values if mask is None else values[mask]
     if not len(present):
         return None
-    sample = np.concatenate([present[rows] for rows in _sample(len(present))])
+    some = np.concatenate([present[rows] for rows in sample(len(present))])
     for power in range(MOST_POWER + 1):
         for form in FORMS if power else FORMS[:1]:
-            if _is_scaled(sample, power, form):
+            if _is_scaled(some, power, form):
                 return _scaled(name, values, mask, page_rows, power, form)
     return None
 
@@ -188,8 +227,11 @@ def _delta(name: str, values: np.ndarray, page_rows: int, width: int) -> Encoded
     """Return the values as distances from row to row, if that is narrower than `width`."""
     unsigned = values.view(f"<u{values.itemsize}")
     signed = f"<i{values.itemsize}"
-    sample = [np.diff(unsigned[rows]).view(signed) for rows in _sample(len(values))]
-    if width == 1 or _code_width([(int(d.min()), int(d.max())) for d in sample if len(d)]) >= width:
+    steps_of_some = [np.diff(unsigned[rows]).view(signed) for rows in sample(len(values))]
+    if (
+        width == 1
+        or _code_width([(int(d.min()), int(d.max())) for d in steps_of_some if len(d)]) >= width
+    ):
         return None
     steps = np.diff(unsigned, prepend=unsigned[:1]).view(signed)
     # The first row of a page has no distance.
@@ -231,16 +273,6 @@ def _code_width(ranges: Sequence[tuple[int, int]]) -> int:
     """Return the bytes of a code that counts from the lower to the upper end of each range."""
     most = max((high - low for low, high in ranges), default=0)
     return next(width for width in (1, 2, 4, 8) if most < 1 << (8 * width))
-
-
-def _sample(rows: int) -> Iterator[slice]:
-    """Yield runs of rows, spread evenly."""
-    if rows <= SAMPLE_RUNS * SAMPLE_ROWS:
-        yield slice(0, rows)
-        return
-    for number in range(SAMPLE_RUNS):
-        start = (rows - SAMPLE_ROWS) * number // (SAMPLE_RUNS - 1)
-        yield slice(start, start + SAMPLE_ROWS)
 
 
 def _words(values: Sequence[int]) -> np.ndarray:

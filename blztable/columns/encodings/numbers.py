@@ -86,6 +86,28 @@ class Narrow(Encoding):
 
 
 @dataclass(frozen=True, slots=True)
+class Wide(Narrow):
+    """Integers of 128 bits that have no more than 64, as decimals mostly are."""
+
+    def decode(self, row: int, codes: np.ndarray, out: np.ndarray) -> None:
+        """Add the base of its page to each code, and repeat the sign in the upper half."""
+        words = out.view("<i8").reshape(-1, 2)
+        for start, stop, base in _steps(row, codes, self):
+            low = codes.view(self.stored.dtype)[start:stop].astype("<i8")
+            if base:
+                low += base
+            words[start:stop, 0] = low
+            np.right_shift(low, 63, out=words[start:stop, 1])
+
+    def pick(self, rows: np.ndarray, codes: np.ndarray, out: np.ndarray) -> None:
+        """Add the base of its page to each code, and repeat the sign in the upper half."""
+        words = out.view("<i8").reshape(-1, 2)
+        words[:, 0] = codes.view(self.stored.dtype)
+        words[:, 0] += _bases_of(rows, self)
+        np.right_shift(words[:, 0], 63, out=words[:, 1])
+
+
+@dataclass(frozen=True, slots=True)
 class Scaled(Encoding):
     """Doubles as whole numbers of 10**-power, each as its distance from a base.
 

@@ -4,17 +4,29 @@ The kinds are a closed list. Knows no files; its errors have no context.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from blztable.block_terms import CODES, ENDS, VALUES
 from blztable.columns.blocks import Encoding, StreamLayout
+from blztable.columns.encodings.constant import Constant, value_from_json
+from blztable.columns.encodings.dictionary import Dictionary, Spelled, items_from_json
 from blztable.columns.encodings.items import MAX_MADE_BYTES, Each, Lengths, starts_of
-from blztable.columns.encodings.numbers import FORMS, POWERS, Delta, Narrow, Scaled, codes_layout
+from blztable.columns.encodings.numbers import (
+    FORMS,
+    POWERS,
+    Delta,
+    Narrow,
+    Scaled,
+    Wide,
+    codes_layout,
+)
 from blztable.columns.encodings.words import words_from_json
 from blztable.errors import CorruptError, FormatError
 
+# The only values but numbers that can be narrow: decimals of 128 bits, as Arrow has them.
+_WIDE = "|V16"
 # The bytes of a code, by the dtype of the stored stream.
 _WIDTHS = {"|u1": 1, "<u2": 2, "<u4": 4}
 
@@ -31,12 +43,16 @@ class Owner:
         Rows of the block and of its pages.
     pages
         The bytes of the items of each page; None if the block has no items.
+    is_text, is_child
+        True if the items are text; True if the block is the dictionary of a dictionary type.
     """
 
     layout: StreamLayout
     rows: int
     page_rows: int
     pages: Sequence[int] | None = None
+    is_text: bool = False
+    is_child: bool = False
 
 
 def parse(value: Mapping[str, object], owner: Owner, dtype: str) -> Encoding:
@@ -59,14 +75,19 @@ def parse(value: Mapping[str, object], owner: Owner, dtype: str) -> Encoding:
 def _of_numbers(value: Mapping[str, object], owner: Owner, dtype: str) -> Encoding:
     """Return narrow, scaled or delta."""
     kind, layout = value["kind"], owner.layout
+    is_wide = kind == "narrow" and layout.dtype == _WIDE
     takes = "f" if kind == "scaled" else "iu"
-    stored = _codes(value, owner, dtype, layout.name in (VALUES, CODES), takes)
+    is_such = layout.name in (VALUES, CODES)
+    is_such = is_such and (is_wide or np.dtype(layout.dtype).kind in takes)
+    stored = _codes(value, owner, dtype, is_such)
     values, pages = np.dtype(layout.dtype), -(-owner.rows // owner.page_rows)
     if kind == "delta":
         firsts = words_from_json(value.get("firsts"), "firsts", (pages,))
         least = words_from_json(value.get("least"), "least", (1,))
         return Delta(stored, values.itemsize, firsts, least, owner.page_rows)
     bases = words_from_json(value.get("bases"), "bases", (1, pages))
+    if is_wide:
+        return Wide(stored, values.itemsize, bases, owner.page_rows)
     if kind == "narrow":
         return Narrow(stored, values.itemsize, bases, owner.page_rows)
     power, form = value.get("power"), value.get("form")
@@ -96,22 +117,45 @@ def _each(value: Mapping[str, object], owner: Owner, dtype: str) -> Encoding:
     return Each(layout, length)
 
 
+def _dictionary(value: Mapping[str, object], owner: Owner, dtype: str) -> Encoding:
+    layout = owner.layout
+    if owner.is_child:
+        raise CorruptError("encoding 'dictionary' within a dictionary")
+    if layout.name == VALUES and layout.bits is None:
+        # The size of the bytes of items follows from no number of rows.
+        return Spelled(replace(layout, bits=0))
+    stored = _codes(value, owner, dtype, layout.name == ENDS)
+    items = items_from_json(value, owner.is_text)
+    return Dictionary(stored, layout.typesize, items, _starts(owner), owner.page_rows)
+
+
+def _constant(value: Mapping[str, object], owner: Owner, dtype: str) -> Encoding:
+    layout = owner.layout
+    found = value_from_json(value.get("value"), layout)
+    if layout.name == ENDS:
+        raise CorruptError("encoding 'constant' of item ends, which ascend")
+    _check_made(layout.nbytes(owner.rows))
+    return Constant(layout, found)
+
+
 _KINDS: dict[str, Callable[[Mapping[str, object], Owner, str], Encoding]] = {
     "narrow": _of_numbers,
     "scaled": _of_numbers,
     "delta": _of_numbers,
     "lengths": _lengths,
     "each": _each,
+    "dictionary": _dictionary,
+    "constant": _constant,
 }
 
 
-def _codes(
-    value: Mapping[str, object], owner: Owner, dtype: str, is_such: bool, takes: str = "i"
-) -> StreamLayout:
-    """Return the form of codes; CorruptError unless the kind suits the stream and its values."""
+def _codes(value: Mapping[str, object], owner: Owner, dtype: str, is_such: bool) -> StreamLayout:
+    """Return the form of codes; CorruptError unless they are narrower than the values.
+
+    `is_such` is True if the kind suits the stream.
+    """
     layout, width = owner.layout, _WIDTHS.get(dtype)
-    values = np.dtype(layout.dtype) if is_such else None
-    if values is None or values.kind not in takes or width is None or width >= values.itemsize:
+    if not is_such or width is None or width >= np.dtype(layout.dtype).itemsize:
         raise CorruptError(
             f"encoding {value['kind']!r} of stream {layout.name!r} of {layout.dtype} "
             f"in codes of {dtype!r:.100}"

@@ -14,7 +14,8 @@ from blztable.columns.statistics.compute import statistics
 from blztable.columns.statistics.soundness import false_statistics
 from blztable.columns.types import child_arrays, encode
 from blztable.engine.read.columns import read_array
-from blztable.engine.read.parts import BlockPlace, OpenParts, Part
+from blztable.engine.read.parts import OpenParts, Part
+from blztable.engine.read.places import BlockPlace
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.run.limits import check_pages
 from blztable.engine.version.versions import Version

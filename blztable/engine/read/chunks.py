@@ -22,7 +22,8 @@ from functools import partial
 import numpy as np
 
 from blztable.columns.sinks import Sink
-from blztable.engine.read.parts import Part, StreamPlace
+from blztable.engine.read.parts import Part
+from blztable.engine.read.places import StreamPlace
 from blztable.engine.run.progress import Progress
 from blztable.engine.run.scratch import scratch
 from blztable.engine.run.tasks import Task

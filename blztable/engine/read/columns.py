@@ -18,7 +18,7 @@ The selected rows are spans (whole pages are decoded, then sliced without a copy
 these rows are kept). `requests.py` turns both into byte ranges. `explain` uses phases 1 to 5.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
@@ -27,6 +27,7 @@ import pyarrow as pa
 
 from blztable.block_terms import DICTIONARY, VALID
 from blztable.columns.blocks import Decoder, Piece
+from blztable.columns.stored import as_stored
 from blztable.columns.types import decoder, one_array
 from blztable.engine.read import selection
 from blztable.engine.read.chunks import Run, joined
@@ -64,8 +65,7 @@ def read_columns(
         The result does not fit into the machine's memory.
     """
     pages = {index: selection.of_spans(parts.version.column(index), selected) for index in indices}
-    read = [_Column(parts, index, rows) for index, rows in pages.items()]
-    columns = dict(zip(pages, _read(parts, read, progress), strict=True))
+    columns = _read_by_index(parts, pages, progress)
     return [selection.cut_spans(columns[index], pages[index], selected) for index in indices]
 
 
@@ -79,9 +79,7 @@ def read_rows(
 
     `order` has, for each row of the result, its index among the selected rows.
     """
-    distinct = dict.fromkeys(indices)
-    read = _read(parts, [_Column(parts, index, selected) for index in distinct])
-    columns = dict(zip(distinct, read, strict=True))
+    columns = _read_by_index(parts, dict.fromkeys(indices, selected))
     if order is not None:
         columns = {index: selection.reordered(one, order) for index, one in columns.items()}
     return [columns[index] for index in indices]
@@ -109,9 +107,12 @@ def values_of_codes(parts: OpenParts, index: int, group: int, most: int) -> pa.A
 
     Return None if they are more, or if a code has no one value. Raise as `read_columns` does.
     """
-    part = parts.open(index, group)
+    part, type_ = parts.open(index, group), parts.version.schema.field(index).type
     if not pa.types.is_dictionary(part.type):
-        return part.values_of_codes(most)
+        values = part.values_of_codes(most)
+        if values is None or not pa.types.is_dictionary(type_):
+            return values
+        return pa.DictionaryArray.from_arrays(np.arange(len(values), dtype=np.int32), values)
     dictionary = part.root.children.get(DICTIONARY)
     if dictionary is None or not 0 < dictionary.rows <= most:
         return None
@@ -137,6 +138,40 @@ def file_bytes(parts: OpenParts, index: int, pages: Sequence[RowSpan]) -> int:
     return sum(one.cbytes for one in column.fill(None) if not one.part.is_small)
 
 
+def _read_by_index(
+    parts: OpenParts,
+    selected: Mapping[int, Sequence[RowSelection]],
+    progress: Progress | None = None,
+) -> dict[int, pa.ChunkedArray]:
+    """Return the selected rows of each column."""
+    readers = {index: _readers(parts, index, rows) for index, rows in selected.items()}
+    arrays = iter(
+        _read(parts, [one for of_index in readers.values() for one in of_index], progress)
+    )
+    columns = {}
+    for index, of_index in readers.items():
+        type_ = parts.version.schema.field(index).type
+        chunks = [chunk for _ in of_index for chunk in next(arrays).chunks]
+        columns[index] = pa.chunked_array(chunks, type_)
+    return columns
+
+
+def _readers(parts: OpenParts, index: int, selected: Sequence[RowSelection]) -> list["_Column"]:
+    """Return the reads of a column: one, or one a part if values are shown as dictionaries."""
+    version = parts.version
+    if version.stored_type(index) == version.schema.field(index).type:
+        return [_Column(parts, index, selected)]
+    groups: dict[int, list[RowSelection]] = {}
+    for one in selected:
+        groups.setdefault(one.group, []).append(one)
+    readers: list[_Column] = []
+    for group, rows in groups.items():
+        values = values_of_codes(parts, index, group, version.head.row_groups[group])
+        view = Part.itself if values is None else Part.as_codes
+        readers.append(_DictionaryColumn(parts, index, rows, view, values))
+    return readers
+
+
 def _read(
     parts: OpenParts, columns: Sequence["_Column"], progress: Progress | None = None
 ) -> list[pa.ChunkedArray]:
@@ -159,8 +194,10 @@ def _read(
 
 def _doubts(columns: Sequence["_Column"]) -> list[Task]:
     """Return tasks that decode doubted parts and drop the bytes, if these are many."""
-    doubted = [one for column in columns for one in column.doubted()]
-    return list(joined(doubted)) if sum(one.nbytes for one in doubted) > DOUBTED_BYTES else []
+    doubted = [rows for column in columns for rows in column.doubted()]
+    if sum(piece.nbytes for rows in doubted for piece in rows.pieces) <= DOUBTED_BYTES:
+        return []
+    return list(joined(one for rows in doubted for one in rows.fill(None, 0)))
 
 
 class _Column:
@@ -220,11 +257,11 @@ class _Column:
         bitmap = sum(piece.rows for piece in self._pieces) // 8 if has_nulls else 0
         return bitmap + sum(piece.nbytes for piece in self._pieces)
 
-    def doubted(self) -> Iterator[Run]:
-        """Yield the runs of parts that claim far more bytes than they have."""
+    def doubted(self) -> Iterator[PartRows]:
+        """Yield the rows of parts that claim far more bytes than they have."""
         for rows in self.rows:
             if sum(piece.nbytes for piece in rows.pieces) > DOUBTED_RATIO * rows.part.cbytes:
-                yield from rows.fill(None, 0)
+                yield rows
 
     def allocate(self) -> None:
         """Allocate the memory of the result."""
@@ -260,6 +297,36 @@ class _Column:
     def _error_context(self) -> AbstractContextManager[None]:
         """Return the error context of the first part, for errors about all parts."""
         return self.rows[0].part.error_context() if self.rows else nullcontext()
+
+
+class _DictionaryColumn(_Column):
+    """The read of the rows of one part, whose values are shown as a dictionary."""
+
+    def __init__(
+        self,
+        parts: OpenParts,
+        index: int,
+        selected: Sequence[RowSelection],
+        view: Callable[[Part], Part],
+        values: pa.DictionaryArray | None,
+    ) -> None:
+        """Read codes that stand for these values, or the values themselves."""
+        super().__init__(parts, index, selected, view)
+        self._values = values
+
+    def finish(self) -> pa.ChunkedArray:
+        """Return the rows as dictionary arrays."""
+        column = super().finish()
+        type_ = self._field.type
+        if self._values is None:
+            chunks = [as_stored(chunk).dictionary_encode().cast(type_) for chunk in column.chunks]
+        else:
+            values = self._values.dictionary.cast(type_.value_type)
+            chunks = [
+                pa.DictionaryArray.from_arrays(chunk.cast(type_.index_type), values)
+                for chunk in column.chunks
+            ]
+        return pa.chunked_array(chunks, type_)
 
 
 def _by_part(selected: Sequence[RowSelection]) -> list[RowIndices | list[RowSpan]]:

@@ -5,26 +5,22 @@ column, and returns a `Part`: the tree of blocks, with the offset of every strea
 later (`chunks.py`). Every error that leaves this module names the file, the column and the chunk.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from operator import sub
 
 import pyarrow as pa
 
-from blztable.block_terms import CODES, DICTIONARY, ENDS, VALID, VALUES, child_prefix
+from blztable.block_terms import CODES, DICTIONARY, VALID, VALUES
 from blztable.closing import Closing
-from blztable.columns.blocks import Encoding, StreamLayout
-from blztable.columns.encodings.parse import Owner, parse
-from blztable.columns.sinks import Decoding, Sink
 from blztable.columns.types import layout_of
 from blztable.engine.read.open_files import OpenFiles, PartReader
+from blztable.engine.read.places import BlockPlace, StreamPlace, place
 from blztable.engine.version.versions import DAMAGED, Version
 from blztable.errors import CorruptError, LimitError
 from blztable.format.checksum import Checksum
 from blztable.format.chunk import CHUNK_HEADER, MAX_RATIO
 from blztable.format.header import FILE_HEADER, MAX_CHUNKS, MAX_METADATA_BYTES
-from blztable.format.metadata import BlockInfo, StreamInfo
 from blztable.format.statistics import PAGES_LAYER, Statistics
 from blztable.format.superchunk import PartFacts, Superchunk, unpack
 from blztable.format.trailer import MAX_LAYER_BYTES, MAX_LAYERS
@@ -34,77 +30,6 @@ MAX_FRONT_BYTES = FILE_HEADER.size + MAX_METADATA_BYTES + 8 * MAX_CHUNKS
 MAX_TRAILER_BYTES = (MAX_LAYERS + 1) * MAX_LAYER_BYTES + 64 * MAX_CHUNKS
 # A superchunk up to this size is read at once and kept until its chunks are decoded.
 SMALL_PART = 64 << 10
-
-
-@dataclass(frozen=True, slots=True)
-class StreamPlace:
-    """A stream of a part: its form, its chunks and its pages.
-
-    Attributes
-    ----------
-    name
-        The full name, as in ``dictionary.values``.
-    layout, info
-        The form of the stream by its type, and its description in the file.
-    first_chunk
-        The index of the stream's first chunk in the superchunk.
-    bounds
-        Byte offset of each page, and the end of the last one; empty if rows have a fixed size.
-    nbytes
-        The bytes of the values.
-    encoding
-        How the values come from the bytes of the file; None if these are the values.
-    """
-
-    name: str
-    layout: StreamLayout
-    info: StreamInfo
-    first_chunk: int
-    bounds: tuple[int, ...]
-    nbytes: int
-    encoding: Encoding | None = None
-
-    def decoding(self, sink: Sink) -> Sink:
-        """Return the sink for the bytes of the file, given the sink for the values."""
-        return Decoding(self.encoding, self.layout.typesize, sink) if self.encoding else sink
-
-    @property
-    def has_chunks(self) -> bool:
-        """True if the bytes are in the file; False if the encoding makes them of nothing."""
-        return self.encoding is None or self.encoding.has_codes
-
-    @property
-    def decoded(self) -> int:
-        """Return the bytes that are decompressed, or made of nothing."""
-        return self.info.nbytes if self.has_chunks else self.nbytes
-
-    def range_of(self, start: int, stop: int, page_rows: int) -> tuple[int, int]:
-        """Return the range of bytes before decoding of these rows, which must be whole pages."""
-        if self.encoding is not None:
-            return self.encoding.stored.nbytes(start), self.encoding.stored.nbytes(stop)
-        return self.value_range(start, stop, page_rows)
-
-    def value_range(self, start: int, stop: int, page_rows: int) -> tuple[int, int]:
-        """Return the range of bytes of the values of these rows, as if they were not encoded."""
-        if self.info.pages is None:
-            return self.layout.nbytes(start), self.layout.nbytes(stop)
-        return self.bounds[start // page_rows], self.bounds[-(-stop // page_rows)]
-
-
-@dataclass(frozen=True, slots=True)
-class BlockPlace:
-    """A node of a part's tree: its streams by their own names, and its children."""
-
-    rows: int
-    page_rows: int
-    streams: Mapping[str, StreamPlace]
-    children: Mapping[str, "BlockPlace"]
-
-    def walk(self) -> Iterator[StreamPlace]:
-        """Yield every stream of the tree, in the order of the chunks."""
-        yield from self.streams.values()
-        for child in self.children.values():
-            yield from child.walk()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -216,6 +141,10 @@ class Part:
         rows = len(values) // place.layout.nbytes(1)
         return pa.Array.from_buffers(self.type, rows, [None, pa.py_buffer(values)])
 
+    def itself(self) -> "Part":
+        """Return the part, with the type of its file."""
+        return self
+
     def dictionary(self) -> "Part":
         """Return the dictionary of a dictionary type as a part."""
         return replace(self, type=self.type.value_type, root=self.root.children[DICTIONARY])
@@ -229,10 +158,11 @@ class Part:
         name = CODES if CODES in self.root.streams else VALUES
         place = self.root.streams[name]
         encoding = place.encoding
-        type_ = pa.from_numpy_dtype(f"u{place.layout.typesize}")
         if encoding is not None and (name == VALUES or encoding.is_identity):
             place = replace(place, layout=encoding.stored, nbytes=place.info.nbytes, encoding=None)
             type_ = pa.from_numpy_dtype(encoding.stored.dtype)
+        else:
+            type_ = pa.from_numpy_dtype(f"u{place.layout.typesize}")
         streams = {VALUES if key == name else key: one for key, one in self.root.streams.items()}
         root = replace(self.root, streams={**streams, VALUES: place}, children={})
         return replace(self, type=type_, root=root)
@@ -283,11 +213,11 @@ def open_part(
             return Part(context, facts, type_, 0, root)
         superchunk = _unpack(reader, facts)
         _check_room(superchunk)
-        root = _place(superchunk.info, type_, "", 0)
-        in_file = {place.name: place.nbytes for place in root.walk() if place.nbytes}
+        root = place(superchunk.info, type_, "", 0)
+        in_file = {one.name: one.nbytes for one in root.walk() if one.nbytes}
         if in_file != {name: size for name, size in sizes.items() if size}:
             raise CorruptError(f"streams have the sizes {in_file}, the manifest says {dict(sizes)}")
-        nbytes = sum(place.decoded for place in root.walk())
+        nbytes = sum(one.decoded for one in root.walk())
         return Part(context, facts, type_, nbytes, root, superchunk, reader)
 
 
@@ -314,7 +244,7 @@ class OpenParts(Closing):
             part = self._parts[index, group] = open_part(
                 None if address is None else PartReader(self._files, address),
                 parts.facts[group],
-                field.type,
+                version.stored_type(index),
                 {name: nbytes[group] for name, nbytes in parts.streams.items()},
                 f"{file}, column {field.name!r}",
             )
@@ -397,74 +327,3 @@ def _check_room(superchunk: Superchunk) -> None:
         raise CorruptError("a chunk is longer in the file than its uncompressed contents")
     if any(size > length * MAX_RATIO for length, size in zip(lengths, claims, strict=True)):
         raise LimitError(f"a chunk claims more than {MAX_RATIO} times its bytes")
-
-
-def _place(info: BlockInfo, type_: pa.DataType, prefix: str, first_chunk: int) -> BlockPlace:
-    """Match a block, and its children, with the layouts of their types and encodings."""
-    layout = layout_of(type_, info.encoding)
-    names = [stream.name for stream in info.streams]
-    if [name for name in layout.streams if name in names] != names:
-        raise CorruptError(f"streams {names}; a column of {type_} has {list(layout.streams)}")
-    for name in layout.streams:
-        if name not in names and name != VALID:
-            raise CorruptError(f"no stream {name!r} in a column of {type_}")
-    if info.children.keys() != layout.children.keys():
-        raise CorruptError(
-            f"children {list(info.children)}; a column of {type_} has {list(layout.children)}"
-        )
-    streams = {}
-    for stream in info.streams:
-        own = stored = layout.streams[stream.name]
-        encoding = None
-        if stream.encoding is not None:
-            pages = next((one.pages for one in info.streams if one.name == VALUES), None)
-            owner = Owner(own, info.rows, info.page_rows, pages)
-            encoding = parse(stream.encoding, owner, stream.dtype)
-            stored = encoding.stored
-        rows = info.rows if encoding is None or encoding.has_codes else 0
-        _check_stream(stream, stored, rows, prefix, type_)
-        if encoding and encoding.needs_pages:
-            _check_whole_pages(stream, stored.nbytes(info.page_rows))
-        bounds = () if stream.pages is None else tuple(accumulate(stream.pages, initial=0))
-        streams[stream.name] = StreamPlace(
-            prefix + stream.name,
-            own,
-            stream,
-            first_chunk,
-            bounds,
-            stream.nbytes if encoding is None else own.nbytes(info.rows),
-            encoding,
-        )
-        first_chunk += len(stream.chunks)
-    children = {}
-    for name, child in info.children.items():
-        children[name] = _place(
-            child, layout.children[name], child_prefix(prefix, name), first_chunk
-        )
-        first_chunk += sum(len(stream.chunks) for _, stream in child.walk())
-    return BlockPlace(info.rows, info.page_rows, streams, children)
-
-
-def _check_stream(
-    stream: StreamInfo, layout: StreamLayout, rows: int, prefix: str, type_: pa.DataType
-) -> None:
-    """Raise CorruptError unless a stream has the form and the size of its layout."""
-    name, bits = prefix + stream.name, layout.bits
-    # A genuine Bloscpack file does not name a dtype.
-    is_form = stream.dtype in (layout.dtype, "") and stream.typesize == layout.typesize
-    if not is_form or (stream.pages is None) != (bits is not None):
-        raise CorruptError(f"stream {name!r} does not have the form of a stream of {type_}")
-    if bits is not None and stream.nbytes != layout.nbytes(rows):
-        raise CorruptError(
-            f"stream {name!r} has {stream.nbytes} bytes; {rows} rows take {layout.nbytes(rows)}"
-        )
-    width = (bits or 8) // 8
-    is_cut = stream.encoding is not None or stream.name in (ENDS, CODES)
-    if is_cut and any(size % width for size in stream.chunks):
-        raise CorruptError(f"stream {name!r}: a chunk boundary lies within an entry")
-
-
-def _check_whole_pages(stream: StreamInfo, page_bytes: int) -> None:
-    """Raise CorruptError if a chunk, which is decoded by itself, ends within a page."""
-    if any(size % page_bytes for size in stream.chunks[:-1]):
-        raise CorruptError(f"stream {stream.name!r}: a chunk boundary lies within a page")

@@ -8,15 +8,27 @@ them with bytes, settle the picked rows.
 A child of a block (a dictionary) is read whole. Opens nothing and decodes nothing itself.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from blztable.block_terms import ENDS, VALUES
 from blztable.columns.blocks import Decoder, Piece, Target
-from blztable.columns.sinks import Bits, Bytes, Codes, Ends, Memory, Sink, Words
+from blztable.columns.encodings.dictionary import Dictionary
+from blztable.columns.sinks import (
+    Bits,
+    Bytes,
+    Codes,
+    Ends,
+    Items,
+    Memory,
+    PickedItems,
+    Sink,
+    Words,
+)
 from blztable.engine.read.chunks import ByteRequest, Run, runs
-from blztable.engine.read.parts import BlockPlace, Part, StreamPlace
+from blztable.engine.read.parts import Part
+from blztable.engine.read.places import BlockPlace, StreamPlace
 from blztable.engine.read.selection import RowSpan
 
 # Takes bytes that are only checked.
@@ -70,7 +82,10 @@ class SpanRows(PartRows):
             requests = []
             for number, span in enumerate(self._spans, first):
                 low, high = place.range_of(span.start, span.stop, root.page_rows)
-                if low < high:
+                if low < high and isinstance(place.encoding, Dictionary):
+                    sink = _items(place.encoding, span, decoder, number)
+                    requests.append(ByteRequest(low, high, sink))
+                elif low < high:
                     target = decoder.target(number, name) if decoder else None
                     first_value = place.value_range(span.start, span.stop, root.page_rows)[0]
                     requests.append(ByteRequest(low, high, _memory(place, target, first_value)))
@@ -86,18 +101,22 @@ class PickedRows(PartRows):
         super().__init__(part)
         self._rows = rows
         self._pages = pages
-        self._ends: Ends | None = None
-        self._picked: list[tuple[StreamPlace, Target, Bits | Ends | Codes | None]] = []
+        self._ends: Ends | PickedItems | None = None
+        # Each target, and the function that makes its bytes if they are not there already.
+        self._picked: list[tuple[StreamPlace, Target, Callable[[], np.ndarray] | None]] = []
 
     def locate(self) -> Iterator[Run]:
         """Yield the runs of the item ends, if the rows are items."""
         root = self.part.root
         place = root.streams.get(ENDS)
-        if place is not None:
+        if place is not None and isinstance(place.encoding, Dictionary):
+            self._ends = PickedItems(self._rows, place.encoding)
+            yield from self._runs(place, self._ends)
+        elif place is not None:
             bounds = root.streams[VALUES].bounds
             width = place.layout.typesize
-            self._ends = Ends(self._rows, width, root.rows, root.page_rows, bounds)
-            yield from self._runs(place, place.decoding(self._ends))
+            ends = self._ends = Ends(self._rows, width, root.rows, root.page_rows, bounds)
+            yield from self._runs(place, place.decoding(ends))
 
     def plan(self) -> None:
         """Describe the rows as one piece, as if the part had no other rows."""
@@ -124,29 +143,36 @@ class PickedRows(PartRows):
                     yield from self._runs(place, _CHECKED)
                 continue
             target = decoder.target(first, name)
-            if name == ENDS:
-                self._picked.append((place, target, self._ends))
+            if self._ends is not None and name == ENDS:
+                self._picked.append((place, target, self._ends.encode))
+                continue
+            if isinstance(self._ends, PickedItems) and name == VALUES:
+                self._picked.append((place, target, self._ends.items))
+                continue
+            if place.encoding is not None and not place.has_chunks:
+                self._picked.append((place, target, None))
+                place.encoding.decode(0, target.buffer, target.buffer)
                 continue
             aside: Bits | Codes | None = None
             if place.layout.bits == 1:
                 aside = Bits(self._rows)
             elif place.encoding is not None and not place.encoding.needs_pages:
                 aside = Codes(self._rows, place.encoding, place.layout.nbytes(1))
-            self._picked.append((place, target, aside))
+            self._picked.append((place, target, aside.encode if aside else None))
             yield from self._runs(place, aside or place.decoding(self._within(place, target)))
 
     def _within(self, place: StreamPlace, target: Target) -> Sink:
         """Return the sink that copies the rows into the target."""
         if place.layout.bits is not None:
             return Words(self._rows, place.layout.bits // 8, target.buffer)
-        assert self._ends is not None
+        assert isinstance(self._ends, Ends)
         return Bytes(self._ends.starts, self._ends.ends, target.buffer)
 
     def settle(self) -> None:
         """Encode the picked rows of some sinks into their target, and check each target."""
-        for place, target, sink in self._picked:
-            if sink is not None:
-                target.buffer[:] = sink.encode()
+        for place, target, make in self._picked:
+            if make is not None:
+                target.buffer[:] = make()
             if target.check is not None and len(target.buffer):
                 with self.part.error_context(place.name):
                     target.check(0, len(target.buffer))
@@ -159,8 +185,19 @@ class PickedRows(PartRows):
         return runs(self.part, place, requests)
 
 
+def _items(encoding: Dictionary, span: RowSpan, decoder: Decoder | None, number: int) -> Items:
+    """Return the sink that makes the items of whole pages, or checks how many bytes they have."""
+    pages = range(span.start // encoding.page_rows, -(-span.stop // encoding.page_rows))
+    targets = (decoder.target(number, name) if decoder else None for name in (ENDS, VALUES))
+    return Items(encoding, pages, *targets)
+
+
 def _memory(place: StreamPlace, target: Target | None, low: int) -> Sink:
-    return _CHECKED if target is None else place.decoding(Memory(target, low))
+    if target is None:
+        return _CHECKED
+    # Ends that are made of lengths ascend, and fill their pages.
+    is_trusted = place.encoding is not None and place.layout.name == ENDS
+    return place.decoding(Memory(target, low, is_trusted))
 
 
 def _child_pieces(block: BlockPlace) -> dict[str, Piece]:

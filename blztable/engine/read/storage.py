@@ -6,7 +6,8 @@ Reads fronts, trailers and the headers of chunks, and decodes nothing.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from blztable.engine.read.parts import OpenParts, Part, StreamPlace
+from blztable.engine.read.parts import OpenParts, Part
+from blztable.engine.read.places import StreamPlace
 from blztable.engine.version.versions import Version
 from blztable.format.chunk import (
     BIT,

@@ -73,7 +73,8 @@ def retire(newest: Version, *, is_durable: bool) -> None:
     except (*DAMAGED, KeyNotFound):
         return  # A damaged manifest may name any file, so no file can be removed.
     files = [layout.part(path, k) for path, numbers in freed.items() for k in sorted(numbers)]
-    emptied = [layout.column(path) for path in freed if not kept.has_column(path)]
+    columns = kept.columns() if freed else set()
+    emptied = [layout.column(path) for path in freed if path not in columns]
     remove_files(store, [*files, *emptied], is_durable=is_durable)
 
 
@@ -192,11 +193,11 @@ class _Kept:
     def all(self) -> list[Version]:
         return [self.version(number) for number in self._numbers]
 
-    def has_column(self, path: Path) -> bool:
+    def columns(self) -> set[Path]:
+        """Return the columns that any kept version has."""
+        paths = {path for version in self.all() for path in version.head.columns.paths}
         # The directory of the bundles stays: a writer may have it open.
-        return path == layout.SHARED or any(
-            path in version.head.columns.paths for version in self.all()
-        )
+        return {*paths, layout.SHARED}
 
 
 def _freed(store: Store, free: Sequence[int], kept: _Kept) -> dict[Path, set[int]]:

@@ -2,7 +2,8 @@
 
 It can be read like any version, so a transaction sees its own changes. An unchanged column stays a
 line of the base version, which is neither parsed nor written again. A changed column has parts of
-its own. Knows nothing of changes.
+its own; after an append it has a line of its own, made without parsing the line of the base. Knows
+nothing of changes.
 """
 
 import hashlib
@@ -18,7 +19,7 @@ from blztable.engine.version.versions import Version
 from blztable.format import layout
 from blztable.format.jsontext import Json
 from blztable.format.layout import Path
-from blztable.format.line import NO_FILE, ColumnParts
+from blztable.format.line import NO_FILE, ColumnParts, appended, file_numbers
 from blztable.format.manifest import ColumnIndex, Head
 
 # This key of the schema metadata holds only for the rows and columns it was written with.
@@ -33,8 +34,9 @@ class StagedColumn:
 
     Attributes
     ----------
-    parts : ColumnParts or int
-        New parts; or the index of the column in the base version, if no change touched it.
+    parts : ColumnParts, bytes or int
+        New parts; their line, if they were appended; or the index of the column in the base
+        version, if no change touched it.
     next_k : int
         The number of the next file.
     """
@@ -43,7 +45,7 @@ class StagedColumn:
     next_k: int
     nbytes: int
     cbytes: int
-    parts: ColumnParts | int
+    parts: ColumnParts | bytes | int
 
     @classmethod
     def of(cls, parts: ColumnParts, next_k: int) -> Self:
@@ -97,39 +99,55 @@ class StagedVersion(Version):
         return [self._staged_parts(line) for line in self.tree.nodes(index)]
 
     def _staged_parts(self, line: int) -> ColumnParts:
-        parts = self.columns[line].parts
-        return self._base.line_parts(parts) if isinstance(parts, int) else parts
+        column = self.columns[line]
+        match column.parts:
+            case int(base_line):
+                return self._base.line_parts(base_line)
+            case bytes(text):
+                if line not in self._lines:
+                    groups = len(self.head.row_groups)
+                    self._lines[line] = ColumnParts.decode(text, column.path, groups)
+                return self._lines[line]
+            case parts:
+                return parts
 
     @property
     def _base(self) -> Version:
         assert self.base is not None, "a staged version without a base has only new columns"
         return self.base
 
-    def new_parts(self) -> dict[int, ColumnParts]:
-        """Return the new parts, by index of the column."""
-        return {
-            index: column.parts
-            for index, column in enumerate(self.columns)
-            if not isinstance(column.parts, int)
-        }
-
     def lines(self) -> list[bytes]:
         """Return the manifest lines of all columns."""
-        kept = [column.parts for column in self.columns if isinstance(column.parts, int)]
-        base_lines = self._base.lines() if kept else []
-        return [
-            base_lines[column.parts] if isinstance(column.parts, int) else column.parts.encode()
-            for column in self.columns
-        ]
+        has_kept = any(isinstance(column.parts, int) for column in self.columns)
+        base_lines = self._base.lines() if has_kept else []
+        lines = []
+        for column in self.columns:
+            match column.parts:
+                case int(line):
+                    lines.append(base_lines[line])
+                case bytes(text):
+                    lines.append(text)
+                case parts:
+                    lines.append(parts.encode())
+        return lines
 
     def files(self) -> dict[Path, frozenset[int]]:
         """Return the numbers of all files that the changed columns name, new and older ones."""
-        own = {parts.path: frozenset(parts.k) - {NO_FILE} for parts in self.new_parts().values()}
-        return own | {layout.SHARED: self.head.bundle_numbers}
+        groups = len(self.head.row_groups)
+        named = {layout.SHARED: self.head.bundle_numbers}
+        for column in self.columns:
+            if isinstance(column.parts, bytes):
+                named[column.path] = frozenset(file_numbers(column.parts, column.path, groups))
+            elif isinstance(column.parts, ColumnParts):
+                named[column.path] = frozenset(column.parts.k) - {NO_FILE}
+        return named
 
     def published(self, head: Head) -> Version:
-        """Return this version as published with `head`; it keeps the lines parsed here."""
-        return Version(self.store, head, self.schema, self.new_parts())
+        """Return this version as published with `head`; it keeps the new parts and lines."""
+        columns = list(enumerate(self.columns))
+        parts = {line: one.parts for line, one in columns if isinstance(one.parts, ColumnParts)}
+        texts = {line: one.parts for line, one in columns if isinstance(one.parts, bytes)}
+        return Version(self.store, head, self.schema, parts, texts)
 
     def row_group_files(self, start: int = 0, stop: int | None = None) -> list[tuple[int, ...]]:
         """Return (rows, bundle, file number in each column) of each row group: its identity."""
@@ -150,11 +168,11 @@ class StagedVersion(Version):
         if not self._digest:
             digest = hashlib.sha256(array("q", self.head.row_groups).tobytes())
             digest.update(array("q", self._bundles).tobytes())
-            for column in self.columns:
+            for line, column in enumerate(self.columns):
                 if isinstance(column.parts, int):
                     digest.update(b"line" + self._base.head.columns.digest(column.parts))
                 else:
-                    files = hashlib.sha256(array("q", column.parts.k).tobytes())
+                    files = hashlib.sha256(array("q", self._staged_parts(line).k).tobytes())
                     digest.update(b"parts" + files.digest())
             self._digest.append(digest.digest())
         return self._digest[0]
@@ -201,7 +219,14 @@ class StagedVersion(Version):
         """
         rows, bundles = (*self.head.row_groups, *new.rows), (*self._bundles, *new.bundles)
         assert len(written) == len(self.columns)
-        columns = [self._arranged(index, parts, order) for index, parts in enumerate(written)]
+        if order == range(len(rows)):
+            lines = self.lines()
+            columns = [
+                self._appended(index, parts, line)
+                for index, (parts, line) in enumerate(zip(written, lines, strict=True))
+            ]
+        else:
+            columns = [self._arranged(index, parts, order) for index, parts in enumerate(written)]
         kept = tuple(bundles[index] for index in order)
         return self.with_columns(
             columns,
@@ -232,6 +257,21 @@ class StagedVersion(Version):
         """The default values of columns as the property holds them, by column id."""
         defaults = self.head.properties.get(DEFAULTS)
         return defaults if isinstance(defaults, dict) else {}
+
+    def _appended(self, index: int, written: StagedColumn, line: bytes) -> StagedColumn:
+        """Return the column at this index, whose line is given, with the written parts behind."""
+        assert isinstance(written.parts, ColumnParts)
+        mine, groups = self.columns[index], len(self.head.row_groups)
+        text = appended(line, written.parts.encode(), groups)
+        if text is None:
+            return self._arranged(index, written, range(groups + len(written.parts.k)))
+        return StagedColumn(
+            mine.path,
+            max(mine.next_k, written.next_k),
+            mine.nbytes + written.nbytes,
+            mine.cbytes + written.cbytes,
+            text,
+        )
 
     def _arranged(self, index: int, written: StagedColumn, order: Sequence[int]) -> StagedColumn:
         """Return the column at this index; `order` arranges its parts and the written ones."""

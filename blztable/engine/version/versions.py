@@ -4,9 +4,10 @@ A pin is a shared lock on the manifest. While it is held, neither the manifest n
 names is removed. Opening needs no repair: the newest manifest is the table.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import pyarrow as pa
 
@@ -62,8 +63,11 @@ class Version:
     schema: pa.Schema
     tree: ColumnTree = field(init=False, repr=False)
     _lines: dict[int, ColumnParts] = field(default_factory=dict, repr=False)
-    # Lines that were read together with an earlier line and are not decoded yet.
+    # Lines that are not decoded yet, because they were read together with an earlier line, or
+    # because this process has just published them.
     _read_ahead: dict[int, bytes] = field(default_factory=dict, repr=False)
+    # Types in the files, by index, of the columns that `schema` shows as dictionaries.
+    _stored_types: Mapping[int, pa.DataType] = field(default_factory=dict, repr=False, kw_only=True)
 
     def __post_init__(self) -> None:
         """Match fields with lines; raise CorruptError if nodes of a field are missing."""
@@ -77,6 +81,19 @@ class Version:
     def nodes(self, index: int) -> list[ColumnParts]:
         """Return the parts of each node of a column, in pre-order."""
         return [self.line_parts(line) for line in self.tree.nodes(index)]
+
+    def stored_type(self, index: int) -> pa.DataType:
+        """Return the type of a column in its files; `schema` has the type that is shown."""
+        return self._stored_types.get(index, self.schema.field(index).type)
+
+    def with_dictionaries(self, types: Mapping[int, pa.DataType]) -> Self:
+        """Return the version with some columns shown as these dictionary types, by index."""
+        fields = list(self.schema)
+        for index, type_ in types.items():
+            # The metadata of the field are about its values, not about categories.
+            fields[index] = pa.field(fields[index].name, type_, fields[index].nullable)
+        stored = {index: self.stored_type(index) for index in types}
+        return replace(self, schema=pa.schema(fields, self.schema.metadata), _stored_types=stored)
 
     def nbytes(self, index: int) -> int:
         """Return the uncompressed bytes of all nodes of a column."""
@@ -110,9 +127,10 @@ class Version:
         columns = self.head.columns
         if not columns.offsets:
             return []
-        first, end = columns.offsets[0], columns.offsets[-1] + columns.lengths[-1] + 1
-        data = self._range(first, end - first)
-        lines = data.split(b"\n")[:-1]
+        lines = [self._read_ahead.get(line, b"") for line in range(len(columns.lengths))]
+        if b"" in lines:
+            first, end = columns.offsets[0], columns.offsets[-1] + columns.lengths[-1] + 1
+            lines = self._range(first, end - first).split(b"\n")[:-1]
         if [len(line) for line in lines] != list(columns.lengths):
             raise CorruptError(f"{self._context}: the lengths of the lines differ from the head's")
         for index, line in enumerate(lines):

@@ -23,6 +23,7 @@ from blztable.arrow_types import Portion
 from blztable.columns import paging
 from blztable.columns.blocks import Block, Stream
 from blztable.columns.encodings.choose import encoded
+from blztable.columns.encodings.few_items import encode_few_items
 from blztable.columns.statistics.compute import statistics
 from blztable.columns.stored import as_stored
 from blztable.columns.types import encode, one_array, stream_layouts
@@ -48,6 +49,8 @@ from blztable.storage.store import KeyTaken, Store
 
 # Smaller tasks would spend more time in Python than in compression.
 TASK_BYTES = 1 << 20
+# Encodings gain less than their metadata take in a part of fewer bytes.
+LEAST_BYTES = 1 << 10
 # Up to this size most of the time is spent in Python, which runs one thread at a time.
 SMALL_BYTES = 1 << 20
 
@@ -236,13 +239,11 @@ class _PartWriter:
             # The caller's array is released as soon as a copy of it exists.
             del self._array
             self._shared.budget.release(nbytes)
-            block = encode(array, self._options.page_rows_of(self._column.name))
-            self._sizes = {name: stream.data.nbytes for name, stream in block.walk()}
-            if self._options.encoding_of(self._column.name) == "auto":
-                block = encoded(block)
+            block, array = self._block(array)
             check_pages(self._column.type, block.rows, block.page_rows)
         except SchemaError as error:
             raise SchemaError(f"column {self._column.name!r}: {error}") from None
+        self._sizes = {name: stream.nbytes for name, stream in block.walk()}
         self._pages, self._whole = statistics(array, block.page_rows)
         target = self._options.chunk_bytes
         self._info = _block_info(block, target)
@@ -266,6 +267,14 @@ class _PartWriter:
             self._old_part = opened(self._shared.old, self._index, self._group)
         make = self._make()
         return [self._compress_task(make, start, batch) for start, batch in batches]
+
+    def _block(self, array: pa.Array) -> tuple[Block, pa.Array]:
+        """Return the tree of blocks of an array, and an array of the same values for statistics."""
+        page_rows = self._options.page_rows_of(self._column.name)
+        is_small = array.nbytes < LEAST_BYTES
+        if is_small or self._options.encoding_of(self._column.name) != "auto":
+            return encode(array, page_rows), array
+        return encode_few_items(array, page_rows) or (encoded(encode(array, page_rows)), array)
 
     def _make(self) -> Make:
         """Return the function that makes the chunks of this part."""
@@ -330,7 +339,9 @@ def _block_info(block: Block, target: int) -> BlockInfo:
 
 def _stream_info(stream: Stream, page_rows: int, target: int) -> StreamInfo:
     own = stream.layout
-    if stream.pages is not None:
+    if not stream.data.nbytes:
+        chunks: tuple[int, ...] = ()
+    elif stream.pages is not None:
         chunks = paging.cut_pages(stream.pages, target)
     else:
         page_bytes = own.nbytes(page_rows)

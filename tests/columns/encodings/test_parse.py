@@ -40,7 +40,7 @@ def test_a_kind_that_is_not_known_is_refused_by_name(kind):
         (I64, SCALED, "|u1"),
         (F32, SCALED, "|u1"),
         (StreamLayout("values", "<i2", 2, 16), NARROW, "<u2"),
-        (StreamLayout("values", "|V16", 16, 128), NARROW, "|u1"),
+        (StreamLayout("values", "|V12", 12, 96), NARROW, "|u1"),
         (VALIDITY, NARROW, "|u1"),
         (ENDS, NARROW, "|u1"),
         (ENDS, SCALED, "|u1"),

@@ -1,5 +1,7 @@
 """A staged version: untouched columns keep their bytes and are not read."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -10,10 +12,11 @@ from blztable.engine.change import compact, rows, update
 from blztable.engine.change.columns import drop_columns, rename_columns, reorder_columns
 from blztable.engine.version import versions
 from blztable.engine.version.staged import StagedVersion
+from blztable.engine.version.versions import Version
 from blztable.engine.write.options import WriteOptions
 from blztable.errors import ColumnNotFoundError
 from blztable.format import manifest
-from blztable.format.line import ColumnParts, FactArrays
+from blztable.format.line import ColumnParts, FactArrays, appended
 from blztable.format.statistics import Statistics
 from blztable.storage.memory import MemoryStore
 from support.stores import changing, read, write
@@ -63,6 +66,61 @@ def arrangements(draw):
     places = st.integers(0, max(before + after - 1, 0))
     order = draw(st.lists(places, max_size=9 if before + after else 0))
     return draw(parts(before)), draw(parts(after)), order
+
+
+@given(st.integers(0, 4), st.integers(0, 4), st.booleans(), st.data())
+def test_a_line_gets_parts_as_text_as_it_gets_them_by_decoding(before, after, is_same, data):
+    path = data.draw(st.sampled_from([(7,), (7, 1), (7, 0, 2)]))
+    mine = replace(data.draw(parts(before)), path=path)
+    theirs = replace(data.draw(parts(after)), path=path)
+    if is_same:
+        theirs = replace(theirs, streams={name: tuple(range(after)) for name in mine.streams})
+    joined = mine.arranged(theirs, range(before + after)).encode()
+    has_same_arrays = before and after and list(mine.streams) == list(theirs.streams)
+    found = appended(mine.encode(), theirs.encode(), before)
+    assert found == (joined if has_same_arrays else None)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"path":8,"k":[1],"rows":[4]}',  # another column
+        b'{"path":7,"k":[1],"rows":[4,4]}',  # an array of another length
+        b'{"path":7,"rows":[4],"k":[1]}',  # another order
+        b'{"path":7,"k":[1]}',
+        b'{"path":7,"k":[1],"nulls":[4]}',
+        b'{"path":7,"k":[1],"rows":4}',
+        b'{"path":7,"k":[1],"rows":[4],"more":1}',
+        b'{"path":7,"k":[1],"ro]ws":[4]}',
+        b'{"path":7, "k": [1], "rows": [4]}',
+        b"",
+    ],
+)
+def test_a_line_of_another_form_is_not_joined_as_text(line):
+    good, new = b'{"path":7,"k":[1],"rows":[4]}', b'{"path":7,"k":[2],"rows":[3]}'
+    assert appended(good, new, 1) == b'{"path":7,"k":[1,2],"rows":[4,3]}'
+    assert appended(line, new, 1) is None
+
+
+def test_an_array_with_an_odd_name_is_not_joined_as_text():
+    odd = b'{"path":7,"k":[1,2],"ro]ws":[4,4]}'
+    assert appended(odd, odd, 2) is None
+
+
+def test_an_append_does_not_decode_lines_nor_read_those_it_has_just_published(store, monkeypatch):
+    more = pa.table({"n": [10], "text": [None], "x": [0.5]}, schema=TABLE.schema)
+    expected, version = TABLE, loaded(store)
+    for number in range(3):
+        with monkeypatch.context() as patch, changing(version, WriteOptions()) as work:
+            patch.setattr(ColumnParts, "decode", None)
+            if number:
+                patch.setattr(Version, "_range", None)
+            rows.append(work, [(version.schema, None, [(more, 1)])])
+            version, pinned = work.publish()
+        pinned.close()
+        expected = pa.concat_tables([expected, more])
+        assert read(loaded(store)).equals(expected)
+    assert read(version).equals(expected)
 
 
 @given(arrangements())

@@ -1,0 +1,295 @@
+"""The encoding of text and binary of few different items: a code per row, and the items once.
+
+The stream `ends` has the codes; the stream `values` has no bytes in the file.
+
+Theory of operation. Arrow's `take` costs some nanoseconds per item. So `spell` looks up two or four
+codes at a time: they are bits of one index into a table of all combinations of items. The index is
+made by shifts of whole arrays. The lengths of the items come from a second table, and their sum is
+compared with the bytes of the page before anything is copied.
+"""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from blztable.columns.blocks import Encoding, StreamLayout
+from blztable.columns.memory import bytes_of
+from blztable.errors import CorruptError
+
+# The bytes of all items, so that a step of rows never reaches the 2 GiB of Arrow's short offsets.
+MAX_BYTES = (1 << 15) - 1
+# Rows that are looked up at once, so that they stay in the cache.
+_STEP = 1 << 16
+# The largest tables of combinations, and their bytes: larger ones are slower.
+_MOST_COMBINATIONS, _MOST_BYTES = 1 << 14, 1 << 20
+
+
+@dataclass(frozen=True)
+class Dictionary(Encoding):
+    """Item ends as the numbers of the items in a dictionary.
+
+    Attributes
+    ----------
+    stored
+        The form of the codes.
+    width
+        The bytes of an item end.
+    items
+        The items, as binary.
+    starts
+        Where the items of each page begin, and where the last ones end.
+    page_rows
+        Rows of a page.
+    """
+
+    kind: ClassVar[str] = "dictionary"
+    needs_pages: ClassVar[bool] = True
+
+    stored: StreamLayout
+    width: int
+    items: pa.Array
+    starts: np.ndarray
+    page_rows: int
+
+    @cached_property
+    def table(self) -> "_Table":
+        """The combinations of items that are looked up; the more rows, the more."""
+        return _Table.of(self.items, self.page_rows * (len(self.starts) - 1))
+
+    def parameters(self) -> Mapping[str, object]:
+        """Return the bytes of the items and their lengths."""
+        lengths = _lengths_of(self.items).astype("<u2")
+        data = bytes_of(self.items.buffers()[2])[: int(lengths.sum(dtype=np.int64))]
+        return {"items": _to_base64(data), "lengths": _to_base64(lengths)}
+
+    def decode(self, row: int, codes: np.ndarray, out: np.ndarray) -> None:
+        """Make the ends of the items of whole pages."""
+        ends, numbers = out.view(f"<i{self.width}"), codes.view(self.stored.dtype)
+        for first in range(0, len(numbers), self.page_rows):
+            rows = slice(first, first + self.page_rows)
+            self.spell((row + first) // self.page_rows, numbers[rows], ends[rows], None)
+
+    def spell(
+        self, page: int, codes: np.ndarray, ends: np.ndarray | None, values: np.ndarray | None
+    ) -> None:
+        """Make the ends and the bytes of the items of a page; raise CorruptError for wrong codes.
+
+        Parameters
+        ----------
+        page
+            The number of the page.
+        codes
+            The codes of all its rows.
+        ends
+            Room for as many item ends; None if they are not wanted.
+        values
+            Room for the bytes of the items; None if they are not wanted.
+        """
+        self.check(codes)
+        at, stop = int(self.starts[page]), int(self.starts[page + 1])
+        low = at
+        for first in range(0, len(codes), _STEP):
+            part = codes[first : first + _STEP]
+            numbers = self.table.numbers(part)
+            pieces = None if values is None else self.table.items_of(part, numbers)
+            after = at + self.table.nbytes_of(part, numbers, pieces)
+            if after > stop:
+                break
+            if ends is not None:
+                place = ends[first : first + len(part)]
+                self.table.fill_ends(part, numbers, place)
+                place += at
+            if values is not None and pieces is not None:
+                values[at - low : after - low] = pieces
+            at = after
+        else:
+            if at == stop:
+                return
+        raise CorruptError(f"the items of page {page} do not have the bytes of the page")
+
+    def lengths_of(self, codes: np.ndarray) -> np.ndarray:
+        """Return the lengths of the items of checked codes."""
+        return _lengths_of(self.items)[codes].astype(np.int64)
+
+    def items_of(self, codes: np.ndarray) -> np.ndarray:
+        """Return the bytes of the items of checked codes, one after another."""
+        return taken(self.items.cast(pa.large_binary()), codes)
+
+    def check(self, codes: np.ndarray) -> None:
+        """Raise CorruptError if a code leads out of the dictionary."""
+        if len(codes) and int(codes.max()) >= len(self.items):
+            raise CorruptError(f"a code is outside of a dictionary of {len(self.items)} items")
+
+
+@dataclass(frozen=True, slots=True)
+class Spelled(Encoding):
+    """Bytes of items that the codes of their ends tell; the file has none of them."""
+
+    kind: ClassVar[str] = "dictionary"
+
+    stored: StreamLayout
+
+    def parameters(self) -> Mapping[str, object]:
+        """Return none."""
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """All combinations of `group` items, each by the bits of its codes.
+
+    Attributes
+    ----------
+    bits
+        The bits of a code in an index.
+    each
+        The length of every item; 0 if they differ.
+    lengths
+        The length of each item.
+    words
+        The lengths of each combination as one number.
+    combinations
+        The bytes of each combination: as one number if all have 1, 2, 4 or 8, otherwise as binary.
+    """
+
+    group: int
+    bits: int
+    each: int
+    items: pa.Array
+    lengths: np.ndarray
+    words: np.ndarray
+    combinations: pa.Array | np.ndarray
+
+    @classmethod
+    def of(cls, items: pa.Array, rows: int) -> "_Table":
+        """Return the table for so many rows."""
+        bits = max((len(items) - 1).bit_length(), 1)
+        lengths = _lengths_of(items)
+        longest = int(lengths.max())
+        most = min(_MOST_COMBINATIONS, rows // 8)
+        group = 1
+        for count in (2, 4):
+            size = 1 << bits * count
+            if size <= most and size * count * longest <= _MOST_BYTES:
+                group = count
+        lengths = lengths.astype("|u1" if longest < 256 else "<u2")
+        combinations, words = items, lengths
+        if group > 1:
+            # Codes of no item are not used: they stand for the last one.
+            numbers = np.arange(1 << bits * group)
+            places = (numbers >> bits * place & (1 << bits) - 1 for place in range(group))
+            digits = [np.minimum(place, len(items) - 1) for place in places]
+            parts = [items.take(pa.array(digit)) for digit in digits]
+            combinations = pc.binary_join_element_wise(*parts, pa.scalar(b"", items.type))
+            words = np.ascontiguousarray(lengths[np.stack(digits, axis=1)])
+            words = words.view(f"<u{group * lengths.itemsize}").reshape(-1)
+        each = longest if int(lengths.min()) == longest else 0
+        if each * group in (1, 2, 4, 8):
+            data = bytes_of(combinations.buffers()[2])[: len(combinations) * each * group]
+            combinations = data.view(f"<u{each * group}")
+        return cls(group, bits, each, items, lengths, words, combinations)
+
+    def numbers(self, codes: np.ndarray) -> np.ndarray:
+        """Return the index of each whole group of codes."""
+        if self.group == 1:
+            return codes
+        codes = codes[: len(codes) // self.group * self.group]
+        if self.group == 4 and self.bits <= 2:
+            # One product shifts the four codes side by side, into the highest byte.
+            shifts = (24 - (8 - self.bits) * place for place in range(4))
+            product = codes.view("<u4") * np.uint32(sum(1 << shift for shift in shifts))
+            return (product >> np.uint32(24)).astype("|u1") & np.uint8((1 << 4 * self.bits) - 1)
+        # The lower byte of two is the first code.
+        numbers = codes.view("<u2")
+        numbers = _joined(numbers, 8, self.bits)
+        if self.group == 4:
+            numbers = _joined(numbers.view("<u4"), 16, 2 * self.bits).astype("<u2")
+        return numbers
+
+    def items_of(self, codes: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+        """Return the bytes of all items, one after another."""
+        if isinstance(self.combinations, np.ndarray):
+            found = np.take(self.combinations, numbers, mode="wrap").view(np.uint8)
+        else:
+            found = taken(self.combinations, numbers)
+        rest = codes[len(numbers) * self.group :]
+        return np.concatenate([found, taken(self.items, rest)]) if len(rest) else found
+
+    def nbytes_of(self, codes: np.ndarray, numbers: np.ndarray, items: np.ndarray | None) -> int:
+        """Return the number of bytes of all items."""
+        if items is not None:
+            return len(items)
+        if self.each:
+            return len(codes) * self.each
+        return int(self._lengths_of(codes, numbers).sum(dtype=np.int64))
+
+    def fill_ends(self, codes: np.ndarray, numbers: np.ndarray, out: np.ndarray) -> None:
+        """Make the ends of the items, counted from the first one."""
+        if self.each:
+            np.multiply(_COUNT[: len(codes)], self.each, out=out, casting="unsafe")
+        else:
+            np.cumsum(self._lengths_of(codes, numbers), out=out)
+
+    def _lengths_of(self, codes: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+        lengths = np.take(self.words, numbers, mode="wrap").view(self.lengths.dtype)
+        rest = codes[len(numbers) * self.group :]
+        return np.concatenate([lengths, self.lengths[rest]]) if len(rest) else lengths
+
+
+_COUNT = np.arange(1, _STEP + 1)
+
+
+def _joined(numbers: np.ndarray, bits: int, kept: int) -> np.ndarray:
+    """Return the lower `kept` bits of both halves of each number, side by side."""
+    low = numbers.dtype.type((1 << bits) - 1)
+    return numbers & low | (numbers & ~low) >> numbers.dtype.type(bits - kept)
+
+
+def items_from_json(value: Mapping[str, object], is_text: bool) -> pa.Array:
+    """Read the items; CorruptError unless they are as long as stated, and text if they must be."""
+    data, lengths = (_from_base64(value.get(key)) for key in ("items", "lengths"))
+    if data is None or lengths is None or len(data) > MAX_BYTES or len(lengths) % 2:
+        raise CorruptError(f"the items of a dictionary; expected base64 of {MAX_BYTES} bytes")
+    sizes = np.frombuffer(lengths, "<u2")
+    ends = np.cumsum(np.append(0, sizes), dtype=np.int64)
+    if int(ends[-1]) != len(data) or not 0 < len(sizes) <= 1 << 16:
+        raise CorruptError(f"{len(sizes)} items of a dictionary; they have {len(data)} bytes")
+    buffers = [None, pa.py_buffer(ends.astype("<i4")), pa.py_buffer(data)]
+    if is_text:
+        try:
+            pa.Array.from_buffers(pa.string(), len(sizes), buffers).validate(full=True)
+        except pa.ArrowInvalid:
+            raise CorruptError("an item of a dictionary is not UTF-8") from None
+    return pa.Array.from_buffers(pa.binary(), len(sizes), buffers)
+
+
+def taken(items: pa.Array, codes: np.ndarray) -> np.ndarray:
+    """Return the bytes of these items, one after another."""
+    if not len(codes):
+        return np.empty(0, np.uint8)
+    found = items.take(pa.array(codes))
+    width = 8 if pa.types.is_large_binary(items.type) else 4
+    offsets = bytes_of(found.buffers()[1]).view(f"<i{width}")
+    return bytes_of(found.buffers()[2])[: int(offsets[len(codes)])]
+
+
+def _lengths_of(items: pa.Array) -> np.ndarray:
+    return np.diff(bytes_of(items.buffers()[1]).view("<i4")[: len(items) + 1])
+
+
+def _to_base64(data: np.ndarray) -> str:
+    return base64.b64encode(data.tobytes()).decode()
+
+
+def _from_base64(value: object) -> bytes | None:
+    try:
+        return base64.b64decode(value, validate=True) if isinstance(value, str) else None
+    except (binascii.Error, ValueError):
+        return None

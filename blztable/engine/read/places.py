@@ -1,0 +1,175 @@
+"""The streams of a part: where their chunks are, and how values come from them.
+
+`place` matches the blocks of a superchunk with the type of the column, and checks that they fit
+together. Knows no files; its errors have no context.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import accumulate
+
+import pyarrow as pa
+
+from blztable.arrow_types import is_text
+from blztable.block_terms import CODES, ENDS, VALID, VALUES, child_prefix
+from blztable.columns.blocks import Encoding, StreamLayout
+from blztable.columns.encodings.dictionary import Dictionary, Spelled
+from blztable.columns.encodings.parse import Owner, parse
+from blztable.columns.sinks import Decoding, Sink
+from blztable.columns.types import layout_of
+from blztable.errors import CorruptError
+from blztable.format.metadata import BlockInfo, StreamInfo
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPlace:
+    """A stream of a part: its form, its chunks and its pages.
+
+    Attributes
+    ----------
+    name
+        The full name, as in ``dictionary.values``.
+    layout, info
+        The form of the stream by its type, and its description in the file.
+    first_chunk
+        The index of the stream's first chunk in the superchunk.
+    bounds
+        Byte offset of each page, and the end of the last one; empty if rows have a fixed size.
+    nbytes
+        The bytes of the values.
+    encoding
+        How the values come from the bytes of the file; None if these are the values.
+    """
+
+    name: str
+    layout: StreamLayout
+    info: StreamInfo
+    first_chunk: int
+    bounds: tuple[int, ...]
+    nbytes: int
+    encoding: Encoding | None = None
+
+    def decoding(self, sink: Sink) -> Sink:
+        """Return the sink for the bytes of the file, given the sink for the values."""
+        return Decoding(self.encoding, self.layout.typesize, sink) if self.encoding else sink
+
+    @property
+    def has_chunks(self) -> bool:
+        """True if the bytes are in the file; False if the encoding makes them of nothing."""
+        return self.encoding is None or self.encoding.has_codes
+
+    @property
+    def decoded(self) -> int:
+        """Return the bytes that are decompressed, or made of nothing."""
+        return self.info.nbytes if self.has_chunks else self.nbytes
+
+    def range_of(self, start: int, stop: int, page_rows: int) -> tuple[int, int]:
+        """Return the range of bytes before decoding of these rows, which must be whole pages."""
+        if self.encoding is not None:
+            return self.encoding.stored.nbytes(start), self.encoding.stored.nbytes(stop)
+        return self.value_range(start, stop, page_rows)
+
+    def value_range(self, start: int, stop: int, page_rows: int) -> tuple[int, int]:
+        """Return the range of bytes of the values of these rows, as if they were not encoded."""
+        if self.info.pages is None:
+            return self.layout.nbytes(start), self.layout.nbytes(stop)
+        return self.bounds[start // page_rows], self.bounds[-(-stop // page_rows)]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockPlace:
+    """A node of a part's tree: its streams by their own names, and its children."""
+
+    rows: int
+    page_rows: int
+    streams: Mapping[str, StreamPlace]
+    children: Mapping[str, "BlockPlace"]
+
+    def walk(self) -> Iterator[StreamPlace]:
+        """Yield every stream of the tree, in the order of the chunks."""
+        yield from self.streams.values()
+        for child in self.children.values():
+            yield from child.walk()
+
+
+def place(info: BlockInfo, type_: pa.DataType, prefix: str, first_chunk: int) -> BlockPlace:
+    """Match a block, and its children, with the layouts of their types and encodings."""
+    layout = layout_of(type_, info.encoding)
+    names = [stream.name for stream in info.streams]
+    if [name for name in layout.streams if name in names] != names:
+        raise CorruptError(f"streams {names}; a column of {type_} has {list(layout.streams)}")
+    for name in layout.streams:
+        if name not in names and name != VALID:
+            raise CorruptError(f"no stream {name!r} in a column of {type_}")
+    if info.children.keys() != layout.children.keys():
+        raise CorruptError(
+            f"children {list(info.children)}; a column of {type_} has {list(layout.children)}"
+        )
+    streams = {}
+    for stream in info.streams:
+        own = stored = layout.streams[stream.name]
+        encoding = None
+        if stream.encoding is not None:
+            pages = next((one.pages for one in info.streams if one.name == VALUES), None)
+            owner = Owner(own, info.rows, info.page_rows, pages, is_text(type_), bool(prefix))
+            encoding = parse(stream.encoding, owner, stream.dtype)
+            stored = encoding.stored
+        rows = info.rows if encoding is None or encoding.has_codes else 0
+        if (stream.pages is None) != (own.bits is not None):
+            raise CorruptError(
+                f"stream {prefix + stream.name!r}: pages where the bits of a row vary"
+            )
+        _check_stream(stream, stored, rows, prefix, type_)
+        if encoding and encoding.needs_pages:
+            _check_whole_pages(stream, stored.nbytes(info.page_rows))
+        bounds = () if stream.pages is None else tuple(accumulate(stream.pages, initial=0))
+        streams[stream.name] = StreamPlace(
+            prefix + stream.name,
+            own,
+            stream,
+            first_chunk,
+            bounds,
+            own.nbytes(info.rows) if own.bits is not None else bounds[-1],
+            encoding,
+        )
+        first_chunk += len(stream.chunks)
+    _check_dictionary(streams)
+    children = {}
+    for name, child in info.children.items():
+        children[name] = place(
+            child, layout.children[name], child_prefix(prefix, name), first_chunk
+        )
+        first_chunk += sum(len(stream.chunks) for _, stream in child.walk())
+    return BlockPlace(info.rows, info.page_rows, streams, children)
+
+
+def _check_stream(
+    stream: StreamInfo, layout: StreamLayout, rows: int, prefix: str, type_: pa.DataType
+) -> None:
+    """Raise CorruptError unless a stream has the form and the size of its layout."""
+    name, bits = prefix + stream.name, layout.bits
+    # A genuine Bloscpack file does not name a dtype.
+    if stream.dtype not in (layout.dtype, "") or stream.typesize != layout.typesize:
+        raise CorruptError(f"stream {name!r} does not have the form of a stream of {type_}")
+    if bits is not None and stream.nbytes != layout.nbytes(rows):
+        raise CorruptError(
+            f"stream {name!r} has {stream.nbytes} bytes; {rows} rows take {layout.nbytes(rows)}"
+        )
+    width = (bits or 8) // 8
+    is_cut = stream.encoding is not None or stream.name in (ENDS, CODES)
+    if is_cut and any(size % width for size in stream.chunks):
+        raise CorruptError(f"stream {name!r}: a chunk boundary lies within an entry")
+
+
+def _check_whole_pages(stream: StreamInfo, page_bytes: int) -> None:
+    """Raise CorruptError if a chunk, which is decoded by itself, ends within a page."""
+    if any(size % page_bytes for size in stream.chunks[:-1]):
+        raise CorruptError(f"stream {stream.name!r}: a chunk boundary lies within a page")
+
+
+def _check_dictionary(streams: Mapping[str, StreamPlace]) -> None:
+    """Raise CorruptError if only one of the two streams of items is in a dictionary."""
+    ends, values = streams.get(ENDS), streams.get(VALUES)
+    is_spelled = values is not None and isinstance(values.encoding, Spelled)
+    if is_spelled != (ends is not None and isinstance(ends.encoding, Dictionary)):
+        raise CorruptError("encoding 'dictionary' of only one of 'ends' and 'values'")
