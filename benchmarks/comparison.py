@@ -26,7 +26,7 @@ CHANGES = (questions.WRITE, questions.APPEND)
 # Memory that need not be touched before.
 LITTLE = 100_000_000
 # What a process may take in all; a system that needs more is said to.
-PROCESS_SECONDS = 150
+PROCESS_SECONDS = 300
 
 
 class Comparison:
@@ -87,6 +87,8 @@ class Comparison:
             rest = rest[len(answers) :]
         for task in own:
             runs[task][name] = found.get(task, written)
+            if runs[task][name]:
+                print(f"{self.data}: {task}: {name} {runs[task][name]['cannot']}", file=sys.stderr)
 
     def time(self, task: str, name: str, run: dict[str, Any]) -> None:
         """Time one process; a failure ends the system's part in this task."""

@@ -3,8 +3,8 @@
     python benchmarks/peers.py --rounds 5
 
 It makes a virtual environment with this checkout and the packages of peers-requirements.txt, and
-prints the tables. `--publish benchmarks/peers.json` measures nothing: it puts the tables of those
-results into docs/performance.md, and the pictures into docs/_static.
+prints the tables. `--publish` measures nothing: it puts the tables of the stored results,
+benchmarks/peers.json, into docs/performance.md, and the pictures into docs/_static.
 
 The method: each task of each system runs in a fresh process, one process at a time. The systems
 take turns for several rounds, with a different first system in each round, so that changes of the
@@ -43,6 +43,8 @@ import report
 
 HERE = Path(__file__).parent
 REQUIREMENTS = HERE / "peers-requirements.txt"
+# The results that the documentation shows.
+STORED = HERE / "peers.json"
 PAGE, PICTURES = HERE.parent / "docs" / "performance.md", HERE.parent / "docs" / "_static"
 MARKS = "<!-- peers: begin -->\n", "<!-- peers: end -->\n"
 VERSIONS = (
@@ -54,14 +56,12 @@ VERSIONS = (
 def main() -> None:
     options = parse_arguments()
     if options.publish:
-        publish(json.loads(options.publish.read_text(encoding="utf-8")), PAGE, PICTURES)
+        publish(json.loads(STORED.read_text(encoding="utf-8")), PAGE, PICTURES)
         return
     if not options.here:
         python = environment()
         os.execv(python, [str(python), __file__, *sys.argv[1:], "--here"])
     results = measure(options)
-    if options.output:
-        options.output.write_text(as_json(results) + "\n", encoding="utf-8")
     print(report.full(results))
     print(report.summary(results))
 
@@ -77,7 +77,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--scale", type=float, default=1, help="1 for TPC-H scale factor 1")
     parser.add_argument("--output", type=Path, help="file for the results, as JSON")
     parser.add_argument("--here", action="store_true", help="use this Python and what it has")
-    parser.add_argument("--publish", type=Path, help="put these results into the documentation")
+    parser.add_argument(
+        "--publish", action="store_true", help="put the stored results into the documentation"
+    )
     options = parser.parse_args()
     if options.rounds < 0 or options.calls < 1:
         parser.error("rounds cannot be negative, and a process makes at least one call")
@@ -143,6 +145,9 @@ def measure(options: argparse.Namespace) -> report.Results:
                 calls=options.calls,
                 patience=options.patience,
             ).run(results)
+            if options.output:
+                # Hours of work must not be lost with the last data set.
+                options.output.write_text(as_json(results) + "\n", encoding="utf-8")
     finally:
         shutil.rmtree(folder)
     return results
@@ -201,19 +206,28 @@ def publish(results: report.Results, page: Path, folder: Path) -> None:
     _, mark, tail = rest.partition(after)
     if not mark:
         raise SystemExit(f"{page} has no place for the tables: {before.strip()}, {after.strip()}")
-    page.write_text(head + before + report.summary(results) + after + tail, encoding="utf-8")
-    folder.mkdir(exist_ok=True)
-    for name, drawn in drawings(results).items():
+    page.write_text(head + before + section(results) + after + tail, encoding="utf-8")
+    for old in folder.glob("peers-*.svg"):
+        old.unlink()
+    for name, (_, drawn) in drawings(results).items():
+        folder.mkdir(exist_ok=True)
         (folder / name).write_text(drawn, encoding="utf-8")
 
 
-def drawings(results: report.Results) -> dict[str, str]:
-    """Return the pictures by file name."""
-    found = {"peers-size-and-read.svg": pictures.sizes_and_reads(results)}
-    for data in ("lineitem", "flights"):
-        if data in results["runs"]:
-            found[f"peers-{data}.svg"] = pictures.bars(results, data)
-    return found
+def section(results: report.Results) -> str:
+    """Return what stands between the marks: the tables, then the pictures."""
+    shown = [f"![{title}](_static/{name})\n" for name, (title, _) in drawings(results).items()]
+    return "\n".join([report.summary(results), *shown])
+
+
+def drawings(results: report.Results) -> dict[str, tuple[str, str]]:
+    """Return the titles and pictures by file name; none where nothing was timed."""
+    found = {
+        "peers-size-and-read.svg": ("Size and time to read", pictures.sizes_and_reads(results)),
+        "peers-lineitem.svg": ("Tasks on lineitem", pictures.bars(results, "lineitem")),
+        "peers-flights.svg": ("Tasks on flights", pictures.bars(results, "flights")),
+    }
+    return {name: (title, drawn) for name, (title, drawn) in found.items() if drawn}
 
 
 if __name__ == "__main__":

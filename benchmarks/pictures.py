@@ -14,7 +14,8 @@ PANEL, GAP, MARGIN, TITLE = 380, 30, 46, 26
 BAR, BAR_GAP, NAMES, BARS = 15, 4, 150, 200
 # A bar is cut where a system takes so many times our time; its figure stands beside it.
 LONGEST = 6
-OUR_COLOUR, PEER_COLOUR, LIMIT_COLOUR, TEXT_COLOUR = "#c2410c", "#64748b", "#cbd5e1", "#1e293b"
+OUR_COLOUR, SETTING_COLOUR, TEXT_COLOUR = "#c2410c", "#fdba74", "#1e293b"
+PEER_COLOUR, LIMIT_COLOUR = "#64748b", "#cbd5e1"
 HEAD = (
     '<svg xmlns="http://www.w3.org/2000/svg" width="{0}" height="{1}" viewBox="0 0 {0} {1}" '
     'font-family="sans-serif" font-size="11" fill="' + TEXT_COLOUR + '">'
@@ -74,7 +75,7 @@ def scatter(title: str, points: dict[str, tuple[float, float]]) -> list[str]:
 def bars(results: Results, data: str) -> str:
     """Draw a panel for each task: a bar for each system, the fastest first."""
     panels, tallest = [], 0
-    for task, systems in results["runs"][data].items():
+    for task, systems in results["runs"].get(data, {}).items():
         times = {
             name: figure(run["seconds"]).median * 1e3
             for name, run in systems.items()
@@ -104,7 +105,9 @@ def bar_chart(title: str, times: dict[str, float]) -> list[str]:
 
 
 def grid(panels: list[list[str]], width: int, height: int, columns: int = 2) -> str:
-    """Put panels beside and below each other."""
+    """Put panels beside and below each other; nothing makes no picture."""
+    if not panels:
+        return ""
     rows = -(-len(panels) // columns)
     drawn = [HEAD.format(columns * (width + GAP), rows * (height + GAP))]
     drawn.append('<rect width="100%" height="100%" fill="#fff"/>')
@@ -127,7 +130,10 @@ def ticks(low: float, high: float) -> list[float]:
 
 
 def colour(name: str) -> str:
-    return OUR_COLOUR if is_ours(name) else LIMIT_COLOUR if name == LIMIT else PEER_COLOUR
+    """Return the colour of our default, our other settings, the limit, or a peer."""
+    if is_ours(name):
+        return OUR_COLOUR if name == OURS else SETTING_COLOUR
+    return LIMIT_COLOUR if name == LIMIT else PEER_COLOUR
 
 
 def text(x: float, y: float, words: str, anchor: str = "start", size: int = 11) -> str:

@@ -74,36 +74,42 @@ def is_ours(name: str) -> bool:
 
 
 def summary(results: Results) -> str:
-    """Return the tables of the page: for each data set ours beside the fastest peer."""
-    parts = [surroundings(results), lost(results)]
-    for data, facts in results["data"].items():
-        parts.append(
-            f"### {data}\n\n{facts['rows']:,} rows, {facts['columns']:,} columns, "
-            f"{facts['memory'] / 1e6:,.0f} MB in memory."
-        )
-        parts.append(table_of(results, data))
+    """Return what the page shows: sizes, and for each data set ours beside the fastest peer."""
+    parts = [surroundings(results), lost(results), sizes(results)]
+    for data in results["data"]:
+        if any(lines(results, data)):
+            parts += [f"### {data}", table_of(results, data)]
     return "\n\n".join(parts) + "\n"
 
 
+def sizes(results: Results) -> str:
+    """Return the table of sizes: a line for each data set."""
+    facts = results["data"]
+    names = dict.fromkeys(name for one in facts.values() for name in one["bytes"])
+    shown = [name for name in names if is_ours(name) and name != OURS]
+    rows = [["MB", "rows", "columns", "memory", OURS, *shown, "best peer", "its MB", "peer / ours"]]
+    for data, one in facts.items():
+        disk, best = one["bytes"], smallest(one["bytes"])
+        row = [data, f"{one['rows']:,}", f"{one['columns']:,}", megabytes(one["memory"])]
+        row += [megabytes(disk[name]) if name in disk else "" for name in (OURS, *shown)]
+        if best and OURS in disk:
+            row += [best, megabytes(disk[best]), f"{disk[best] / disk[OURS]:.2f}"]
+        rows.append(row + [""] * (len(rows[0]) - len(row)))
+    return markdown(rows)
+
+
+def smallest(disk: dict[str, int]) -> str | None:
+    """Return the peer with the fewest bytes."""
+    peers = [name for name in disk if is_peer(name)]
+    return min(peers, key=disk.__getitem__) if peers else None
+
+
 def table_of(results: Results, data: str) -> str:
-    """Return the table of one data set, the sizes first."""
-    runs, sizes = results["runs"][data], results["data"][data]["bytes"]
-    others = [name for name in sizes if is_ours(name) and name != OURS]
-    others += [
-        name
-        for name in dict.fromkeys(name for systems in runs.values() for name in systems)
-        if is_ours(name) and name != OURS and name not in others
-    ]
-    shown = [*others, *([LIMIT] if LIMIT in sizes else [])]
-    rows = [["task", OURS, *shown, "best peer", "its figure", "peer / ours", "call 1"]]
-    peers = {name: size for name, size in sizes.items() if is_peer(name)}
-    if OURS in sizes and peers:
-        best = min(peers, key=peers.__getitem__)
-        cells = [megabytes(sizes[name]) if name in sizes else "" for name in shown]
-        times = f"{peers[best] / sizes[OURS]:.2f}"
-        rows.append(
-            ["MB on disk", megabytes(sizes[OURS]), *cells, best, megabytes(peers[best]), times, ""]
-        )
+    """Return the table of one data set: a line for each task, in milliseconds."""
+    runs = results["runs"][data]
+    names = dict.fromkeys(name for systems in runs.values() for name in systems)
+    shown = [name for name in names if name != OURS and not is_peer(name)]
+    rows = [["milliseconds", OURS, *shown, "best peer", "its time", "peer / ours", "call 1"]]
     first = {line.task: line for line in lines(results, data, call=0)}
     for line in lines(results, data):
         cells = [
@@ -120,12 +126,10 @@ def lost(results: Results) -> str:
     """Say where a peer wins, by data set."""
     found = []
     for data, facts in results["data"].items():
-        sizes = facts["bytes"]
-        peers = {name: size for name, size in sizes.items() if is_peer(name)}
+        disk, best = facts["bytes"], smallest(facts["bytes"])
         wins = []
-        if OURS in sizes and peers and min(peers.values()) < sizes[OURS]:
-            best = min(peers, key=peers.__getitem__)
-            wins.append(f"bytes ({best}, {peers[best] / sizes[OURS]:.2f})")
+        if OURS in disk and best and disk[best] < disk[OURS]:
+            wins.append(f"bytes ({best}, {disk[best] / disk[OURS]:.2f})")
         wins += [
             f"{line.task} ({line.peer}, {line.ratio.median:.2f})"
             for line in lines(results, data)
@@ -148,7 +152,9 @@ def surroundings(results: Results) -> str:
         f"{machine['memory'] / 2**30:.0f} GiB, {machine['system']}; {versions}. "
         f"{settings['rounds']} rounds, load average {low:.1f} to {high:.1f}."
     )
-    if is_busy(results):
+    if not settings["rounds"]:
+        text += " Nothing was timed; the load does not change sizes."
+    elif is_busy(results):
         text += (
             "\n\n**Preliminary:** other programs used the processors meanwhile, so these figures "
             "are too high, and single ratios may be wrong."
@@ -178,7 +184,8 @@ def cell(run: dict[str, Any] | None, clock: str) -> str:
     if run is None:
         return ""
     if clock not in run:
-        return run["cannot"].replace("|", "/")
+        # Without a reason, it was checked and not timed.
+        return run.get("cannot", "right").replace("|", "/")
     found = figure(run[clock])
     return f"{milliseconds(found)} ({digits(found.least * 1e3)} to {digits(found.most * 1e3)})"
 

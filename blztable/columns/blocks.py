@@ -113,10 +113,11 @@ class Encoding:
         """True if each code is the value that it stands for."""
         return False
 
-    def values_of_codes(self) -> np.ndarray | None:
-        """Return the bytes of the values of all codes, in order.
+    def values_of_codes(self, type_: pa.DataType, most: int) -> pa.Array | None:
+        """Return the values of all codes, in order, in the type of the column.
 
-        Return None if codes have more than two bytes, or other values on other pages.
+        Return None if there are more than `most` codes, if codes have more than two bytes, or if
+        they have other values on other pages.
         """
         return None
 

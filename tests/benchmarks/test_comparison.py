@@ -149,7 +149,7 @@ def test_the_command_measures_and_stores_what_it_was_asked_for(tmp_path):
     output = tmp_path / "results.json"
     command = [sys.executable, str(ROOT / "benchmarks" / "peers.py"), "--here", "--peers"]
     command += ["--data", "sensor", "--tasks", "scattered filter", "write"]
-    command += ["--scale", str(SCALE), "--rounds", "2", "--calls", "2", "--output", str(output)]
+    command += ["--scale", str(SCALE), "--rounds", "1", "--calls", "2", "--output", str(output)]
     path = os.pathsep.join(filter(None, sys.path))
     done = subprocess.run(
         command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, check=False
@@ -162,7 +162,7 @@ def test_the_command_measures_and_stores_what_it_was_asked_for(tmp_path):
     assert "blztable, durable" in runs["write"]
     for systems_ in runs.values():
         for run in systems_.values():
-            assert [len(calls) for calls in run["seconds"]] == [2, 2]
+            assert [len(calls) for calls in run["seconds"]] == [2]
             assert min(min(calls) for calls in run["seconds"]) > 0
     assert results["data"]["sensor"]["bytes"]["blztable"] > 0
     assert not list((tmp_path / "cache").glob("peers-*")), "measured files are removed"

@@ -84,12 +84,20 @@ def test_the_best_peer_is_neither_ours_nor_without_compression():
 
 def test_the_summary_of_a_data_set_shows_ours_beside_the_best_peer():
     assert report.table_of(RESULTS, "trees").splitlines() == [
-        "| task | blztable | blztable, size | feather, uncompressed | best peer | its figure "
+        "| milliseconds | blztable | blztable, size | feather, uncompressed | best peer | its time "
         "| peer / ours | call 1 |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-        "| MB on disk | 8.00 | 5.00 | 24.0 | rival | 6.00 | 0.75 |  |",
         "| read all into Arrow | 200 | 10.0 | 50.0 | rival | 300 | 1.50 (1.00 to 3.00) | 1.00 |",
         "| append 1,000 rows | 20.0 |  |  | rival | 10.0 | 0.50 (0.50 to 0.50) | 0.50 |",
+    ]
+
+
+def test_the_table_of_sizes_shows_ours_beside_the_smallest_peer():
+    assert report.sizes(RESULTS).splitlines() == [
+        "| MB | rows | columns | memory | blztable | blztable, size | best peer | its MB "
+        "| peer / ours |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| trees | 1,000 | 3 | 24.0 | 8.00 | 5.00 | rival | 6.00 | 0.75 |",
     ]
 
 
@@ -158,10 +166,37 @@ def test_publishing_replaces_what_is_between_the_marks(tmp_path):
     page, folder = tmp_path / "page.md", tmp_path / "pictures"
     before, after = peers.MARKS
     page.write_text(f"Head\n{before}old\n{after}Tail\n", encoding="utf-8")
+    folder.mkdir()
+    (folder / "peers-old.svg").touch()
     peers.publish(RESULTS, page, folder)
     text = page.read_text(encoding="utf-8")
-    assert text == f"Head\n{before}{report.summary(RESULTS)}{after}Tail\n"
+    assert text == f"Head\n{before}{peers.section(RESULTS)}{after}Tail\n"
     assert [path.name for path in folder.iterdir()] == ["peers-size-and-read.svg"]
+    assert "(_static/peers-size-and-read.svg)" in text
     page.write_text("Head\n", encoding="utf-8")
     with pytest.raises(SystemExit, match="no place for the tables"):
         peers.publish(RESULTS, page, folder)
+
+
+def test_what_was_only_checked_has_sizes_and_no_pictures():
+    checked = copy.deepcopy(RESULTS)
+    for systems in checked["runs"]["trees"].values():
+        for name in systems:
+            systems[name] = {}
+    assert peers.drawings(checked) == {}
+    assert "read all" not in report.summary(checked)
+    assert report.sizes(checked) in report.summary(checked)
+    assert "| slow | 20.0 | right | right |" in report.full(checked)
+
+
+def test_the_documentation_shows_the_stored_results():
+    results = json.loads(peers.STORED.read_text(encoding="utf-8"))
+    before, after = peers.MARKS
+    page = peers.PAGE.read_text(encoding="utf-8")
+    assert page.partition(before)[2].partition(after)[0] == peers.section(results)
+    drawn = peers.drawings(results)
+    stored = {path.name for path in peers.PICTURES.glob("peers-*")}
+    assert stored == drawn.keys()
+    assert stored == set(re.findall(r"\(_static/(peers-[^)]+)\)", page))
+    for name, (_, picture) in drawn.items():
+        assert (peers.PICTURES / name).read_text(encoding="utf-8") == picture

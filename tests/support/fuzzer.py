@@ -30,11 +30,14 @@ from typing import Any
 import blosc
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 import blztable as blz
+from blztable.arrow_types import is_binary, is_text
+from blztable.engine.query import codes
 from blztable.engine.version.versions import pin
 from blztable.format.checksum import CHECKSUMS
-from blztable.format.chunk import Compression, decompress_into
+from blztable.format.chunk import Compression, decompress_blocks, decompress_into
 from blztable.format.jsontext import MAX_DEPTH
 from blztable.format.statistics import Statistics
 from blztable.format.superchunk import unpack
@@ -63,6 +66,7 @@ WORDS += ["masked", "category", "object", "string", "zoned", "arrow", "Europe/Be
 WORDS += ["date", "time", "decimal", "bytes", "pytz", "dateutil", "MS", "Int16", "int64", "0x1p+9"]
 TEXTS = [b"NaN", b"-Infinity", b"1e999", b"-0", b"1.0", b"1E2", b"9" * 5000, b'"\\ud800"', b"null"]
 TEXTS += [b"\xef\xbb\xbf", b"\xff", b"\n", b"[" * 100_000, b'{"a":1,"a":2}', b"{}", b"[]", b","]
+KINDS = ["narrow", "scaled", "delta", "lengths", "dictionary", "bytes", "constant", "none"]
 
 
 # The tables.
@@ -76,6 +80,14 @@ def seeds() -> dict[str, MemoryStore]:
     writers["nothing in files"] = samples.table([pa.null(), pa.binary(0)])
     for kind in (pa.null(), pa.binary(0)):
         writers[f"dictionary of {kind}"] = samples.table([pa.dictionary(pa.int64(), kind)])
+    # The same with encodings, where a type has some.
+    for kind in [*types.PLAIN, *samples.DICTIONARIES]:
+        writers[f"encoded {kind}"] = samples.table([kind], encoding="auto")
+    cuts: dict[str, Any] = {"encoding": "auto", "page_rows": 16, "row_group_rows": 80}
+    numbers = samples.numbers_table(120)
+    for column in numbers.column_names:
+        one = numbers.select([column])
+        writers[f"encoded {column}"] = functools.partial(blz.to_blz, one, **cuts)
     empty = samples.frame().reset_index(drop=True).iloc[:0]
     writers["frame without rows"] = lambda place: blz.to_blz(empty, place)
     stores = {}
@@ -220,6 +232,29 @@ def text_of_metadata(random: Random, part: tamper.Part) -> str:
         return "none"
     part.metadata, said = json_text(random, part.metadata)
     return said
+
+
+def encodings(random: Random, part: tamper.Part) -> str:
+    """Change a parameter of the encoding of a stream, or the form of its codes."""
+    try:
+        encoded = [one for one in part.metadata["streams"] if "encoding" in one]
+        stream = random.choice(encoded)
+        encoding = stream["encoding"]
+        name = random.choice([*encoding, *encoding, "dtype", "typesize"])
+        if name in ("dtype", "typesize"):
+            stream[name] = random.choice(["|u1", "<u2", "<u4", "<u8", "<i4", 1, 2, 4, 8])
+            return f"{name} {stream[name]}"
+        if name == "kind":
+            encoding[name] = random.choice(KINDS)
+        elif isinstance(encoding[name], str) and random.random() < 0.8:
+            raw = bytearray(base64.b64decode(encoding[name]))
+            bytes_in(random, raw, may_resize=True)
+            encoding[name] = base64.b64encode(raw).decode()
+        else:
+            encoding[name] = number(random, 2)
+        return f"{name} {encoding[name]!s:.80}"
+    except (KeyError, TypeError, AttributeError, IndexError, ValueError):
+        return "no encoding"
 
 
 def streams(random: Random, part: tamper.Part) -> str:
@@ -397,6 +432,7 @@ OTHERS += [pa.map_(pa.int8(), pa.int8()), pa.dictionary(pa.int8(), pa.binary(0))
 
 OF_PARTS: list[Callable[[Random, tamper.Part], str]] = [
     *([values_of_a_chunk] * 4 + [bytes_of_a_chunk] * 3 + [metadata] * 3 + [streams] * 2),
+    *([encodings] * 3),
     *(header_of_a_chunk, order_of_chunks, offsets, digests, header),
     *(text_of_metadata, trailer, layers),
 ]
@@ -554,6 +590,7 @@ def read_all(random: Random, store: MemoryStore) -> str:
     """Read in every way; return the outcome, or an unexpected exception."""
     outcomes = {outcome(lambda: whole(store)), outcome(lambda: pandas(random, store))}
     readings = [rows_of, streamed, looked_at, statistics, written, columns_of]
+    readings += [filtered, picked, as_dictionaries]
     for reading in random.sample(readings, 2):
         outcomes.add(outcome(lambda reading=reading: reading(random, store)))
     return "read" if outcomes == {"read"} else "refused" if "read" not in outcomes else "both"
@@ -617,6 +654,47 @@ def columns_of(random: Random, store: MemoryStore) -> None:
         sound(table.to_arrow(names))
         if not MANY_ROWS < table.nrows < 1 << 40:
             table.to_pandas(names)
+
+
+def filtered(random: Random, store: MemoryStore) -> None:
+    """Filter by a value that the table has, on codes too."""
+    codes.ROWS_PER_VALUE = 1 / 1000
+    with blz.open(store) as table:
+        if not table.column_names or not 0 < table.nrows <= SMALL_ROWS:
+            return
+        name = random.choice(table.column_names)
+        row = random.randrange(table.nrows)
+        if table.column_names.count(name) > 1:
+            return
+        value = table[name].to_arrow()[row]
+        field = pc.field(name)
+        for condition in (field == value, field <= value, field.is_null(), field.is_valid()):
+            outcome(lambda condition=condition: sound(table.to_arrow(filters=condition)))
+
+
+def picked(random: Random, store: MemoryStore) -> None:
+    """Take single rows, which must be those of a whole read."""
+    with blz.open(store) as table:
+        if not 0 < table.nrows <= SMALL_ROWS:
+            return
+        rows = [random.randrange(table.nrows) for _ in range(random.choice([1, 3, 9]))]
+        found = table.take(rows)
+        sound(found)
+        try:
+            whole = table.to_arrow()
+        except blz.BlzError:
+            return
+        if whole.num_columns:
+            expected = pa.concat_tables([whole.slice(row, 1) for row in rows])
+            assert same_table(found, expected), "rows differ from those of a whole read"
+
+
+def as_dictionaries(random: Random, store: MemoryStore) -> None:
+    with blz.open(store) as table:
+        names = [
+            field.name for field in table.schema if is_text(field.type) or is_binary(field.type)
+        ]
+        sound(table.to_arrow(dictionaries=names))
 
 
 def streamed(random: Random, store: MemoryStore) -> None:
@@ -731,7 +809,11 @@ def chunks_alone(random: Random) -> str:
         chunk_there = source[len(source) - len(damaged) :]
         chunk_there[:] = np.frombuffer(damaged, np.uint8)
         try:
-            decompress_into(chunk_there.data, typesize, target.ctypes.data + len(before), size)
+            if random.random() < 0.5:
+                decompress_into(chunk_there.data, typesize, target.ctypes.data + len(before), size)
+            else:
+                places = np.array([sorted(random.randrange(size + 1) for _ in range(2))])
+                decompress_blocks(chunk_there.data, typesize, target[len(before) :], *places.T)
         except blz.BlzError:
             outcomes.add("refused")
         else:

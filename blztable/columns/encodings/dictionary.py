@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blztable.arrow_types import is_text
 from blztable.columns.blocks import Encoding, StreamLayout
 from blztable.columns.memory import bytes_of
 from blztable.errors import CorruptError
@@ -113,6 +114,14 @@ class Dictionary(Encoding):
             if at == stop:
                 return
         raise CorruptError(f"the items of page {page} do not have the bytes of the page")
+
+    def values_of_codes(self, type_: pa.DataType, most: int) -> pa.Array | None:
+        """Return the items, which are UTF-8 if the column is text."""
+        if len(self.items) > most:
+            return None
+        kind = pa.string() if is_text(type_) else pa.binary()
+        items = pa.Array.from_buffers(kind, len(self.items), self.items.buffers())
+        return items.cast(type_)
 
     def lengths_of(self, codes: np.ndarray) -> np.ndarray:
         """Return the lengths of the items of checked codes."""

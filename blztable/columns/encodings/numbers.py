@@ -4,7 +4,7 @@
 does the same with floats that have few decimals, as whole numbers of 10**-power. `Delta` keeps the
 distance from one value to the next. Sums wrap, so any codes are values.
 
-Knows numpy's numbers, and nothing of Arrow types.
+Knows numpy's numbers, and of Arrow types only how wide they are.
 """
 
 from collections.abc import Mapping
@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
+import pyarrow as pa
 
 from blztable.columns.blocks import Encoding, StreamLayout
 from blztable.columns.encodings.words import words_to_json
@@ -80,9 +81,9 @@ class Narrow(Encoding):
         np.copyto(values, codes.view(self.stored.dtype), casting="unsafe")
         values += _bases_of(rows, self).astype(values.dtype)
 
-    def values_of_codes(self) -> np.ndarray | None:
+    def values_of_codes(self, type_: pa.DataType, most: int) -> pa.Array | None:
         """Return the values, if all pages have one base."""
-        return _values_of_codes(self, self.width)
+        return _values_of_codes(self, type_, most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +151,9 @@ class Scaled(Encoding):
         values += _bases_of(rows, self)
         self.scale(values)
 
-    def values_of_codes(self) -> np.ndarray | None:
+    def values_of_codes(self, type_: pa.DataType, most: int) -> pa.Array | None:
         """Return the values, if all pages have one base."""
-        return _values_of_codes(self, 8)
+        return _values_of_codes(self, type_, most)
 
     def scale(self, part: np.ndarray) -> np.ndarray:
         """Turn whole numbers into the values, in place."""
@@ -213,14 +214,15 @@ def _steps(row: int, codes: np.ndarray, encoding: Narrow | Scaled) -> list[tuple
     ]
 
 
-def _values_of_codes(encoding: Narrow | Scaled, width: int) -> np.ndarray | None:
-    codes = encoding.stored.nbytes(1)
-    if len(encoding.bases) > 1 or codes > 2:
+def _values_of_codes(encoding: Narrow | Scaled, type_: pa.DataType, most: int) -> pa.Array | None:
+    width = encoding.stored.nbytes(1)
+    count = 1 << 8 * width
+    if len(encoding.bases) > 1 or width > 2 or count > most:
         return None
-    all_codes = np.arange(1 << 8 * codes, dtype=encoding.stored.dtype)
-    out = np.empty(len(all_codes) * width, np.uint8)
-    encoding.decode(0, all_codes.view(np.uint8), out)
-    return out
+    codes = np.arange(count, dtype=encoding.stored.dtype)
+    values = np.empty(count * type_.byte_width, np.uint8)
+    encoding.decode(0, codes.view(np.uint8), values)
+    return pa.Array.from_buffers(type_, count, [None, pa.py_buffer(values)])
 
 
 def _bases_of(rows: np.ndarray, encoding: Narrow | Scaled) -> np.ndarray:

@@ -236,12 +236,14 @@ class _Column:
     def _open(self, number: int) -> None:
         selected = self._selected[number]
         if isinstance(selected, RowIndices):
-            part = self._parts.open(self._index, selected.group)
             pages = selection.of_rows(self._lines, [selected])
-            self.rows[number] = PickedRows(part, selected.rows, pages)
+            self.rows[number] = PickedRows(self._part(selected.group), selected.rows, pages)
         else:
-            part = self._parts.open(self._index, selected[0].group)
-            self.rows[number] = SpanRows(self._view(part) if self._view else part, selected)
+            self.rows[number] = SpanRows(self._part(selected[0].group), selected)
+
+    def _part(self, group: int) -> Part:
+        part = self._parts.open(self._index, group)
+        return part if self._view is None else self._view(part)
 
     def locate(self) -> Iterator[Run]:
         """Yield the runs to decode before the plan."""

@@ -13,6 +13,8 @@ import pyarrow as pa
 
 from blztable.block_terms import CODES, DICTIONARY, VALID, VALUES
 from blztable.closing import Closing
+from blztable.columns.codecs import decimals
+from blztable.columns.memory import bytes_of
 from blztable.columns.types import layout_of
 from blztable.engine.read.open_files import OpenFiles, PartReader
 from blztable.engine.read.places import BlockPlace, StreamPlace, place
@@ -127,19 +129,17 @@ class Part:
             return Statistics.decode(blob, -(-self.rows // self.page_rows))
 
     def values_of_codes(self, most: int) -> pa.Array | None:
-        """Return the values that the codes of a column of fixed width stand for, in order.
+        """Return the values that the codes of a column stand for, in order.
 
         Return None if the values are not encoded, if a code has no one value, or if there are more
-        than `most` codes.
+        than `most` codes. A dictionary type has none: its dictionary has to be read.
         """
-        place = self.root.streams.get(VALUES)
-        if place is None or place.encoding is None or most >> (place.encoding.stored.bits or 0) < 1:
-            return None
-        values = place.encoding.values_of_codes()
-        if values is None:
-            return None
-        rows = len(values) // place.layout.nbytes(1)
-        return pa.Array.from_buffers(self.type, rows, [None, pa.py_buffer(values)])
+        encoding = self.root.streams[self._coded].encoding if self._coded else None
+        values = encoding.values_of_codes(self.type, most) if encoding else None
+        if values is not None and pa.types.is_decimal(self.type):
+            # A code that no row has may stand for a value that has too many digits.
+            return values if decimals.are_within(self.type, bytes_of(values.buffers()[1])) else None
+        return values
 
     def itself(self) -> "Part":
         """Return the part, with the type of its file."""
@@ -155,17 +155,23 @@ class Part:
         The codes of a dictionary type are the indices into the dictionary. Other codes are those of
         `values_of_codes`.
         """
-        name = CODES if CODES in self.root.streams else VALUES
+        name = self._coded
         place = self.root.streams[name]
         encoding = place.encoding
-        if encoding is not None and (name == VALUES or encoding.is_identity):
+        if encoding is not None and (name != CODES or encoding.is_identity):
             place = replace(place, layout=encoding.stored, nbytes=place.info.nbytes, encoding=None)
             type_ = pa.from_numpy_dtype(encoding.stored.dtype)
         else:
             type_ = pa.from_numpy_dtype(f"u{place.layout.typesize}")
-        streams = {VALUES if key == name else key: one for key, one in self.root.streams.items()}
+        # Beside the codes there is the validity, or nothing.
+        streams = {key: one for key, one in self.root.streams.items() if key == VALID}
         root = replace(self.root, streams={**streams, VALUES: place}, children={})
         return replace(self, type=type_, root=root)
+
+    @property
+    def _coded(self) -> str:
+        """The name of the stream that may have codes: the first one but the validity."""
+        return next((name for name in self.root.streams if name != VALID), "")
 
     def read(self, start: int, stop: int) -> bytes:
         """Return bytes of the superchunk, by their offsets in it."""

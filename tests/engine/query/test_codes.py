@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import blztable as blz
 from blztable.columns.encodings import numbers
+from blztable.columns.encodings.dictionary import Dictionary
 from blztable.engine.query import codes, expressions
 from blztable.format.chunk import Compression
 from blztable.storage.memory import MemoryStore
@@ -24,7 +25,7 @@ TABLE = numbers_table(3000, 11)
 CUTS = {"row_group_rows": 1700, "page_rows": 512}
 COMPARISONS = [operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge]
 # These columns have codes of one or two bytes with one base.
-CODED = ["near", "price", "product", "day", "unsigned"]
+CODED = ["near", "price", "product", "day", "unsigned", "cents"]
 CODED += [f"{name} or null" for name in CODED]
 
 
@@ -103,7 +104,7 @@ def test_fifty_thousand_filters_on_codes_are_the_filters_on_values(data):
 @pytest.mark.parametrize("name", CODED)
 def test_a_condition_on_one_column_decodes_no_rows(name, monkeypatch):
     store, decoded = stores()[1], []
-    for encoding in (numbers.Narrow, numbers.Scaled):
+    for encoding in (numbers.Narrow, numbers.Wide, numbers.Scaled):
 
         def counted(self, row, data, out, real=encoding.decode):
             decoded.append(len(data) // self.stored.nbytes(1))
@@ -145,6 +146,27 @@ def test_a_condition_on_a_dictionary_looks_at_each_value_once(type_, encoding, m
     assert set(looked) == {4}
 
 
+def test_a_condition_on_text_of_few_items_looks_at_each_item_once(monkeypatch):
+    store, looked, spelled = stores()[1], [], []
+    real = expressions.mask
+    monkeypatch.setattr(expressions, "mask", lambda *args: looked.append(args[2]) or real(*args))
+    monkeypatch.setattr(Dictionary, "spell", lambda *args: spelled.append(args))
+    with blz.open(store) as table:
+        for name in ("mode", "mode or null"):
+            for condition in (
+                pc.field(name) == TABLE[name][0],
+                pc.field(name) > TABLE[name][0],
+                pc.field(name).is_null(),
+            ):
+                found = table.count(filters=condition)
+                assert found == len(TABLE.filter(condition))
+    items = len(TABLE["mode"].unique())
+    # An item for null rows, and a null.
+    assert set(looked) <= {items + 1, items + 2}
+    assert looked
+    assert not spelled
+
+
 def test_a_code_outside_of_the_dictionary_is_refused_by_a_filter(tmp_path):
     path = tmp_path / "t.blz"
     blz.to_blz({"word": pa.array(["a", "b"] * 50).dictionary_encode()}, path)
@@ -157,7 +179,7 @@ def test_a_code_outside_of_the_dictionary_is_refused_by_a_filter(tmp_path):
                 table.count(filters=condition)
 
 
-@pytest.mark.parametrize("name", ["near", "price or null", "word", "word or null"])
+@pytest.mark.parametrize("name", ["near", "price or null", "word", "word or null", "mode"])
 def test_a_column_of_the_filter_and_of_the_result_is_read_once(name, monkeypatch):
     store = Recorded(stores()[1])
     with blz.open(store) as table:
