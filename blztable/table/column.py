@@ -134,7 +134,7 @@ class Column:
         >>> blz.to_blz({"a": range(100_000)}, "t.blz", encoding="auto", compression="lz4")
         >>> with blz.open("t.blz") as t:
         ...     print(*t["a"].streams())
-        values: delta | lz4, bit, 800.0 kB in 100.0 kB in 512 bytes
+        values: delta | lz4, bit, 800.0 kB in 100.0 kB in 472 bytes
         """
         return self._snapshot.streams(self._index)
 
