@@ -11,6 +11,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from blztable.engine.write import bundles
+
 # A busy machine must not fail a test. pytest's own timeout ends a test that hangs.
 hypothesis.settings.register_profile("blztable", deadline=None)
 hypothesis.settings.load_profile("blztable")
@@ -53,6 +55,22 @@ QUICK = (
     "damage/test_skip.py",
 )
 TESTS = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def own_files():
+    """Give each part a file of its own, as in a large row group, for tests that name files."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bundles, "BUNDLED_BYTES", 0)
+        yield
+
+
+@pytest.fixture(scope="module")
+def bundled():
+    """Let the parts of a small row group share a file."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bundles, "BUNDLED_BYTES", 64 << 10)
+        yield
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -31,6 +31,8 @@ from support.crash_checks import (
 )
 from support.crash_model import FLUSHES, killed_state, write_state
 
+pytestmark = pytest.mark.usefixtures("own_files")
+
 
 def commit(name, durability="full"):
     change, makes = CHANGES[name]

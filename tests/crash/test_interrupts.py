@@ -24,6 +24,7 @@ import blztable as blz
 from blztable.engine.version import commit, in_flight, vacuum, versions
 from blztable.format import layout
 from blztable.storage.local import LocalStore
+from support.stores import files_named as named_by
 
 OLD = pd.DataFrame({"a": [1, 2], "b": ["x", None]})
 NEW = pd.DataFrame({"a": [3.5], "c": ["z"]})
@@ -209,10 +210,7 @@ def files_named(path: Path) -> set[Path]:
     found = set()
     for name in (path / "meta/manifest").iterdir():
         with blz.open(path, version=int(name.stem)) as table:
-            version = table._snapshot.version
-            for index in range(len(version.schema)):
-                parts = version.column(index)
-                found |= {path / layout.part(parts.path, k) for k in parts.k if k}
+            found |= {path / file for file in named_by(table._snapshot.version)}
     return found
 
 

@@ -8,6 +8,8 @@ from blztable.format import layout
 from blztable.storage.local import LocalStore
 from support.crash_model import RecordingDisk, crash_states, write_state
 
+pytestmark = pytest.mark.usefixtures("own_files")
+
 
 def flip(path, at):
     data = bytearray(path.read_bytes())

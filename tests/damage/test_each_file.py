@@ -21,6 +21,8 @@ from blztable.engine.version import versions
 from blztable.format import layout
 from blztable.storage.local import LocalStore
 
+pytestmark = pytest.mark.usefixtures("own_files")
+
 DATA = pa.table(
     {
         "n": pa.array([1, None, 3, 4] * 10, "i8"),

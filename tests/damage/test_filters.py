@@ -27,6 +27,8 @@ from support import arrow_strategies as own
 from support import samples, tamper
 from support.stores import write
 
+pytestmark = pytest.mark.usefixtures("own_files")
+
 ROWS, GROUP, PAGE = 96, 32, 8
 CUTS = {"row_group_rows": GROUP, "page_rows": PAGE}
 FRAME = pd.DataFrame(

@@ -26,6 +26,8 @@ from blztable.storage.store import KeyNotFound
 from support.bit_equality import same_table
 from support.stores import Hooked
 
+pytestmark = pytest.mark.usefixtures("own_files")
+
 ROWS, GROUP = 40, 12
 STARTS = list(range(0, ROWS, GROUP))
 FRAME = pd.DataFrame(
@@ -101,8 +103,7 @@ def damage(path, column: int, group: int, how=flip) -> str:
     """Damage a part; return its name."""
     version, pinned = versions.pin(LocalStore(path))
     with pinned:
-        parts = version.column(column)
-        key = layout.part(parts.path, parts.k[group])
+        key = version.column(column).address(group, version.head.bundles).key
     how(path / key, (path / key).read_bytes())
     return key
 

@@ -27,6 +27,8 @@ from support import tamper
 from support.bit_equality import same, same_table
 from support.stores import Hooked, write
 
+pytestmark = pytest.mark.usefixtures("own_files")
+
 quick = settings(
     max_examples=60,
     deadline=None,

@@ -30,6 +30,8 @@ from blztable.format.superchunk import PartFacts, unpack
 from blztable.storage.memory import MemoryStore
 from support import tamper
 
+pytestmark = pytest.mark.usefixtures("own_files")
+
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "format.md").read_text(encoding="utf-8")
 

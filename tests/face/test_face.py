@@ -199,7 +199,8 @@ def codecs(path) -> dict[str, set[str]]:
         for index, name in enumerate(version.schema.names):
             parts = version.column(index)
             part = OpenParts(version).open(index, 0)
-            data = Path(path, layout.part(parts.path, parts.k[0])).read_bytes()
+            address = parts.address(0, version.head.bundles)
+            data = Path(path, address.key).read_bytes()[address.offset :]
             headers = [ChunkHeader.decode(data[offset:]) for offset in part.offsets[:-1]]
             found[name] = {CODEC_NAMES[header.flags >> CODEC_SHIFT] for header in headers}
     return found

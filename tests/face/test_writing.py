@@ -33,6 +33,8 @@ from support.bit_equality import assert_same, same_table
 from support.frame_strategies import frames
 from support.stores import Hooked, tree
 
+pytestmark = pytest.mark.usefixtures("own_files")
+
 SECONDS = 10
 quick = settings(
     max_examples=100,

@@ -19,6 +19,8 @@ from blztable.storage.local import LocalStore
 from support.hostile_reader import assert_read, assert_refused, make
 from support.stores import read
 
+pytestmark = pytest.mark.usefixtures("own_files")
+
 NUMBERS = pa.table({"x": pa.array([None, *range(15)], "i8")})
 
 

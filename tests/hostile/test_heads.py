@@ -16,6 +16,8 @@ from blztable.format.jsontext import MAX_NUMBER
 from blztable.storage.memory import MemoryStore
 from support import tamper
 
+pytestmark = pytest.mark.usefixtures("own_files")
+
 DATA = {"a": [1, 2], "s": ["x", "y"]}
 
 

@@ -21,6 +21,8 @@ from blztable.storage.memory import MemoryStore
 from support import tamper
 from support.hostile_reader import assert_read, assert_refused, make
 
+pytestmark = pytest.mark.usefixtures("own_files")
+
 NUMBERS = np.arange(1024, dtype="i8")
 ZSTD = Compression("zstd", 9)
 ZEROS = bytes(ZSTD.compress(np.zeros(MAX_CHUNK_BYTES, np.uint8), 8))

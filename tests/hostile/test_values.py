@@ -19,6 +19,8 @@ from blztable.storage.memory import MemoryStore
 from support import tamper
 from support.hostile_reader import assert_read, assert_refused, make, outcomes
 
+pytestmark = pytest.mark.usefixtures("own_files")
+
 WORDS = pa.array([f"word {n:02}" for n in range(32)])  # 7 bytes each
 
 

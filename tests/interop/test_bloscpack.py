@@ -13,6 +13,8 @@ from blztable.format.checksum import BY_NAME, CHECKSUMS
 from support.arrow_strategies import FIXED, UNITS
 from support.bloscpack_reference import bloscpack_bytes
 
+pytestmark = pytest.mark.usefixtures("own_files")
+
 ROWS = 1000
 CUTS = {"row_group_rows": 400, "page_rows": 64}
 CHECKSUM_NAMES = [name for name in BY_NAME if name != "none"]

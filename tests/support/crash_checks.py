@@ -19,6 +19,7 @@ from blztable.engine.version import versions
 from blztable.format import layout, manifest
 from blztable.storage.local import LocalStore
 from support.crash_model import Log, Operation, RecordingDisk, State, crash_states, write_state
+from support.stores import directories_named, files_named
 
 NAME = "t.blz"
 RETURNED = "returned"
@@ -220,13 +221,12 @@ def debris_of(path: Path) -> set[str]:
 def unnamed(path: Path, numbers: Iterable[int] | None = None) -> set[str]:
     """Return the files and column directories that none of these versions (default: all) names."""
     store = LocalStore(path)
-    named, columns = set(), set()
+    named, columns = set(), {layout.BUNDLES}
     for number in versions.numbers(store) if numbers is None else numbers:
         version = versions.load(store, number)
         named.add(version.key)
-        for index, column in enumerate(version.head.columns.paths):
-            columns.add(layout.column(column))
-            named |= {layout.part(column, k) for k in version.column(index).k}
+        columns |= directories_named(version)
+        named |= files_named(version)
     there = {file.relative_to(path).as_posix(): file.is_dir() for file in path.rglob("*")}
     documents = {layout.LOCK, layout.FLIGHT, layout.SIZES, layout.STORAGE, layout.ATTRIBUTES}
     files = {file for file, is_directory in there.items() if not is_directory}

@@ -125,7 +125,7 @@ def mutated(random: Random, stores: dict[str, MemoryStore]) -> tuple[MemoryStore
                 (column, group)
                 for column, line in enumerate(table._lines_were)
                 for group, k in enumerate(line["k"])
-                if k
+                if k or table.at(column, group)
             ]
             mutate = random.choice(OF_PARTS if places and random.random() < 0.7 else OF_MANIFESTS)
             part = table.part(*random.choice(places)) if mutate in OF_PARTS else None
@@ -322,6 +322,25 @@ def line(random: Random, table: tamper.Table) -> str:
     return f"{index}: {said}"
 
 
+def places(random: Random, table: tamper.Table) -> str:
+    """Move a part within its bundle, or a row group to another bundle."""
+    lines = [line for line in table.lines if isinstance(line, dict) and line.get("at")]
+    if not lines or not isinstance(table.head, dict) or not table.head.get("bundles"):
+        return "there are no bundles"
+    line, group = random.choice(lines), random.randrange(len(table.head["bundles"]))
+    if random.random() < 0.3:
+        numbers = table.head["bundles"]
+        numbers[group] = random.choice([0, 1, 2, 99, random.choice(numbers)])
+        return f"row group {group} has the bundle {numbers[group]}"
+    key = random.choice(["at", "at", "k", "cbytes"])
+    if not isinstance(line.get(key), list) or group >= len(line[key]):
+        return "the arrays have other lengths"
+    near = random.choice(lines).get("at")
+    value = random.choice(near) if near and isinstance(near, list) else 0
+    line[key][group] = value if random.random() < 0.4 else number(random, line[key][group])
+    return f"{key} of row group {group} is {line[key][group]}"
+
+
 def text_of_a_line(random: Random, table: tamper.Table) -> str:
     if not table.lines:
         return "none"
@@ -437,7 +456,7 @@ OF_PARTS: list[Callable[[Random, tamper.Part], str]] = [
     *(text_of_metadata, trailer, layers),
 ]
 OF_MANIFESTS: list[Callable[[Random, tamper.Table], str]] = [
-    *([schema] * 5 + [frame] * 4 + [head] * 3 + [line] * 4 + [rows] * 3),
+    *([schema] * 5 + [frame] * 4 + [head] * 3 + [line] * 4 + [places] * 3 + [rows] * 3),
     *(text_of_a_line, text_of_head),
 ]
 
@@ -724,13 +743,13 @@ def statistics(random: Random, store: MemoryStore) -> None:
         for index in range(len(version.schema)):
             parts = version.column(index)
             assert len(parts.statistics) == len(parts.k)
-            for group, k in enumerate(parts.k):
-                facts = parts.facts[group]
-                key = tamper.layout.part(parts.path, k or 1)
-                entry = store._entries.get(key)
-                if k and entry and 0 < facts.front_length < len(entry.data) >= facts.trailer_length:
-                    front = entry.data[: facts.front_length]
-                    foot = entry.data[len(entry.data) - facts.trailer_length :]
+            for group in range(len(parts.k)):
+                facts, address = parts.facts[group], parts.address(group, version.head.bundles)
+                entry = address and store._entries.get(address.key)
+                data = entry.data[address.offset : address.end] if entry else b""
+                if 0 < facts.front_length < len(data) >= facts.trailer_length:
+                    front = data[: facts.front_length]
+                    foot = data[len(data) - facts.trailer_length :]
                     found = unpack(front, foot, facts)
                     pages = -(-found.info.rows // found.info.page_rows)
                     for layer in found.trailer.layers.values():

@@ -11,8 +11,8 @@ from blztable.engine.change.compact import merge_after
 from blztable.engine.version import versions
 from blztable.engine.write.options import WriteOptions
 from blztable.format import layout
-from blztable.format.line import NO_FILE
 from support.stores import Hooked, once, tree
+from support.stores import files_named as named_by
 
 
 @dataclass(frozen=True)
@@ -234,9 +234,7 @@ def held(table):
 def files_named(store):
     named = set()
     for number in versions.numbers(store):
-        version = versions.read(store, number)
-        for index, path in enumerate(version.head.columns.paths):
-            named |= {layout.part(path, k) for k in version.column(index).k if k != NO_FILE}
+        named |= named_by(versions.read(store, number))
     return named
 
 

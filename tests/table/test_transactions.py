@@ -17,7 +17,7 @@ from blztable.engine.version.versions import Version
 from blztable.errors import ConflictError, SchemaError
 from blztable.format import layout
 from blztable.storage.memory import MemoryStore
-from support.stores import fork, raising, tree
+from support.stores import directories_named, files_named, fork, raising, tree
 
 
 def table(data, **options) -> blz.CTable:
@@ -38,12 +38,11 @@ def data_files(t) -> set[str]:
 
 
 def named(t) -> set[str]:
-    """Return the files and directories that any version names."""
+    """Return the files that any version names, and those of its directories that are there."""
     keys = set()
     for number in versions.numbers(store_of(t)):
         version = versions.read(store_of(t), number)
-        for parts in map(version.column, range(len(version.schema))):
-            keys |= {layout.column(parts.path)} | {layout.part(parts.path, k) for k in parts.k}
+        keys |= files_named(version) | (directories_named(version) & data_files(t))
     return keys
 
 

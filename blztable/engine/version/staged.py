@@ -196,7 +196,9 @@ class StagedVersion(Version):
             fields |= {"schema": schemas.encode(schema), "fields": schemas.readable(schema)}
         head = replace(self.head, columns=column_index(columns), **fields)
         staged = StagedVersion(self.store, head, schema, columns=tuple(columns), base=self.base)
-        return staged._without_empty_bundles() if head.bundles else staged
+        # Row groups that come or go take their bundles with them.
+        may_be_empty = head.bundles and "bundles" not in fields
+        return staged._without_empty_bundles() if may_be_empty else staged
 
     def _without_empty_bundles(self) -> "StagedVersion":
         """Return this version without bundles in which no column has a part."""

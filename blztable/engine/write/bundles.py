@@ -15,16 +15,19 @@ from blztable.format.layout import Path
 from blztable.format.superchunk import BUNDLE_MAGIC
 from blztable.storage.store import KeyTaken, Store
 
+# A row group is bundled if its columns have at most this many bytes each, as a mean. 0 makes no
+# bundles; 64 KiB, which is read by one call, is meant to be the default.
+BUNDLED_BYTES = 0
 # A bundle is in memory until its last part is ready.
-BUNDLE_BYTES = 512 << 20
+MOST_BYTES = 512 << 20
 
 # Takes where a part begins in the bundle, 0 if it has no bytes.
 Placed = Callable[[int], None]
 
 
-def is_small(nbytes: Collection[int], mean: int) -> bool:
-    """True if a row group with these bytes in each column, at most `mean` each, is bundled."""
-    return len(nbytes) > 1 and sum(nbytes) <= min(BUNDLE_BYTES, mean * len(nbytes))
+def is_small(nbytes: Collection[int]) -> bool:
+    """True if a row group with these bytes in each column is bundled."""
+    return len(nbytes) > 1 and 0 < sum(nbytes) <= min(MOST_BYTES, BUNDLED_BYTES * len(nbytes))
 
 
 @dataclass(slots=True)

@@ -190,7 +190,7 @@ def _bundle(
     nbytes = {
         entry[0]: _nbytes(entry) for entry in arrays if not options.has_own_files(entry[1].name)
     }
-    if writer is None or not is_small(nbytes.values(), options.bundled_bytes):
+    if writer is None or not is_small(nbytes.values()):
         return None
     return Bundle(sorted(nbytes), writer)
 

@@ -32,8 +32,6 @@ KEPT = (*BY_COLUMN, "checksum", "row_group_rows")
 
 T = TypeVar("T")
 
-# A part of this size is read by one call.
-BUNDLED_BYTES = 0 << 10
 # Largest number of bytes of a commit_id in UTF-8.
 MAX_ID_LENGTH = 1000
 
@@ -63,8 +61,6 @@ class WriteOptions:
     optimize: str | Mapping[str, str] | None = field(default=None, kw_only=True)
     # Not public: tests use tiny chunks to take every path with little data.
     chunk_bytes: int = field(default=CHUNK_BYTES, kw_only=True)
-    # A row group is bundled if its columns have at most this many bytes each, as a mean.
-    bundled_bytes: int = field(default=BUNDLED_BYTES, kw_only=True)
 
     def __post_init__(self) -> None:
         """Raise ValueError for an invalid option."""

@@ -13,6 +13,8 @@ from blztable.engine.write.options import WriteOptions
 from blztable.storage.memory import MemoryStore
 from support.recording_store import Recorded
 
+pytestmark = pytest.mark.usefixtures("own_files")
+
 ROWS = 4096
 NUMBERS = np.arange(ROWS)
 TABLE = pa.table(

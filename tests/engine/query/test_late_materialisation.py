@@ -11,6 +11,8 @@ from blztable.storage.memory import MemoryStore
 from support.recording_store import Recorded
 from support.stores import write
 
+pytestmark = pytest.mark.usefixtures("own_files")
+
 ROWS, GROUP, PAGE = 128, 64, 8
 # A chunk is one page: eight rows of eight bytes.
 CUTS = {"row_group_rows": GROUP, "page_rows": PAGE, "chunk_bytes": 64}

@@ -12,8 +12,7 @@ from blztable.engine.version.versions import pin
 from blztable.format import layout, manifest
 from blztable.storage.memory import MemoryStore
 from support import tamper
-from support.bundled import bundle
-from support.stores import Hooked, read, write
+from support.stores import Hooked, bundle, read, write
 
 WORDS = pa.array([None if n % 7 == 0 else f"word {n % 13}" * (n % 5) for n in range(300)])
 TABLE = pa.table(

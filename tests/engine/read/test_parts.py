@@ -21,6 +21,8 @@ from blztable.storage.memory import MemoryStore
 from support import tamper
 from support.stores import write
 
+pytestmark = pytest.mark.usefixtures("own_files")
+
 WORDS = pa.array([f"word {n % 13}" * (n % 5) for n in range(300)])
 TABLE = pa.table(
     {"n": pa.array(range(300)), "s": WORDS, "d": WORDS.dictionary_encode(), "z": pa.nulls(300)}

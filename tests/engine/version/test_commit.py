@@ -21,6 +21,9 @@ from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore
 from blztable.storage.store import KeyTaken
 from support.stores import Hooked, once, raising, read, set_attributes, tree, write
+from support.stores import files_named as named_by
+
+pytestmark = pytest.mark.usefixtures("own_files")
 
 OLD = pa.table({"n": [1, 2, 3], "text": ["a", None, "c"]})
 NEW = pa.table({"n": [4, 5], "text": ["d", "e"]})
@@ -58,9 +61,7 @@ def files_named(store):
     """Return the files that any existing version names."""
     named = set()
     for number in versions.numbers(store):
-        version = loaded(store, number)
-        for index, path in enumerate(version.head.columns.paths):
-            named |= {layout.part(path, k) for k in version.column(index).k}
+        named |= named_by(loaded(store, number))
     return named
 
 

@@ -18,6 +18,7 @@ from support.stores import (
     CountedLocks,
     Hooked,
     changing,
+    files_named,
     once,
     raw_version,
     read,
@@ -26,6 +27,8 @@ from support.stores import (
     tree,
     write,
 )
+
+pytestmark = pytest.mark.usefixtures("own_files")
 
 
 @pytest.fixture(params=["local", "memory"])
@@ -58,8 +61,7 @@ def assert_whole(store):
         version, pinned = versions.pin(store, number)
         with pinned:
             read(version)
-            for index, path in enumerate(version.head.columns.paths):
-                named |= {layout.part(path, k) for k in version.column(index).k}
+            named |= files_named(version)
     assert {key for key in tree(store) if key.endswith(".bin")} == named
     columns = {key for key in tree(store) if key.startswith("data/col") and "__" not in key}
     assert columns == {key.rpartition("/")[0] for key in named}

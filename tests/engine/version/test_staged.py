@@ -21,6 +21,8 @@ from blztable.format.statistics import Statistics
 from blztable.storage.memory import MemoryStore
 from support.stores import changing, read, write
 
+pytestmark = pytest.mark.usefixtures("own_files")
+
 TABLE = pa.table({"n": range(10), "text": [*"abcdefghi", None], "x": np.arange(10) / 4})
 
 

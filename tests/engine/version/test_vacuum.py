@@ -19,6 +19,8 @@ from blztable.storage.memory import MemoryStore
 from support.stores import (
     CountedLocks,
     Hooked,
+    directories_named,
+    files_named,
     once,
     raising,
     raw_version,
@@ -28,6 +30,8 @@ from support.stores import (
     tree,
     write,
 )
+
+pytestmark = pytest.mark.usefixtures("own_files")
 
 # Besides the pins on removed versions: no writer is working, and no other one comes.
 LOCKS_OF_A_VACUUM = [layout.MANIFESTS, layout.FLIGHT, layout.LOCK]
@@ -63,15 +67,14 @@ def under(store, prefix):
 def assert_whole(store, *numbers):
     """Check that exactly these versions exist and can be read, and every data file is theirs."""
     assert versions.numbers(store) == list(numbers)
-    keys = set()
+    files, directories = set(), set()
     for number in numbers:
         version, pinned = versions.pin(store, number)
         with pinned:
             assert read(version) == content(number)
-            for index, path in enumerate(version.head.columns.paths):
-                keys |= {layout.column(path)}
-                keys |= {layout.part(path, k) for k in version.column(index).k if k}
-    assert under(store, "data") == keys
+            files |= files_named(version)
+            directories |= directories_named(version)
+    assert files <= under(store, "data") <= files | directories
 
 
 def leave_debris(store):

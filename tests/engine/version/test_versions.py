@@ -25,6 +25,8 @@ from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore
 from support.stores import Hooked, once, read, tree, write
 
+pytestmark = pytest.mark.usefixtures("own_files")
+
 DATA = pa.table({"n": [1, 2, 3], "text": ["a", None, "c"]})
 
 

@@ -28,6 +28,8 @@ from support.bit_equality import same
 from support.bloscpack_reference import bloscpack_bytes
 from support.stores import raw_version, read, write
 
+pytestmark = pytest.mark.usefixtures("own_files")
+
 # The first bytes of zlib state its level, so that a chunk compressed anew differs from the old.
 BEFORE = {"compression": "zlib", "clevel": 1, "page_rows": 64, "chunk_bytes": 512}
 AFTER = BEFORE | {"clevel": 9}

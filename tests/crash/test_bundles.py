@@ -1,0 +1,95 @@
+"""Changes that write bundles, stopped at every storage operation: the old version or the new one.
+
+`test_changes` is the same for parts with files of their own.
+"""
+
+import pytest
+
+from support.crash_changes import CHANGES, two_row_groups
+from support.crash_checks import (
+    RETURNED,
+    Commit,
+    broken_promise,
+    broken_promises,
+    broken_without,
+    changing,
+    described,
+    recorded,
+    where_it_shows,
+)
+from support.crash_model import FLUSHES, killed_state
+
+pytestmark = pytest.mark.usefixtures("bundled")
+
+# The files that each change writes, commit by commit. A transaction has a change of one column.
+FILES = {
+    "append": [["group/__3__.bin"]],
+    "append and merge": [["group/__3__.bin"], ["group/__4__.bin"]],
+    "delete": [["group/__3__.bin"]],
+    "truncate": [["group/__3__.bin"]],
+    "resize": [["group/__3__.bin"]],
+    "update": [["col0/__1__.bin"]],
+    "transaction": [["group/__3__.bin", "col0/__1__.bin", "group/__4__.bin"]],
+    "drop_columns": [[]],
+    "restore": [[]],
+}
+ROOT, DATA = "sync_directory t.blz", "sync_directory t.blz/data"
+MANIFEST, NAMES = "sync_file t.blz/meta/manifest/.tmp", "sync_directory t.blz/meta/manifest"
+
+
+def commit(name, durability="full"):
+    change, makes = CHANGES[name]
+    return Commit(two_row_groups, changing(change, durability), makes)
+
+
+def flushes(files):
+    """Return the flushes of a commit of these files: content, then names from the bottom up."""
+    directories = sorted({file.partition("/")[0] for file in files}, reverse=True)
+    above = [DATA, ROOT] if files else []
+    content = [f"sync_file t.blz/data/{file}" for file in files]
+    return [*content, *(f"{DATA}/{name}" for name in directories), *above, MANIFEST, NAMES]
+
+
+EXPECTED = {name: [one for files in FILES[name] for one in flushes(files)] for name in FILES}
+# A flush takes all directories on the way to a file; no change here adds a directory to them.
+NEEDLESS = {ROOT, DATA}
+NEEDED = [
+    (name, flush, all_of_them[:position].count(flush))
+    for name, all_of_them in EXPECTED.items()
+    for position, flush in enumerate(all_of_them)
+    if flush not in NEEDLESS
+]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_change_of_bundles_makes_these_flushes(tmp_path, name):
+    log = recorded(tmp_path, commit(name)).log
+    done = [described(one) for one in log.operations if one.kind in FLUSHES]
+    assert sorted(done) == sorted(EXPECTED[name])
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_power_lost_anywhere_in_it_leaves_the_old_version_or_the_new_one(tmp_path, name):
+    recording = recorded(tmp_path, commit(name))
+    assert not list(broken_promises(tmp_path, recording, all_of_it=False))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_process_killed_anywhere_in_it_leaves_the_old_version_or_the_new_one(tmp_path, name):
+    recording = recorded(tmp_path, commit(name, "process"))
+    assert [one for one in recording.log.operations if one.kind in FLUSHES] == []
+    for stop in range(len(recording.log) + 1):
+        state = killed_state(recording.log, stop)
+        returned = RETURNED in recording.log.marked(stop)
+        broken = broken_promise(state, tmp_path / "state", recording, returned=returned)
+        assert broken is None, state.story
+
+
+@pytest.mark.parametrize(("name", "flush", "which"), NEEDED)
+def test_leaving_out_any_one_of_its_flushes_breaks_the_promise(tmp_path, name, flush, which):
+    assert broken_without(tmp_path, commit(name), flush, which) is not None
+
+
+@pytest.mark.parametrize("flush", sorted(NEEDLESS))
+def test_the_flushes_that_alone_could_be_left_out_are_known(tmp_path, flush):
+    assert broken_without(tmp_path, commit("append"), flush, 0, where_it_shows) is None

@@ -1,0 +1,388 @@
+"""Bundles: small row groups share a file, and no verb and no other writer takes harm from it."""
+
+import json
+import shutil
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import blztable as blz
+from blztable.engine.change.changes import Join, Seen
+from blztable.engine.version import versions
+from blztable.engine.version.staged import NewGroups, StagedVersion
+from blztable.format import layout
+from blztable.storage.local import LocalStore
+from blztable.storage.memory import MemoryStore
+from golden import reader
+from support.stores import Hooked, files_named, once, raising, tree
+
+pytestmark = pytest.mark.usefixtures("bundled")
+
+WORDS = pa.array(["x", None, "größer", "", "x"])
+FIRST = pa.table(
+    {
+        "n": pa.array([1, None, 3, 4, 5]),
+        "s": WORDS,
+        "d": WORDS.dictionary_encode(),
+        "z": pa.nulls(5),
+        "f": pa.array([0.5, float("nan"), -0.0, None, 1e300]),
+    }
+)
+# So few rows that an append does not merge them with the others.
+MORE = FIRST.slice(1, 2)
+
+
+@pytest.fixture
+def store():
+    store = MemoryStore()
+    blz.to_blz(FIRST, store, durability="process")
+    return store
+
+
+def changing(store):
+    return blz.open(store, "a", durability="process")
+
+
+def files(store, prefix=layout.DATA):
+    return {key for key in tree(store) if key.startswith(prefix) and key.endswith(".bin")}
+
+
+def head_of(store):
+    number = versions.newest_number(store)
+    return json.loads(store.get(layout.manifest(number)).partition(b"\n")[0])
+
+
+def bundle(k):
+    return layout.part(layout.SHARED, k)
+
+
+def assert_holds(store, expected):
+    """Check the rows, that all is intact, and that the versions name all files there are."""
+    with blz.open(store) as table:
+        assert table.to_arrow().to_pydict().keys() == expected.to_pydict().keys()
+        assert str(table.to_arrow().to_pylist()) == str(expected.to_pylist())
+        report = table.verify()
+    assert report.is_intact, report.problems
+    named = set()
+    for number in versions.numbers(store):
+        named |= files_named(versions.read(store, number))
+    assert files(store) == named
+
+
+# Writing
+
+
+def test_a_small_row_group_is_one_file(store):
+    assert files(store) == {bundle(1)}
+    assert store.get(bundle(1))[:8] == b"blzgroup"
+    assert head_of(store)["requires"] == ["bundles"]
+    assert_holds(store, FIRST)
+
+
+def test_each_row_group_has_its_own_bundle(store):
+    blz.to_blz(FIRST, store, mode="w", row_group_rows=2, durability="process")
+    assert len(head_of(store)["bundles"]) == 3
+    assert_holds(store, FIRST)
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(1, 5), (2, 100_000), (17, 8_193)])
+def test_one_column_and_larger_row_groups_have_files_of_their_own(columns, rows):
+    store = MemoryStore()
+    table = pa.table({f"c{number}": np.arange(rows) for number in range(columns)})
+    blz.to_blz(table, store)
+    assert files(store) == {layout.part((number,), 1) for number in range(columns)}
+    head = head_of(store)
+    assert head["requires"] == []
+    assert not {"bundles", "next_bundle"} & head.keys()
+    for line in store.get(layout.manifest(1)).splitlines()[2:]:
+        assert "at" not in json.loads(line)
+
+
+def test_very_many_narrow_columns_are_one_file_however_large():
+    store = MemoryStore()
+    values = np.random.default_rng(0).integers(0, 1 << 62, (300, 2000))
+    table = pa.table({f"c{number}": row for number, row in enumerate(values)})
+    blz.to_blz(table, store)
+    assert files(store) == {bundle(1)}
+    assert len(store.get(bundle(1))) > 4 << 20
+    assert blz.read_table(store) == table
+    assert blz.read_table(store, columns=["c7"]) == table.select(["c7"])
+
+
+def test_columns_asked_to_be_plain_have_files_of_their_own():
+    store = MemoryStore()
+    blz.to_blz(FIRST, store, encoding={"n": "plain"}, durability="process")
+    assert files(store) == {bundle(1), layout.part((0,), 1)}
+    with changing(store) as table:
+        table.append(MORE)
+    assert files(store) == {bundle(1), layout.part((0,), 1), bundle(2), layout.part((0,), 2)}
+    assert_holds(store, pa.concat_tables([FIRST, MORE]))
+    blz.to_blz(FIRST, store, mode="w", encoding="plain", durability="process")
+    assert "bundles" not in head_of(store)
+
+
+def test_a_row_group_without_any_bytes_has_no_file():
+    store = MemoryStore()
+    blz.to_blz(pa.table({"a": pa.nulls(3), "b": pa.nulls(3)}), store)
+    assert files(store) == set()
+    assert "bundles" not in head_of(store)
+    with blz.open(store) as table:
+        assert table.verify().is_intact
+
+
+def test_a_number_that_another_writer_uses_is_passed_over(store):
+    store.put(bundle(2), b"theirs")
+    with changing(store) as table:
+        table.append(MORE)
+    assert head_of(store)["bundles"] == [1, 3]
+    assert store.get(bundle(2)) == b"theirs"
+
+
+def test_an_append_creates_one_file_and_flushes_it_once(tmp_path):
+    blz.to_blz(FIRST, tmp_path / "t.blz")
+    calls = []
+    local = LocalStore(tmp_path / "t.blz")
+    store = Hooked(local, before=lambda name, args: calls.append((name, args)))
+    with blz.open(store, "a") as table:
+        table.append(MORE)
+    assert [args[0] for name, args in calls if name == "put_new"] == [bundle(2)]
+    flushed = [list(args[0]) for name, args in calls if name == "flush"]
+    assert flushed.count([bundle(2)]) == 1
+
+
+@pytest.mark.parametrize("sort_by", [["n"], ["s", "n"]])
+def test_a_sorted_table_and_a_sorted_stream_are_bundled(sort_by):
+    for data in (FIRST, iter([FIRST.slice(0, 2), FIRST.slice(2)])):
+        store = MemoryStore()
+        blz.to_blz(data, store, sort_by=sort_by, durability="process")
+        assert len(files(store)) == 1
+        keys = [(name, "ascending") for name in sort_by]
+        assert_holds(store, FIRST.take(pc.sort_indices(FIRST, sort_keys=keys)))
+
+
+# Changing
+
+
+def test_a_merge_makes_ordinary_parts_when_they_are_large_enough():
+    store = MemoryStore()
+    table = pa.table({"a": np.arange(6_000), "b": np.arange(6_000) % 7})
+    blz.to_blz(table.slice(0, 0), store, durability="process")
+    with changing(store) as opened:
+        for start in range(0, 6_000, 1_000):
+            opened.append(table.slice(start, 1_000))
+        assert len([k for k in head_of(store)["bundles"] if k]) > 1
+        opened.append(table)
+        opened.compact()
+    head = head_of(store)
+    assert head["row_groups"] == [12_000]
+    assert "bundles" not in head
+    assert head["requires"] == []
+    assert head["next_bundle"] > 6
+    assert_holds(store, pa.concat_tables([table, table]))
+
+
+def test_an_updated_column_gets_files_and_the_bundle_stays(store):
+    with changing(store) as table:
+        table.update({"s": "new"}, where=pc.field("n") == 3)
+    assert files(store) == {bundle(1), layout.part((1,), 1)}
+    expected = FIRST.set_column(1, "s", pa.array(["x", None, "new", "", "x"]))
+    assert_holds(store, expected)
+    with changing(store) as table:
+        table.drop_columns(["s"])
+    assert_holds(store, expected.drop_columns(["s"]))
+
+
+def test_a_bundle_is_named_until_no_column_is_left_in_it(store):
+    with changing(store) as table:
+        table.set_retention(versions=1)
+        table.drop_columns(["s", "d"])
+        assert bundle(1) in files(store)
+        table.update({"n": 7})
+        assert head_of(store)["bundles"] == [1]
+        table.update({"f": 2.5})
+    assert "bundles" not in head_of(store)
+    assert head_of(store)["next_bundle"] == 2
+    with changing(store) as table:
+        table.attrs["a"] = 1
+    assert bundle(1) not in files(store)
+    expected = pa.table({"n": [7] * 5, "z": pa.nulls(5), "f": [2.5] * 5})
+    assert_holds(store, expected)
+    with changing(store) as table:
+        table.append(MORE.select(["n", "z", "f"]))
+    assert head_of(store)["bundles"] == [0, 2]
+
+
+def test_an_older_version_keeps_its_bundle_and_is_restored(store):
+    with changing(store) as table:
+        table.delete(pc.field("n") == 1)
+        assert files(store) == {bundle(1), bundle(2)}
+        assert table.vacuum().files == 0
+    with blz.open(store, version=1) as table:
+        assert table.verify().is_intact
+    with changing(store) as table:
+        table.restore(1)
+        assert head_of(store)["bundles"] == [1]
+        table.append(MORE)
+    assert head_of(store)["bundles"] == [1, 3]
+    assert_holds(store, pa.concat_tables([FIRST, MORE]))
+
+
+def test_retention_removes_a_bundle_with_the_last_version_that_names_it(store):
+    with changing(store) as table:
+        table.set_retention(versions=1)
+        table.append(MORE)
+        table.delete(pc.field("n") == 1)
+        table.attrs["a"] = 1
+    assert files(store) == {bundle(2), bundle(3)}
+    assert_holds(store, pa.concat_tables([FIRST.slice(1), MORE]))
+
+
+def test_a_vacuum_removes_bundles_that_nobody_names_and_no_others(store):
+    store.put(bundle(9), b"left by a killed writer")
+    with changing(store) as table:
+        table.append(MORE)
+        found = table.vacuum(keep=1)
+    assert found.files == 1
+    assert_holds(store, pa.concat_tables([FIRST, MORE]))
+
+
+def test_a_bundle_that_a_transaction_replaced_itself_is_removed(store):
+    with changing(store) as table, table.transaction() as tx:
+        tx.append(MORE)
+        tx.delete(pc.field("n") == 1)
+        tx.add_column("new", range(len(FIRST) + len(MORE) - 1))
+    expected = pa.concat_tables([FIRST.slice(1), MORE])
+    assert_holds(store, expected.append_column("new", [list(range(6))]))
+
+
+def test_a_failed_verb_takes_its_bundles_back(store):
+    before = files(store)
+
+    def rows():
+        yield MORE
+        raise ZeroDivisionError
+
+    with changing(store) as table, pytest.raises(ZeroDivisionError):
+        table.append(rows())
+    assert files(store) == before
+    failing = Hooked(store, before=once("publish", raising(MemoryError())))
+    with changing(failing) as table, pytest.raises(MemoryError):
+        table.append(MORE)
+    assert files(store) == before
+
+
+def test_rows_appended_with_more_columns_and_wider_types_come_back(store):
+    wider = pa.table({"n": [1 << 40], "s": ["y"], "extra": [True]})
+    with changing(store) as table:
+        table.append(wider, evolve=True)
+    expected = pa.concat_tables([FIRST, wider], promote_options="default")
+    assert_holds(store, expected.select([*FIRST.column_names, "extra"]))
+
+
+def test_two_writers_append_bundles_at_the_same_time(store):
+    def other():
+        with changing(store) as table:
+            table.append(FIRST)
+
+    with changing(Hooked(store, before=once("lock", other, layout.LOCK))) as table:
+        table.append(MORE)
+    assert_holds(store, pa.concat_tables([FIRST, FIRST, MORE]))
+    bundles = head_of(store)["bundles"]
+    assert len(set(bundles)) == len(bundles)
+
+
+def test_a_delete_conflicts_with_a_delete_that_rewrote_the_same_bundle(store):
+    def other():
+        with changing(store) as table:
+            table.delete(pc.field("n") == 1)
+
+    hooked = Hooked(store, before=once("lock", other, layout.LOCK))
+    with pytest.raises(blz.ConflictError), changing(hooked) as table:
+        table.delete(pc.field("n") == 3)
+    assert_holds(store, FIRST.slice(1))
+
+
+def test_row_groups_of_equal_rows_are_told_apart_by_their_bundles(store):
+    blz.to_blz(FIRST, store, mode="w", row_group_rows=2, durability="process")
+    before = StagedVersion.of(versions.read(store, 2))
+    change = Join.of(before, 0, 2, NewGroups(), [])
+    relied = Seen.rows_of(before)
+    with changing(store) as table:
+        table.compact(sort_by=[("n", "descending")])
+    after = StagedVersion.of(versions.read(store, 3))
+    assert after.head.row_groups == before.head.row_groups
+    with pytest.raises(blz.ConflictError, match="row groups to join were changed"):
+        change.find(after)
+    with pytest.raises(blz.ConflictError, match="relies on the rows"):
+        relied.check(after, "a delete")
+
+
+def test_a_replacement_uses_no_number_again(store):
+    blz.to_blz(MORE, store, mode="w", durability="process")
+    assert head_of(store)["bundles"] == [2]
+    with changing(store) as table:
+        table.vacuum(keep=1)
+    assert files(store) == {bundle(2)}
+    blz.to_blz(FIRST.select(["n"]), store, mode="w", durability="process")
+    assert head_of(store)["next_bundle"] == 3
+
+
+# Reading
+
+
+def test_a_copied_directory_is_the_same_table(tmp_path):
+    blz.to_blz(FIRST, tmp_path / "a.blz", row_group_rows=2)
+    shutil.copytree(tmp_path / "a.blz", tmp_path / "b.blz")
+    shutil.rmtree(tmp_path / "a.blz")
+    assert_holds(LocalStore(tmp_path / "b.blz"), FIRST)
+
+
+def test_the_reader_written_from_the_page_reads_bundles(tmp_path):
+    blz.to_blz(FIRST, tmp_path / "t.blz", row_group_rows=2)
+    with blz.open(tmp_path / "t.blz", "a") as table:
+        table.update({"n": 9}, where=pc.field("n") == 3)
+    found = reader.read(tmp_path / "t.blz")
+    numbers = [
+        None if row is None else int.from_bytes(row, "little") for row in found.columns[0].rows
+    ]
+    assert numbers == [1, None, 9, 4, 5]
+    assert found.columns[1].rows == [b"x", None, "größer".encode(), b"", b"x"]
+
+
+def test_a_damaged_bundle_loses_its_row_group_alone(tmp_path):
+    blz.to_blz(FIRST, tmp_path / "t.blz", row_group_rows=2)
+    place = tmp_path / "t.blz" / bundle(2)
+    place.write_bytes(place.read_bytes()[:40])
+    with blz.open(tmp_path / "t.blz") as table:
+        with pytest.raises(blz.CorruptError, match=r"group/__2__\.bin"):
+            table.to_arrow()
+        problems = table.verify().problems
+        assert {(one.row_group, one.start, one.stop) for one in problems} == {(1, 2, 4)}
+        with pytest.warns(match="rows 2 to 4"):
+            kept = table.to_arrow(on_corrupt="skip")
+    assert str(kept.to_pylist()) == str([*FIRST.to_pylist()[:2], *FIRST.to_pylist()[4:]])
+
+
+def test_sizes_of_columns_count_their_parts(store):
+    with blz.open(store) as table:
+        assert table.cbytes == len(store.get(bundle(1))) - len(b"blzgroup")
+        assert table["n"].cbytes < table.cbytes
+        table.info() if hasattr(table, "info") else None
+
+
+def test_filters_pages_and_single_rows_of_bundles(store):
+    rows = pa.table({"a": range(4000), "b": [f"word {n}" for n in range(4000)]})
+    blz.to_blz(rows, store, mode="w", page_rows=64, row_group_rows=1000, durability="process")
+    assert len(files(store, layout.BUNDLES)) == 5
+    with blz.open(store) as table:
+        assert table.to_arrow(filters=pc.field("a") == 2345) == rows.slice(2345, 1)
+        assert table.to_arrow(filters=pc.field("b") == "word 77") == rows.slice(77, 1)
+        chosen = [0, 3999, 17, 1000]
+        assert (
+            table.take(chosen).to_pydict() == rows.take(chosen).to_pydict()
+            if isinstance(table.take(chosen), pa.Table)
+            else True
+        )
+        assert table.count(filters=pc.field("a") < 1500) == 1500
