@@ -30,7 +30,15 @@ from blztable.version import VERSION
 
 if TYPE_CHECKING:
     from blztable.api import create, dataset, open, read_blz, read_table
-    from blztable.report import ColumnPlan, Explanation, Problem, Report, Vacuumed, VersionInfo
+    from blztable.report import (
+        ColumnPlan,
+        Explanation,
+        Problem,
+        Report,
+        StreamStorage,
+        Vacuumed,
+        VersionInfo,
+    )
     from blztable.table.appender import Appender, ColumnAppender
     from blztable.table.attributes import Attributes
     from blztable.table.column import Column
@@ -62,6 +70,7 @@ __all__ = [
     "Report",
     "SchemaError",
     "StorageError",
+    "StreamStorage",
     "TableExistsError",
     "TableNotFoundError",
     "Transaction",
@@ -79,7 +88,15 @@ __all__ = [
 # The modules of the public names that are imported at their first use.
 _HOMES = {
     "api": ("create", "dataset", "open", "read_blz", "read_table"),
-    "report": ("ColumnPlan", "Explanation", "Problem", "Report", "Vacuumed", "VersionInfo"),
+    "report": (
+        "ColumnPlan",
+        "Explanation",
+        "Problem",
+        "Report",
+        "StreamStorage",
+        "Vacuumed",
+        "VersionInfo",
+    ),
     "table.appender": ("Appender", "ColumnAppender"),
     "table.attributes": ("Attributes",),
     "table.column": ("Column",),

@@ -1,4 +1,4 @@
-"""Reports: the values that `verify`, `explain`, `versions` and `vacuum` of a table return.
+"""Reports: the values that `verify`, `explain`, `versions`, `vacuum` and `streams` return.
 
 Knows nothing of how they are computed. One column or file may have several problems.
 """
@@ -227,6 +227,53 @@ class Report:
                 for name in self.columns
             ],
         }
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStorage:
+    """How a stream of a column is stored. A column has one or a few streams.
+
+    Attributes
+    ----------
+    name : str
+        Name of the stream, as in docs/format.md: ``values``, ``ends`` of text, ``valid``, ``codes``
+        and ``dictionary.values`` of categories.
+    encodings : tuple of str
+        Encodings of the row groups, ``plain`` if values are stored as Arrow has them.
+    codecs : tuple of str
+        Codecs of the row groups, with their shuffle; ``stored`` where compression saved nothing.
+        lz4 and lz4hc are the same once they are written. Each row group is represented by its first
+        chunk.
+    nbytes : int
+        Bytes of the values.
+    nbytes_encoded : int
+        Bytes after encoding, before compression.
+    cbytes : int
+        Bytes after compression, with checksums.
+
+    Examples
+    --------
+    >>> import blztable as blz
+    >>> blz.to_blz({"a": range(100_000)}, "t.blz", compression="zstd", encoding="plain")
+    >>> with blz.open("t.blz") as t:
+    ...     (values,) = t["a"].streams()
+    >>> values.name, values.encodings, values.codecs, values.nbytes
+    ('values', ('plain',), ('zstd, byte',), 800000)
+    """
+
+    name: str
+    encodings: tuple[str, ...]
+    codecs: tuple[str, ...]
+    nbytes: int
+    nbytes_encoded: int
+    cbytes: int
+
+    def __str__(self) -> str:
+        """Return one line of text."""
+        sizes = " in ".join(
+            dict.fromkeys(map(size_text, (self.nbytes, self.nbytes_encoded, self.cbytes)))
+        )
+        return f"{self.name}: {' | '.join((*self.encodings, *self.codecs))}, {sizes}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
 
     info = command("info", _info, "show version, rows, sizes and attributes")
     schema = command("schema", _schema, "show names and types of the columns")
+    streams = command("streams", _streams, "show encodings, codecs and sizes of the columns")
     head = command("head", _head, "show the first rows")
     head.add_argument("-n", type=_count, default=5, metavar="N", help="number of rows, default 5")
     head.add_argument("--columns", metavar="A,B", help="columns to show, in this order")
@@ -76,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_argument(
         "--quick", action="store_true", help="check only file sizes and trailers, not the chunks"
     )
-    for one in (info, schema, head, verify):
+    for one in (info, schema, streams, head, verify):
         one.add_argument(
             "--at", "--version-number", type=int, metavar="N", help="version, default the newest"
         )
@@ -106,6 +107,12 @@ def _schema(options: argparse.Namespace) -> int:
     with blz.open(options.path, version=options.at) as table:
         result = show.schema(table)
     return _print(options, result, show.schema_lines(result))
+
+
+def _streams(options: argparse.Namespace) -> int:
+    with blz.open(options.path, version=options.at) as table:
+        result = show.streams(table)
+    return _print(options, result, show.streams_lines(result))
 
 
 def _head(options: argparse.Namespace) -> int:

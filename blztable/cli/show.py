@@ -124,6 +124,30 @@ def schema(table: blz.CTable) -> Json:
     }
 
 
+def streams(table: blz.CTable) -> Json:
+    """Return how the streams of each column are stored."""
+    return {
+        "columns": [
+            {"name": name, "streams": [asdict(one) for one in table[name].streams()]}
+            for name in dict.fromkeys(table.column_names)
+        ]
+    }
+
+
+def streams_lines(result: Json) -> Iterator[str]:
+    """Yield a title, and one line per stream."""
+    titles = ("column", "stream", "encodings", "codecs", "nbytes", "encoded", "cbytes")
+    columns = [[title] for title in titles]
+    for entry in result["columns"]:
+        for one in entry["streams"]:
+            texts = [" | ".join(one[name]) for name in ("encodings", "codecs")]
+            sizes = [f"{one[name]:,}" for name in ("nbytes", "nbytes_encoded", "cbytes")]
+            cells = [entry["name"], one["name"], *texts, *sizes]
+            for cell, column in zip(cells, columns, strict=True):
+                column.append(_cell(cell))
+    yield from _aligned(columns)
+
+
 def schema_lines(result: Json) -> Iterator[str]:
     """Yield one line per column."""
     rows = [

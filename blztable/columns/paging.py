@@ -13,6 +13,8 @@ from blztable.block_terms import MIN_PAGE_ROWS, split_evenly
 
 CHUNK_BYTES = 1 << 20
 USUAL_PAGE_ROWS = 1 << 17
+# A chunk below this is not cut any further.
+_LEAST_CUT = 1 << 16
 
 
 def page_rows_for(row_bytes: float) -> int:
@@ -33,6 +35,18 @@ def cut_even(nbytes: int, page_bytes: int, row_bytes: int, target: int) -> tuple
     if row_bytes <= target:
         size = row_bytes << (target // row_bytes).bit_length() - 1
     return split_evenly(nbytes, size)
+
+
+def cut_tail(chunks: tuple[int, ...], unit: int) -> tuple[int, ...]:
+    """Cut off the end of the last chunk, so that the rest of it is whole units.
+
+    Blosc does not shuffle the bits of a block that is no multiple of 8 items, and such a chunk is
+    often one block. A small chunk is not cut, because reading another chunk takes time.
+    """
+    if not chunks or chunks[-1] < _LEAST_CUT or chunks[-1] < unit or chunks[-1] % unit == 0:
+        return chunks
+    tail = chunks[-1] % unit
+    return (*chunks[:-1], chunks[-1] - tail, tail)
 
 
 def cut_pages(pages: Sequence[int], target: int) -> tuple[int, ...]:

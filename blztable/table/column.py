@@ -13,6 +13,7 @@ from pandas.api.extensions import no_default
 from blztable.arrow_errors import REFUSALS
 from blztable.arrow_types import is_number, is_view, recoded, without_view
 from blztable.errors import SchemaError
+from blztable.report import StreamStorage
 from blztable.table.indices import checked_integer
 from blztable.table.snapshot import Snapshot
 from blztable.text import size_text
@@ -109,6 +110,33 @@ class Column:
         True
         """
         return self._snapshot.version.cbytes(self._index)
+
+    def streams(self) -> tuple[StreamStorage, ...]:
+        """Show how the column is stored: encoding, codec and sizes of its streams.
+
+        Only fronts, trailers and headers of chunks are read.
+
+        Returns
+        -------
+        tuple of StreamStorage
+            The streams, as in docs/format.md: the values, and for text their ends.
+
+        Raises
+        ------
+        CorruptError
+            A file is damaged or missing.
+        ClosedError
+            The table was closed.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": range(100_000)}, "t.blz", encoding="auto", compression="lz4")
+        >>> with blz.open("t.blz") as t:
+        ...     print(*t["a"].streams())
+        values: delta | lz4, bit, 800.0 kB in 100.0 kB in 472 bytes
+        """
+        return self._snapshot.streams(self._index)
 
     def __len__(self) -> int:
         """Number of rows."""

@@ -36,13 +36,14 @@ from blztable.engine.read.columns import read_array
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.salvage import Loss, read_intact
 from blztable.engine.read.selection import RowSpan, spans
+from blztable.engine.read.storage import streams_of
 from blztable.engine.run.limits import check_rows
 from blztable.engine.run.progress import Callback, Progress
 from blztable.engine.version.staged import PANDAS_KEY, StagedVersion
 from blztable.engine.version.versions import Version, pin
 from blztable.engine.write.options import check_choice
 from blztable.errors import BlzError, ClosedError, SchemaError, no_column
-from blztable.report import Explanation
+from blztable.report import Explanation, StreamStorage
 from blztable.storage.store import Lock, Store
 
 # Key under which a result lists the rows it lacks: pairs of the first row and the row after.
@@ -206,6 +207,11 @@ class Snapshot:
             row_spans = spans(self.version.head.row_groups, rows.start, rows.stop)
             with OpenParts(self.version) as parts:
                 return read_array(parts, position, row_spans)
+
+    def streams(self, position: int) -> tuple[StreamStorage, ...]:
+        """Return how the streams of one column are stored."""
+        with self._guarded():
+            return streams_of(self.version, position)
 
     def numbers(self, rows: range) -> np.ndarray:
         """Return the numbers of these rows as an array."""

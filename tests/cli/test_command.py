@@ -496,3 +496,24 @@ def test_a_closed_standard_output_is_one_line(tmp_path):
         ["sh", "-c", command], env=environment, capture_output=True, text=True, timeout=100
     )
     assert (done.returncode, done.stderr) == (1, "blz: standard output is closed\n")
+
+
+def test_streams_shows_how_each_column_is_stored(run, run_json, tmp_path):
+    path = str(tmp_path / "streams.blz")
+    blz.to_blz({"n": range(1024)}, path, encoding="auto", compression="zstd")
+    (column,) = run_json("streams", path)["columns"]
+    (stream,) = column["streams"]
+    assert column["name"] == "n"
+    assert (stream["encodings"], stream["codecs"]) == (["delta"], ["zstd, bit"])
+    assert (stream["nbytes"], stream["nbytes_encoded"]) == (8192, 1024)
+    title, line = run("streams", path)[1].splitlines()
+    assert title.split() == [
+        "column",
+        "stream",
+        "encodings",
+        "codecs",
+        "nbytes",
+        "encoded",
+        "cbytes",
+    ]
+    assert line.split()[:7] == ["n", "values", "delta", "zstd,", "bit", "8,192", "1,024"]

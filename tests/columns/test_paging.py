@@ -13,6 +13,7 @@ from blztable.columns.paging import (
     USUAL_PAGE_ROWS,
     cut_even,
     cut_pages,
+    cut_tail,
     page_bytes,
     page_rows_for,
 )
@@ -97,3 +98,18 @@ def test_the_bytes_of_pages_are_those_of_their_items(lengths, page_rows):
     wanted = [sum(lengths[row : row + page_rows]) for row in range(0, len(lengths), page_rows)]
     for dtype in ("<i4", "<i8"):
         assert list(page_bytes(np.cumsum(lengths, dtype=dtype), page_rows)) == wanted
+
+
+@given(
+    st.lists(st.integers(1, 1 << 20), max_size=4).map(tuple),
+    st.sampled_from([32, 64, 1 << 12, 1 << 17]),
+)
+def test_a_tail_is_cut_off_a_large_last_chunk_alone(chunks, unit):
+    found = cut_tail(chunks, unit)
+    assert sum(found) == sum(chunks)
+    assert found[: len(chunks) - 1] == chunks[:-1]
+    assert 0 not in found
+    is_cut = len(found) == len(chunks) + 1
+    assert not is_cut or (found[-2] % unit == 0 and found[-1] < unit)
+    if not is_cut and chunks:
+        assert chunks[-1] % unit == 0 or chunks[-1] < max(unit, 1 << 16)

@@ -9,7 +9,8 @@ TESTS = Path(__file__).parents[1]
 PACKAGE = TESTS.parent / "blztable"
 # Folders that mirror no folder of the package. `face` tests the files at the package's root.
 KINDS = {
-    *("crash", "damage", "docs", "face", "golden", "hostile", "interop", "properties", "support"),
+    *("benchmarks", "crash", "damage", "docs", "face", "golden", "hostile", "interop"),
+    *("properties", "support"),
 }
 FILES_MAX = 20
 FILES = {

@@ -624,6 +624,9 @@ def layout_of_codes(stream: dict[str, Any], values: Stream, block: dict[str, Any
     if kind == "scaled":
         need(number.itemsize == 8 and encoding.get("form") in ("/", "*"), "doubles in a form")
         need(whole(encoding.get("power")) <= 18, "a power of ten to 18")
+        at = np.frombuffer(unbase64(encoding.get("at", "")), "<i8").tolist()
+        need(len(unbase64(encoding.get("odd", ""))) == 8 * len(at) <= 8 * 4096, "odd values")
+        need(at == sorted(set(at)) and set(at) <= set(range(block["rows"])), "rows that ascend")
     return Stream(values.name, dtype, 4, 8 * np.dtype(dtype).itemsize)
 
 
@@ -664,7 +667,12 @@ def values_of_codes(one: Stored, data: bytes, block: Block) -> bytes:
             if width == 16:
                 numbers = ((number + (1 << 63)) % (1 << 64) - (1 << 63) for number in numbers)
             result += [(number % most).to_bytes(width, "little") for number in numbers]
-    return b"".join(result)
+    values = bytearray(b"".join(result))
+    at = np.frombuffer(unbase64(one.encoding.get("at", "")), "<i8")
+    np.frombuffer(values, f"V{width}")[at] = np.frombuffer(
+        unbase64(one.encoding.get("odd", "")), "V8"
+    )
+    return bytes(values)
 
 
 # Chunks and values

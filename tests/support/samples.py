@@ -169,6 +169,9 @@ def numbers_table(rows: int = NUMBER_ROWS, seed: int = 5) -> pa.Table:
         "rising": pa.array(np.cumsum(rng.integers(0, 9, rows)) * 1000),
         "price": pa.array(rng.integers(0, 10_000, rows) / 100),
         "product": pa.array(rng.integers(0, 10_000, rows) * 0.01),
+        "odd": pa.array(
+            np.where(number % 99 == 5, -0.0, np.where(number == 7, np.nan, number / 4))
+        ),
         "any": pa.array(rng.normal(size=rows)),
         "day": pa.array(19_000 + number // 9, pa.int32()).cast(pa.date32()),
         "at": pa.array(1_600_000_000_000_000 + number * 250, pa.timestamp("us", "UTC")),

@@ -1,5 +1,6 @@
 """One column of a table, converted to pandas and numpy."""
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -53,3 +54,33 @@ def test_a_column_that_is_a_level_of_an_index_is_that_level_alone():
     with blz.open(store) as table:
         pd.testing.assert_series_equal(table["day"].to_pandas(), pd.Series(days))
         assert table["__index_level_1__"].to_pandas().tolist() == list("aabb")
+
+
+def test_the_streams_of_a_column_say_how_each_row_group_is_stored():
+    store = MemoryStore()
+    data = {"x": list(range(20_000)), "s": ["a", "bcd", None, "e"] * 5_000, "n": pa.nulls(20_000)}
+    blz.to_blz(data, store, encoding="plain", compression="zlib", row_group_rows=20_000)
+    blz.to_blz(data, store, mode="a", encoding="auto", compression="zstd")
+    with blz.open(store) as t:
+        (x,) = t["x"].streams()
+        assert x.encodings == ("plain", "delta")
+        assert x.codecs == ("zlib, byte", "zstd, bit")
+        assert (x.nbytes, x.nbytes_encoded) == (2 * 8 * 20_000, 8 * 20_000 + 20_000)
+        assert x.cbytes < t["x"].cbytes
+        assert str(x).startswith(
+            "values: plain | delta | zlib, byte | zstd, bit, 320.0 kB in 180.0"
+        )
+        streams = {one.name: one for one in t["s"].streams()}
+        assert list(streams) == ["valid", "ends", "values"]
+        assert streams["values"].nbytes == 2 * 5_000 * 5
+        assert t["n"].streams() == ()
+
+
+def test_chunks_that_do_not_shrink_are_shown_as_stored():
+    store = MemoryStore()
+    noise = np.random.default_rng(1).integers(0, 1 << 62, 10_000)
+    blz.to_blz({"x": noise}, store, encoding="plain", shuffle="none")
+    with blz.open(store) as t:
+        assert t["x"].streams()[0].codecs == ("stored",)
+    with pytest.raises(blz.ClosedError):
+        t["x"].streams()

@@ -48,6 +48,7 @@ def test_each_column_has_the_encoding_that_suits_it(stores):
         "rising": "delta",
         "price": "scaled",
         "product": "scaled",
+        "odd": "scaled",
         "any": None,
         "day": "narrow",
         "at": "delta",
@@ -87,6 +88,8 @@ def check_equal(plain, encoded):
             [("line or null", ">", "line 5"), ("flag", "<=", b"300")],
             [("mode", ">=", "rail")],
             [("same or null", ">", -1.0), ("cents", "<", 5)],
+            [("odd", "<=", 0.0)],
+            pc.is_nan(pc.field("odd")),
             pc.field("mode or null").is_null() | (pc.field("mode or null") == "air"),
         ):
             if {"near", "price", "word", "rising or null", "at"} <= set(one.column_names):

@@ -17,6 +17,7 @@ from blztable.columns.encodings.constant import Constant, value_width
 from blztable.columns.encodings.items import MAX_MADE_BYTES, Each, Lengths, starts_of
 from blztable.columns.encodings.numbers import (
     FORMS,
+    MOST_ODD,
     POWERS,
     STEP_ROWS,
     Delta,
@@ -29,6 +30,8 @@ from blztable.columns.encodings.sample import is_one_chunk, sample
 
 # Decimals that are tried.
 MOST_POWER = 6
+# There are at least so many rows for each value that is no decimal.
+ROWS_PER_ODD = 64
 # Integers below this are exact as doubles.
 EXACT = 1 << 53
 
@@ -156,7 +159,7 @@ def encode_integers(
 def encode_doubles(
     name: str, values: np.ndarray, mask: np.ndarray | None, page_rows: int
 ) -> Encoded | None:
-    """Return doubles as codes of whole numbers; None unless all have few decimals."""
+    """Return doubles as codes of whole numbers; None unless nearly all have few decimals."""
     present = values if mask is None else values[mask]
     if not len(present):
         return None
@@ -178,24 +181,32 @@ def _scaled(
 ) -> Encoded | None:
     with np.errstate(invalid="ignore", over="ignore"):
         wide = np.rint(values * POWERS[power])
-        if mask is not None:
-            wide[~mask] = 0
-        if not (np.abs(wide) < EXACT).all():
-            return None
+        usual = np.abs(wide) < EXACT
+    usual = usual if mask is None else usual & mask
+    wide[~usual] = 0
     whole = wide.astype("<i8")
-    pages = _bounds(whole, mask, page_rows)
+    pages = _bounds(whole, usual, page_rows)
     if _code_width(pages) > 4:
         return None
-    narrow, codes = _narrow(name, whole, mask, pages, page_rows)
+    narrow, codes = _narrow(name, whole, usual, pages, page_rows)
     encoding = Scaled(narrow.stored, power, form, narrow.bases, page_rows)
     out = np.empty(min(STEP_ROWS, len(values)), "<f8")
+    most, odd_rows, odd = min(MOST_ODD, len(values) // ROWS_PER_ODD), [], 0
     for start in range(0, len(values), len(out)):
         rows = slice(start, min(start + len(out), len(values)))
         found = out[: rows.stop - start]
         encoding.decode(start, codes[rows].view(np.uint8), found.view(np.uint8))
-        is_same = found.view("<u8") == values[rows].view("<u8")
-        if not (is_same if mask is None else is_same | ~mask[rows]).all():
-            return None
+        is_odd = found.view("<u8") != values[rows].view("<u8")
+        if mask is not None:
+            is_odd &= mask[rows]
+        if is_odd.any():
+            odd_rows.append(np.flatnonzero(is_odd) + start)
+            odd += len(odd_rows[-1])
+            if odd > most:
+                return None
+    if odd:
+        at = np.concatenate(odd_rows)
+        encoding = replace(encoding, at=at, odd=values[at].view("<i8"))
     return encoding, codes
 
 
@@ -248,14 +259,14 @@ def _delta(name: str, values: np.ndarray, page_rows: int, width: int) -> Encoded
 
 
 def _is_scaled(sample: np.ndarray, power: int, form: str) -> bool:
-    """True if every double of a sample is a whole number of 10**-power in this form."""
+    """True if nearly every double of a sample is a whole number of 10**-power in this form."""
     with np.errstate(invalid="ignore", over="ignore"):
         wide = np.rint(sample * POWERS[power])
-        if not (np.abs(wide) < EXACT).all():
-            return False
-    codes = wide.astype("<i8")
+        wide[~(np.abs(wide) < EXACT)] = 0
     encoding = Scaled(codes_layout("", 4), power, form, _words([0]), len(sample))
-    return bool((encoding.scale(codes.astype("<f8")).view("<u8") == sample.view("<u8")).all())
+    found = encoding.scale(wide.astype("<i8").astype("<f8"))
+    odd = np.count_nonzero(found.view("<u8") != sample.view("<u8"))
+    return bool(odd <= len(sample) // ROWS_PER_ODD)
 
 
 def _bounds(values: np.ndarray, mask: np.ndarray | None, page_rows: int) -> list[tuple[int, int]]:

@@ -105,8 +105,7 @@ class Dictionary(Encoding):
                 break
             if ends is not None:
                 place = ends[first : first + len(part)]
-                self.table.fill_ends(part, numbers, place)
-                place += at
+                self.table.fill_ends(part, numbers, at, place)
             if values is not None and pieces is not None:
                 values[at - low : after - low] = pieces
             at = after
@@ -239,20 +238,18 @@ class _Table:
             return len(codes) * self.each
         return int(self._lengths_of(codes, numbers).sum(dtype=np.int64))
 
-    def fill_ends(self, codes: np.ndarray, numbers: np.ndarray, out: np.ndarray) -> None:
-        """Make the ends of the items, counted from the first one."""
+    def fill_ends(self, codes: np.ndarray, numbers: np.ndarray, at: int, out: np.ndarray) -> None:
+        """Make the ends of the items, of which the first begins at `at`."""
         if self.each:
-            np.multiply(_COUNT[: len(codes)], self.each, out=out, casting="unsafe")
+            out[:] = np.arange(at + self.each, at + self.each * (len(codes) + 1), self.each)
         else:
             np.cumsum(self._lengths_of(codes, numbers), out=out)
+            out += at
 
     def _lengths_of(self, codes: np.ndarray, numbers: np.ndarray) -> np.ndarray:
         lengths = np.take(self.words, numbers, mode="wrap").view(self.lengths.dtype)
         rest = codes[len(numbers) * self.group :]
         return np.concatenate([lengths, self.lengths[rest]]) if len(rest) else lengths
-
-
-_COUNT = np.arange(1, _STEP + 1)
 
 
 def _joined(numbers: np.ndarray, bits: int, kept: int) -> np.ndarray:

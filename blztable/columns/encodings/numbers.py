@@ -8,7 +8,7 @@ Knows numpy's numbers, and of Arrow types only how wide they are.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -24,6 +24,8 @@ STEP_ROWS = 1 << 15
 POWERS = tuple(10.0**power for power in range(19))
 INVERSES = tuple(float(f"1e-{power}") for power in range(19))
 FORMS = ("/", "*")
+# Values of a part that may be odd.
+MOST_ODD = 4096
 
 
 def codes_layout(name: str, width: int) -> StreamLayout:
@@ -94,11 +96,12 @@ class Wide(Narrow):
         """Add the base of its page to each code, and repeat the sign in the upper half."""
         words = out.view("<i8").reshape(-1, 2)
         for start, stop, base in _steps(row, codes, self):
-            low = codes.view(self.stored.dtype)[start:stop].astype("<i8")
-            if base:
-                low += base
-            words[start:stop, 0] = low
-            np.right_shift(low, 63, out=words[start:stop, 1])
+            low = words[start:stop, 0]
+            np.add(codes.view(self.stored.dtype)[start:stop], np.int64(base), out=low)
+            if 0 <= base < 1 << 62:
+                words[start:stop, 1] = 0
+            else:
+                np.right_shift(low, 63, out=words[start:stop, 1])
 
     def pick(self, rows: np.ndarray, codes: np.ndarray, out: np.ndarray) -> None:
         """Add the base of its page to each code, and repeat the sign in the upper half."""
@@ -106,6 +109,10 @@ class Wide(Narrow):
         words[:, 0] = codes.view(self.stored.dtype)
         words[:, 0] += _bases_of(rows, self)
         np.right_shift(words[:, 0], 63, out=words[:, 1])
+
+
+def _none() -> np.ndarray:
+    return np.empty(0, "<i8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +126,8 @@ class Scaled(Encoding):
     form
         "/" if a value is `number / 10**power`, which is correctly rounded, as text is read; "*" if
         it is `number * 10**-power`, as Arrow makes it of a decimal.
+    at, odd
+        The rows, ascending, whose values are no such numbers (NaN, -0.0), and their bits as i64.
     """
 
     kind: ClassVar[str] = "scaled"
@@ -128,10 +137,15 @@ class Scaled(Encoding):
     form: str
     bases: np.ndarray
     page_rows: int
+    at: np.ndarray = field(default_factory=_none)
+    odd: np.ndarray = field(default_factory=_none)
 
     def parameters(self) -> Mapping[str, object]:
-        """Return power, form and bases."""
-        return {"power": self.power, "form": self.form, "bases": words_to_json(self.bases)}
+        """Return power, form, bases, and the odd values if there are any."""
+        result = {"power": self.power, "form": self.form, "bases": words_to_json(self.bases)}
+        if len(self.at):
+            result |= {"at": words_to_json(self.at), "odd": words_to_json(self.odd)}
+        return result
 
     def decode(self, row: int, codes: np.ndarray, out: np.ndarray) -> None:
         """Add the base of its page to each code, and divide or multiply."""
@@ -143,6 +157,8 @@ class Scaled(Encoding):
             if base:
                 part += float(base)
             self.scale(part)
+        first, last = np.searchsorted(self.at, [row, row + len(values)])
+        values.view("<i8")[self.at[first:last] - row] = self.odd[first:last]
 
     def pick(self, rows: np.ndarray, codes: np.ndarray, out: np.ndarray) -> None:
         """Add the base of its page to each code, and divide or multiply."""
@@ -150,10 +166,14 @@ class Scaled(Encoding):
         np.copyto(values, codes.view(self.stored.dtype), casting="unsafe")
         values += _bases_of(rows, self)
         self.scale(values)
+        if len(self.at):
+            places = np.minimum(np.searchsorted(self.at, rows), len(self.at) - 1)
+            is_odd = self.at[places] == rows
+            values.view("<i8")[is_odd] = self.odd[places[is_odd]]
 
     def values_of_codes(self, type_: pa.DataType, most: int) -> pa.Array | None:
-        """Return the values, if all pages have one base."""
-        return _values_of_codes(self, type_, most)
+        """Return the values, if all pages have one base and no value is odd."""
+        return None if len(self.at) else _values_of_codes(self, type_, most)
 
     def scale(self, part: np.ndarray) -> np.ndarray:
         """Turn whole numbers into the values, in place."""

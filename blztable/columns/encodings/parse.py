@@ -15,6 +15,7 @@ from blztable.columns.encodings.dictionary import Dictionary, Spelled, items_fro
 from blztable.columns.encodings.items import MAX_MADE_BYTES, Each, Lengths, starts_of
 from blztable.columns.encodings.numbers import (
     FORMS,
+    MOST_ODD,
     POWERS,
     Delta,
     Narrow,
@@ -95,7 +96,19 @@ def _of_numbers(value: Mapping[str, object], owner: Owner, dtype: str) -> Encodi
         raise CorruptError(f"encoding 'scaled' of {layout.dtype} with power {power!r:.100}")
     if form not in FORMS:
         raise CorruptError(f"encoding 'scaled' with form {form!r:.100}; expected one of {FORMS}")
-    return Scaled(stored, power, str(form), bases, owner.page_rows)
+    at, odd = _odd_values(value, owner.rows)
+    return Scaled(stored, power, str(form), bases, owner.page_rows, at, odd)
+
+
+def _odd_values(value: Mapping[str, object], rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows of odd values and their bits; CorruptError unless the rows ascend."""
+    if "at" not in value:
+        return np.empty(0, "<i8"), np.empty(0, "<i8")
+    at = words_from_json(value["at"], "at", range(1, MOST_ODD + 1))
+    odd = words_from_json(value.get("odd"), "odd", (len(at),))
+    if at[0] < 0 or at[-1] >= rows or (at[1:] <= at[:-1]).any():
+        raise CorruptError(f"the odd values of {rows} rows; expected rows that ascend")
+    return at, odd
 
 
 def _lengths(value: Mapping[str, object], owner: Owner, dtype: str) -> Encoding:

@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -13,7 +14,7 @@ def words_to_json(words: np.ndarray) -> str:
     return base64.b64encode(words.astype("<i8", copy=False).tobytes()).decode()
 
 
-def words_from_json(value: object, name: str, counts: tuple[int, ...]) -> np.ndarray:
+def words_from_json(value: object, name: str, counts: Sequence[int]) -> np.ndarray:
     """Read 64-bit integers; CorruptError unless there are as many as one of `counts`."""
     try:
         data = base64.b64decode(value, validate=True) if isinstance(value, str) else None

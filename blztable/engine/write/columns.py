@@ -348,6 +348,10 @@ def _stream_info(stream: Stream, page_rows: int, target: int) -> StreamInfo:
         if stream.encoding is not None and stream.encoding.needs_pages:
             target = max(target, page_bytes)
         chunks = paging.cut_even(stream.data.nbytes, page_bytes, own.nbytes(1), target)
+    if stream.encoding is not None:
+        unit = 8 * own.typesize
+        whole = own.nbytes(page_rows) if stream.encoding.needs_pages else unit
+        chunks = paging.cut_tail(chunks, max(unit, whole))
     encoding = stream.encoding.to_json() if stream.encoding else None
     return StreamInfo(own.name, own.dtype, own.typesize, chunks, stream.pages, encoding)
 

@@ -4,6 +4,7 @@ import base64
 import json
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from hypothesis.extra import numpy as np_st
 
 from blztable.columns.blocks import StreamLayout
 from blztable.columns.encodings.choose import encode_doubles, encode_integers
+from blztable.columns.encodings.numbers import MOST_ODD
 from blztable.columns.encodings.parse import Owner, parse
 
 INTEGERS = ("<i2", "<i4", "<i8", "<u2", "<u4", "<u8")
@@ -140,16 +142,40 @@ def test_decimals_of_both_forms_are_scaled(power, form):
     assert encoding.power <= power
 
 
-@pytest.mark.parametrize("odd", [np.nan, -0.0, np.inf, -np.inf, 1 / 3, 2.0**60, 5e-324])
-def test_a_double_that_is_no_decimal_is_kept_as_it_is(odd):
-    values = np.array([0.25] * 100 + [odd])
+ODD = [np.nan, -np.nan, -0.0, np.inf, -np.inf, 1 / 3, 2.0**60, 5e-324]
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_a_few_doubles_that_are_no_decimals_are_kept_beside_the_codes(odd):
+    values = np.array([0.25, 0.5] * 100)
+    values[[3, 7, 199]] = odd
+    encoding, codes = encode_doubles("values", values, None, 8)
+    assert encoding.at.tolist() == [3, 7, 199]
+    out = np.empty(200)
+    encoding.decode(0, codes.view("u1"), out.view("u1"))
+    assert out.tobytes() == values.tobytes()
+    rows = np.array([2, 3, 100, 199])
+    picked = np.empty(4)
+    encoding.pick(rows, codes[rows].view("u1"), picked.view("u1"))
+    assert picked.tobytes() == values[rows].tobytes()
+    assert encoding.values_of_codes(pa.float64(), 1 << 16) is None
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_many_doubles_that_are_no_decimals_are_kept_as_they_are(odd):
+    values = np.array([0.25] * 100 + [odd] * 2)
     assert encode_doubles("values", values, None, 8) is None
+    values = np.full(64 * (MOST_ODD + 1), 0.25)
+    values[::64] = odd
+    assert encode_doubles("values", values, None, 64) is None
+    values[0] = 0.25
+    assert len(encode_doubles("values", values, None, 64)[0].at) == MOST_ODD
 
 
 def test_a_sample_that_misses_an_odd_value_is_verified():
     values = np.full(10_000, 0.25)
     values[5_001] = 1 / 3
-    assert encode_doubles("values", values, None, 64) is None
+    assert encode_doubles("values", values, None, 64)[0].at.tolist() == [5001]
 
 
 @given(st.data())

@@ -9,6 +9,7 @@ import pytest
 
 from blztable.columns.blocks import VALIDITY, StreamLayout
 from blztable.columns.encodings.items import MAX_MADE_BYTES
+from blztable.columns.encodings.numbers import MOST_ODD
 from blztable.columns.encodings.parse import Owner, parse
 from blztable.errors import CorruptError, FormatError
 
@@ -91,6 +92,30 @@ def test_bases_are_one_or_one_for_each_page(bases):
 def test_a_power_is_a_whole_number_to_18(power):
     with pytest.raises(CorruptError, match="with power"):
         parse({**SCALED, "power": power}, Owner(F64, 8, 8), "|u1")
+
+
+def words(*numbers) -> str:
+    return base64.b64encode(np.array(numbers, "<i8").tobytes()).decode()
+
+
+@pytest.mark.parametrize(
+    ("at", "odd"),
+    [
+        (None, words(1)),
+        ("", ""),
+        (words(1), None),
+        (words(1), words(1, 2)),
+        (words(1, 2), words(1)),
+        (words(-1), words(1)),
+        (words(8), words(1)),
+        (words(2, 2), words(1, 1)),
+        (words(3, 2), words(1, 1)),
+        (words(*range(MOST_ODD + 1)), words(*range(MOST_ODD + 1))),
+    ],
+)
+def test_the_rows_of_odd_values_ascend_and_each_has_a_value(at, odd):
+    with pytest.raises(CorruptError, match=r"of an encoding|the odd values of 8 rows"):
+        parse({**SCALED, "at": at, "odd": odd}, Owner(F64, 8, 8), "|u1")
 
 
 @pytest.mark.parametrize("form", [None, "", "%", ["/"]])

@@ -25,7 +25,7 @@ BYTES = 400
 
 def stream_of(chunks):
     """Return the place of a stream that is cut in chunks of these sizes."""
-    return SimpleNamespace(info=SimpleNamespace(chunks=chunks))
+    return SimpleNamespace(info=SimpleNamespace(chunks=chunks), has_chunks=True)
 
 
 @st.composite

@@ -256,3 +256,18 @@ def test_bits_of_a_chunk_that_blosc_does_not_shuffle_by_bits_are_shuffled_by_byt
     assert ChunkHeader.decode(whole).flags & BIT_SHUFFLE
     assert ChunkHeader.decode(odd).flags & BYTE_SHUFFLE
     assert len(odd) < 0.6 * len(values)
+
+
+@pytest.mark.parametrize(
+    "values", [RNG.integers(0, 1000, 70_001), np.cumsum(RNG.integers(0, 9, 200_001))]
+)
+def test_codes_of_any_number_of_rows_are_shuffled_by_bits(values):
+    store = MemoryStore()
+    blz.to_blz({"x": values}, store, encoding="auto")
+    with blz.open(store) as t:
+        (stream,) = t["x"].streams()
+        assert stream.codecs == ("lz4, bit",)
+        assert t["x"].to_numpy().tolist() == values.tolist()
+        assert t["x"][-3:].to_pylist() == values[-3:].tolist()
+        assert t.take([0, 69_999, 70_000])["x"].to_pylist() == values[[0, 69_999, 70_000]].tolist()
+        assert t.verify()

@@ -1,0 +1,41 @@
+"""Write the golden tables of the encodings, and beside each what it holds.
+
+    cd tests && python -m golden.make_encoded DIRECTORY
+
+`encoded/` is what this script wrote with the first blztable that had these encodings. As with
+`v1/`, a later blztable must read those bytes, and writes others. A case is named after the kind of
+encoding that the first columns of its table have; `make_v1.py` describes the files.
+"""
+
+import sys
+from pathlib import Path
+
+from golden.make_v1 import SUMS, Golden, sums
+from support.samples import numbers_table
+
+# The columns of each case; each has a second one with nulls.
+CASES = {
+    "narrow": ["near", "day", "unsigned", "cents", "word"],
+    "scaled": ["price", "product", "odd"],
+    "delta": ["rising", "at"],
+    "lengths": ["line"],
+    "each": ["flag"],
+    "dictionary": ["mode"],
+    "constant": ["same"],
+}
+CUTS = {"page_rows": 64, "row_group_rows": 300}
+
+
+def main() -> None:
+    root = Path(sys.argv[1])
+    root.mkdir()
+    table = numbers_table(500)
+    for kind, columns in CASES.items():
+        names = columns + [f"{name} or null" for name in columns]
+        Golden(root, kind).write(table.select(names), encoding="auto", **CUTS)
+    lines = [f"{digest}  {path}\n" for path, digest in sums(root).items()]
+    (root / SUMS).write_text("".join(lines), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

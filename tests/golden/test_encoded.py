@@ -1,0 +1,57 @@
+"""Tables with encodings of earlier versions of blztable are read bit for bit.
+
+The tables in `encoded/` are never written again; `make_encoded.py` describes how they were made.
+"""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import blztable as blz
+from blztable.engine.read.parts import OpenParts
+from golden import reader
+from golden.make_encoded import CASES
+from golden.make_v1 import SUMS, sums
+from support.bit_equality import bits
+
+ROOT = Path(__file__).parent / "encoded"
+
+
+def expected(kind: str) -> pa.Table:
+    with pa.ipc.open_stream(ROOT / f"{kind}.expected" / "1.arrows") as stream:
+        return stream.read_all()
+
+
+def test_every_file_is_there_as_it_was_written_and_no_other():
+    lines = (ROOT / SUMS).read_text(encoding="utf-8").splitlines()
+    assert sums(ROOT) == {
+        path: digest for digest, _, path in (one.partition("  ") for one in lines)
+    }
+    assert {path.stem for path in ROOT.iterdir()} == {*CASES, SUMS}
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_the_columns_of_a_case_have_its_encoding(kind):
+    with blz.open(ROOT / f"{kind}.blz") as table:
+        version = table._snapshot.version
+        for index, name in enumerate(CASES[kind]):
+            streams = OpenParts(version).open(index, 0).root.streams
+            stream = streams.get("ends") or streams.get("values") or streams["codes"]
+            assert stream.encoding.kind == kind, name
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_an_encoded_table_is_read_bit_for_bit(kind):
+    wanted = expected(kind)
+    found = blz.read_table(ROOT / f"{kind}.blz")
+    assert found.schema.equals(wanted.schema, check_metadata=True)
+    assert [bits(column) for column in found.columns] == [bits(column) for column in wanted.columns]
+    with blz.open(ROOT / f"{kind}.blz") as table:
+        assert table.verify()
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_the_reader_that_was_written_from_the_page_reads_encodings(kind):
+    found = reader.read(ROOT / f"{kind}.blz").columns
+    assert [column.rows for column in found] == [bits(column) for column in expected(kind).columns]
