@@ -57,7 +57,7 @@ QUICK = (
 TESTS = Path(__file__).parent
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="class")
 def own_files():
     """Give each part a file of its own, as in a large row group, for tests that name files."""
     with pytest.MonkeyPatch.context() as patch:
@@ -65,7 +65,7 @@ def own_files():
         yield
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="class")
 def bundled():
     """Let the parts of a small row group share a file."""
     with pytest.MonkeyPatch.context() as patch:

@@ -54,8 +54,9 @@ class NewFiles:
         if no directory with the first id or a higher one exists besides them. Of two writers whose
         ids overlap, one lists the directories after the other has made its own, and sees the last.
         """
-        first = self._next_column
         with DeferInterrupt():
+            # Above all directories there are, so that only a race makes one in vain.
+            first = max([self._next_column, *(number + 1 for number in self._column_ids())])
             while count:
                 last = first + count - 1
                 if last > layout.MAX_ID:

@@ -11,7 +11,7 @@ import pytest
 import blztable as blz
 from blztable.engine.change.changes import Join, Seen
 from blztable.engine.version import versions
-from blztable.engine.version.staged import NewGroups, StagedVersion
+from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersion
 from blztable.format import layout
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore
@@ -224,6 +224,7 @@ def test_an_older_version_keeps_its_bundle_and_is_restored(store):
     with changing(store) as table:
         table.restore(1)
         assert head_of(store)["bundles"] == [1]
+        assert head_of(store)["next_bundle"] == 3
         table.append(MORE)
     assert head_of(store)["bundles"] == [1, 3]
     assert_holds(store, pa.concat_tables([FIRST, MORE]))
@@ -317,6 +318,39 @@ def test_row_groups_of_equal_rows_are_told_apart_by_their_bundles(store):
         change.find(after)
     with pytest.raises(blz.ConflictError, match="relies on the rows"):
         relied.check(after, "a delete")
+
+
+def test_row_groups_in_other_bundles_have_another_digest(store):
+    with changing(store) as table:
+        table.append(MORE)
+    base = StagedVersion.of(versions.read(store, 1))
+    more = StagedVersion.of(versions.read(store, 2))
+    parts = [more.column(index) for index in range(5)]
+    written = [StagedColumn.of(one.arranged(one, [1]), 1) for one in parts]
+    made = [base.with_row_groups(range(2), NewGroups([2], [k]), written) for k in (2, 3)]
+    assert made[0].row_groups_digest() != made[1].row_groups_digest()
+
+
+def test_a_durable_commit_flushes_the_bundles_of_the_hasty_ones_before_it(tmp_path):
+    local, flushed = LocalStore(tmp_path / "t.blz"), []
+    blz.to_blz(FIRST, local, durability="process")
+
+    def note(name, args):
+        if name == "flush":
+            flushed.extend(args[0])
+
+    with blz.open(Hooked(local, before=note), "a") as table:
+        table.attrs["a"] = 1
+    assert bundle(1) in flushed
+
+
+def test_an_unfinished_creation_is_taken_over_with_its_bundles(store):
+    unfinished = MemoryStore()
+    unfinished.prepare(*layout.PREPARED)
+    unfinished.put(bundle(1), b"never finished")
+    blz.to_blz(FIRST, unfinished, durability="process")
+    assert unfinished.get(bundle(1)) == store.get(bundle(1))
+    assert_holds(unfinished, FIRST)
 
 
 def test_a_replacement_uses_no_number_again(store):
