@@ -296,6 +296,11 @@ def test_codes_and_pages_that_lie_about_a_dictionary_are_corrupt():
             with blz.open(store) as opened:
                 assert not opened.verify()
                 if lie == "code":
+                    names = opened.column_names
+                    with pytest.raises(CorruptError, match=message):
+                        opened.to_arrow(dictionaries=names)
+                    with pytest.raises(CorruptError, match=message):
+                        opened.to_arrow(filters=pc.field(names[0]).is_valid(), dictionaries=names)
                     with pytest.raises(CorruptError, match=message):
                         opened.take([5])
 

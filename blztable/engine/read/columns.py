@@ -145,21 +145,21 @@ def _read_by_index(
 ) -> dict[int, pa.ChunkedArray]:
     """Return the selected rows of each column."""
     readers = {index: _readers(parts, index, rows) for index, rows in selected.items()}
-    arrays = iter(
-        _read(parts, [one for of_index in readers.values() for one in of_index], progress)
-    )
+    arrays = iter(_read(parts, [one for many in readers.values() for one in many], progress))
     columns = {}
     for index, of_index in readers.items():
-        type_ = parts.version.schema.field(index).type
-        chunks = [chunk for _ in of_index for chunk in next(arrays).chunks]
-        columns[index] = pa.chunked_array(chunks, type_)
+        if len(of_index) == 1:
+            columns[index] = next(arrays)
+        else:
+            chunks = [chunk for _ in of_index for chunk in next(arrays).chunks]
+            columns[index] = pa.chunked_array(chunks, parts.version.schema.field(index).type)
     return columns
 
 
 def _readers(parts: OpenParts, index: int, selected: Sequence[RowSelection]) -> list["_Column"]:
     """Return the reads of a column: one, or one a part if values are shown as dictionaries."""
     version = parts.version
-    if version.stored_type(index) == version.schema.field(index).type:
+    if not version.shows_dictionary(index):
         return [_Column(parts, index, selected)]
     groups: dict[int, list[RowSelection]] = {}
     for one in selected:
@@ -324,11 +324,20 @@ class _DictionaryColumn(_Column):
             chunks = [as_stored(chunk).dictionary_encode().cast(type_) for chunk in column.chunks]
         else:
             values = self._values.dictionary.cast(type_.value_type)
-            chunks = [
-                pa.DictionaryArray.from_arrays(chunk.cast(type_.index_type), values)
-                for chunk in column.chunks
-            ]
+            with self._error_context():
+                chunks = [_dictionary_array(chunk, values, type_) for chunk in column.chunks]
         return pa.chunked_array(chunks, type_)
+
+
+def _dictionary_array(
+    codes: pa.Array, values: pa.Array, type_: pa.DictionaryType
+) -> pa.DictionaryArray:
+    """Return a dictionary array of unsigned codes; raise CorruptError if one has no value."""
+    width = codes.type.bit_width // 8
+    numbers = np.frombuffer(codes.buffers()[1], f"<u{width}")[codes.offset :][: len(codes)]
+    if len(numbers) and int(numbers.max()) >= len(values):
+        raise CorruptError(f"a code is outside of a dictionary of {len(values)} items")
+    return pa.DictionaryArray.from_arrays(codes.cast(type_.index_type), values)
 
 
 def _by_part(selected: Sequence[RowSelection]) -> list[RowIndices | list[RowSpan]]:

@@ -86,6 +86,10 @@ class Version:
         """Return the type of a column in its files; `schema` has the type that is shown."""
         return self._stored_types.get(index, self.schema.field(index).type)
 
+    def shows_dictionary(self, index: int) -> bool:
+        """True if the files have values that are shown as a dictionary."""
+        return index in self._stored_types
+
     def with_dictionaries(self, types: Mapping[int, pa.DataType]) -> Self:
         """Return the version with some columns shown as these dictionary types, by index."""
         fields = list(self.schema)
