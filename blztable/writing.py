@@ -85,7 +85,8 @@ def to_blz(
     encoding : {"plain", "auto"} or mapping of column names to one, optional
         Encoding of the values before compression. With "auto", numbers, times and dictionary codes
         are stored in fewer bytes if that returns the very same values; each row group is decided by
-        itself. With "plain", the default, values are stored as Arrow has them.
+        itself. By default, values are stored as Arrow has them; "plain" also gives each part a file
+        of its own, where small row groups otherwise share one.
     checksum : {"crc32", "adler32", "md5", "sha1", "sha224", "sha256", "sha384", "sha512"}, optional
         Checksum of each chunk; "crc32" by default.
     row_group_rows : int, optional

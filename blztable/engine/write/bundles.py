@@ -17,7 +17,7 @@ from blztable.storage.store import KeyTaken, Store
 
 # A row group is bundled if its columns have at most this many bytes each, as a mean. 0 makes no
 # bundles; 64 KiB, which is read by one call, is meant to be the default.
-BUNDLED_BYTES = 0
+BUNDLED_BYTES = 64 << 10
 # A bundle is in memory until its last part is ready.
 MOST_BYTES = 512 << 20
 
