@@ -35,7 +35,8 @@ MAX_JSON_BYTES, MAX_DEPTH, MAX_BRACKETS = 64 << 20, 64, 1 << 20
 MAX_DIGITS, MAX_NUMBER, MAX_ID = 4300, 1 << 62, 10**18 - 1
 MAX_CHUNK_BYTES, MAX_RATIO, MAX_CHUNKS = 8 << 20, 1 << 15, 2 << 20
 MAX_METADATA_BYTES, MAX_LAYERS, MAX_LAYER_BYTES = 16 << 20, 16, 16 << 20
-MAX_MADE_BYTES, MAX_ITEM_BYTES = 64 << 20, (1 << 15) - 1
+MAX_MADE_BYTES, MAX_ITEM_BYTES = 64 << 20, 1 << 18
+MAX_VALUE_BYTES = 1 << 16
 MAX_BOUND_BYTES, NO_BOUND, MAX_WIDTH = 64, 255, (1 << 28) - 1
 
 FILE_HEADER = struct.Struct("<4sBBBBiiqII")
@@ -353,7 +354,7 @@ def part(
         plain.append(decompressed(chunk, typesize, nbytes))
     streams, codes = {}, []
     for one in block.all_streams:
-        if one.encoding and one.encoding["kind"] == "dictionary" and one.layout.name == "values":
+        if is_spelled(one):
             (ends,) = (other for other in block.streams if other.layout.name == "ends")
             items = items_of_dictionary(ends.encoding or {})
             need(max(codes) < len(items), "codes of the dictionary")
@@ -368,6 +369,11 @@ def part(
             streams[one.layout.name] = values_of_codes(one, streams[one.layout.name], owner)
         del plain[: len(one.chunks)]
     return rows_of(type_, block, streams), layers
+
+
+def is_spelled(one: Stored) -> bool:
+    """True if the codes of the ends number the items of this stream."""
+    return one.values.bits is None and (one.encoding or {}).get("kind") == "dictionary"
 
 
 def layouts_of(type_: pa.DataType) -> dict[str, Stream]:
@@ -549,9 +555,12 @@ def check_streams(block: Block, layouts: dict[str, Stream], stated: dict[str, in
         if not varies:
             rows = 0 if is_made(one.encoding) else owner.rows
             need(sum(one.chunks) == one.layout.nbytes(rows), "the bytes of its rows")
-        if one.encoding or one.layout.name.removeprefix("dictionary.") in ("ends", "codes"):
+        is_cut = one.encoding and not is_made(one.encoding)
+        if is_cut or one.layout.name.removeprefix("dictionary.") in ("ends", "codes"):
             entry = np.dtype(one.layout.dtype).itemsize
-            if one.encoding and one.encoding["kind"] in ("delta", "lengths", "dictionary"):
+            kind = one.encoding["kind"] if one.encoding else "plain"
+            by_page = one.layout.name == "ends" and kind == "dictionary"
+            if by_page or kind in ("delta", "lengths"):
                 entry *= owner.page_rows
             need(not any(size % entry for size in one.chunks[:-1]), "whole entries")
             need(not sum(one.chunks) % np.dtype(one.layout.dtype).itemsize, "whole entries")
@@ -570,7 +579,7 @@ OF_NUMBERS, OF_ITEMS = ("narrow", "scaled", "delta"), ("lengths", "each", "dicti
 
 def is_made(encoding: dict[str, Any] | None) -> bool:
     """True if the values come from the parameters alone, without a byte in the file."""
-    return encoding is not None and encoding["kind"] in ("each", "constant")
+    return encoding is not None and encoding["kind"] in ("each", "constant", "runs")
 
 
 def items_of_dictionary(encoding: dict[str, Any]) -> list[bytes]:
@@ -587,7 +596,14 @@ def layout_of_codes(stream: dict[str, Any], values: Stream, block: dict[str, Any
     encoding, dtype = stream["encoding"], stream.get("dtype")
     need(isinstance(encoding, dict), "an encoding")
     kind, pages = encoding.get("kind"), -(-block["rows"] // block["page_rows"])
-    need(kind in (*OF_NUMBERS, *OF_ITEMS, "constant"), "an encoding that is known")
+    need(kind in (*OF_NUMBERS, *OF_ITEMS, "constant", "runs"), "an encoding that is known")
+    if kind == "runs":
+        at = np.frombuffer(unbase64(encoding.get("at")), "<i8").tolist()
+        need(values.dtype == "bitmap", "runs of validity")
+        need(0 < len(at) <= 4096 and at == sorted(set(at)), "rows that ascend")
+        need(at[0] >= 0 and at[-1] < block["rows"], "rows of the part")
+        need(values.nbytes(block["rows"]) <= MAX_MADE_BYTES, "few bytes that are made of nothing")
+        return values
     if kind == "constant":
         need(values.bits is not None and values.bits <= 8 * 255, "values of up to 255 bytes")
         need(values.name.removeprefix("dictionary.") != "ends", "no ends")
@@ -596,6 +612,12 @@ def layout_of_codes(stream: dict[str, Any], values: Stream, block: dict[str, Any
         return values
     if kind == "dictionary":
         need(not values.name.startswith("dictionary."), "no dictionary inside a dictionary")
+        if values.name == "values" and values.bits is not None:
+            items, width = unbase64(encoding.get("items")), values.bits // 8
+            need(1 < width <= 255 and 0 < len(items) <= MAX_VALUE_BYTES, "values of some bytes")
+            need(len(items) % width == 0, "whole values")
+            need(dtype in ("|u1", "<u2", "<u4") and np.dtype(dtype).itemsize < width, "codes")
+            return Stream("values", dtype, 4, 8 * np.dtype(dtype).itemsize)
         kinds = {one["name"]: one.get("encoding", {}).get("kind") for one in block["streams"]}
         need(kinds.get("ends") == kinds.get("values") == kind, "ends and values in a dictionary")
         if values.name == "values":
@@ -637,7 +659,18 @@ def values_of_codes(one: Stored, data: bytes, block: Block) -> bytes:
     if kind == "constant":
         value = unbase64(one.encoding["value"])
         return value * (one.values.nbytes(block.rows) // len(value))
+    if kind == "runs":
+        at = [*np.frombuffer(unbase64(one.encoding["at"]), "<i8").tolist(), block.rows]
+        lengths = [stop - start for start, stop in pairwise([0, *at])]
+        bits = [place % 2 == 0 for place, length in enumerate(lengths) for _ in range(length)]
+        return np.packbits(bits, bitorder="little").tobytes()
     width = np.dtype(one.values.dtype).itemsize
+    if kind == "dictionary" and one.layout.name == "values":
+        values = unbase64(one.encoding["items"])
+        items = [values[start : start + width] for start in range(0, len(values), width)]
+        numbers = np.frombuffer(data, one.layout.dtype).tolist()
+        need(max(numbers, default=0) < len(items), "codes of the dictionary")
+        return b"".join(items[number] for number in numbers)
     if kind in OF_ITEMS:
         lengths = np.frombuffer(data, one.layout.dtype).tolist()
         if kind == "dictionary":

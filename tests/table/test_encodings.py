@@ -8,8 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
+from blztable.columns.encodings import choose
 from blztable.engine.change.creation import Contents, create
 from blztable.engine.read.parts import OpenParts
+from blztable.engine.write import columns
 from blztable.engine.write.options import WriteOptions
 from blztable.errors import CorruptError
 from blztable.format.chunk import Compression
@@ -60,6 +62,8 @@ def test_each_column_has_the_encoding_that_suits_it(stores):
         "mode": "dictionary",
         "same": "constant",
         "cents": "narrow",
+        "few": "dictionary",
+        "id": "dictionary",
     }
     found = encodings_of(stores[1])
     assert {name: found[name] for name in kinds} == kinds
@@ -305,6 +309,58 @@ def test_codes_and_pages_that_lie_about_a_dictionary_are_corrupt():
                         opened.take([5])
 
 
+def test_text_of_many_items_has_a_dictionary_where_that_halves_it():
+    rng = np.random.default_rng(0)
+    names = pa.array([rng.bytes(n % 20 + 4).hex() for n in range(300)])
+    # Most of the rows are in long runs, of which lz4hc leaves less than a code of nine bits.
+    in_runs = pa.array(np.arange(60_000) // 200)
+    table = pa.table({"any": names.take(pa.array(rng.integers(0, 300, 60_000)))})
+    table = table.append_column("runs", names.take(in_runs))
+    for optimize, kinds in (
+        (None, ["dictionary", "lengths"]),
+        ("speed", ["lengths", "lengths"]),
+        ("size", ["dictionary", "lengths"]),
+    ):
+        store = MemoryStore()
+        blz.to_blz(table, store, encoding="auto", optimize=optimize)
+        assert list(encodings_of(store).values()) == kinds
+        with blz.open(store, "a") as opened:
+            assert opened.to_arrow().equals(table)
+            rows = [59_999, 3, 3, 20_000]
+            assert opened.take(rows).equals(table.take(rows))
+            filters = [("any", "==", names[7].as_py())]
+            expected = table.filter(pc.equal(table["any"], names[7]))
+            assert opened.to_arrow(filters=filters).equals(expected)
+            assert opened.count(filters=filters) == len(expected)
+            shown = opened.to_arrow(dictionaries=["any"])["any"]
+            assert shown.cast(pa.string()).equals(table["any"])
+            opened.update({"any": "new"}, where=filters)
+            assert opened.count(filters=[("any", "==", "new")]) == len(expected)
+            assert opened.verify()
+
+
+def test_a_code_without_a_value_is_corrupt_however_it_is_read():
+    table = pa.table({"few": pa.array([0.1, 0.7, None, 1 / 3] * 100)})
+    store = MemoryStore()
+    blz.to_blz(table, store, encoding="auto")
+    assert encodings_of(store) == {"few": "dictionary"}
+    with tamper.editing(store) as edited:
+        codes = np.zeros(400, "u1")
+        codes[5] = 3
+        edited.part(0).chunks[1] = Compression().compress(codes, 4)
+    message = "a code is outside of a dictionary of 3 items"
+    with pytest.raises(CorruptError, match=message):
+        blz.read_table(store)
+    with blz.open(store) as opened:
+        assert not opened.verify()
+        with pytest.raises(CorruptError, match=message):
+            opened.take([5])
+        with pytest.raises(CorruptError, match=message):
+            opened.to_arrow(filters=[("few", ">", 0.2)])
+        with pytest.raises(CorruptError, match=message):
+            opened["few"][3:9]
+
+
 def test_pages_that_claim_more_than_a_dictionary_has_are_refused_before_memory_is_made():
     store = MemoryStore()
     blz.to_blz(TABLE.select(["mode"]), store, encoding="auto")
@@ -344,3 +400,42 @@ def test_a_column_of_nulls_or_of_one_value_takes_no_bytes_for_its_rows():
         opened.update({"null": 7}, where=[("three", "==", 3)])
         assert opened.count(filters=[("null", "==", 7)]) == 75_000
         assert opened.verify()
+
+
+def test_another_choice_of_encodings_is_as_intact(monkeypatch):
+    stores = [MemoryStore(name) for name in ("chosen", "other", "fewer")]
+    blz.to_blz(TABLE, stores[0], encoding="auto", **CUTS)
+    # As a later blztable may choose, for one.
+    monkeypatch.setattr(choose, "FORMS", ())
+    monkeypatch.setattr(columns, "encode_few_items", lambda *arguments: None)
+    monkeypatch.setattr(choose, "few_runs", lambda *arguments: None)
+    blz.to_blz(TABLE, stores[1], encoding="auto", **CUTS)
+    monkeypatch.setattr(choose, "encode_few_values", lambda *arguments: None)
+    monkeypatch.setattr(choose, "_is_constant", lambda *arguments: False)
+    blz.to_blz(TABLE, stores[2], encoding="auto", **CUTS)
+    monkeypatch.undo()
+    kinds = [encodings_of(store) for store in stores]
+    assert [one["mode"] for one in kinds] == ["dictionary", "lengths", "lengths"]
+    assert [one["few"] for one in kinds] == ["dictionary", "dictionary", None]
+    for store in stores:
+        with blz.open(store) as opened:
+            assert opened.verify()
+            assert same_table(opened.to_arrow(), TABLE)
+
+
+def test_a_plan_says_how_its_columns_are_stored():
+    store = MemoryStore()
+    names = ["near", "line", "price or null", "any", "outage"]
+    blz.to_blz(TABLE.select(names), store, encoding="auto")
+    with blz.open(store) as opened:
+        plan = opened.explain(names, filters=pc.field("near") > 10**12 + 20)
+    assert {one.name: one.encodings for one in plan.columns} == {
+        "near": ("narrow",),
+        "line": ("lengths", "plain"),
+        "price or null": ("plain", "scaled"),
+        "any": ("plain",),
+        "outage": ("runs", "plain"),
+    }
+    lines = str(plan).splitlines()
+    assert lines[2].endswith("stored as")
+    assert next(line for line in lines if line.startswith("line")).endswith("  lengths, plain")
