@@ -659,6 +659,7 @@ quick = settings(
 )
 
 
+@pytest.mark.usefixtures("own_files_here")
 class TestModel(Machine.TestCase):
     settings = quick
 
@@ -677,5 +678,6 @@ class TestModelOfBundlesStorm(Machine.TestCase):
 
 @pytest.mark.storm
 @pytest.mark.timeout(1800)
+@pytest.mark.usefixtures("own_files_here")
 class TestModelStorm(Machine.TestCase):
     settings = settings(quick, max_examples=2000, stateful_step_count=30)
