@@ -16,8 +16,9 @@ from blztable.engine.write.options import WriteOptions
 from blztable.errors import CorruptError
 from blztable.format.chunk import Compression
 from blztable.storage.memory import MemoryStore
+from golden import reader
 from support import tamper
-from support.bit_equality import same_table
+from support.bit_equality import bits, same_table
 from support.samples import FLAGS, NUMBER_ROWS, numbers_table
 
 TABLE = numbers_table()
@@ -359,6 +360,31 @@ def test_a_code_without_a_value_is_corrupt_however_it_is_read():
             opened.to_arrow(filters=[("few", ">", 0.2)])
         with pytest.raises(CorruptError, match=message):
             opened["few"][3:9]
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.timestamp("ns"), pa.binary(3), pa.string()])
+def test_a_dictionary_that_repeats_values_comes_back(kind, tmp_path):
+    rng = np.random.default_rng(0)
+    raw = np.frombuffer(rng.bytes(80), "<i8")[np.arange(200) % 10]
+    if kind in (pa.string(), pa.binary(3)):
+        items = pa.array([f"{n % 1000:03}".encode() for n in raw.tolist()], pa.binary(3))
+        items = items.cast(pa.binary()).cast(kind)
+    else:
+        items = pa.Array.from_buffers(kind, 200, [None, pa.py_buffer(raw)])
+    codes = pa.array(rng.integers(0, 200, 3000), pa.int16())
+    table = pa.table({"a": pa.DictionaryArray.from_arrays(codes, items)})
+    blz.to_blz(table, tmp_path / "t.blz", encoding="auto")
+    assert same_table(blz.read_table(tmp_path / "t.blz"), table)
+    with blz.open(tmp_path / "t.blz") as opened:
+        assert opened.verify()
+        assert same_table(opened.take([2999, 5, 5]), table.take([2999, 5, 5]))
+        chosen = pc.equal(table["a"].cast(kind), items[7])
+        found = opened.to_arrow(filters=pc.field("a") == items[7])
+        assert found["a"].cast(kind).equals(table.filter(chosen)["a"].cast(kind))
+        kinds = {one.name: one.encodings for one in opened["a"].streams()}
+        assert (kinds["dictionary.values"] == ("dictionary",)) == (kind != pa.string())
+    rows = reader.read(tmp_path / "t.blz").columns[0].rows
+    assert rows == bits(table["a"])
 
 
 def test_pages_that_claim_more_than_a_dictionary_has_are_refused_before_memory_is_made():
