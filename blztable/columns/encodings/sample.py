@@ -6,11 +6,12 @@ from blztable.columns.paging import CHUNK_BYTES
 
 # A sample of values: this many runs of this many values.
 SAMPLE_RUNS, SAMPLE_ROWS = 8, 512
+SAMPLED_ROWS = SAMPLE_RUNS * SAMPLE_ROWS
 
 
 def sample(rows: int) -> Iterator[slice]:
     """Yield runs of rows, spread evenly."""
-    if rows <= SAMPLE_RUNS * SAMPLE_ROWS:
+    if rows <= SAMPLED_ROWS:
         yield slice(0, rows)
         return
     for number in range(SAMPLE_RUNS):
