@@ -17,6 +17,7 @@ from blztable.columns.encodings.constant import Constant, value_width
 from blztable.columns.encodings.items import MAX_MADE_BYTES, Each, Lengths, starts_of
 from blztable.columns.encodings.numbers import (
     FORMS,
+    INVERSES,
     MOST_ODD,
     POWERS,
     STEP_ROWS,
@@ -30,6 +31,9 @@ from blztable.columns.encodings.sample import SAMPLED_ROWS, is_one_chunk, sample
 
 # Decimals that are tried.
 MOST_POWER = 6
+_POWERS, _INVERSES = np.array(POWERS[: MOST_POWER + 1]), np.array(INVERSES[: MOST_POWER + 1])
+# So many values of a sample are looked at first.
+FEW_VALUES = 32
 # There are at least so many rows for each value that is no decimal.
 ROWS_PER_ODD = 64
 # A sample of a column with nulls must have at least this many values.
@@ -167,7 +171,7 @@ def encode_doubles(
     some = _some_of(values, mask)
     if not len(some):
         return None
-    for power in range(MOST_POWER + 1):
+    for power in _powers(some):
         for form in FORMS if power else FORMS[:1]:
             if _is_scaled(some, power, form):
                 return _scaled(name, values, mask, page_rows, power, form)
@@ -282,6 +286,17 @@ def _some_of(values: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
         return np.concatenate([values[rows] for rows in sample(len(values))])
     some = np.concatenate([values[rows][mask[rows]] for rows in sample(len(values))])
     return some if len(some) >= LEAST_VALUES or mask.all() else _some_of(values[mask], None)
+
+
+def _powers(sample: np.ndarray) -> list[int]:
+    """Return the numbers of decimals that half of a few values of the sample may have."""
+    few = sample[:: -(-len(sample) // FEW_VALUES), np.newaxis]
+    with np.errstate(invalid="ignore", over="ignore"):
+        whole = np.rint(few * _POWERS)
+        is_decimal = (whole / _POWERS == few) | (whole * _INVERSES == few)
+    enough = 2 * np.count_nonzero(is_decimal, axis=0) >= len(few)
+    powers: list[int] = np.flatnonzero(enough).tolist()
+    return powers
 
 
 def _is_scaled(sample: np.ndarray, power: int, form: str) -> bool:
