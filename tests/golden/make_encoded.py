@@ -4,14 +4,15 @@
 
 `encoded/` is what this script wrote with the first blztable that had these encodings. As with
 `v1/`, a later blztable must read those bytes, and writes others. A case is named after the kind of
-encoding that the first columns of its table have; `make_v1.py` describes the files.
+encoding that the first columns of its table have; `make_v1.py` describes the files. Cases that
+came later are written by the blztable that had their encodings first.
 """
 
 import sys
 from pathlib import Path
 
 from golden.make_v1 import SUMS, Golden, sums
-from support.samples import numbers_table
+from support.samples import many_items, numbers_table
 
 # The columns of each case; each has a second one with nulls.
 CASES = {
@@ -22,7 +23,10 @@ CASES = {
     "each": ["flag"],
     "dictionary": ["mode"],
     "constant": ["same"],
+    "dictionary-values": ["few", "id"],
 }
+# A case with a table of its own: a dictionary needs many rows for many items.
+MANY = "dictionary-many"
 CUTS = {"page_rows": 64, "row_group_rows": 300}
 
 
@@ -30,9 +34,11 @@ def main() -> None:
     root = Path(sys.argv[1])
     root.mkdir()
     table = numbers_table(500)
-    for kind, columns in CASES.items():
+    for case, columns in CASES.items():
         names = columns + [f"{name} or null" for name in columns]
-        Golden(root, kind).write(table.select(names), encoding="auto", **CUTS)
+        Golden(root, case).write(table.select(names), encoding="auto", **CUTS)
+    cuts = {"page_rows": 512, "row_group_rows": 3000}
+    Golden(root, MANY).write(many_items(), encoding="auto", **cuts)
     lines = [f"{digest}  {path}\n" for path, digest in sums(root).items()]
     (root / SUMS).write_text("".join(lines), encoding="utf-8")
 

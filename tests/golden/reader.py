@@ -35,7 +35,8 @@ MAX_JSON_BYTES, MAX_DEPTH, MAX_BRACKETS = 64 << 20, 64, 1 << 20
 MAX_DIGITS, MAX_NUMBER, MAX_ID = 4300, 1 << 62, 10**18 - 1
 MAX_CHUNK_BYTES, MAX_RATIO, MAX_CHUNKS = 8 << 20, 1 << 15, 2 << 20
 MAX_METADATA_BYTES, MAX_LAYERS, MAX_LAYER_BYTES = 16 << 20, 16, 16 << 20
-MAX_MADE_BYTES, MAX_ITEM_BYTES = 64 << 20, (1 << 15) - 1
+MAX_MADE_BYTES, MAX_ITEM_BYTES = 64 << 20, 1 << 18
+MAX_VALUE_BYTES = 1 << 16
 MAX_BOUND_BYTES, NO_BOUND, MAX_WIDTH = 64, 255, (1 << 28) - 1
 
 FILE_HEADER = struct.Struct("<4sBBBBiiqII")
@@ -353,7 +354,7 @@ def part(
         plain.append(decompressed(chunk, typesize, nbytes))
     streams, codes = {}, []
     for one in block.all_streams:
-        if one.encoding and one.encoding["kind"] == "dictionary" and one.layout.name == "values":
+        if is_spelled(one):
             (ends,) = (other for other in block.streams if other.layout.name == "ends")
             items = items_of_dictionary(ends.encoding or {})
             need(max(codes) < len(items), "codes of the dictionary")
@@ -368,6 +369,11 @@ def part(
             streams[one.layout.name] = values_of_codes(one, streams[one.layout.name], owner)
         del plain[: len(one.chunks)]
     return rows_of(type_, block, streams), layers
+
+
+def is_spelled(one: Stored) -> bool:
+    """True if the codes of the ends number the items of this stream."""
+    return one.values.bits is None and (one.encoding or {}).get("kind") == "dictionary"
 
 
 def layouts_of(type_: pa.DataType) -> dict[str, Stream]:
@@ -596,6 +602,12 @@ def layout_of_codes(stream: dict[str, Any], values: Stream, block: dict[str, Any
         return values
     if kind == "dictionary":
         need(not values.name.startswith("dictionary."), "no dictionary inside a dictionary")
+        if values.name == "values" and values.bits is not None:
+            items, width = unbase64(encoding.get("items")), values.bits // 8
+            need(1 < width <= 255 and 0 < len(items) <= MAX_VALUE_BYTES, "values of some bytes")
+            need(len(items) % width == 0, "whole values")
+            need(dtype in ("|u1", "<u2", "<u4") and np.dtype(dtype).itemsize < width, "codes")
+            return Stream("values", dtype, 4, 8 * np.dtype(dtype).itemsize)
         kinds = {one["name"]: one.get("encoding", {}).get("kind") for one in block["streams"]}
         need(kinds.get("ends") == kinds.get("values") == kind, "ends and values in a dictionary")
         if values.name == "values":
@@ -638,6 +650,12 @@ def values_of_codes(one: Stored, data: bytes, block: Block) -> bytes:
         value = unbase64(one.encoding["value"])
         return value * (one.values.nbytes(block.rows) // len(value))
     width = np.dtype(one.values.dtype).itemsize
+    if kind == "dictionary" and one.layout.name == "values":
+        values = unbase64(one.encoding["items"])
+        items = [values[start : start + width] for start in range(0, len(values), width)]
+        numbers = np.frombuffer(data, one.layout.dtype).tolist()
+        need(max(numbers, default=0) < len(items), "codes of the dictionary")
+        return b"".join(items[number] for number in numbers)
     if kind in OF_ITEMS:
         lengths = np.frombuffer(data, one.layout.dtype).tolist()
         if kind == "dictionary":

@@ -157,8 +157,22 @@ NUMBER_ROWS = 1000
 NUMBER_WORDS = pa.array([f"word {n % 7}" for n in range(NUMBER_ROWS)])
 LINES = pa.array([f"line {n} of text {'ä' * (n % 3)}" for n in range(NUMBER_ROWS)])
 MODES = pa.array(["", "air", "rail", "ä ship", "a truck of many letters"])
+# Two kinds of NaN and of zero among them.
+FEW_DOUBLES = np.append(np.arange(1, 9) / 7, [np.nan, -0.0, 0.0, -np.inf, 1e300, 5e-324])
+FEW_DOUBLES = np.append(FEW_DOUBLES, np.array([0x7FF8_0000_0000_0123], "<u8").view("<f8"))
 # Too many for a dictionary, and all of one length.
 FLAGS = pa.array([b"%03d" % n for n in range(NUMBER_ROWS)], pa.large_binary())
+
+
+def many_items(rows: int = 4500, seed: int = 5) -> pa.Table:
+    """Return text of so many items that a code takes two bytes, and some of one length."""
+    rng = np.random.default_rng(seed)
+    items = [f"https://example.org/{n}/{'page ' * (n % 9)}" for n in range(300)]
+    url = pa.array(items).take(pa.array(rng.integers(0, len(items), rows)))
+    clerks = [f"Clerk#{n:09}/{n * 7919 % 1000:03}" * 2 for n in range(200)]
+    clerk = pa.array(clerks).take(pa.array(rng.integers(0, len(clerks), rows)))
+    nulls = pa.array(np.arange(rows) % 7 == 3)
+    return pa.table({"url": url, "clerk": clerk, "url or null": pc.if_else(nulls, None, url)})
 
 
 def numbers_table(rows: int = NUMBER_ROWS, seed: int = 5) -> pa.Table:
@@ -182,6 +196,8 @@ def numbers_table(rows: int = NUMBER_ROWS, seed: int = 5) -> pa.Table:
         "flag": FLAGS.take(pa.array(rng.integers(0, len(FLAGS), rows))),
         "mode": MODES.take(pa.array(rng.integers(0, len(MODES), rows))),
         "same": pa.array(np.full(rows, -0.0)),
+        "few": pa.array(FEW_DOUBLES[rng.integers(0, len(FEW_DOUBLES), rows)]),
+        "id": pa.array(rng.choice(rng.integers(-(2**62), 2**62, 20), rows)),
         "cents": pa.array(rng.integers(-99, 99, rows)).cast(pa.decimal128(21, 0)),
     }
     nulls = pa.array(number % 7 == 3)

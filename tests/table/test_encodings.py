@@ -60,6 +60,8 @@ def test_each_column_has_the_encoding_that_suits_it(stores):
         "mode": "dictionary",
         "same": "constant",
         "cents": "narrow",
+        "few": "dictionary",
+        "id": "dictionary",
     }
     found = encodings_of(stores[1])
     assert {name: found[name] for name in kinds} == kinds
@@ -303,6 +305,58 @@ def test_codes_and_pages_that_lie_about_a_dictionary_are_corrupt():
                         opened.to_arrow(filters=pc.field(names[0]).is_valid(), dictionaries=names)
                     with pytest.raises(CorruptError, match=message):
                         opened.take([5])
+
+
+def test_text_of_many_items_has_a_dictionary_where_that_halves_it():
+    rng = np.random.default_rng(0)
+    names = pa.array([rng.bytes(n % 20 + 4).hex() for n in range(300)])
+    # Most of the rows are in long runs, of which lz4hc leaves less than a code of nine bits.
+    in_runs = pa.array(np.arange(60_000) // 200)
+    table = pa.table({"any": names.take(pa.array(rng.integers(0, 300, 60_000)))})
+    table = table.append_column("runs", names.take(in_runs))
+    for optimize, kinds in (
+        (None, ["dictionary", "lengths"]),
+        ("speed", ["lengths", "lengths"]),
+        ("size", ["dictionary", "lengths"]),
+    ):
+        store = MemoryStore()
+        blz.to_blz(table, store, encoding="auto", optimize=optimize)
+        assert list(encodings_of(store).values()) == kinds
+        with blz.open(store, "a") as opened:
+            assert opened.to_arrow().equals(table)
+            rows = [59_999, 3, 3, 20_000]
+            assert opened.take(rows).equals(table.take(rows))
+            filters = [("any", "==", names[7].as_py())]
+            expected = table.filter(pc.equal(table["any"], names[7]))
+            assert opened.to_arrow(filters=filters).equals(expected)
+            assert opened.count(filters=filters) == len(expected)
+            shown = opened.to_arrow(dictionaries=["any"])["any"]
+            assert shown.cast(pa.string()).equals(table["any"])
+            opened.update({"any": "new"}, where=filters)
+            assert opened.count(filters=[("any", "==", "new")]) == len(expected)
+            assert opened.verify()
+
+
+def test_a_code_without_a_value_is_corrupt_however_it_is_read():
+    table = pa.table({"few": pa.array([0.1, 0.7, None, 1 / 3] * 100)})
+    store = MemoryStore()
+    blz.to_blz(table, store, encoding="auto")
+    assert encodings_of(store) == {"few": "dictionary"}
+    with tamper.editing(store) as edited:
+        codes = np.zeros(400, "u1")
+        codes[5] = 3
+        edited.part(0).chunks[1] = Compression().compress(codes, 4)
+    message = "a code is outside of a dictionary of 3 items"
+    with pytest.raises(CorruptError, match=message):
+        blz.read_table(store)
+    with blz.open(store) as opened:
+        assert not opened.verify()
+        with pytest.raises(CorruptError, match=message):
+            opened.take([5])
+        with pytest.raises(CorruptError, match=message):
+            opened.to_arrow(filters=[("few", ">", 0.2)])
+        with pytest.raises(CorruptError, match=message):
+            opened["few"][3:9]
 
 
 def test_pages_that_claim_more_than_a_dictionary_has_are_refused_before_memory_is_made():

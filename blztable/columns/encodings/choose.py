@@ -14,6 +14,7 @@ from blztable.arrow_types import bits_of
 from blztable.block_terms import CODES, ENDS, VALID, VALUES
 from blztable.columns.blocks import Block, Encoding, Stream
 from blztable.columns.encodings.constant import Constant, value_width
+from blztable.columns.encodings.few_values import encode_few_values
 from blztable.columns.encodings.items import MAX_MADE_BYTES, Each, Lengths, starts_of
 from blztable.columns.encodings.numbers import (
     FORMS,
@@ -70,17 +71,19 @@ def _encoded_stream(stream: Stream, mask: np.ndarray | None, block: Block) -> St
         row = 0 if mask is None or name == VALID else int(mask.argmax())
         constant = Constant(stream.layout, stream.data[row * width :][:width].tobytes())
         return _of_codes(stream, constant, stream.data[:0])
+    if name not in (VALUES, CODES) or stream.layout.bits is None:
+        return stream
+    found: Encoded | None = None
     if name == VALUES and dtype == "|V16":
-        return _encoded_wide(stream, mask, block)
-    if name not in (VALUES, CODES) or dtype not in _DTYPES:
-        return stream
-    values = stream.data.view(dtype)
-    encode = encode_doubles if values.dtype.kind == "f" else encode_integers
-    found = encode(name, values, mask, block.page_rows)
-    if found is None:
-        return stream
-    encoding, codes = found
-    return _of_codes(stream, encoding, codes)
+        found = _encode_wide(name, stream.data, mask, block.page_rows)
+    elif dtype in _DTYPES:
+        values = stream.data.view(dtype)
+        encode = encode_doubles if values.dtype.kind == "f" else encode_integers
+        found = encode(name, values, mask, block.page_rows)
+    if name == VALUES:
+        width = stream.layout.nbytes(1) if found is None else found[1].itemsize
+        found = encode_few_values(stream.layout, stream.data, mask, width) or found
+    return stream if found is None else _of_codes(stream, *found)
 
 
 def _encoded_ends(stream: Stream, block: Block) -> Stream:
@@ -100,18 +103,20 @@ def _encoded_ends(stream: Stream, block: Block) -> Stream:
     return _of_codes(stream, encoding, lengths.astype(stored.dtype))
 
 
-def _encoded_wide(stream: Stream, mask: np.ndarray | None, block: Block) -> Stream:
+def _encode_wide(
+    name: str, data: np.ndarray, mask: np.ndarray | None, page_rows: int
+) -> Encoded | None:
     """Return integers of 128 bits as codes, if all have only 64 bits, and these are near."""
-    words = stream.data.view("<i8").reshape(-1, 2)
+    words = data.view("<i8").reshape(-1, 2)
     for rows in (*sample(len(words)), slice(None)):
         if ((words[rows, 0] >> 63) != words[rows, 1]).any():
-            return stream
+            return None
     low = np.ascontiguousarray(words[:, 0])
-    pages = _bounds(low, mask, block.page_rows)
+    pages = _bounds(low, mask, page_rows)
     if _code_width(pages) > 4:
-        return stream
-    narrow, codes = _narrow(stream.layout.name, low, mask, pages, block.page_rows)
-    return _of_codes(stream, Wide(narrow.stored, 16, narrow.bases, block.page_rows), codes)
+        return None
+    narrow, codes = _narrow(name, low, mask, pages, page_rows)
+    return Wide(narrow.stored, 16, narrow.bases, page_rows), codes
 
 
 def _is_constant(stream: Stream, mask: np.ndarray | None) -> bool:

@@ -5,7 +5,9 @@ The stream `ends` has the codes; the stream `values` has no bytes in the file.
 Theory of operation. Arrow's `take` costs some nanoseconds per item. So `spell` looks up two or four
 codes at a time: they are bits of one index into a table of all combinations of items. The index is
 made by shifts of whole arrays. The lengths of the items come from a second table, and their sum is
-compared with the bytes of the page before anything is copied.
+compared with the bytes of the page before anything is copied. Of more than 128 items the
+combinations would leave the cache, so these are taken one by one; items of one length by numpy,
+which is three times faster.
 """
 
 import base64
@@ -25,9 +27,11 @@ from blztable.columns.memory import bytes_of
 from blztable.errors import CorruptError
 
 # The bytes of all items, so that a step of rows never reaches the 2 GiB of Arrow's short offsets.
-MAX_BYTES = (1 << 15) - 1
+MAX_BYTES = 1 << 18
 # Rows that are looked up at once, so that they stay in the cache.
-_STEP = 1 << 16
+_STEP = 1 << 15
+# Items that may have more bytes than this are counted before they are made.
+_MOST_MADE = 1 << 26
 # The largest tables of combinations, and their bytes: larger ones are slower.
 _MOST_COMBINATIONS, _MOST_BYTES = 1 << 14, 1 << 20
 
@@ -62,7 +66,8 @@ class Dictionary(Encoding):
     @cached_property
     def table(self) -> "_Table":
         """The combinations of items that are looked up; the more rows, the more."""
-        return _Table.of(self.items, self.page_rows * (len(self.starts) - 1))
+        rows = self.page_rows * (len(self.starts) - 1)
+        return _Table.of(self.items, rows, self.stored.nbytes(1))
 
     def parameters(self) -> Mapping[str, object]:
         """Return the bytes of the items and their lengths."""
@@ -95,17 +100,25 @@ class Dictionary(Encoding):
         """
         self.check(codes)
         at, stop = int(self.starts[page]), int(self.starts[page + 1])
-        low = at
+        low, table = at, self.table
         for first in range(0, len(codes), _STEP):
             part = codes[first : first + _STEP]
-            numbers = self.table.numbers(part)
-            pieces = None if values is None else self.table.items_of(part, numbers)
-            after = at + self.table.nbytes_of(part, numbers, pieces)
+            numbers = table.numbers(part)
+            pieces = offsets = None
+            is_large = table.longest * len(part) > _MOST_MADE
+            if is_large and at + table.nbytes_of(part, numbers, None) > stop:
+                break
+            if values is not None:
+                pieces, offsets = table.items_of(part, numbers)
+            after = at + table.nbytes_of(part, numbers, pieces)
             if after > stop:
                 break
             if ends is not None:
                 place = ends[first : first + len(part)]
-                self.table.fill_ends(part, numbers, at, place)
+                if offsets is None:
+                    table.fill_ends(part, numbers, at, place)
+                else:
+                    np.add(offsets[1:], at, out=place)
             if values is not None and pieces is not None:
                 values[at - low : after - low] = pieces
             at = after
@@ -128,7 +141,7 @@ class Dictionary(Encoding):
 
     def items_of(self, codes: np.ndarray) -> np.ndarray:
         """Return the bytes of the items of checked codes, one after another."""
-        return taken(self.items.cast(pa.large_binary()), codes)
+        return _taken(self.items.cast(pa.large_binary()), codes)[0]
 
     def check(self, codes: np.ndarray) -> None:
         """Raise CorruptError if a code leads out of the dictionary."""
@@ -159,31 +172,35 @@ class _Table:
         The bits of a code in an index.
     each
         The length of every item; 0 if they differ.
+    longest
+        The length of the longest item.
     lengths
         The length of each item.
     words
         The lengths of each combination as one number.
     combinations
-        The bytes of each combination: as one number if all have 1, 2, 4 or 8, otherwise as binary.
+        The bytes of each combination: of items of one length as an array of numpy, which has
+        numbers if there are 1, 2, 4 or 8 bytes; otherwise as binary.
     """
 
     group: int
     bits: int
     each: int
+    longest: int
     items: pa.Array
     lengths: np.ndarray
     words: np.ndarray
     combinations: pa.Array | np.ndarray
 
     @classmethod
-    def of(cls, items: pa.Array, rows: int) -> "_Table":
-        """Return the table for so many rows."""
+    def of(cls, items: pa.Array, rows: int, width: int) -> "_Table":
+        """Return the table for so many rows, and codes of so many bytes."""
         bits = max((len(items) - 1).bit_length(), 1)
         lengths = _lengths_of(items)
         longest = int(lengths.max())
         most = min(_MOST_COMBINATIONS, rows // 8)
         group = 1
-        for count in (2, 4):
+        for count in (2, 4) if width == 1 else ():
             size = 1 << bits * count
             if size <= most and size * count * longest <= _MOST_BYTES:
                 group = count
@@ -199,10 +216,11 @@ class _Table:
             words = np.ascontiguousarray(lengths[np.stack(digits, axis=1)])
             words = words.view(f"<u{group * lengths.itemsize}").reshape(-1)
         each = longest if int(lengths.min()) == longest else 0
-        if each * group in (1, 2, 4, 8):
-            data = bytes_of(combinations.buffers()[2])[: len(combinations) * each * group]
-            combinations = data.view(f"<u{each * group}")
-        return cls(group, bits, each, items, lengths, words, combinations)
+        if each:
+            nbytes = each * group
+            data = bytes_of(combinations.buffers()[2])[: len(combinations) * nbytes]
+            combinations = data.view(f"<u{nbytes}" if nbytes in (1, 2, 4, 8) else f"|V{nbytes}")
+        return cls(group, bits, each, longest, items, lengths, words, combinations)
 
     def numbers(self, codes: np.ndarray) -> np.ndarray:
         """Return the index of each whole group of codes."""
@@ -221,14 +239,18 @@ class _Table:
             numbers = _joined(numbers.view("<u4"), 16, 2 * self.bits).astype("<u2")
         return numbers
 
-    def items_of(self, codes: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-        """Return the bytes of all items, one after another."""
+    def items_of(
+        self, codes: np.ndarray, numbers: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return the bytes of all items, one after another, and their offsets if known."""
+        if self.group == 1 and not self.each:
+            return _taken(self.items, codes)
         if isinstance(self.combinations, np.ndarray):
             found = np.take(self.combinations, numbers, mode="wrap").view(np.uint8)
         else:
-            found = taken(self.combinations, numbers)
+            found = _taken(self.combinations, numbers)[0]
         rest = codes[len(numbers) * self.group :]
-        return np.concatenate([found, taken(self.items, rest)]) if len(rest) else found
+        return (np.concatenate([found, _taken(self.items, rest)[0]]) if len(rest) else found), None
 
     def nbytes_of(self, codes: np.ndarray, numbers: np.ndarray, items: np.ndarray | None) -> int:
         """Return the number of bytes of all items."""
@@ -276,14 +298,14 @@ def items_from_json(value: Mapping[str, object], is_text: bool) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(sizes), buffers)
 
 
-def taken(items: pa.Array, codes: np.ndarray) -> np.ndarray:
-    """Return the bytes of these items, one after another."""
-    if not len(codes):
-        return np.empty(0, np.uint8)
-    found = items.take(pa.array(codes))
+def _taken(items: pa.Array, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the bytes of these items, one after another, and their offsets."""
     width = 8 if pa.types.is_large_binary(items.type) else 4
-    offsets = bytes_of(found.buffers()[1]).view(f"<i{width}")
-    return bytes_of(found.buffers()[2])[: int(offsets[len(codes)])]
+    if not len(codes):
+        return np.empty(0, np.uint8), np.zeros(1, f"<i{width}")
+    found = items.take(pa.array(codes))
+    offsets = bytes_of(found.buffers()[1]).view(f"<i{width}")[: len(codes) + 1]
+    return bytes_of(found.buffers()[2])[: int(offsets[-1])], offsets
 
 
 def _lengths_of(items: pa.Array) -> np.ndarray:

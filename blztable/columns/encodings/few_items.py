@@ -1,7 +1,10 @@
 """Store text and binary of few different items as a dictionary of items and a code per row.
 
-A sample decides whether to try. Knows no files.
+A sample decides whether to try. Two codes of few items are looked up at once, which is as fast as
+to decompress text. More items take twice that time, so they have to save more. Knows no files.
 """
+
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
@@ -14,19 +17,30 @@ from blztable.columns.codecs import text, validity
 from blztable.columns.encodings.dictionary import MAX_BYTES, Dictionary, Spelled
 from blztable.columns.encodings.items import starts_of
 from blztable.columns.encodings.numbers import codes_layout
-from blztable.columns.encodings.sample import is_one_chunk, sample
+from blztable.columns.encodings.sample import (
+    ROWS_PER_ITEM,
+    first_of,
+    is_one_chunk,
+    sample,
+    seems_few,
+)
 from blztable.columns.memory import bytes_of
 from blztable.columns.paging import page_bytes
 from blztable.errors import SchemaError
 
 # Two codes of at most this many items are looked up at once.
-MOST_ITEMS = 128
-# A dictionary must have at least this many rows for each item.
-_ROWS_PER_ITEM = 8
+FEW_ITEMS = 128
+# Items that have codes of two bytes, a null among them.
+MOST_ITEMS = (1 << 16) - 1
+# Text that is compressed to see how many bytes a dictionary saves: twice the window of LZ4.
+TRIED_BYTES = 1 << 17
+
+# Returns how many bytes the codes may have that replace this text.
+Worth = Callable[[np.ndarray], float]
 
 
 def encode_few_items(
-    array: pa.Array, page_rows: int | None
+    array: pa.Array, page_rows: int | None, worth: Worth
 ) -> tuple[Block, pa.DictionaryArray] | None:
     """Return text or binary as a block with a dictionary, and the array as a dictionary array.
 
@@ -36,11 +50,13 @@ def encode_few_items(
         The rows, in a type that is stored.
     page_rows
         Rows of a page; None to choose.
+    worth
+        Returns the bytes that codes of more than `FEW_ITEMS` items may have in place of text.
 
     Returns
     -------
     tuple or None
-        None if there are too many different items, or none.
+        None if there are too many different items, or none, or if their codes save too little.
 
     Raises
     ------
@@ -51,10 +67,15 @@ def encode_few_items(
         return None
     mask = validity.mask_of(array)
     # The items of null rows are not encoded, whatever bytes they have.
-    _, offsets, _ = text.sound_items(array, mask)
-    found = array.dictionary_encode()
-    items = found.dictionary.cast(pa.large_binary())
-    if len(items) > min(MOST_ITEMS, len(array) // _ROWS_PER_ITEM) or not len(items):
+    _, offsets, data = text.sound_items(array, mask)
+    for rows in (first_of(array), array):
+        found = rows.dictionary_encode()
+        items = found.dictionary.cast(pa.large_binary())
+        if len(items) > min(MOST_ITEMS, len(array) // ROWS_PER_ITEM) or _nbytes(items) > MAX_BYTES:
+            return None
+        if len(items) > FEW_ITEMS and not _is_worth(items, len(array), data, worth):
+            return None
+    if not len(items):
         return None
     if is_text(array.type):
         try:
@@ -62,7 +83,7 @@ def encode_few_items(
         except pa.ArrowInvalid as error:
             raise SchemaError(f"the text is not UTF-8: {error}") from None
     page_rows = page_rows or text.page_rows_of(np.diff(offsets))
-    codes = _codes(found, mask)
+    codes = _codes(found)
     if mask is not None:
         # A null row is an empty item.
         empty = pc.index(items, pa.scalar(b"", items.type)).as_py()
@@ -70,37 +91,44 @@ def encode_few_items(
             empty = len(items)
             items = pa.concat_arrays([items, pa.array([b""], items.type)])
         codes[~mask] = empty
-    if _nbytes(items) > MAX_BYTES or not is_one_chunk(len(codes), page_rows, 1):
+    if not is_one_chunk(len(codes), page_rows, codes.itemsize):
         return None
     ends, values = text.layout(array.type)
     pages = page_bytes(offsets[1:] - offsets[0], page_rows)
     starts = starts_of(pages)
-    stored = codes_layout(ENDS, 1)
+    stored = codes_layout(ENDS, codes.itemsize)
     encoding = Dictionary(stored, ends.typesize, items.cast(pa.binary()), starts, page_rows)
     streams = (
         *validity.encode(mask),
-        Stream(stored, codes, None, encoding, ends.nbytes(len(codes))),
-        Stream(values, codes[:0], pages, Spelled(values), int(starts[-1])),
+        Stream(stored, codes.view(np.uint8), None, encoding, ends.nbytes(len(codes))),
+        Stream(values, data[:0], pages, Spelled(values), int(starts[-1])),
     )
     return Block(len(codes), page_rows, streams), found
 
 
 def _has_few_items(array: pa.Array) -> bool:
     """True if a sample has few different items; Arrow checks the sample before it reads it."""
-    parts = [array[rows] for rows in sample(len(array))]
     try:
-        for part in parts:
-            part.validate(full=True)
+        for rows in sample(len(array)):
+            array[rows].validate(full=True)
     except pa.ArrowInvalid:
         return False
-    count: int = pc.count_distinct(pa.chunked_array(parts, array.type)).as_py()
-    return 0 < count <= min(MOST_ITEMS, len(array) // _ROWS_PER_ITEM)
+    return seems_few(array, MOST_ITEMS)
 
 
-def _codes(found: pa.DictionaryArray, mask: np.ndarray | None) -> np.ndarray:
-    """Return the codes as bytes; those of null rows may be anything."""
-    data = bytes_of(found.indices.buffers()[1]).view("<i4")
-    return data[found.indices.offset :][: len(found)].astype(np.uint8)
+def _is_worth(items: pa.Array, rows: int, data: np.ndarray, worth: Worth) -> bool:
+    """True if codes of these items are small beside the text of so many rows."""
+    start = max(len(data) - TRIED_BYTES, 0) // 2
+    tried = data[start : start + TRIED_BYTES]
+    # Bits that are always 0 take no room once they are shuffled. The items are base64.
+    stored = rows * (len(items) - 1).bit_length() / 8 + (_nbytes(items) + 2 * len(items)) * 4 / 3
+    return stored * len(tried) <= worth(tried) * len(data)
+
+
+def _codes(found: pa.DictionaryArray) -> np.ndarray:
+    """Return the codes, with room for one more; those of null rows may be anything."""
+    data = bytes_of(found.indices.buffers()[1]).view("<i4")[found.indices.offset :][: len(found)]
+    return data.astype("|u1" if len(found.dictionary) < 256 else "<u2")
 
 
 def _nbytes(items: pa.Array) -> int:

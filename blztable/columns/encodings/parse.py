@@ -10,7 +10,7 @@ import numpy as np
 
 from blztable.block_terms import CODES, ENDS, VALUES
 from blztable.columns.blocks import Encoding, StreamLayout
-from blztable.columns.encodings.constant import Constant, value_from_json
+from blztable.columns.encodings.constant import Constant, value_from_json, value_width
 from blztable.columns.encodings.dictionary import Dictionary, Spelled, items_from_json
 from blztable.columns.encodings.items import MAX_MADE_BYTES, Each, Lengths, starts_of
 from blztable.columns.encodings.numbers import (
@@ -23,6 +23,7 @@ from blztable.columns.encodings.numbers import (
     Wide,
     codes_layout,
 )
+from blztable.columns.encodings.values import Values, values_from_json
 from blztable.columns.encodings.words import words_from_json
 from blztable.errors import CorruptError, FormatError
 
@@ -134,6 +135,10 @@ def _dictionary(value: Mapping[str, object], owner: Owner, dtype: str) -> Encodi
     layout = owner.layout
     if owner.is_child:
         raise CorruptError("encoding 'dictionary' within a dictionary")
+    if layout.name == VALUES and layout.bits is not None:
+        width = value_width(layout)
+        stored = _codes(value, owner, dtype, width > 1)
+        return Values(stored, values_from_json(value.get("items"), width))
     if layout.name == VALUES and layout.bits is None:
         # The size of the bytes of items follows from no number of rows.
         return Spelled(replace(layout, bits=0))

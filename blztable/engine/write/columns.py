@@ -37,7 +37,7 @@ from blztable.engine.version.staged import NewGroups
 from blztable.engine.write.bundles import Bundle, BundleWriter, is_small
 from blztable.engine.write.options import CompressionOptions, WriteOptions
 from blztable.engine.write.reuse import ChunkInput, Make, Old, compressing, copying, opened
-from blztable.engine.write.trial import compression_of
+from blztable.engine.write.trial import compression_of, dictionary_worth
 from blztable.errors import LimitError, SchemaError
 from blztable.format import layout
 from blztable.format.line import NO_FILE, ColumnParts, FactArrays
@@ -274,7 +274,9 @@ class _PartWriter:
         is_small = array.nbytes < LEAST_BYTES
         if is_small or self._options.encoding_of(self._column.name) != "auto":
             return encode(array, page_rows), array
-        return encode_few_items(array, page_rows) or (encoded(encode(array, page_rows)), array)
+        asked = self._options.compression_of(self._column.name)
+        few = encode_few_items(array, page_rows, partial(dictionary_worth, options=asked))
+        return few or (encoded(encode(array, page_rows)), array)
 
     def _make(self) -> Make:
         """Return the function that makes the chunks of this part."""

@@ -34,6 +34,8 @@ LEVELS = {one.codec: one.clevel for one in (LZ4, SMALL)} | {"lz4hc": 5, "zlib": 
 
 # What a shuffle has to save more than "byte", as a share of all bytes: it is read more slowly.
 SHUFFLE_COSTS = {UNSHUFFLED: 0.03, BYTE: 0.0, BIT: 0.05}
+# What the codes of a dictionary of many items may leave of text: lz4hc is read twice as fast.
+DICTIONARY_LEAVES = 0.5
 # The share of all bytes that zstd has to save. Of text it saves at most 0.15, or at least 0.25.
 ZSTD_SAVES = 0.2
 # With numbers it also has to halve what lz4 makes of them.
@@ -58,6 +60,19 @@ def compression_of(stream: Stream, options: CompressionOptions) -> Compression:
     if sample is None:
         return replace(SMALL if options.optimize == SIZE else LZ4, shuffle=usual)
     return _of_numbers(sample, options.optimize, (shuffle,) if shuffle else _shuffles(stream))
+
+
+def dictionary_worth(data: np.ndarray, options: CompressionOptions) -> float:
+    """Return how many bytes the codes of many items may have that replace this text."""
+    if options.optimize == SPEED or not len(data):
+        return 0
+    if options.codec is not None:
+        level = LEVELS[options.codec] if options.clevel is None else options.clevel
+        usual = Compression(options.codec, level)
+    else:
+        usual = SMALL if options.optimize == SIZE else LZ4HC
+    nbytes = len(usual.compress(np.ascontiguousarray(data), 1))
+    return nbytes if options.optimize == SIZE else nbytes * DICTIONARY_LEAVES
 
 
 class _Sample:

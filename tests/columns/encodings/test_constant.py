@@ -156,13 +156,14 @@ def test_decimals_of_64_bits_are_narrow_and_come_back(numbers, page_rows, data):
 
 @pytest.mark.parametrize("odd", [2**64, -(2**64), 2**63, -(2**63) - 1, 10**37])
 def test_one_number_beyond_64_bits_keeps_decimals_as_they_are(odd):
-    array = pa.array([1, 2] * 5000 + [odd] + [1, 2] * 5000, pa.decimal128(38, 0))
+    numbers = [*range(5000), odd, *range(5000)]
+    array = pa.array(numbers, pa.decimal128(38, 0))
     (stream,) = encoded(encode(array)).streams
     assert stream.encoding is None
 
 
 def test_only_128_bits_are_narrow():
-    assert encoded(encode(pa.array([1, 2] * 50, pa.decimal256(38, 0)))).streams[0].encoding is None
+    assert encoded(encode(pa.array(range(99), pa.decimal256(38, 0)))).streams[0].encoding is None
     for width in (8, 32):
         layout = StreamLayout("values", f"|V{width}", width, 8 * width)
         with pytest.raises(CorruptError, match="encoding 'narrow' of stream"):

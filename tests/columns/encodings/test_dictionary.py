@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from blztable.columns.blocks import StreamLayout
 from blztable.columns.encodings.dictionary import MAX_BYTES, Dictionary
-from blztable.columns.encodings.few_items import MOST_ITEMS, encode_few_items
+from blztable.columns.encodings.few_items import FEW_ITEMS, TRIED_BYTES
+from blztable.columns.encodings.few_items import encode_few_items as encode_if_worth
 from blztable.columns.encodings.numbers import codes_layout
 from blztable.columns.encodings.parse import Owner, parse
 from blztable.columns.statistics.compute import statistics
@@ -20,6 +21,10 @@ from blztable.errors import CorruptError, SchemaError
 ENDS = StreamLayout("ends", "<i8", 8, 64)
 VALUES = StreamLayout("values", "|u1", 1, None)
 TYPES = (pa.string(), pa.binary(), pa.large_string(), pa.large_binary())
+
+
+def encode_few_items(array, page_rows, worth=float("inf")):
+    return encode_if_worth(array, page_rows, lambda data: worth)
 
 
 def dictionary_of(items, pages, page_rows=8, code=1) -> Dictionary:
@@ -47,7 +52,7 @@ def spelled(one: Dictionary, codes: np.ndarray) -> tuple[list[int], bytes]:
 def items_and_codes(draw):
     """Draw items of few lengths, and codes of them; enough rows for each size of lookup."""
     count = draw(st.sampled_from([1, 2, 3, 4, 5, 8, 9, 16, 17, 100, 128, 129, 256, 300]))
-    length = draw(st.sampled_from([None, 0, 1, 2, 3, 4, 8, 300]))
+    length = draw(st.sampled_from([None, 0, 1, 2, 3, 4, 8, 15, 300]))
     seed = draw(st.integers(0, 2**32))
     rng = np.random.default_rng(seed)
     sizes = rng.integers(0, 6, count) if length is None else np.full(count, length)
@@ -62,7 +67,7 @@ def test_items_are_spelled_as_arrow_takes_them(drawn, page_rows):
     items, numbers = drawn
     if sum(map(len, items)) > MAX_BYTES:
         return
-    width = 1 if len(items) <= 256 else 2
+    width = 1 if len(items) <= 256 and page_rows != 1024 else 2
     codes = numbers.astype(f"<u{width}")
     lengths = np.array([len(item) for item in items])[numbers]
     pages = [lengths[at : at + page_rows].sum() for at in range(0, len(codes), page_rows)]
@@ -159,10 +164,12 @@ def test_the_bytes_of_null_rows_are_not_stored():
         pa.array([], pa.string()),
         pa.array(["a", "b"]),
         pa.array([None] * 100, pa.string()),
-        pa.array([str(n) for n in range(MOST_ITEMS + 1)] * 50),
+        pa.array([str(n) for n in range(FEW_ITEMS + 1)] * 7),
         # Few in the sample, many in all.
-        pa.array(["a"] * 600 + [str(n) for n in range(500)] + ["a"] * 20_000),
+        pa.array(["a"] * 600 + [str(n) for n in range(9000)] + ["a"] * 60_000),
         pa.array(["a" * MAX_BYTES, "b"] * 50),
+        # Few items in the first eighth.
+        pa.array(["a", "b"] * 10_000 + ["b" * MAX_BYTES]),
         pa.array([1, 2] * 50),
         pa.array([True, False] * 50),
     ],
@@ -171,10 +178,40 @@ def test_other_columns_have_no_dictionary(array):
     assert encode_few_items(array, None) is None
 
 
-def test_as_many_items_as_there_may_be_have_a_dictionary():
-    array = pa.array([str(n) for n in range(MOST_ITEMS)] * 50)
-    block, _, _ = block_and_plain(array)
-    assert len(block.streams[0].encoding.items) == MOST_ITEMS
+@pytest.mark.parametrize(("count", "width"), [(FEW_ITEMS, 1), (255, 1), (256, 2), (5000, 2)])
+def test_items_have_codes_of_one_byte_or_two(count, width):
+    items = [str(n) for n in range(count)]
+    rows = np.random.default_rng(1).permutation(np.arange(20 * count) % count)
+    array = pa.array(items).take(pa.array(rows))
+    # The item of a null row needs a code, too.
+    for nulls in (array, pa.concat_arrays([array, pa.array([None], pa.string())])):
+        block, plain, as_dictionary = block_and_plain(nulls)
+        ends, values = spelled(block.streams[-2].encoding, block_codes(block))
+        assert block.streams[-2].data.nbytes == width * len(nulls)
+        assert ends == plain.streams[-2].data.view("<i4").tolist()
+        assert values == plain.streams[-1].data.tobytes()
+        assert statistics(as_dictionary, block.page_rows) == statistics(nulls, block.page_rows)
+
+
+def block_codes(block):
+    return block.streams[-2].data.view(block.streams[-2].encoding.stored.dtype)
+
+
+def test_many_items_have_a_dictionary_only_if_their_codes_are_small_enough():
+    names = [f"{n * 7919 % 100_003:010}" for n in range(500)]
+    array = pa.array(names * 100)
+    tried = []
+
+    def worth(share):
+        return lambda data: tried.append(len(data)) or share * len(data)
+
+    # Nine bits instead of ten bytes, and the items.
+    assert encode_if_worth(array, None, worth(0.135)) is not None
+    assert encode_if_worth(array, None, worth(0.11)) is None
+    assert set(tried) == {TRIED_BYTES}
+    assert encode_if_worth(pa.array(names[:100] * 100), None, worth(0)) is not None
+    # Those of few items are not tried.
+    assert len(tried) == 3
 
 
 def test_text_that_is_no_text_is_refused_as_plain_text_is():
@@ -226,7 +263,7 @@ def test_the_items_of_a_dictionary_are_checked():
 
 def test_a_dictionary_is_of_items_and_not_within_another():
     encoding = {"kind": "dictionary", "items": "YWI=", "lengths": "AQABAA=="}
-    for layout, dtype in ((ENDS, "<i8"), (StreamLayout("values", "<i8", 8, 64), "|u1")):
+    for layout, dtype in ((ENDS, "<i8"), (StreamLayout("codes", "<i8", 8, 64), "|u1")):
         with pytest.raises(CorruptError, match="encoding 'dictionary' of stream"):
             parse(encoding, Owner(layout, 4, 8, (4,)), dtype)
     for layout in (ENDS, VALUES):
@@ -240,3 +277,14 @@ def test_the_example_of_the_format_page():
     one = dictionary_of([b"air", b"rail"], [14], 4)
     assert one.to_json() == read.to_json()
     assert spelled(one, codes) == ([4, 7, 10, 14], b"railairairrail")
+
+
+def test_large_items_are_counted_before_they_are_made():
+    rows = 1 << 15
+    items = [b"", b"a" * 60_000]
+    codes = np.ones(rows, "<u2")
+    one = dictionary_of(items, [8], rows, 2)
+    before = pa.default_memory_pool().max_memory()
+    with pytest.raises(CorruptError, match="page 0 do not have the bytes of the page"):
+        one.spell(0, codes, np.empty(rows, "i8"), np.empty(8, "u1"))
+    assert pa.default_memory_pool().max_memory() - before < 1 << 24
