@@ -294,6 +294,8 @@ class ColumnPlan:
         Number of pages read; number of all pages.
     nbytes, nbytes_in_all : int
         Bytes read from the column's files, with fronts and trailers; bytes of these files.
+    encodings : tuple of str
+        Encodings of the streams that are read; ``plain`` if values are stored as Arrow has them.
 
     Examples
     --------
@@ -314,6 +316,7 @@ class ColumnPlan:
     pages_in_all: int
     nbytes: int
     nbytes_in_all: int
+    encodings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -439,7 +442,7 @@ class Explanation:
             f"{size_text(self.nbytes)} read, {size_text(self.nbytes_skipped)} skipped"
         ]
         lines += [f"filter {number}: {step}" for number, step in enumerate(self.steps, 1)]
-        cells = [("column", "for", "row groups", "pages", "bytes")]
+        cells = [("column", "for", "row groups", "pages", "bytes", "stored as")]
         for column in self.columns:
             uses = ("filter", column.is_filter), ("result", column.is_returned)
             cells.append(
@@ -449,6 +452,7 @@ class Explanation:
                     f"{column.row_groups:,} of {self.row_groups_in_all:,}",
                     f"{column.pages:,} of {column.pages_in_all:,}",
                     f"{size_text(column.nbytes)} of {size_text(column.nbytes_in_all)}",
+                    ", ".join(column.encodings),
                 )
             )
         widths = [max(map(len, cell)) for cell in zip(*cells, strict=True)]

@@ -555,9 +555,12 @@ def check_streams(block: Block, layouts: dict[str, Stream], stated: dict[str, in
         if not varies:
             rows = 0 if is_made(one.encoding) else owner.rows
             need(sum(one.chunks) == one.layout.nbytes(rows), "the bytes of its rows")
-        if one.encoding or one.layout.name.removeprefix("dictionary.") in ("ends", "codes"):
+        is_cut = one.encoding and not is_made(one.encoding)
+        if is_cut or one.layout.name.removeprefix("dictionary.") in ("ends", "codes"):
             entry = np.dtype(one.layout.dtype).itemsize
-            if one.encoding and one.encoding["kind"] in ("delta", "lengths", "dictionary"):
+            kind = one.encoding["kind"] if one.encoding else "plain"
+            by_page = one.layout.name == "ends" and kind == "dictionary"
+            if by_page or kind in ("delta", "lengths"):
                 entry *= owner.page_rows
             need(not any(size % entry for size in one.chunks[:-1]), "whole entries")
             need(not sum(one.chunks) % np.dtype(one.layout.dtype).itemsize, "whole entries")
@@ -576,7 +579,7 @@ OF_NUMBERS, OF_ITEMS = ("narrow", "scaled", "delta"), ("lengths", "each", "dicti
 
 def is_made(encoding: dict[str, Any] | None) -> bool:
     """True if the values come from the parameters alone, without a byte in the file."""
-    return encoding is not None and encoding["kind"] in ("each", "constant")
+    return encoding is not None and encoding["kind"] in ("each", "constant", "runs")
 
 
 def items_of_dictionary(encoding: dict[str, Any]) -> list[bytes]:
@@ -593,7 +596,14 @@ def layout_of_codes(stream: dict[str, Any], values: Stream, block: dict[str, Any
     encoding, dtype = stream["encoding"], stream.get("dtype")
     need(isinstance(encoding, dict), "an encoding")
     kind, pages = encoding.get("kind"), -(-block["rows"] // block["page_rows"])
-    need(kind in (*OF_NUMBERS, *OF_ITEMS, "constant"), "an encoding that is known")
+    need(kind in (*OF_NUMBERS, *OF_ITEMS, "constant", "runs"), "an encoding that is known")
+    if kind == "runs":
+        at = np.frombuffer(unbase64(encoding.get("at")), "<i8").tolist()
+        need(values.dtype == "bitmap", "runs of validity")
+        need(0 < len(at) <= 4096 and at == sorted(set(at)), "rows that ascend")
+        need(at[0] >= 0 and at[-1] < block["rows"], "rows of the part")
+        need(values.nbytes(block["rows"]) <= MAX_MADE_BYTES, "few bytes that are made of nothing")
+        return values
     if kind == "constant":
         need(values.bits is not None and values.bits <= 8 * 255, "values of up to 255 bytes")
         need(values.name.removeprefix("dictionary.") != "ends", "no ends")
@@ -649,6 +659,11 @@ def values_of_codes(one: Stored, data: bytes, block: Block) -> bytes:
     if kind == "constant":
         value = unbase64(one.encoding["value"])
         return value * (one.values.nbytes(block.rows) // len(value))
+    if kind == "runs":
+        at = [*np.frombuffer(unbase64(one.encoding["at"]), "<i8").tolist(), block.rows]
+        lengths = [stop - start for start, stop in pairwise([0, *at])]
+        bits = [place % 2 == 0 for place, length in enumerate(lengths) for _ in range(length)]
+        return np.packbits(bits, bitorder="little").tobytes()
     width = np.dtype(one.values.dtype).itemsize
     if kind == "dictionary" and one.layout.name == "values":
         values = unbase64(one.encoding["items"])

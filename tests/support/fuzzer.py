@@ -66,7 +66,7 @@ WORDS += ["masked", "category", "object", "string", "zoned", "arrow", "Europe/Be
 WORDS += ["date", "time", "decimal", "bytes", "pytz", "dateutil", "MS", "Int16", "int64", "0x1p+9"]
 TEXTS = [b"NaN", b"-Infinity", b"1e999", b"-0", b"1.0", b"1E2", b"9" * 5000, b'"\\ud800"', b"null"]
 TEXTS += [b"\xef\xbb\xbf", b"\xff", b"\n", b"[" * 100_000, b'{"a":1,"a":2}', b"{}", b"[]", b","]
-KINDS = ["narrow", "scaled", "delta", "lengths", "dictionary", "bytes", "constant", "none"]
+KINDS = ["narrow", "scaled", "delta", "lengths", "each", "dictionary", "constant", "runs", "none"]
 
 
 # The tables.
@@ -83,11 +83,14 @@ def seeds() -> dict[str, MemoryStore]:
     # The same with encodings, where a type has some.
     for kind in [*types.PLAIN, *samples.DICTIONARIES]:
         writers[f"encoded {kind}"] = samples.table([kind], encoding="auto")
-    cuts: dict[str, Any] = {"encoding": "auto", "page_rows": 16, "row_group_rows": 80}
-    numbers = samples.numbers_table(120)
+    # Parts of at least 1 KiB: the writer keeps smaller ones plain.
+    cuts: dict[str, Any] = {"encoding": "auto", "page_rows": 16, "row_group_rows": 250}
+    numbers = samples.numbers_table(400)
     for column in numbers.column_names:
         one = numbers.select([column])
         writers[f"encoded {column}"] = functools.partial(blz.to_blz, one, **cuts)
+    many = samples.many_items(2500)
+    writers["encoded many"] = functools.partial(blz.to_blz, many, encoding="auto", page_rows=512)
     empty = samples.frame().reset_index(drop=True).iloc[:0]
     writers["frame without rows"] = lambda place: blz.to_blz(empty, place)
     stores = {}

@@ -206,4 +206,6 @@ def numbers_table(rows: int = NUMBER_ROWS, seed: int = 5) -> pa.Table:
         made = pc.if_else(nulls, None, columns[name])
         made = made.dictionary_encode() if name == "word" else made.cast(columns[name].type)
         columns[f"{name} or null"] = made
+    # Nulls in long runs.
+    columns["outage"] = pa.array(rng.normal(size=rows), mask=number % 130 > 85)
     return pa.table(columns)

@@ -8,8 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
+from blztable.columns.encodings import choose
 from blztable.engine.change.creation import Contents, create
 from blztable.engine.read.parts import OpenParts
+from blztable.engine.write import columns
 from blztable.engine.write.options import WriteOptions
 from blztable.errors import CorruptError
 from blztable.format.chunk import Compression
@@ -398,3 +400,42 @@ def test_a_column_of_nulls_or_of_one_value_takes_no_bytes_for_its_rows():
         opened.update({"null": 7}, where=[("three", "==", 3)])
         assert opened.count(filters=[("null", "==", 7)]) == 75_000
         assert opened.verify()
+
+
+def test_another_choice_of_encodings_is_as_intact(monkeypatch):
+    stores = [MemoryStore(name) for name in ("chosen", "other", "fewer")]
+    blz.to_blz(TABLE, stores[0], encoding="auto", **CUTS)
+    # As a later blztable may choose, for one.
+    monkeypatch.setattr(choose, "FORMS", ())
+    monkeypatch.setattr(columns, "encode_few_items", lambda *arguments: None)
+    monkeypatch.setattr(choose, "few_runs", lambda *arguments: None)
+    blz.to_blz(TABLE, stores[1], encoding="auto", **CUTS)
+    monkeypatch.setattr(choose, "encode_few_values", lambda *arguments: None)
+    monkeypatch.setattr(choose, "_is_constant", lambda *arguments: False)
+    blz.to_blz(TABLE, stores[2], encoding="auto", **CUTS)
+    monkeypatch.undo()
+    kinds = [encodings_of(store) for store in stores]
+    assert [one["mode"] for one in kinds] == ["dictionary", "lengths", "lengths"]
+    assert [one["few"] for one in kinds] == ["dictionary", "dictionary", None]
+    for store in stores:
+        with blz.open(store) as opened:
+            assert opened.verify()
+            assert same_table(opened.to_arrow(), TABLE)
+
+
+def test_a_plan_says_how_its_columns_are_stored():
+    store = MemoryStore()
+    names = ["near", "line", "price or null", "any", "outage"]
+    blz.to_blz(TABLE.select(names), store, encoding="auto")
+    with blz.open(store) as opened:
+        plan = opened.explain(names, filters=pc.field("near") > 10**12 + 20)
+    assert {one.name: one.encodings for one in plan.columns} == {
+        "near": ("narrow",),
+        "line": ("lengths", "plain"),
+        "price or null": ("plain", "scaled"),
+        "any": ("plain",),
+        "outage": ("runs", "plain"),
+    }
+    lines = str(plan).splitlines()
+    assert lines[2].endswith("stored as")
+    assert next(line for line in lines if line.startswith("line")).endswith("  lengths, plain")

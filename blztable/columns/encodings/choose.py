@@ -28,6 +28,7 @@ from blztable.columns.encodings.numbers import (
     Wide,
     codes_layout,
 )
+from blztable.columns.encodings.runs import Runs, few_runs
 from blztable.columns.encodings.sample import SAMPLED_ROWS, is_one_chunk, sample
 
 # Decimals that are tried.
@@ -71,6 +72,9 @@ def _encoded_stream(stream: Stream, mask: np.ndarray | None, block: Block) -> St
         row = 0 if mask is None or name == VALID else int(mask.argmax())
         constant = Constant(stream.layout, stream.data[row * width :][:width].tobytes())
         return _of_codes(stream, constant, stream.data[:0])
+    if name == VALID and mask is not None:
+        at = few_runs(stream.data, mask)
+        return stream if at is None else _of_codes(stream, Runs(stream.layout, at), stream.data[:0])
     if name not in (VALUES, CODES) or stream.layout.bits is None:
         return stream
     found: Encoded | None = None

@@ -48,6 +48,10 @@ class Constant(Encoding):
         else:
             out.reshape(-1, width)[:] = np.frombuffer(self.value, np.uint8)
 
+    def pick(self, rows: np.ndarray, codes: np.ndarray, out: np.ndarray) -> None:
+        """Fill the room with the value."""
+        self.decode(0, codes, out)
+
 
 def value_width(layout: StreamLayout) -> int:
     """Return the bytes of the value of a stream; 0 if it cannot be constant."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from blztable.block_terms import CODES, ENDS, VALUES
+from blztable.block_terms import CODES, ENDS, VALID, VALUES
 from blztable.columns.blocks import Encoding, StreamLayout
 from blztable.columns.encodings.constant import Constant, value_from_json, value_width
 from blztable.columns.encodings.dictionary import Dictionary, Spelled, items_from_json
@@ -23,6 +23,7 @@ from blztable.columns.encodings.numbers import (
     Wide,
     codes_layout,
 )
+from blztable.columns.encodings.runs import MOST_RUNS, Runs
 from blztable.columns.encodings.values import Values, values_from_json
 from blztable.columns.encodings.words import words_from_json
 from blztable.errors import CorruptError, FormatError
@@ -107,8 +108,7 @@ def _odd_values(value: Mapping[str, object], rows: int) -> tuple[np.ndarray, np.
         return np.empty(0, "<i8"), np.empty(0, "<i8")
     at = words_from_json(value["at"], "at", range(1, MOST_ODD + 1))
     odd = words_from_json(value.get("odd"), "odd", (len(at),))
-    if at[0] < 0 or at[-1] >= rows or (at[1:] <= at[:-1]).any():
-        raise CorruptError(f"the odd values of {rows} rows; expected rows that ascend")
+    _check_ascend(at, rows)
     return at, odd
 
 
@@ -156,6 +156,21 @@ def _constant(value: Mapping[str, object], owner: Owner, dtype: str) -> Encoding
     return Constant(layout, found)
 
 
+def _runs(value: Mapping[str, object], owner: Owner, dtype: str) -> Encoding:
+    if owner.layout.name != VALID:
+        raise CorruptError(f"encoding 'runs' of stream {owner.layout.name!r}")
+    at = words_from_json(value.get("at"), "at", range(1, MOST_RUNS + 1))
+    _check_ascend(at, owner.rows)
+    _check_made(owner.layout.nbytes(owner.rows))
+    return Runs(owner.layout, at)
+
+
+def _check_ascend(at: np.ndarray, rows: int) -> None:
+    """Raise CorruptError unless these are some of so many rows, ascending."""
+    if at[0] < 0 or at[-1] >= rows or (at[1:] <= at[:-1]).any():
+        raise CorruptError(f"places of an encoding of {rows} rows; expected rows that ascend")
+
+
 _KINDS: dict[str, Callable[[Mapping[str, object], Owner, str], Encoding]] = {
     "narrow": _of_numbers,
     "scaled": _of_numbers,
@@ -164,6 +179,7 @@ _KINDS: dict[str, Callable[[Mapping[str, object], Owner, str], Encoding]] = {
     "each": _each,
     "dictionary": _dictionary,
     "constant": _constant,
+    "runs": _runs,
 }
 
 

@@ -20,6 +20,6 @@ def words_from_json(value: object, name: str, counts: Sequence[int]) -> np.ndarr
         data = base64.b64decode(value, validate=True) if isinstance(value, str) else None
     except (binascii.Error, ValueError):
         data = None
-    if data is None or len(data) not in {8 * count for count in counts}:
+    if data is None or len(data) % 8 or len(data) // 8 not in counts:
         raise CorruptError(f"{name} of an encoding; expected base64 of {counts[-1]} integers")
     return np.frombuffer(data, "<i8")

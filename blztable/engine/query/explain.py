@@ -29,6 +29,8 @@ class _Counted:
     pages: int = 0
     nbytes: int = 0
     row_groups: set[int] = field(default_factory=set)
+    # A dict keeps the order.
+    encodings: dict[str, None] = field(default_factory=dict)
 
 
 def explain(
@@ -56,6 +58,8 @@ def explain(
             remaining = scan.blocks(window, parts).spans() if scan else window
             for (position, _), part in parts.items():
                 counted[position].nbytes += part.nbytes_to_open
+                kinds = (place.kind for place in part.root.walk())
+                counted[position].encodings |= dict.fromkeys(kinds)
         rows += sum(span.count for span in remaining)
         groups.update(span.group for span in remaining)
     return Explanation(
@@ -106,4 +110,5 @@ def _plan(
         ),
         counted.nbytes,
         version.cbytes(position),
+        tuple(counted.encodings),
     )

@@ -11,7 +11,7 @@ from itertools import accumulate
 import pyarrow as pa
 
 from blztable.arrow_types import is_text
-from blztable.block_terms import CODES, ENDS, VALID, VALUES, child_prefix
+from blztable.block_terms import CODES, ENDS, PLAIN, VALID, VALUES, child_prefix
 from blztable.columns.blocks import Encoding, StreamLayout
 from blztable.columns.encodings.dictionary import Dictionary, Spelled
 from blztable.columns.encodings.parse import Owner, parse
@@ -52,6 +52,11 @@ class StreamPlace:
     def decoding(self, sink: Sink) -> Sink:
         """Return the sink for the bytes of the file, given the sink for the values."""
         return Decoding(self.encoding, self.layout.typesize, sink) if self.encoding else sink
+
+    @property
+    def kind(self) -> str:
+        """Return the kind of the encoding, "plain" if there is none."""
+        return self.encoding.kind if self.encoding else PLAIN
 
     @property
     def has_chunks(self) -> bool:

@@ -151,7 +151,7 @@ class PickedRows(PartRows):
                 continue
             if place.encoding is not None and not place.has_chunks:
                 self._picked.append((place, target, None))
-                place.encoding.decode(0, target.buffer, target.buffer)
+                place.encoding.pick(self._rows, target.buffer, target.buffer)
                 continue
             aside: Bits | Codes | None = None
             if place.layout.bits == 1:

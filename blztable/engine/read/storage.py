@@ -56,7 +56,7 @@ def streams_of(version: Version, index: int) -> tuple[StreamStorage, ...]:
 
 
 def _add(found: _Found, part: Part, place: StreamPlace) -> None:
-    found.encodings[place.encoding.kind if place.encoding else "plain"] = None
+    found.encodings[place.kind] = None
     found.nbytes += place.nbytes
     found.nbytes_encoded += place.info.nbytes
     if place.info.chunks:

@@ -114,7 +114,7 @@ def words(*numbers) -> str:
     ],
 )
 def test_the_rows_of_odd_values_ascend_and_each_has_a_value(at, odd):
-    with pytest.raises(CorruptError, match=r"of an encoding|the odd values of 8 rows"):
+    with pytest.raises(CorruptError, match=r"of an encoding|places of an encoding of 8 rows"):
         parse({**SCALED, "at": at, "odd": odd}, Owner(F64, 8, 8), "|u1")
 
 

@@ -109,7 +109,7 @@ def test_an_explanation_is_printed_as_a_table(stored):
     lines = str(plan).splitlines()
     assert lines[0].startswith("row groups 2 of 4, rows 1,")
     assert lines[1:3] == ["filter 1: (small == 3)", "filter 2: (key >= 1000)"]
-    assert lines[3].split() == ["column", "for", "row", "groups", "pages", "bytes"]
+    assert lines[3].split() == ["column", "for", "row", "groups", "pages", "bytes", "stored", "as"]
     assert [line.split("  ")[0] for line in lines[4:]] == ["key", "small", "text"]
     assert "filter, result" in lines[4]
 

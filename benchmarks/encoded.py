@@ -1,0 +1,240 @@
+"""The asv suites of encodings and of the trial of codecs: a class for each.
+
+    asv run --python=same --bench encoded
+
+Each class makes a column that has its encoding, and measures how long the choice and the codes
+take, how long a read and 1,000 single rows take, and how many bytes are stored. Tables lie in
+memory, so a disk plays no part. A column that is stored in another way than the class says is an
+error, so no class measures another encoding.
+"""
+
+import uuid
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import blztable as blz
+from blztable.columns.blocks import Stream
+from blztable.columns.encodings.choose import encoded
+from blztable.columns.encodings.few_items import encode_few_items
+from blztable.columns.types import encode
+from blztable.engine.write.options import CompressionOptions
+from blztable.engine.write.trial import compression_of, dictionary_worth
+from blztable.storage.memory import MemoryStore
+
+ROWS = 1_000_000
+TAKEN = 1000
+PARAMS, PARAM_NAMES = ["sentences", "uuids", "doubles", "codes"], ["stream"]
+
+
+def items(count: int, rng: np.random.Generator) -> pa.Array:
+    """Return different texts of 4 to 20 letters."""
+    return pa.array([rng.bytes(10).hex()[: rng.integers(4, 21)] + f"{n:x}" for n in range(count)])
+
+
+class _Suite:
+    """What all classes measure; each has the kind of its encoding, and a column that gets it."""
+
+    kind = ""
+    stream = "values"
+    timeout = 600
+
+    def array(self, rng: np.random.Generator) -> pa.Array:
+        raise NotImplementedError
+
+    def setup(self):
+        rng = np.random.default_rng(0)
+        self.column = self.array(rng)
+        self.store = MemoryStore("encoded")
+        table = pa.table({"a": self.column})
+        blz.to_blz(table, self.store, encoding="auto", durability="process")
+        self.table = blz.open(self.store)
+        self.rows = np.sort(rng.choice(ROWS, TAKEN, replace=False))
+        self.streams = self.table["a"].streams()
+        kinds = {one.name: one.encodings for one in self.streams}
+        if kinds.get(self.stream) != (self.kind,):
+            raise ValueError(f"{type(self).__name__} has streams with encodings {kinds}")
+
+    def teardown(self):
+        self.table.close()
+
+    def time_encode(self):
+        if encode_few_items(self.column, None, worth) is None:
+            encoded(encode(self.column))
+
+    def time_read(self):
+        self.table.to_arrow()
+
+    def time_take(self):
+        self.table.take(self.rows)
+
+    def track_bytes(self):
+        return sum(one.cbytes for one in self.streams)
+
+    track_bytes.unit = "bytes"
+
+
+def worth(data: np.ndarray) -> float:
+    return dictionary_worth(data, CompressionOptions())
+
+
+class Plain(_Suite):
+    """Doubles that have no encoding: the time that it takes to find none."""
+
+    kind = "plain"
+
+    def array(self, rng):
+        return pa.array(rng.normal(size=ROWS))
+
+
+class Narrow(_Suite):
+    kind = "narrow"
+
+    def array(self, rng):
+        return pa.array(10**12 + rng.integers(0, 50_000, ROWS))
+
+
+class NarrowDecimals(_Suite):
+    kind = "narrow"
+
+    def array(self, rng):
+        return pa.array(rng.integers(0, 10**6, ROWS)).cast(pa.decimal128(21, 0))
+
+
+class Scaled(_Suite):
+    kind = "scaled"
+
+    def array(self, rng):
+        return pa.array(rng.integers(0, 10**6, ROWS) / 100)
+
+
+class ScaledWithOddValues(_Suite):
+    kind = "scaled"
+
+    def array(self, rng):
+        values = rng.integers(0, 10**6, ROWS) / 100
+        values[:: max(ROWS // 1000, 100)] = np.nan
+        return pa.array(values)
+
+
+class Delta(_Suite):
+    kind = "delta"
+
+    def array(self, rng):
+        return pa.array(np.cumsum(rng.integers(0, 200, ROWS)) + 10**15, pa.timestamp("ns"))
+
+
+class Constant(_Suite):
+    kind = "constant"
+
+    def array(self, rng):
+        return pa.array(np.full(ROWS, 7.5))
+
+
+class Lengths(_Suite):
+    kind, stream = "lengths", "ends"
+
+    def array(self, rng):
+        words = items(5000, rng)
+        some, more = (words.take(pa.array(rng.integers(0, 5000, ROWS))) for _ in range(2))
+        return pc.binary_join_element_wise(some, more, " ")
+
+
+class Each(_Suite):
+    kind, stream = "each", "ends"
+
+    def array(self, rng):
+        return pa.array([f"{n:016x}" for n in rng.integers(0, 2**63, ROWS).tolist()])
+
+
+class Dictionary(_Suite):
+    """Text of few items: two codes are looked up at once."""
+
+    kind, stream, count = "dictionary", "ends", 50
+
+    def array(self, rng):
+        return items(self.count, rng).take(pa.array(rng.integers(0, self.count, ROWS)))
+
+
+class DictionaryOfFlags(Dictionary):
+    """Text of one letter: four codes are looked up at once."""
+
+    def array(self, rng):
+        return pa.array(["N", "R", "A"]).take(pa.array(rng.integers(0, 3, ROWS)))
+
+
+class DictionaryOfManyItems(Dictionary):
+    count = 1000
+
+
+class DictionaryOfValues(_Suite):
+    kind = "dictionary"
+
+    def array(self, rng):
+        return pa.array(rng.choice(rng.normal(size=1000), ROWS))
+
+
+class Runs(_Suite):
+    """Numbers of which some long runs are null."""
+
+    kind, stream = "runs", "valid"
+
+    def array(self, rng):
+        return pa.array(rng.normal(size=ROWS), mask=np.arange(ROWS) % (ROWS // 5) < ROWS // 50)
+
+
+class Nulls(_Suite):
+    """Numbers with a bitmap of nulls beside the codes."""
+
+    kind = "narrow"
+
+    def array(self, rng):
+        return pa.array(rng.integers(0, 200, ROWS), mask=rng.random(ROWS) < 0.1)
+
+
+def _streams() -> dict[str, Stream]:
+    rng = np.random.default_rng(0)
+    words = items(200, rng)
+    sentences = pc.binary_join_element_wise(
+        *(words.take(pa.array(rng.integers(0, 200, ROWS // 10))) for _ in range(5)), " "
+    )
+    uuids = pa.array([str(uuid.UUID(bytes=rng.bytes(16))) for _ in range(ROWS // 10)])
+    narrow = encoded(encode(pa.array(rng.integers(0, 200, ROWS)))).streams[-1]
+    return {
+        "sentences": encode(sentences).streams[-1],
+        "uuids": encode(uuids).streams[-1],
+        "doubles": encode(pa.array(rng.normal(size=ROWS))).streams[-1],
+        "codes": narrow,
+    }
+
+
+class CodecTrial:
+    """The choice of codec and shuffle, and what it makes of a stream."""
+
+    params = PARAMS
+    param_names = PARAM_NAMES
+
+    def setup(self, name):
+        self.stream = _streams()[name]
+
+    def time_trial(self, name):
+        compression_of(self.stream, CompressionOptions())
+
+    def track_share_left(self, name):
+        found = compression_of(self.stream, CompressionOptions())
+        data = self.stream.data[: 1 << 20]
+        return len(found.compress(data, self.stream.layout.typesize)) / len(data)
+
+    track_share_left.unit = "of the bytes"
+
+
+class DictionaryTrial:
+    """The choice between text and a dictionary of many items, where text is kept."""
+
+    def setup(self):
+        rng = np.random.default_rng(0)
+        self.column = items(10_000, rng).take(pa.array(rng.integers(0, 10_000, ROWS)))
+
+    def time_trial(self):
+        encode_few_items(self.column, None, lambda data: 0)
