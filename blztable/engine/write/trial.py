@@ -125,9 +125,8 @@ def _of_numbers(
     else:
         most = min(left[best] * ZSTD_HALVES, left[best] - ZSTD_SAVES)
         zstd = replace(ZSTD, shuffle=best)
-    if optimize is None and most > 0 and left[best] < LZ4_HELPS:
-        if sample.leaves(zstd) < most:
-            return zstd
+    if optimize is None and most > 0 and left[best] < LZ4_HELPS and sample.leaves(zstd) < most:
+        return zstd
     return replace(LZ4, shuffle=best)
 
 
