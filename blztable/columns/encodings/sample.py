@@ -9,17 +9,18 @@ from blztable.columns.paging import CHUNK_BYTES
 
 # A sample of values: this many runs of this many values.
 SAMPLE_RUNS, SAMPLE_ROWS = 8, 512
+SAMPLED_ROWS = SAMPLE_RUNS * SAMPLE_ROWS
 # A dictionary must have at least this many rows for each item.
 ROWS_PER_ITEM = 8
 # Few items: two of their codes are looked up at once.
 FEW_ITEMS = 128
 # Of more items a sample of 4,096 rows has mostly different ones: there are above 6,000.
-_MOST_SAMPLED = SAMPLE_RUNS * SAMPLE_ROWS * 3 // 4
+_MOST_SAMPLED = SAMPLED_ROWS * 3 // 4
 
 
 def sample(rows: int) -> Iterator[slice]:
     """Yield runs of rows, spread evenly."""
-    if rows <= SAMPLE_RUNS * SAMPLE_ROWS:
+    if rows <= SAMPLED_ROWS:
         yield slice(0, rows)
         return
     for number in range(SAMPLE_RUNS):
