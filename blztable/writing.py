@@ -82,11 +82,12 @@ def to_blz(
     shuffle : {"byte", "bit", "none"} or mapping of column names to one, optional
         Filter before compression, in place of the one that the trial finds. With `compression`, it
         is by default "byte" for values wider than one byte, and "bit" for encoded values.
-    encoding : {"plain", "auto"} or mapping of column names to one, optional
-        Encoding of the values before compression. With "auto", numbers, times and dictionary codes
-        are stored in fewer bytes if that returns the very same values; each row group is decided by
-        itself. By default, values are stored as Arrow has them; "plain" also gives each part a file
-        of its own, where small row groups otherwise share one.
+    encoding : {"auto", "plain"} or mapping of column names to one, optional
+        Encoding of the values before compression. With "auto", the default, numbers, times,
+        dictionary codes and text of few different items are stored in fewer bytes if that returns
+        the very same values; each row group is decided by itself. With "plain", values are stored
+        as Arrow has them, and each column of numbers without nulls is a series of Bloscpack files;
+        otherwise the columns of a small row group share a file.
     checksum : {"crc32", "adler32", "md5", "sha1", "sha224", "sha256", "sha384", "sha512"}, optional
         Checksum of each chunk; "crc32" by default.
     row_group_rows : int, optional

@@ -65,5 +65,5 @@ def settings() -> dict[str, System]:
     if "optimize" in parameters:
         found["blztable, size"] = Blztable(optimize="size")
     if "encoding" in parameters:
-        found["blztable, encoded"] = Blztable(encoding="auto")
+        found["blztable, plain"] = Blztable(encoding="plain")
     return found

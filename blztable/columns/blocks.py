@@ -69,12 +69,15 @@ class Encoding:
         False if the values come from the parameters alone, so the file has no bytes of the stream.
     stored
         The form of the stream of codes. Without codes it is that of the values.
+    page_rows
+        Rows of a page, if the encoding needs pages.
     """
 
     kind: ClassVar[str]
     needs_pages: ClassVar[bool] = False
     has_codes: ClassVar[bool] = True
     stored: StreamLayout
+    page_rows: int
 
     def parameters(self) -> Mapping[str, object]:
         """Return the parameters as JSON values."""

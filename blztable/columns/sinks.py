@@ -77,6 +77,13 @@ class Memory(Sink):
             return None
         return self._target.buffer[begin - self._low : begin - self._low + nbytes]
 
+    def needed(self, begin: int, stop: int) -> Ranges | None:
+        """Return the bytes that are within the range; None if all are."""
+        if self._low <= begin and stop <= self._high:
+            return None
+        low, high = max(begin, self._low) - begin, min(stop, self._high) - begin
+        return np.array([low]), np.array([max(low, high)])
+
     def finish(self, begin: int, stop: int) -> None:
         """Call the check of the target."""
         if self._check is not None:
@@ -94,8 +101,33 @@ class Decoding(Sink):
         self._sink = sink
         self._code = encoding.stored.nbytes(1)
 
+    def needed(self, begin: int, stop: int) -> Ranges | None:
+        """Return the codes of the pages that have bytes which the other sink needs."""
+        code, width, encoding = self._code, self._width, self._encoding
+        first = begin // code
+        rows = self._sink.needed(first * width, stop // code * width)
+        if rows is None or not encoding.needs_pages:
+            return None
+        unit = encoding.page_rows
+        # A chunk has whole pages. Ranges that meet become one.
+        starts, stops = rows[0] // width // unit, -(-rows[1] // (width * unit))
+        filled = starts < stops
+        starts, stops = starts[filled], stops[filled]
+        starts[1:] = np.maximum(starts[1:], stops[:-1])
+        starts, stops = starts * unit * code, np.minimum(stops * unit * code, stop - begin)
+        return starts[starts < stops], stops[starts < stops]
+
     def take(self, begin: int, data: np.ndarray) -> None:
-        """Decode a chunk, in the memory of the result if all of it is wanted there."""
+        """Decode a chunk, or the pages of it that are needed."""
+        needed = self.needed(begin, begin + len(data))
+        if needed is None:
+            self._decode(begin, data)
+            return
+        for start, stop in zip(*needed, strict=True):
+            self._decode(begin + int(start), data[start:stop])
+
+    def _decode(self, begin: int, data: np.ndarray) -> None:
+        """Decode codes, in the memory of the result if all of the values are wanted there."""
         row, rows = begin // self._code, len(data) // self._code
         out = self._sink.room(row * self._width, rows * self._width)
         is_aside = out is None

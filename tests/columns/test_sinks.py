@@ -7,7 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blztable.columns.sinks import Bits, Bytes, Ends, Words
+from blztable.block_terms import ENDS, VALUES
+from blztable.columns.blocks import Target
+from blztable.columns.encodings.items import Lengths
+from blztable.columns.encodings.numbers import Delta, codes_layout
+from blztable.columns.sinks import Bits, Bytes, Decoding, Ends, Memory, Words
 from blztable.errors import CorruptError
 
 ROWS = 60
@@ -19,16 +23,19 @@ rows_of_it = st.sets(st.integers(0, ROWS - 1), min_size=1).map(
 def give(data, stream, sink, unit=1):
     """Pass a stream to the sink in chunks, in any order, each in memory that is reused.
 
-    Bytes that the sink does not need are wrong.
+    Bytes that the sink does not need are wrong. Chunks without a byte that it needs are left out.
     """
     count = len(stream) // unit
     cuts = data.draw(st.sets(st.integers(1, count - 1), max_size=8)) if count > 1 else set()
     ends = [0, *(unit * cut for cut in sorted(cuts)), len(stream)]
     for begin, end in data.draw(st.permutations(list(pairwise(ends)))):
         chunk = np.full(end - begin, 0xAA, np.uint8)
-        for start, stop in zip(*sink.needed(begin, end), strict=True):
+        needed = sink.needed(begin, end)
+        ranges = [(0, end - begin)] if needed is None else list(zip(*needed, strict=True))
+        for start, stop in ranges:
             chunk[start:stop] = stream[begin + start : begin + stop]
-        sink.take(begin, chunk)
+        if any(start < stop for start, stop in ranges):
+            sink.take(begin, chunk)
         chunk[:] = 0xAA
 
 
@@ -76,6 +83,68 @@ def test_items_are_found_and_their_bytes_taken(rows, given_, width, data):
     give(data, whole, Bytes(found.starts, found.ends, out))
     wanted = [whole[start:end] for start, end in zip(starts, ends[rows], strict=True)]
     assert out.tolist() == np.concatenate(wanted).tolist()
+
+
+@st.composite
+def distances(draw):
+    """Return numbers, an encoding of them as distances from row to row, and the codes."""
+    page_rows = draw(st.sampled_from([8, 16, 64]))
+    codes = np.random.default_rng(page_rows).integers(0, 256, ROWS, np.uint8)
+    steps, firsts = codes.astype("<i8") + 5, np.arange(-(-ROWS // page_rows)) * 1000
+    steps[::page_rows] = firsts
+    pages = [np.cumsum(steps[start : start + page_rows]) for start in range(0, ROWS, page_rows)]
+    stored = codes_layout(VALUES, 1)
+    return np.concatenate(pages), Delta(stored, 8, firsts, np.array([5]), page_rows), codes
+
+
+@given(rows_of_it, distances(), st.data())
+def test_rows_that_need_their_page_are_picked_from_codes_of_their_pages(rows, given_, data):
+    values, encoding, codes = given_
+    out = np.zeros(len(rows), "<i8")
+    sink = Decoding(encoding, 8, Words(rows, 8, out.view(np.uint8)))
+    give(data, codes, sink, unit=encoding.page_rows)
+    assert out.tolist() == values[rows].tolist()
+
+
+@given(rows_of_it, items(), st.sampled_from([4, 8]), st.data())
+def test_items_are_found_by_the_lengths_in_their_pages(rows, given_, width, data):
+    ends, page_rows, pages = given_
+    encoding = Lengths(codes_layout(ENDS, 1), width, np.array(pages), page_rows)
+    found = Ends(rows, width, ROWS, page_rows, pages)
+    codes = np.diff(ends, prepend=0).astype(np.uint8)
+    give(data, codes, Decoding(encoding, width, found), unit=page_rows)
+    found.check()
+    assert found.starts.tolist() == np.append(0, ends)[rows].tolist()
+    assert found.ends.tolist() == ends[rows].tolist()
+
+
+@given(distances(), st.integers(0, ROWS), st.integers(0, ROWS), st.booleans(), st.data())
+def test_a_range_of_rows_needs_no_other_bytes(given_, one, other, is_encoded, data):
+    values, encoding, codes = given_
+    low, high = sorted((one, other))
+    out = np.zeros(high - low, "<i8")
+    memory = Memory(Target(out.view(np.uint8)), 8 * low)
+    if is_encoded:
+        give(data, codes, Decoding(encoding, 8, memory), unit=encoding.page_rows)
+    else:
+        give(data, values.view(np.uint8), memory)
+    assert out.tolist() == values[low:high].tolist()
+
+
+def test_pages_without_a_needed_row_are_neither_decompressed_nor_decoded():
+    decoded = []
+
+    class Watched(Delta):
+        def decode(self, row, codes, out):
+            decoded.append((row, len(codes)))
+            super().decode(row, codes, out)
+
+    encoding = Watched(codes_layout(VALUES, 1), 8, np.zeros(8, "<i8"), np.array([1]), 8)
+    sink = Decoding(encoding, 8, Words(np.array([9, 12, 40, 63]), 8, np.zeros(32, np.uint8)))
+    starts, stops = sink.needed(0, 64)
+    assert (starts.tolist(), stops.tolist()) == ([8, 40, 56], [16, 48, 64])
+    sink.take(0, np.zeros(64, np.uint8))
+    assert decoded == [(8, 8), (40, 8), (56, 8)]
 
 
 @pytest.mark.parametrize(

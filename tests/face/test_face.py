@@ -224,6 +224,7 @@ def test_levels_and_shuffles_of_single_columns_are_applied(tmp_path):
         tmp_path / "t.blz",
         clevel={"a": 0},
         shuffle={"c": "none"},
+        encoding="plain",
     )
     with blz.open(tmp_path / "t.blz") as table:
         assert table["a"].cbytes > table["a"].nbytes

@@ -611,13 +611,13 @@ def layout_of_codes(stream: dict[str, Any], values: Stream, block: dict[str, Any
         need(values.nbytes(block["rows"]) <= MAX_MADE_BYTES, "few bytes that are made of nothing")
         return values
     if kind == "dictionary":
-        need(not values.name.startswith("dictionary."), "no dictionary inside a dictionary")
-        if values.name == "values" and values.bits is not None:
+        if values.name.endswith("values") and values.bits is not None:
             items, width = unbase64(encoding.get("items")), values.bits // 8
             need(1 < width <= 255 and 0 < len(items) <= MAX_VALUE_BYTES, "values of some bytes")
             need(len(items) % width == 0, "whole values")
             need(dtype in ("|u1", "<u2", "<u4") and np.dtype(dtype).itemsize < width, "codes")
-            return Stream("values", dtype, 4, 8 * np.dtype(dtype).itemsize)
+            return Stream(values.name, dtype, 4, 8 * np.dtype(dtype).itemsize)
+        need(not values.name.startswith("dictionary."), "no items inside a dictionary")
         kinds = {one["name"]: one.get("encoding", {}).get("kind") for one in block["streams"]}
         need(kinds.get("ends") == kinds.get("values") == kind, "ends and values in a dictionary")
         if values.name == "values":
@@ -665,7 +665,7 @@ def values_of_codes(one: Stored, data: bytes, block: Block) -> bytes:
         bits = [place % 2 == 0 for place, length in enumerate(lengths) for _ in range(length)]
         return np.packbits(bits, bitorder="little").tobytes()
     width = np.dtype(one.values.dtype).itemsize
-    if kind == "dictionary" and one.layout.name == "values":
+    if kind == "dictionary" and one.layout.name.endswith("values"):
         values = unbase64(one.encoding["items"])
         items = [values[start : start + width] for start in range(0, len(values), width)]
         numbers = np.frombuffer(data, one.layout.dtype).tolist()

@@ -57,9 +57,8 @@ def version_of(file):
 def test_bloscpack_reads_every_fixed_width_column(tmp_path, checksum, compression):
     table, data = values()
     path = tmp_path / "t.blz"
-    blz.to_blz(
-        table, path, checksum=checksum, compression=compression, durability="process", **CUTS
-    )
+    options = {"checksum": checksum, "compression": compression, "encoding": "plain"}
+    blz.to_blz(table, path, durability="process", **options, **CUTS)
     for number, name in enumerate(table.column_names):
         files = files_of(path, number)
         width = len(data[name]) // ROWS
@@ -79,7 +78,7 @@ def test_what_bloscpack_cannot_read_is_not_called_version_3(tmp_path):
         }
     )
     path = tmp_path / "t.blz"
-    blz.to_blz(table, path)
+    blz.to_blz(table, path, encoding="plain")
     for number in range(3):
         [file] = files_of(path, number)
         assert version_of(file) == 4
@@ -90,7 +89,7 @@ def test_what_bloscpack_cannot_read_is_not_called_version_3(tmp_path):
 
 def test_bloscpack_sees_a_flipped_bit_in_any_chunk(tmp_path):
     path = tmp_path / "t.blz"
-    blz.to_blz(pa.table({"a": pa.array(range(ROWS))}), path)
+    blz.to_blz(pa.table({"a": pa.array(range(ROWS))}), path, encoding="plain")
     [file] = files_of(path, 0)
     data = bytearray(file.read_bytes())
     data[60] ^= 1
@@ -109,7 +108,7 @@ def flights():
 def test_bloscpack_reads_the_flights(tmp_path):
     frame = flights()
     path = tmp_path / "flights.blz"
-    frame.to_blz(path, durability="process")
+    frame.to_blz(path, encoding="plain", durability="process")
     table = blz.read_table(path)
     genuine = []
     for number, name in enumerate(table.column_names):

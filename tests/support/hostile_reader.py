@@ -105,6 +105,7 @@ def assert_read(path, column="x", rows=(0, 8)):
 
 
 def make(path, table, **options):
-    """Make a table of one row group in pages of 8 rows, to be edited."""
-    blz.to_blz(table, path, **{"page_rows": 8, "durability": "process", **options})
+    """Make a table of one row group in pages of 8 rows, with plain values, to be edited."""
+    plain = {"page_rows": 8, "durability": "process", "encoding": "plain"}
+    blz.to_blz(table, path, **{**plain, **options})
     return path

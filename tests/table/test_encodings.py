@@ -16,8 +16,9 @@ from blztable.engine.write.options import WriteOptions
 from blztable.errors import CorruptError
 from blztable.format.chunk import Compression
 from blztable.storage.memory import MemoryStore
+from golden import reader
 from support import tamper
-from support.bit_equality import same_table
+from support.bit_equality import bits, same_table
 from support.samples import FLAGS, NUMBER_ROWS, numbers_table
 
 TABLE = numbers_table()
@@ -39,8 +40,8 @@ def encodings_of(store) -> dict[str, str | None]:
 @pytest.fixture
 def stores():
     plain, encoded = MemoryStore("plain"), MemoryStore("encoded")
-    blz.to_blz(TABLE, plain, **CUTS)
-    blz.to_blz(TABLE, encoded, encoding="auto", **CUTS)
+    blz.to_blz(TABLE, plain, encoding="plain", **CUTS)
+    blz.to_blz(TABLE, encoded, **CUTS)
     return plain, encoded
 
 
@@ -132,7 +133,7 @@ CHANGES = {
 @given(st.lists(st.sampled_from(list(CHANGES)), min_size=1, max_size=5), st.booleans())
 def test_any_changes_of_encoded_values_are_those_of_plain_values(names, is_one_commit):
     plain, encoded = MemoryStore("plain"), MemoryStore("encoded")
-    for store, options in ((plain, {}), (encoded, {"encoding": "auto"})):
+    for store, options in ((plain, {"encoding": "plain"}), (encoded, {})):
         blz.to_blz(TABLE.slice(0, 600), store, **CUTS, **options)
         with blz.open(store, "a") as table:
             if is_one_commit:
@@ -147,7 +148,7 @@ def test_any_changes_of_encoded_values_are_those_of_plain_values(names, is_one_c
 
 def test_an_encoding_may_differ_by_column_and_is_kept_for_appends(tmp_path):
     path = tmp_path / "t.blz"
-    blz.to_blz(TABLE.select(["near", "price"]), path, encoding={"price": "auto"})
+    blz.to_blz(TABLE.select(["near", "price"]), path, encoding={"near": "plain"})
     assert encodings_of(path) == {"near": None, "price": "scaled"}
     blz.to_blz(TABLE.select(["near", "price"]), path, mode="a")
     with blz.open(path, "a") as table:
@@ -172,7 +173,7 @@ def test_an_encoding_that_is_not_known_is_refused_as_an_option(tmp_path):
 )
 def test_metadata_of_codes_that_do_not_fit_together_are_corrupt(change):
     store = MemoryStore()
-    blz.to_blz(TABLE.select(["near"]), store, encoding="auto")
+    blz.to_blz(TABLE.select(["near"]), store)
     with tamper.editing(store) as table:
         change(table.part(0).metadata["streams"][0])
     with pytest.raises(CorruptError):
@@ -181,7 +182,7 @@ def test_metadata_of_codes_that_do_not_fit_together_are_corrupt(change):
 
 def test_a_chunk_that_cuts_a_page_of_distances_is_corrupt():
     store = MemoryStore()
-    blz.to_blz(TABLE.select(["rising"]), store, encoding="auto", page_rows=64)
+    blz.to_blz(TABLE.select(["rising"]), store, page_rows=64)
     with tamper.editing(store) as table:
         stream = table.part(0).metadata["streams"][0]
         assert stream["encoding"]["kind"] == "delta"
@@ -199,7 +200,7 @@ def test_a_page_of_distances_that_no_chunk_can_hold_is_kept_as_it_is():
     rows = 1 << 21
     table = pa.table({"rising": np.cumsum(np.arange(rows) % 9) * 1000})
     store = MemoryStore()
-    blz.to_blz(table, store, encoding="auto", page_rows=rows)
+    blz.to_blz(table, store, page_rows=rows)
     assert encodings_of(store) == {"rising": None}
     assert blz.read_table(store).equals(table)
 
@@ -208,7 +209,7 @@ def test_a_page_of_distances_that_no_chunk_can_hold_is_kept_as_it_is():
 def test_a_page_that_is_decoded_at_once_is_not_cut_by_small_chunks(name):
     store = MemoryStore()
     contents = Contents(TABLE.select([name]).schema, [(TABLE.select([name]), NUMBER_ROWS)])
-    options = WriteOptions(encoding="auto", page_rows=512, chunk_bytes=64)
+    options = WriteOptions(page_rows=512, chunk_bytes=64)
     create(store, contents, options, replace_existing=True)[1].close()
     assert encodings_of(store)[name] in ("delta", "lengths")
     assert blz.read_table(store).equals(TABLE.select([name]))
@@ -227,13 +228,13 @@ def test_nulls_have_no_encoding_of_numbers():
 
 def test_lengths_that_do_not_fill_their_page_are_corrupt():
     store = MemoryStore()
-    blz.to_blz(TABLE.select(["line"]), store, encoding="auto", page_rows=64)
+    blz.to_blz(TABLE.select(["line"]), store, page_rows=64)
     with tamper.editing(store) as table:
         pages = table.part(0).metadata["streams"][1]["pages"]
         pages[:2] = pages[0] + 1, pages[1] - 1
     with pytest.raises(CorruptError, match="'ends', chunk 0: the lengths of the items of page 0"):
         blz.read_table(store)
-    with blz.open(store) as table, pytest.raises(CorruptError, match="of page 0 do not add up"):
+    with blz.open(store) as table, pytest.raises(CorruptError, match="of page 1 do not add up"):
         table.take([70])
     with blz.open(store) as table:
         assert not table.verify()
@@ -243,7 +244,7 @@ def test_items_of_one_length_take_no_bytes_for_their_ends_and_none_for_nothing()
     store = MemoryStore()
     empty = pa.array([""] * 1000, pa.string())
     table = pa.table({"empty": empty, "flag": FLAGS})
-    blz.to_blz(table, store, encoding="auto", page_rows=64)
+    blz.to_blz(table, store, page_rows=64)
     with blz.open(store) as opened:
         assert opened["empty"].cbytes < 700
         assert opened["empty"].nbytes == 4000
@@ -265,7 +266,7 @@ def test_items_of_one_length_take_no_bytes_for_their_ends_and_none_for_nothing()
 def test_a_dictionary_of_only_one_of_two_streams_is_corrupt():
     for number in (0, 1):
         store = MemoryStore()
-        blz.to_blz(TABLE.select(["mode"]), store, encoding="auto")
+        blz.to_blz(TABLE.select(["mode"]), store)
         with tamper.editing(store) as edited:
             stream = edited.part(0).metadata["streams"][number]
             stream["encoding"] = {"kind": "lengths"}
@@ -283,7 +284,7 @@ def test_codes_and_pages_that_lie_about_a_dictionary_are_corrupt():
         table = pa.table({"mode": pa.array(["a", "bc", "def"] * (rows // 3))})
         for lie in ("code", "pages"):
             store = MemoryStore()
-            blz.to_blz(table, store, encoding="auto", page_rows=page_rows)
+            blz.to_blz(table, store, page_rows=page_rows)
             with tamper.editing(store) as edited:
                 ends, values = edited.part(0).metadata["streams"]
                 assert ends["encoding"]["kind"] == values["encoding"]["kind"] == "dictionary"
@@ -361,9 +362,34 @@ def test_a_code_without_a_value_is_corrupt_however_it_is_read():
             opened["few"][3:9]
 
 
+@pytest.mark.parametrize("kind", [pa.float64(), pa.timestamp("ns"), pa.binary(3), pa.string()])
+def test_a_dictionary_that_repeats_values_comes_back(kind, tmp_path):
+    rng = np.random.default_rng(0)
+    raw = np.frombuffer(rng.bytes(80), "<i8")[np.arange(200) % 10]
+    if kind in (pa.string(), pa.binary(3)):
+        items = pa.array([f"{n % 1000:03}".encode() for n in raw.tolist()], pa.binary(3))
+        items = items.cast(pa.binary()).cast(kind)
+    else:
+        items = pa.Array.from_buffers(kind, 200, [None, pa.py_buffer(raw)])
+    codes = pa.array(rng.integers(0, 200, 3000), pa.int16())
+    table = pa.table({"a": pa.DictionaryArray.from_arrays(codes, items)})
+    blz.to_blz(table, tmp_path / "t.blz", encoding="auto")
+    assert same_table(blz.read_table(tmp_path / "t.blz"), table)
+    with blz.open(tmp_path / "t.blz") as opened:
+        assert opened.verify()
+        assert same_table(opened.take([2999, 5, 5]), table.take([2999, 5, 5]))
+        chosen = pc.equal(table["a"].cast(kind), items[7])
+        found = opened.to_arrow(filters=pc.field("a") == items[7])
+        assert found["a"].cast(kind).equals(table.filter(chosen)["a"].cast(kind))
+        kinds = {one.name: one.encodings for one in opened["a"].streams()}
+        assert (kinds["dictionary.values"] == ("dictionary",)) == (kind != pa.string())
+    rows = reader.read(tmp_path / "t.blz").columns[0].rows
+    assert rows == bits(table["a"])
+
+
 def test_pages_that_claim_more_than_a_dictionary_has_are_refused_before_memory_is_made():
     store = MemoryStore()
-    blz.to_blz(TABLE.select(["mode"]), store, encoding="auto")
+    blz.to_blz(TABLE.select(["mode"]), store)
     claimed = 2_000_000_000
     with tamper.editing(store) as edited:
         edited.part(0).metadata["streams"][1]["pages"] = [claimed]
@@ -387,7 +413,7 @@ def test_a_column_of_nulls_or_of_one_value_takes_no_bytes_for_its_rows():
     }
     table = pa.table(columns)
     store = MemoryStore()
-    blz.to_blz(table, store, encoding="auto")
+    blz.to_blz(table, store)
     with blz.open(store) as opened:
         for name in table.column_names:
             assert opened[name].cbytes < 1300, name

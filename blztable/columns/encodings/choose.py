@@ -18,6 +18,7 @@ from blztable.columns.encodings.few_values import encode_few_values
 from blztable.columns.encodings.items import MAX_MADE_BYTES, Each, Lengths, starts_of
 from blztable.columns.encodings.numbers import (
     FORMS,
+    INVERSES,
     MOST_ODD,
     POWERS,
     STEP_ROWS,
@@ -28,12 +29,17 @@ from blztable.columns.encodings.numbers import (
     codes_layout,
 )
 from blztable.columns.encodings.runs import Runs, few_runs
-from blztable.columns.encodings.sample import is_one_chunk, sample
+from blztable.columns.encodings.sample import SAMPLED_ROWS, is_one_chunk, sample
 
 # Decimals that are tried.
 MOST_POWER = 6
+_POWERS, _INVERSES = np.array(POWERS[: MOST_POWER + 1]), np.array(INVERSES[: MOST_POWER + 1])
+# So many values of a sample are looked at first.
+FEW_VALUES = 32
 # There are at least so many rows for each value that is no decimal.
 ROWS_PER_ODD = 64
+# A sample of a column with nulls must have at least this many values.
+LEAST_VALUES = 256
 # Integers below this are exact as doubles.
 EXACT = 1 << 53
 
@@ -156,6 +162,8 @@ def encode_integers(
     page_rows
         Rows of a page.
     """
+    if len(values) > SAMPLED_ROWS and not _may_be_narrower(values, mask, page_rows):
+        return None
     pages = _bounds(values, mask, page_rows)
     narrow = _code_width(pages)
     if mask is None:
@@ -169,11 +177,10 @@ def encode_doubles(
     name: str, values: np.ndarray, mask: np.ndarray | None, page_rows: int
 ) -> Encoded | None:
     """Return doubles as codes of whole numbers; None unless nearly all have few decimals."""
-    present = values if mask is None else values[mask]
-    if not len(present):
+    some = _some_of(values, mask)
+    if not len(some):
         return None
-    some = np.concatenate([present[rows] for rows in sample(len(present))])
-    for power in range(MOST_POWER + 1):
+    for power in _powers(some):
         for form in FORMS if power else FORMS[:1]:
             if _is_scaled(some, power, form):
                 return _scaled(name, values, mask, page_rows, power, form)
@@ -247,11 +254,7 @@ def _delta(name: str, values: np.ndarray, page_rows: int, width: int) -> Encoded
     """Return the values as distances from row to row, if that is narrower than `width`."""
     unsigned = values.view(f"<u{values.itemsize}")
     signed = f"<i{values.itemsize}"
-    steps_of_some = [np.diff(unsigned[rows]).view(signed) for rows in sample(len(values))]
-    if (
-        width == 1
-        or _code_width([(int(d.min()), int(d.max())) for d in steps_of_some if len(d)]) >= width
-    ):
+    if width == 1 or _code_width(_steps_of_sample(values)) >= width:
         return None
     steps = np.diff(unsigned, prepend=unsigned[:1]).view(signed)
     # The first row of a page has no distance.
@@ -265,6 +268,44 @@ def _delta(name: str, values: np.ndarray, page_rows: int, width: int) -> Encoded
     codes = distances.astype(stored.dtype)
     firsts = values[::page_rows].astype("<i8" if values.dtype.kind == "i" else "<u8").view("<i8")
     return Delta(stored, values.itemsize, firsts, _words([least]), page_rows), codes
+
+
+def _may_be_narrower(values: np.ndarray, mask: np.ndarray | None, page_rows: int) -> bool:
+    """True unless a sample shows that values and distances both need all their bytes."""
+    pages = [(0, 0)]
+    for rows in sample(len(values)):
+        # The rows of one page.
+        rows = slice(rows.start, min(rows.stop, rows.start // page_rows * page_rows + page_rows))
+        pages += _bounds(values[rows], None if mask is None else mask[rows], page_rows)
+    if _code_width(pages) < values.itemsize:
+        return True
+    return mask is None and _code_width(_steps_of_sample(values)) < values.itemsize
+
+
+def _steps_of_sample(values: np.ndarray) -> list[tuple[int, int]]:
+    """Return the bounds of the distances from row to row, modulo the range of the type."""
+    unsigned = values.view(f"<u{values.itemsize}")
+    steps = [np.diff(unsigned[rows]).view(f"<i{values.itemsize}") for rows in sample(len(values))]
+    return [(int(some.min()), int(some.max())) for some in steps if len(some)]
+
+
+def _some_of(values: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
+    """Return a sample of the values, nulls aside; none only if all rows are null."""
+    if mask is None:
+        return np.concatenate([values[rows] for rows in sample(len(values))])
+    some = np.concatenate([values[rows][mask[rows]] for rows in sample(len(values))])
+    return some if len(some) >= LEAST_VALUES or mask.all() else _some_of(values[mask], None)
+
+
+def _powers(sample: np.ndarray) -> list[int]:
+    """Return the numbers of decimals that half of a few values of the sample may have."""
+    few = sample[:: -(-len(sample) // FEW_VALUES), np.newaxis]
+    with np.errstate(invalid="ignore", over="ignore"):
+        whole = np.rint(few * _POWERS)
+        is_decimal = (whole / _POWERS == few) | (whole * _INVERSES == few)
+    enough = 2 * np.count_nonzero(is_decimal, axis=0) >= len(few)
+    powers: list[int] = np.flatnonzero(enough).tolist()
+    return powers
 
 
 def _is_scaled(sample: np.ndarray, power: int, form: str) -> bool:

@@ -26,8 +26,10 @@ from blztable.columns.blocks import Encoding, StreamLayout
 from blztable.columns.memory import bytes_of
 from blztable.errors import CorruptError
 
-# The bytes of all items, so that a step of rows never reaches the 2 GiB of Arrow's short offsets.
+# The bytes of all items, which a reader has in memory as soon as a part is open.
 MAX_BYTES = 1 << 18
+# The bytes of an item: a step of rows never reaches the 2 GiB of Arrow's short offsets.
+MAX_LENGTH = (1 << 16) - 1
 # Rows that are looked up at once, so that they stay in the cache.
 _STEP = 1 << 15
 # Items that may have more bytes than this are counted before they are made.

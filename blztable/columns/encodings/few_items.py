@@ -14,22 +14,20 @@ from blztable.arrow_types import is_text
 from blztable.block_terms import ENDS
 from blztable.columns.blocks import Block, Stream
 from blztable.columns.codecs import text, validity
-from blztable.columns.encodings.dictionary import MAX_BYTES, Dictionary, Spelled
+from blztable.columns.encodings.dictionary import MAX_BYTES, MAX_LENGTH, Dictionary, Spelled
 from blztable.columns.encodings.items import starts_of
 from blztable.columns.encodings.numbers import codes_layout
 from blztable.columns.encodings.sample import (
+    FEW_ITEMS,
     ROWS_PER_ITEM,
-    first_of,
     is_one_chunk,
     sample,
-    seems_few,
+    to_try,
 )
 from blztable.columns.memory import bytes_of
 from blztable.columns.paging import page_bytes
 from blztable.errors import SchemaError
 
-# Two codes of at most this many items are looked up at once.
-FEW_ITEMS = 128
 # Items that have codes of two bytes, a null among them.
 MOST_ITEMS = (1 << 16) - 1
 # Text that is compressed to see how many bytes a dictionary saves: twice the window of LZ4.
@@ -63,20 +61,18 @@ def encode_few_items(
     SchemaError
         An item is invalid.
     """
-    if array.type.id not in text.TYPE_IDS or not _has_few_items(array):
+    if array.type.id not in text.TYPE_IDS or not (tried := _to_try(array)):
         return None
     mask = validity.mask_of(array)
     # The items of null rows are not encoded, whatever bytes they have.
     _, offsets, data = text.sound_items(array, mask)
-    for rows in (first_of(array), array):
+    for rows in tried:
         found = rows.dictionary_encode()
         items = found.dictionary.cast(pa.large_binary())
-        if len(items) > min(MOST_ITEMS, len(array) // ROWS_PER_ITEM) or _nbytes(items) > MAX_BYTES:
+        if len(items) > min(MOST_ITEMS, len(array) // ROWS_PER_ITEM) or not _has_room(items):
             return None
         if len(items) > FEW_ITEMS and not _is_worth(items, len(array), data, worth):
             return None
-    if not len(items):
-        return None
     if is_text(array.type):
         try:
             found.dictionary.validate(full=True)
@@ -106,14 +102,14 @@ def encode_few_items(
     return Block(len(codes), page_rows, streams), found
 
 
-def _has_few_items(array: pa.Array) -> bool:
-    """True if a sample has few different items; Arrow checks the sample before it reads it."""
+def _to_try(array: pa.Array) -> tuple[pa.Array, ...]:
+    """Return the rows to encode; Arrow checks a sample of them before it reads it."""
     try:
         for rows in sample(len(array)):
             array[rows].validate(full=True)
     except pa.ArrowInvalid:
-        return False
-    return seems_few(array, MOST_ITEMS)
+        return ()
+    return to_try(array, MOST_ITEMS)
 
 
 def _is_worth(items: pa.Array, rows: int, data: np.ndarray, worth: Worth) -> bool:
@@ -129,6 +125,12 @@ def _codes(found: pa.DictionaryArray) -> np.ndarray:
     """Return the codes, with room for one more; those of null rows may be anything."""
     data = bytes_of(found.indices.buffers()[1]).view("<i4")[found.indices.offset :][: len(found)]
     return data.astype("|u1" if len(found.dictionary) < 256 else "<u2")
+
+
+def _has_room(items: pa.Array) -> bool:
+    """True if the metadata can have these items, and their lengths."""
+    longest = pc.max(pc.binary_length(items)).as_py() or 0
+    return longest <= MAX_LENGTH and _nbytes(items) <= MAX_BYTES
 
 
 def _nbytes(items: pa.Array) -> int:

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from blztable.columns.blocks import StreamLayout
 from blztable.columns.encodings.numbers import codes_layout
-from blztable.columns.encodings.sample import ROWS_PER_ITEM, first_of, seems_few
+from blztable.columns.encodings.sample import ROWS_PER_ITEM, to_try
 from blztable.columns.encodings.values import MAX_BYTES, Values, items_dtype
 from blztable.columns.memory import bytes_of
 
@@ -37,12 +37,13 @@ def encode_few_values(
         return None
     limit = min(1 << 8 * min(most - 1, 2), MAX_BYTES // width)
     values = _as_array(data if mask is None else _of_rows(data, width, mask), width)
-    if not seems_few(values, limit):
-        return None
-    for rows in (first_of(values), values):
+    found = None
+    for rows in to_try(values, limit):
         found = rows.dictionary_encode()
         if len(found.dictionary) > min(limit, len(values) // ROWS_PER_ITEM):
             return None
+    if found is None:
+        return None
     items, ranks = _sorted(found.dictionary, layout.dtype)
     present = ranks[bytes_of(found.indices.buffers()[1]).view("<i4")[: len(values)]]
     stored = codes_layout(layout.name, 1 if len(items) <= 256 else 2)

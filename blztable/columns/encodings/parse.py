@@ -133,12 +133,12 @@ def _each(value: Mapping[str, object], owner: Owner, dtype: str) -> Encoding:
 
 def _dictionary(value: Mapping[str, object], owner: Owner, dtype: str) -> Encoding:
     layout = owner.layout
-    if owner.is_child:
-        raise CorruptError("encoding 'dictionary' within a dictionary")
     if layout.name == VALUES and layout.bits is not None:
         width = value_width(layout)
         stored = _codes(value, owner, dtype, width > 1)
         return Values(stored, values_from_json(value.get("items"), width))
+    if owner.is_child:
+        raise CorruptError("encoding 'dictionary' of items within a dictionary")
     if layout.name == VALUES and layout.bits is None:
         # The size of the bytes of items follows from no number of rows.
         return Spelled(replace(layout, bits=0))

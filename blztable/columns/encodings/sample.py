@@ -9,15 +9,18 @@ from blztable.columns.paging import CHUNK_BYTES
 
 # A sample of values: this many runs of this many values.
 SAMPLE_RUNS, SAMPLE_ROWS = 8, 512
+SAMPLED_ROWS = SAMPLE_RUNS * SAMPLE_ROWS
 # A dictionary must have at least this many rows for each item.
 ROWS_PER_ITEM = 8
+# Few items: two of their codes are looked up at once.
+FEW_ITEMS = 128
 # Of more items a sample of 4,096 rows has mostly different ones: there are above 6,000.
-_MOST_SAMPLED = SAMPLE_RUNS * SAMPLE_ROWS * 3 // 4
+_MOST_SAMPLED = SAMPLED_ROWS * 3 // 4
 
 
 def sample(rows: int) -> Iterator[slice]:
     """Yield runs of rows, spread evenly."""
-    if rows <= SAMPLE_RUNS * SAMPLE_ROWS:
+    if rows <= SAMPLED_ROWS:
         yield slice(0, rows)
         return
     for number in range(SAMPLE_RUNS):
@@ -30,13 +33,14 @@ def is_one_chunk(rows: int, page_rows: int, width: int) -> bool:
     return min(rows, page_rows) * width <= CHUNK_BYTES
 
 
-def seems_few(array: pa.Array, most: int) -> bool:
-    """True if a sample has few different items for a dictionary of at most `most` items."""
+def to_try(array: pa.Array, most: int) -> tuple[pa.Array, ...]:
+    """Return the rows to make a dictionary of at most `most` items of, one array after the other.
+
+    Return none if a sample has too many different items. If it has many, the first array is an
+    eighth of the rows: a dictionary of all takes long if they do not repeat.
+    """
     parts = pa.chunked_array([array[rows] for rows in sample(len(array))], array.type)
     count: int = pc.count_distinct(parts).as_py()
-    return 0 < count <= min(most, _MOST_SAMPLED, len(array) // ROWS_PER_ITEM)
-
-
-def first_of(array: pa.Array) -> pa.Array:
-    """Return an eighth of the rows: a dictionary of all takes long if they do not repeat."""
-    return array[: max(len(array) // 8, 1)]
+    if not 0 < count <= min(most, _MOST_SAMPLED, len(array) // ROWS_PER_ITEM):
+        return ()
+    return (array,) if count <= FEW_ITEMS else (array[: len(array) // 8], array)

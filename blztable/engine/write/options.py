@@ -131,11 +131,7 @@ class WriteOptions:
 
     def encoding_of(self, name: str) -> str:
         """Return "auto" or "plain" for a column."""
-        return _of(self.encoding, name, None) or "plain"
-
-    def has_own_files(self, name: str) -> bool:
-        """True if the parts of a column are files of their own, because plain ones were asked."""
-        return _of(self.encoding, name, None) == "plain"
+        return _of(self.encoding, name, None) or "auto"
 
     def page_rows_of(self, name: str) -> int | None:
         """Return the page size of a column; None for the default of its type."""

@@ -40,6 +40,8 @@ DICTIONARY_LEAVES = 0.5
 ZSTD_SAVES = 0.2
 # With numbers it also has to halve what lz4 makes of them.
 ZSTD_HALVES = 0.5
+# Codes are a fraction of the values that are read, so zstd takes less of the time.
+ZSTD_SAVES_OF_CODES, ZSTD_HALVES_CODES = 0.1, 0.6
 # zstd takes long with numbers of which lz4 leaves more than this, and does not halve them.
 LZ4_HELPS = 0.75
 # Text of which lz4 leaves more than this is not worth the time of lz4hc.
@@ -59,7 +61,8 @@ def compression_of(stream: Stream, options: CompressionOptions) -> Compression:
         return replace(_of_text(sample, options.optimize), shuffle=usual)
     if sample is None:
         return replace(SMALL if options.optimize == SIZE else LZ4, shuffle=usual)
-    return _of_numbers(sample, options.optimize, (shuffle,) if shuffle else _shuffles(stream))
+    shuffles = (shuffle,) if shuffle else _shuffles(stream)
+    return _of_numbers(sample, options.optimize, shuffles, stream.encoding is not None)
 
 
 def dictionary_worth(data: np.ndarray, options: CompressionOptions) -> float:
@@ -107,17 +110,23 @@ def _of_text(sample: _Sample | None, optimize: str | None) -> Compression:
     return LZ4HC if by_lz4 < LZ4_FAILS else LZ4
 
 
-def _of_numbers(sample: _Sample, optimize: str | None, shuffles: Sequence[str]) -> Compression:
+def _of_numbers(
+    sample: _Sample, optimize: str | None, shuffles: Sequence[str], are_codes: bool
+) -> Compression:
     if optimize == SIZE:
         tried = [replace(one, shuffle=shuffle) for one in (LZ4, SMALL) for shuffle in shuffles]
         return min(tried, key=sample.leaves)
     left = {shuffle: sample.leaves(replace(LZ4, shuffle=shuffle)) for shuffle in shuffles}
     best = min(shuffles, key=lambda shuffle: left[shuffle] + SHUFFLE_COSTS[shuffle])
-    most = min(left[best] * ZSTD_HALVES, left[best] - ZSTD_SAVES)
-    if optimize is None and most > 0 and left[best] < LZ4_HELPS:
+    if are_codes:
+        # zstd finds repeated codes, whose bits a shuffle would tear apart.
+        most = min(left[best] * ZSTD_HALVES_CODES, left[best] - ZSTD_SAVES_OF_CODES)
+        zstd = replace(ZSTD, shuffle=UNSHUFFLED if UNSHUFFLED in shuffles else best)
+    else:
+        most = min(left[best] * ZSTD_HALVES, left[best] - ZSTD_SAVES)
         zstd = replace(ZSTD, shuffle=best)
-        if sample.leaves(zstd) < most:
-            return zstd
+    if optimize is None and most > 0 and left[best] < LZ4_HELPS and sample.leaves(zstd) < most:
+        return zstd
     return replace(LZ4, shuffle=best)
 
 

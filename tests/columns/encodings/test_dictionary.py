@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blztable.columns.blocks import StreamLayout
-from blztable.columns.encodings.dictionary import MAX_BYTES, Dictionary
+from blztable.columns.encodings.dictionary import MAX_BYTES, MAX_LENGTH, Dictionary
 from blztable.columns.encodings.few_items import FEW_ITEMS, TRIED_BYTES
 from blztable.columns.encodings.few_items import encode_few_items as encode_if_worth
 from blztable.columns.encodings.numbers import codes_layout
@@ -167,7 +167,10 @@ def test_the_bytes_of_null_rows_are_not_stored():
         pa.array([str(n) for n in range(FEW_ITEMS + 1)] * 7),
         # Few in the sample, many in all.
         pa.array(["a"] * 600 + [str(n) for n in range(9000)] + ["a"] * 60_000),
-        pa.array(["a" * MAX_BYTES, "b"] * 50),
+        pa.array(["a" * (MAX_LENGTH + 1), "b"] * 50),
+        pa.array(
+            ["a" * MAX_LENGTH, "b" * MAX_LENGTH, "c" * MAX_LENGTH, "d" * MAX_LENGTH, "e" * 5] * 9
+        ),
         # Few items in the first eighth.
         pa.array(["a", "b"] * 10_000 + ["b" * MAX_BYTES]),
         pa.array([1, 2] * 50),
@@ -212,6 +215,19 @@ def test_many_items_have_a_dictionary_only_if_their_codes_are_small_enough():
     assert encode_if_worth(pa.array(names[:100] * 100), None, worth(0)) is not None
     # Those of few items are not tried.
     assert len(tried) == 3
+
+
+def test_the_longest_items_there_may_be_have_a_dictionary():
+    items = [letter * MAX_LENGTH for letter in "abcd"]
+    block, plain, _ = block_and_plain(pa.array([*items, "four"] * 9))
+    ends, values = spelled(block.streams[0].encoding, block_codes(block))
+    assert ends == plain.streams[0].data.view("<i4").tolist()
+    assert values == plain.streams[1].data.tobytes()
+    written = json.loads(json.dumps(block.streams[0].encoding.to_json()))
+    owner = Owner(ENDS, 45, block.page_rows, block.streams[1].pages, is_text=True)
+    assert parse(written, owner, "|u1").items.to_pylist() == [
+        one.encode() for one in (*items, "four")
+    ]
 
 
 def test_text_that_is_no_text_is_refused_as_plain_text_is():
@@ -267,7 +283,7 @@ def test_a_dictionary_is_of_items_and_not_within_another():
         with pytest.raises(CorruptError, match="encoding 'dictionary' of stream"):
             parse(encoding, Owner(layout, 4, 8, (4,)), dtype)
     for layout in (ENDS, VALUES):
-        with pytest.raises(CorruptError, match="within a dictionary"):
+        with pytest.raises(CorruptError, match="of items within a dictionary"):
             parse(encoding, Owner(layout, 4, 8, (4,), is_child=True), "|u1")
 
 

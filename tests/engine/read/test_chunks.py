@@ -92,15 +92,21 @@ def test_bytes_come_to_their_places_and_are_looked_at_once(opened, wanted, run_b
         for (low, high), buffer, seen, is_ in zip(wanted, buffers, looked_at, targeted, strict=True)
     ]
     decoded = []
-    real = reading.decompress_into
+
+    def watch(name):
+        real = getattr(reading, name)
+
+        def decompress(chunk, *rest):
+            decoded.append(bytes(chunk))
+            real(chunk, *rest)
+
+        patch.setattr(reading, name, decompress)
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reading, "RUN_BYTES", run_bytes)
         patch.setattr(reading, "TASK_BYTES", data.draw(st.sampled_from([1, 1000])))
-        patch.setattr(
-            reading,
-            "decompress_into",
-            lambda chunk, *rest: (decoded.append(bytes(chunk)), real(chunk, *rest))[1],
-        )
+        watch("decompress_into")
+        watch("decompress_blocks")
         tasks = list(joined(runs(opened, opened.streams[VALUES], requests)))
         # In any order.
         for task in data.draw(st.permutations(tasks)):

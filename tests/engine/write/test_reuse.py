@@ -31,7 +31,13 @@ from support.stores import raw_version, read, write
 pytestmark = pytest.mark.usefixtures("own_files")
 
 # The first bytes of zlib state its level, so that a chunk compressed anew differs from the old.
-BEFORE = {"compression": "zlib", "clevel": 1, "page_rows": 64, "chunk_bytes": 512}
+BEFORE = {
+    "compression": "zlib",
+    "clevel": 1,
+    "page_rows": 64,
+    "chunk_bytes": 512,
+    "encoding": "plain",
+}
 AFTER = BEFORE | {"clevel": 9}
 ROWS = 640
 # Text of one length, so that pages hold the same number of bytes.

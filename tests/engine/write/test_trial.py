@@ -87,6 +87,18 @@ def test_codes_of_encoded_numbers_are_tried_as_codes():
     assert compression_of(stream, CompressionOptions()) == Compression("lz4", 5, "bit")
 
 
+def test_codes_that_repeat_are_zstd_although_as_many_values_would_not_be():
+    # Rising numbers in groups of one to seven, as the lines of orders.
+    counts = RNG.integers(1, 8, 4 * ROWS)
+    lines = np.concatenate([np.arange(count) for count in counts])
+    (stream,) = encoded(encode(pa.array(lines))).streams
+    assert compression_of(stream, CompressionOptions()) == Compression("zstd", 1, "none")
+    assert compression_of(stream, CompressionOptions(shuffle="bit")).shuffle == "bit"
+    assert compression_of(stream, CompressionOptions(optimize="speed")).codec == "lz4"
+    plain = Stream(stream.layout, stream.data)
+    assert compression_of(plain, CompressionOptions()).codec == "lz4"
+
+
 def test_a_bitmap_is_not_shuffled():
     bits = Stream(VALIDITY, np.packbits(RNG.random(1 << 21) < 0.9))
     assert compression_of(bits, CompressionOptions()) == Compression("lz4", 5, "none")
