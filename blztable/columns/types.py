@@ -5,6 +5,7 @@ refused when a file is read. Knows nothing of files.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -42,6 +43,7 @@ def is_storable(type_: pa.DataType) -> bool:
     return (stored_type(type_).id, PLAIN) in CODECS
 
 
+@lru_cache(maxsize=256)
 def layout_of(type_: pa.DataType, encoding: str = PLAIN) -> BlockLayout:
     """Return the form of a block; raise FormatError for an unknown encoding."""
     stored = stored_type(type_)

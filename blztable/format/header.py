@@ -7,6 +7,7 @@ Knows nothing of what follows the header.
 
 import struct
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Self
 
 from blztable.errors import CorruptError, FormatError
@@ -43,8 +44,7 @@ class FileHeader:
 
     def encode(self) -> bytes:
         """Return the 32 bytes of the header."""
-        fields = (getattr(self, name) for name in self.__slots__)
-        return FILE_HEADER.pack(MAGIC, *fields, 0)
+        return FILE_HEADER.pack(MAGIC, *_FIELDS(self), 0)
 
     @classmethod
     def decode(cls, data: Buffer) -> Self:
@@ -89,3 +89,6 @@ class FileHeader:
     def front_length(self) -> int:
         """Number of bytes before the first chunk: header, metadata and offsets."""
         return FILE_HEADER.size + self.meta_size + 8 * self.nchunks
+
+
+_FIELDS = attrgetter(*FileHeader.__slots__)

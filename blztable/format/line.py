@@ -9,6 +9,7 @@ Knows neither the head of the manifest nor Arrow types.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Self
 
 from blztable.errors import CorruptError
@@ -26,6 +27,10 @@ _FIRST_ARRAY = b'"k":['
 _LINE_START = re.compile(rb'\{"path":[0-9,\[\]]+,"k":\[((?:[0-9]{1,18},)*[0-9]{1,18})\]')
 
 
+# Returns the facts of a part, or the arrays of facts of several parts, as a tuple.
+_FACTS = attrgetter(*PartFacts.__slots__)
+
+
 @dataclass(frozen=True, slots=True)
 class FactArrays:
     """The facts of a column's parts as arrays; an object for each part would cost too much."""
@@ -40,11 +45,11 @@ class FactArrays:
     @classmethod
     def of(cls, parts: Sequence[PartFacts]) -> Self:
         """Return the facts of these parts as arrays."""
-        return cls(*(tuple(getattr(part, name) for part in parts) for name in cls.__slots__))
+        return cls(*zip(*map(_FACTS, parts), strict=True)) if parts else cls(*((),) * 6)
 
     def __getitem__(self, group: int) -> PartFacts:
         """Return the facts of the part in this row group."""
-        return PartFacts(*(getattr(self, name)[group] for name in self.__slots__))
+        return PartFacts(*[array[group] for array in _FACTS(self)])
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,8 @@ class Statistics:
     @classmethod
     def joined(cls, parts: Sequence["Statistics"]) -> Self:
         """Return the statistics of all parts in one, part after part."""
+        if len(parts) == 1:  # The columns of a wide table.
+            return cls(parts[0].nulls, parts[0].nans, parts[0].lowest, parts[0].highest)
         return cls(
             *(
                 tuple(chain.from_iterable(getattr(part, name) for part in parts))

@@ -8,9 +8,8 @@ Both are pure: the engine reads and writes files.
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from operator import sub
-
-import numpy as np
 
 from blztable.block_terms import ENDS, PLAIN, VALUES
 from blztable.errors import CorruptError, FormatError, LimitError
@@ -126,9 +125,9 @@ def _front(info: BlockInfo, chunks: Sequence[bytes], checksum: Checksum) -> byte
     is_genuine = _is_genuine(info)
     metadata = b"" if is_genuine else info.encode()
     header = _header(info, is_genuine, checksum, len(metadata))
-    lengths = np.fromiter((len(chunk) + checksum.size for chunk in chunks), np.int64, len(chunks))
-    offsets = header.front_length + np.cumsum(lengths) - lengths
-    return header.encode() + metadata + offsets.astype("<i8").tobytes()
+    lengths = [len(chunk) + checksum.size for chunk in chunks[:-1]]
+    offsets = accumulate(lengths, initial=header.front_length) if chunks else ()
+    return header.encode() + metadata + struct.pack(f"<{len(chunks)}q", *offsets)
 
 
 def _is_genuine(info: BlockInfo) -> bool:

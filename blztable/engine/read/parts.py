@@ -7,7 +7,7 @@ later (`chunks.py`). Every error that leaves this module names the file, the col
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from operator import sub
+from itertools import pairwise
 
 import pyarrow as pa
 
@@ -326,10 +326,11 @@ def _unpack(reader: PartReader, facts: PartFacts) -> Superchunk:
 
 def _check_room(superchunk: Superchunk) -> None:
     """Check the sizes that chunks claim, before memory for them is allocated."""
-    offsets, digest, head = superchunk.offsets, superchunk.checksum.size, CHUNK_HEADER.size
+    offsets, digest = superchunk.offsets, superchunk.checksum.size
     claims = [size for _, stream in superchunk.info.walk() for size in stream.chunks]
-    lengths = [length - digest for length in map(sub, offsets[1:], offsets)]
-    if any(length > size + head for length, size in zip(lengths, claims, strict=True)):
-        raise CorruptError("a chunk is longer in the file than its uncompressed contents")
-    if any(size > length * MAX_RATIO for length, size in zip(lengths, claims, strict=True)):
-        raise LimitError(f"a chunk claims more than {MAX_RATIO} times its bytes")
+    for (start, stop), size in zip(pairwise(offsets), claims, strict=True):
+        length = stop - start - digest
+        if length > size + CHUNK_HEADER.size:
+            raise CorruptError("a chunk is longer in the file than its uncompressed contents")
+        if size > length * MAX_RATIO:
+            raise LimitError(f"a chunk claims more than {MAX_RATIO} times its bytes")

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
+from operator import itemgetter
 
 import pyarrow as pa
 
@@ -131,7 +132,8 @@ def write_groups(
 
     def tasks() -> Iterator[Iterator[Task]]:
         for table, nrows in groups:
-            entries = zip(range(len(columns)), columns, table.columns, strict=True)
+            nbytes = [column.nbytes for column in table.columns]
+            entries = zip(range(len(columns)), columns, table.columns, nbytes, strict=True)
             del table
             # The largest first: memory is released early, and small tasks remain for the end.
             arrays = deque(sorted(entries, key=_nbytes, reverse=True))
@@ -156,13 +158,9 @@ class _Shared:
     old: Old | None
 
 
-# The index of a column, its writer, and its rows in one row group.
-_Entry = tuple[int, ColumnWriter, pa.ChunkedArray]
-
-
-def _nbytes(entry: _Entry) -> int:
-    nbytes: int = entry[2].nbytes
-    return nbytes
+# The index of a column, its writer, its rows in one row group, and their bytes.
+_Entry = tuple[int, ColumnWriter, pa.ChunkedArray, int]
+_nbytes = itemgetter(3)
 
 
 def _encode_tasks(
@@ -188,10 +186,10 @@ def _bundle(
     """Return the bundle of a small row group; None if its parts get files of their own."""
     options = shared.options
     nbytes = {
-        entry[0]: _nbytes(entry)
-        for entry in arrays
+        index: nbytes
+        for index, column, _, nbytes in arrays
         # Genuine Bloscpack files are files of their own.
-        if options.encoding_of(entry[1].name) != "plain"
+        if options.encoding_of(column.name) != "plain"
     }
     if writer is None or not is_small(nbytes.values()):
         return None
@@ -214,6 +212,7 @@ class _PartWriter:
         index: int,
         column: ColumnWriter,
         array: pa.ChunkedArray,
+        nbytes: int,
         group: int,
         bundle: Bundle | None = None,
     ) -> None:
@@ -226,6 +225,7 @@ class _PartWriter:
         self._bundle = bundle
         self._group = group
         self._array = array
+        self._nbytes = nbytes
         self._checksum = shared.options.checksum_of_chunks
         # The part that this one replaces, if its chunks may be copied.
         self._old_part: Part | None = None
@@ -237,11 +237,10 @@ class _PartWriter:
         try:
             if self._array.null_count and not self._column.nullable:
                 raise SchemaError("found nulls; the schema says not null; fill or drop them")
-            nbytes = self._array.nbytes
             array = as_stored(one_array(self._array))
             # The caller's array is released as soon as a copy of it exists.
             del self._array
-            self._shared.budget.release(nbytes)
+            self._shared.budget.release(self._nbytes)
             block, array = self._block(array)
             check_pages(self._column.type, block.rows, block.page_rows)
         except SchemaError as error:

@@ -60,7 +60,9 @@ def compression_of(stream: Stream, options: CompressionOptions) -> Compression:
     if layout.bits is None:
         return replace(_of_text(sample, options.optimize), shuffle=usual)
     if sample is None:
-        return replace(SMALL if options.optimize == SIZE else LZ4, shuffle=usual)
+        small = SMALL if options.optimize == SIZE else LZ4
+        # `replace` takes ten times longer, for each part of a wide table.
+        return Compression(small.codec, small.clevel, usual)
     shuffles = (shuffle,) if shuffle else _shuffles(stream)
     return _of_numbers(sample, options.optimize, shuffles, stream.encoding is not None)
 
