@@ -89,7 +89,10 @@ class Compression:
             shuffle = BYTE
         if shuffle == BYTE and typesize == 1:
             shuffle = UNSHUFFLED
-        data: bytes = blosc.compress(raw, typesize, self.clevel, SHUFFLES[shuffle], self.codec)
+        # `blosc.compress` parses the version of the library at each call.
+        data: bytes = blosc.blosc_extension.compress(
+            raw, typesize, self.clevel, SHUFFLES[shuffle], self.codec
+        )
         header = ChunkHeader.decode(data)
         actual = (header.nbytes, header.typesize, header.ctbytes, header.flags >> CODEC_SHIFT)
         requested = (raw.nbytes, typesize, len(data), WRITABLE_CODECS[self.codec])
