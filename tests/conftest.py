@@ -57,12 +57,18 @@ QUICK = (
 TESTS = Path(__file__).parent
 
 
-@pytest.fixture(scope="class")
+@pytest.fixture(scope="module")
 def own_files():
     """Give each part a file of its own, as in a large row group, for tests that name files."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bundles, "BUNDLED_BYTES", 0)
         yield
+
+
+@pytest.fixture
+def own_files_here(monkeypatch):
+    """Do the same for a single test."""
+    monkeypatch.setattr(bundles, "BUNDLED_BYTES", 0)
 
 
 @pytest.fixture(scope="class")

@@ -350,6 +350,7 @@ def test_vacuum_beside_a_damaged_version_removes_nothing_and_fails(run, path):
     assert run("vacuum", path, "--keep", 1)[0] == 0
 
 
+@pytest.mark.usefixtures("own_files_here")
 def test_verify_tells_what_is_wrong_by_its_exit_code_too(run, path):
     assert run("verify", path)[0] == 0
     os.unlink(os.path.join(path, "data/col4/__1__.bin"))
@@ -413,6 +414,7 @@ def test_what_cannot_be_done_is_one_line(run, path, arguments, message, as_json)
     assert message in err
 
 
+@pytest.mark.usefixtures("own_files_here")
 def test_names_from_a_file_cannot_speak_to_the_terminal(run, run_json, tmp_path):
     path = tmp_path / "t.blz"
     table = pa.table({EVIL: [EVIL, "b"], "zone": pa.array([1, 2], pa.timestamp("s", "x\x1b[0m"))})

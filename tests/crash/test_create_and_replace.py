@@ -32,6 +32,8 @@ from support.crash_checks import (
 )
 from support.crash_model import FLUSHES, killed_state
 
+pytestmark = pytest.mark.usefixtures("own_files")
+
 
 def writing(number: int, **options) -> Callable[[LocalStore], None]:
     return lambda store: blz.to_blz(content(number), store, **options)

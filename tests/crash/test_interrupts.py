@@ -70,9 +70,9 @@ def temporary_names(path: Path) -> list[str]:
     return [file.name for file in path.rglob(".tmp-*")]
 
 
-def columns_named(path: Path) -> set[Path]:
-    """Return the column directories that any version of the table names."""
-    found = set()
+def directories_named(path: Path) -> set[Path]:
+    """Return the directories of columns that any version names, and that of the bundles."""
+    found = {path / layout.BUNDLES}
     for manifest in (path / "meta/manifest").iterdir():
         with blz.open(path, version=int(manifest.stem)) as table:
             paths = table._snapshot.version.head.columns.paths
@@ -103,10 +103,12 @@ def check_an_interrupt(tmp_path, line: int, is_there: bool, durability: str) -> 
     except blz.TableNotFoundError:
         assert not is_there, where
         assert error is not None, where
-        assert not (path / "data").exists() or os.listdir(path / "data") == [], where
+        assert list(path.rglob("*.bin")) == [], where
+        assert not any((path / "data").glob("col*")), where
     else:
         assert found.equals(NEW) or (is_there and error is not None and found.equals(OLD)), where
-        assert set((path / "data").iterdir()) == columns_named(path), where
+        assert set((path / "data").iterdir()) <= directories_named(path), where
+        assert set((path / "data").rglob("*.bin")) == files_named(path), where
     started = time.monotonic()
     OLD.to_blz(path, durability="process")
     assert time.monotonic() - started < 5, where

@@ -30,6 +30,8 @@ from support.crash_checks import (
 )
 from support.crash_model import FLUSHES, Log, RecordingDisk, State, write_state
 
+pytestmark = pytest.mark.usefixtures("own_files")
+
 LATER = content(99)
 NAMES = "sync_directory t.blz/meta/manifest"
 

@@ -368,6 +368,7 @@ def write(place: Path) -> None:
 
 
 @pytest.mark.parametrize("lie", LIES)
+@pytest.mark.usefixtures("own_files_here")
 def test_a_lie_behind_right_checksums_is_refused_by_both(tmp_path, lie):
     place = tmp_path / "t.blz"
     write(place)
@@ -455,6 +456,7 @@ VERIFIED = {
 
 
 @pytest.mark.parametrize("change", UNSEEN)
+@pytest.mark.usefixtures("own_files_here")
 def test_verify_finds_what_the_page_says_that_it_finds(tmp_path, change):
     place = tmp_path / "t.blz"
     write(place)

@@ -288,7 +288,8 @@ def watched():
     noise = np.random.default_rng(0).integers(0, 1 << 60, (3, rows))
     data = pa.table({"k": np.sort(noise[0]), "v": noise[1], "w": noise[2]})
     store = Watched()
-    blz.to_blz(data, store, row_group_rows=rows // 8, page_rows=1024, durability="process")
+    options = {"encoding": "plain", "durability": "process"}
+    blz.to_blz(data, store, row_group_rows=rows // 8, page_rows=1024, **options)
     return store, blz.dataset(store), data
 
 

@@ -22,13 +22,12 @@ from blztable.engine.change.creation import Contents, create
 from blztable.engine.version import versions
 from blztable.engine.write.options import WriteOptions
 from blztable.errors import ConflictError
-from blztable.format import layout
 from blztable.storage.memory import MemoryStore
 from blztable.table.snapshot import Snapshot
 from blztable.table.table import CTable
 from support.arrow_strategies import arrays
 from support.bit_equality import bits
-from support.stores import Hooked, tree
+from support.stores import Hooked, entries, files_named
 
 KEPT = 10
 NAMES = "abcdefgh"
@@ -502,10 +501,10 @@ class Machine(RuleBasedStateMachine):
                     raise Stop
 
         if fails:
-            before = tree(self.store)
+            before = entries(self.store)
             with pytest.raises(Stop):
                 run(changes)
-            assert tree(self.store) == before
+            assert entries(self.store) == before
             return
         if self.make(which, changes, run) and named and self.handles[which].version != 1:
             version = self.newest
@@ -519,14 +518,11 @@ class Machine(RuleBasedStateMachine):
         self.handles[which].vacuum(keep=1)
         self.expected = [n for n in self.expected if n == self.newest or n in self.pinned()]
         named = {
-            layout.part(parts.path, k)
+            key
             for number in self.expected
-            for version in [versions.read(self.store, number)]
-            for parts in map(version.column, range(len(version.schema)))
-            for k in parts.k
-            if k
+            for key in files_named(versions.read(self.store, number))
         }
-        assert {key for key in tree(self.store) if key.endswith(".bin")} == named
+        assert {key for key in entries(self.store) if key.endswith(".bin")} == named
 
     @rule(data=st.data(), which=st.integers(0, 1))
     def restore(self, data, which):
@@ -576,7 +572,7 @@ class Machine(RuleBasedStateMachine):
         """Run changes by a handle and check the outcome; return True if there was a commit."""
         t = self.handles[which]
         seen, newest = self.models[t.version], self.models[self.newest]
-        before, pinned, base = tree(self.store), self.pinned(), t.version
+        before, pinned, base = entries(self.store), self.pinned(), t.version
         relies = frozenset().union(*(one.relies for one in changes))
         keys = {key for one in changes for key in one.keys}
         is_behind = base != self.newest
@@ -595,7 +591,7 @@ class Machine(RuleBasedStateMachine):
         except ConflictError:
             assert is_behind
             assert lost or may_be_lost
-            assert tree(self.store) == before
+            assert entries(self.store) == before
             assert t.version == base
             return False
         if t.version == base:
@@ -615,7 +611,8 @@ class Machine(RuleBasedStateMachine):
         version = versions.read(self.store, number)
         columns = [version.column(index) for index in range(len(version.schema))]
         paths = [(c.path, f.name, f.type) for c, f in zip(columns, version.schema, strict=True)]
-        return paths, version.head.row_groups, [column.k for column in columns]
+        groups = version.head.row_groups, version.head.bundles
+        return paths, groups, [column.k for column in columns]
 
     def committed(self, number: int, model: Model, pinned: set[int]) -> None:
         self.models[number] = model
@@ -662,11 +659,25 @@ quick = settings(
 )
 
 
+@pytest.mark.usefixtures("own_files_here")
 class TestModel(Machine.TestCase):
+    settings = quick
+
+
+@pytest.mark.usefixtures("bundled")
+class TestModelOfBundles(Machine.TestCase):
     settings = quick
 
 
 @pytest.mark.storm
 @pytest.mark.timeout(1800)
+@pytest.mark.usefixtures("bundled")
+class TestModelOfBundlesStorm(Machine.TestCase):
+    settings = settings(quick, max_examples=1000, stateful_step_count=30)
+
+
+@pytest.mark.storm
+@pytest.mark.timeout(1800)
+@pytest.mark.usefixtures("own_files_here")
 class TestModelStorm(Machine.TestCase):
     settings = settings(quick, max_examples=2000, stateful_step_count=30)

@@ -35,7 +35,7 @@ from support.operations import (
     renamed,
     written,
 )
-from support.stores import Hooked, once, tree
+from support.stores import Hooked, entries, once
 
 
 @pytest.fixture(params=["memory", "local"])
@@ -55,12 +55,12 @@ def test_a_change_lands_on_what_others_committed_or_conflicts(mine, theirs):
 
 
 def meet(store, mine, theirs):
-    base, left = tree(store), set()
+    base, left = entries(store), set()
 
     def act():
-        mine = tree(store) - base
+        mine = entries(store) - base
         commit(store, theirs, "theirs")
-        left.update(tree(store) - mine)
+        left.update(entries(store) - mine)
 
     after_theirs = OPERATIONS[theirs].means(BASE, "theirs")
     with opened(meanwhile(store, act)) as table:
@@ -68,7 +68,7 @@ def meet(store, mine, theirs):
             with pytest.raises(Dropped if mine == "merge" else ConflictError):
                 OPERATIONS[mine].act(table, "mine")
             assert held(table) == BASE
-            assert (found(store), tree(store)) == (after_theirs, left)
+            assert (found(store), entries(store)) == (after_theirs, left)
             return
         OPERATIONS[mine].act(table, "mine")
     assert left
@@ -157,17 +157,17 @@ def test_a_transaction_of_what_goes_with_an_append_lands_on_one(store):
 
 
 def test_a_transaction_conflicts_whole(store):
-    base, left = tree(store), set()
+    base, left = entries(store), set()
 
     def theirs():
-        mine = tree(store) - base
+        mine = entries(store) - base
         commit(store, "append", "theirs")
-        left.update(tree(store) - mine)
+        left.update(entries(store) - mine)
 
     with opened(meanwhile(store, theirs)) as table, pytest.raises(ConflictError, match="rows of"):
         several(table, with_delete=True)
     assert found(store) == BASE.with_rows(more("theirs").to_dict("list"))
-    assert tree(store) == left
+    assert entries(store) == left
 
 
 def several(table, *, with_delete):
@@ -220,19 +220,19 @@ def test_a_job_that_another_process_did_meanwhile_leaves_no_second_copy(store, r
     left = set()
 
     def theirs():
-        mine = tree(store) - base
+        mine = entries(store) - base
         with opened(Hooked(store, locks=race is meanwhile)) as other:
             assert other.append(more("theirs"), commit_id="day 2") == 3
-        left.update(tree(store) - mine)
+        left.update(entries(store) - mine)
 
-    base = tree(store)
+    base = entries(store)
     with opened(race(store, theirs)) as table:
         with table.transaction(commit_id="day 2") as tx:
             tx.append(more("theirs"))
             assert not tx.is_repeated
         assert (tx.is_repeated, tx.version) == (True, 3)
     assert found(store) == BASE.with_rows(more("theirs").to_dict("list"))
-    assert tree(store) == left
+    assert entries(store) == left
 
 
 def test_a_replacement_that_another_process_did_meanwhile_is_not_made_again(store):

@@ -29,7 +29,7 @@ from support.operations import (
     opened,
     written,
 )
-from support.stores import tree
+from support.stores import entries
 
 # The operations of a transaction. Replacement and restoration are commits of their own, and a merge
 # follows another commit.
@@ -101,12 +101,12 @@ def run(table, verbs):
 def meet(store, verbs, theirs):
     """Return True if the transaction landed beside the other commit."""
     seen = alone(verbs)
-    before, left = tree(store), set()
+    before, left = entries(store), set()
 
     def act():
-        mine = tree(store) - before
+        mine = entries(store) - before
         commit(store, theirs, "theirs")
-        left.update(tree(store) - mine)
+        left.update(entries(store) - mine)
 
     with opened(meanwhile(store, act)) as table:
         try:
@@ -114,7 +114,7 @@ def meet(store, verbs, theirs):
         except ConflictError:
             assert held(table) == BASE
             assert found(store) == OPERATIONS[theirs].means(BASE, "theirs")
-            assert tree(store) == left
+            assert entries(store) == left
             return False
         if table.version == 2:
             # There was nothing to do, so nothing was committed.

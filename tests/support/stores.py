@@ -16,6 +16,7 @@ from blztable.engine.change.creation import Contents, create
 from blztable.engine.read.columns import read_columns
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.selection import spans
+from blztable.engine.version import versions
 from blztable.engine.version.commit import Commit, Plan
 from blztable.engine.version.staged import StagedVersion
 from blztable.engine.version.versions import Version, newest_number
@@ -128,6 +129,15 @@ def files_named(version: Version) -> set[str]:
 def directories_named(version: Version) -> set[str]:
     """Return the directories of a version's columns and of the bundles; some need not exist."""
     return {layout.BUNDLES, *map(layout.column, version.head.columns.paths)}
+
+
+def entries(store) -> set[str]:
+    """Return all entries of a store but the directories of the newest version.
+
+    A change that fails leaves these once they are made, because others may write there.
+    """
+    newest = versions.read(store, newest_number(store))
+    return tree(store) - directories_named(newest)
 
 
 def write(store, table: pa.Table, *, mode: str = "w", attrs=None, **options) -> int:

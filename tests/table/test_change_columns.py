@@ -132,6 +132,7 @@ class TestCosts:
 
 
 class TestTouches:
+    @pytest.mark.usefixtures("own_files_here")
     def test_adding_writes_one_file_a_row_group_and_reads_what_the_expression_names(self):
         t, touched = watched({"a": [1, 2, 3], "b": [4, 5, 6], "c": ["x", "y", "z"]})
         t.add_column("d", [7, 8, 9])

@@ -188,6 +188,7 @@ class TestUpdate:
         assert t.update({"a": 5}, pc.field("a") > 1) == 1
         assert t.update({}) == 1
 
+    @pytest.mark.usefixtures("own_files_here")
     def test_writes_the_touched_columns_of_the_touched_row_groups(self):
         written: list[str] = []
 

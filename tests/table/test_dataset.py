@@ -23,6 +23,8 @@ from blztable.table.batches import Batches
 from support.samples import array
 from support.stores import set_properties
 
+pytestmark = pytest.mark.usefixtures("own_files")
+
 field = pc.field
 ROWS = 64
 

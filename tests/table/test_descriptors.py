@@ -16,6 +16,8 @@ import pytest
 
 import blztable as blz
 
+pytestmark = pytest.mark.usefixtures("own_files")
+
 COLUMNS = [f"c{number}" for number in range(5)]
 # Too large to be read at once and closed.
 LARGE_FILES = {"row_group_rows": 20_000, "clevel": 0, "durability": "process"}

@@ -266,6 +266,7 @@ def test_head_and_tail_say_what_is_not_possible(table):
     assert table.tail().equals(TABLE.slice(ROWS - 5))
 
 
+@pytest.mark.usefixtures("own_files_here")
 def test_rows_come_from_their_pages_alone_each_read_once(monkeypatch):
     numbers = pa.table({"a": np.arange(ROWS), "b": np.arange(ROWS) * 2, "c": np.arange(ROWS)})
     with Recorded(stored(numbers)).recording(monkeypatch) as store, blz.open(store) as table:

@@ -20,6 +20,8 @@ from support.bit_equality import bits
 from support.operations import files_named, files_there
 from support.stores import Hooked, once, raising, set_properties, tree
 
+pytestmark = pytest.mark.usefixtures("own_files")
+
 UNSORTED = pa.month_day_nano_interval()
 KINDS = [kind for kind in [*own.PLAIN, *samples.DICTIONARIES] if kind != UNSORTED]
 WAYS = ["ascending", "descending"]

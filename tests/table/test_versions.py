@@ -266,6 +266,7 @@ def test_a_job_undone_by_a_restore_may_run_again(store):
         assert table.to_arrow() == rows(0, 5)
 
 
+@pytest.mark.usefixtures("own_files_here")
 def test_what_comes_after_a_restore_takes_no_id_and_no_number_a_second_time(store):
     write(store, rows(0, 3))
     with opened(store) as table:
@@ -297,6 +298,7 @@ def test_what_comes_after_a_restore_takes_no_id_and_no_number_a_second_time(stor
             assert blz.read_table(store, version=number) == held
 
 
+@pytest.mark.usefixtures("own_files_here")
 def test_ids_and_numbers_are_not_given_out_again_though_their_files_are_gone():
     store = MemoryStore()
     write(store, rows(0, 3))
@@ -317,6 +319,7 @@ def column_ids(table):
     return dict(zip(table.column_names, (path[0] for path in head.columns.paths), strict=True))
 
 
+@pytest.mark.usefixtures("own_files_here")
 def test_a_restored_column_that_was_dropped_gives_out_no_number_again(store):
     """The version in the middle still exists, and names more numbers than the restored one."""
     write(store, rows(0, 3))

@@ -15,9 +15,9 @@ from blztable.format.layout import Path
 from blztable.format.superchunk import BUNDLE_MAGIC
 from blztable.storage.store import KeyTaken, Store
 
-# A row group is bundled if its columns have at most this many bytes each, as a mean. 0 makes no
-# bundles; 64 KiB, which is read by one call, is meant to be the default.
-BUNDLED_BYTES = 0
+# A row group is bundled if its columns have at most this many bytes each, as a mean; that much is
+# read by one call. 0 makes no bundles.
+BUNDLED_BYTES = 64 << 10
 # A bundle is in memory until its last part is ready.
 MOST_BYTES = 512 << 20
 

@@ -188,7 +188,10 @@ def _bundle(
     """Return the bundle of a small row group; None if its parts get files of their own."""
     options = shared.options
     nbytes = {
-        entry[0]: _nbytes(entry) for entry in arrays if not options.has_own_files(entry[1].name)
+        entry[0]: _nbytes(entry)
+        for entry in arrays
+        # Genuine Bloscpack files are files of their own.
+        if options.encoding_of(entry[1].name) != "plain"
     }
     if writer is None or not is_small(nbytes.values()):
         return None

@@ -133,10 +133,6 @@ class WriteOptions:
         """Return "auto" or "plain" for a column."""
         return _of(self.encoding, name, None) or "auto"
 
-    def has_own_files(self, name: str) -> bool:
-        """True if the parts of a column are files of their own, because plain ones were asked."""
-        return _of(self.encoding, name, None) == "plain"
-
     def page_rows_of(self, name: str) -> int | None:
         """Return the page size of a column; None for the default of its type."""
         return _of(self.page_rows, name, None)

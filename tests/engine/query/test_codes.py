@@ -21,6 +21,8 @@ from support.bit_equality import same_table
 from support.recording_store import Recorded
 from support.samples import numbers_table
 
+pytestmark = pytest.mark.usefixtures("own_files")
+
 TABLE = numbers_table(3000, 11)
 CUTS = {"row_group_rows": 1700, "page_rows": 512}
 COMPARISONS = [operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge]

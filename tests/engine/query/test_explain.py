@@ -13,8 +13,6 @@ from blztable.engine.write.options import WriteOptions
 from blztable.storage.memory import MemoryStore
 from support.recording_store import Recorded
 
-pytestmark = pytest.mark.usefixtures("own_files")
-
 ROWS = 4096
 NUMBERS = np.arange(ROWS)
 TABLE = pa.table(
@@ -51,7 +49,7 @@ COLUMNS = [["key"], ["text", "other"], ["kind", "flag", "small"], TABLE.column_n
 def stored():
     """Make four row groups; the widest columns have one page a chunk, others have several."""
     store = MemoryStore("explained")
-    options = WriteOptions(row_group_rows=1024, page_rows=PAGES, chunk_bytes=512)
+    options = WriteOptions(row_group_rows=1024, page_rows=PAGES, encoding="plain", chunk_bytes=512)
     contents = Contents(TABLE.schema, [(TABLE, ROWS)])
     create(store, contents, options, replace_existing=False)[1].close()
     return Recorded(store)
