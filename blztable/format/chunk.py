@@ -82,7 +82,6 @@ class Compression:
     def compress(self, raw: np.ndarray, typesize: int) -> bytes:
         """Compress `raw` to one chunk, and check that its header has the requested parameters."""
         assert 0 < raw.nbytes <= MAX_CHUNK_BYTES, raw.nbytes
-        assert 1 <= typesize <= 255, typesize
         shuffle = self.shuffle or BYTE
         # Blosc does not shuffle the bits of a block whose number of items is no multiple of 8, and
         # a chunk is often one block.
@@ -90,7 +89,7 @@ class Compression:
             shuffle = BYTE
         if shuffle == BYTE and typesize == 1:
             shuffle = UNSHUFFLED
-        # blosc.compress would parse the version of C-Blosc for each chunk with shuffled bits.
+        # `blosc.compress` parses the version of the library at each call.
         data: bytes = blosc.blosc_extension.compress(
             raw, typesize, self.clevel, SHUFFLES[shuffle], self.codec
         )

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -39,8 +40,15 @@ def to_try(array: pa.Array, most: int) -> tuple[pa.Array, ...]:
     Return none if a sample has too many different items. If it has many, the first array is an
     eighth of the rows: a dictionary of all takes long if they do not repeat.
     """
-    parts = pa.chunked_array([array[rows] for rows in sample(len(array))], array.type)
-    count: int = pc.count_distinct(parts).as_py()
+    count = _count_distinct([array[rows] for rows in sample(len(array))])
     if not 0 < count <= min(most, _MOST_SAMPLED, len(array) // ROWS_PER_ITEM):
         return ()
     return (array,) if count <= FEW_ITEMS else (array[: len(array) // 8], array)
+
+
+def _count_distinct(parts: list[pa.Array]) -> int:
+    if not pa.types.is_integer(parts[0].type):
+        return int(pc.count_distinct(pa.chunked_array(parts)).as_py())
+    # numpy sorts integers in a third of the time that Arrow takes to count them.
+    values = np.sort(np.concatenate([part.to_numpy() for part in parts]))
+    return int(np.count_nonzero(values[1:] != values[:-1])) + min(len(values), 1)
