@@ -132,12 +132,12 @@ def directories_named(version: Version) -> set[str]:
 
 
 def entries(store) -> set[str]:
-    """Return all entries of a store but the directories of the newest version.
+    """Return all entries of a store but the directories that a version names.
 
     A change that fails leaves these once they are made, because others may write there.
     """
-    newest = versions.read(store, newest_number(store))
-    return tree(store) - directories_named(newest)
+    there = (versions.read(store, number) for number in versions.numbers(store))
+    return tree(store).difference(*map(directories_named, there))
 
 
 def write(store, table: pa.Table, *, mode: str = "w", attrs=None, **options) -> int:
