@@ -30,8 +30,8 @@ from blztable.errors import CorruptError
 MAX_BYTES = 1 << 18
 # The bytes of an item: a step of rows never reaches the 2 GiB of Arrow's short offsets.
 MAX_LENGTH = (1 << 16) - 1
-# Rows that are looked up at once, so that they stay in the cache.
-_STEP = 1 << 15
+# Rows that are looked up at once. Threads wait for each other in each step, so steps are long.
+_STEP = 1 << 17
 # Items that may have more bytes than this are counted before they are made.
 _MOST_MADE = 1 << 26
 # The largest tables of combinations, and their bytes: larger ones are slower.

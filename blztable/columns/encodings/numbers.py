@@ -19,7 +19,7 @@ from blztable.columns.blocks import Encoding, StreamLayout
 from blztable.columns.encodings.words import words_to_json
 
 # Rows that are decoded at once, so that they stay in the cache.
-STEP_ROWS = 1 << 15
+STEP_ROWS = 1 << 17
 # By these floats codes are multiplied or divided; they are never computed from a file.
 POWERS = tuple(10.0**power for power in range(19))
 INVERSES = tuple(float(f"1e-{power}") for power in range(19))
