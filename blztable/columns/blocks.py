@@ -124,6 +124,10 @@ class Encoding:
         """
         return None
 
+    def shifted(self, by: int) -> "Encoding":
+        """Return an encoding of item ends that adds a number to them."""
+        raise NotImplementedError
+
     def to_json(self) -> dict[str, object]:
         """Return the encoding as the metadata has it."""
         return {"kind": self.kind, **self.parameters()}
@@ -215,13 +219,13 @@ class Target:
 
     `check(start, stop)` is called once the bytes from `start` to `stop` are in the buffer, while
     they are in the cache. It may change them (an item end becomes relative to the column). It
-    raises CorruptError if the values are invalid, which no checksum can detect. `trust` is called
-    instead if an encoding made the bytes, so that they need no check.
+    raises CorruptError if the values are invalid, which no checksum can detect. An encoding that
+    makes item ends adds `shift` to them instead, and they need no check.
     """
 
     buffer: np.ndarray
     check: Callable[[int, int], None] | None = None
-    trust: Callable[[int, int], None] | None = None
+    shift: int = 0
 
 
 class Decoder:

@@ -58,9 +58,9 @@ class Sink:
 class Memory(Sink):
     """A sink that copies the bytes of a stream from `low` on into the buffer of a target."""
 
-    def __init__(self, target: Target, low: int, is_trusted: bool = False) -> None:
+    def __init__(self, target: Target, low: int) -> None:
         self._target = target
-        self._check = target.trust if is_trusted else target.check
+        self._check = target.check
         self._low = low
         self._high = low + len(target.buffer)
         self.address = target.buffer.ctypes.data - low
@@ -149,7 +149,7 @@ class Items(Sink):
         self, encoding: Dictionary, pages: range, ends: Target | None, values: Target | None
     ) -> None:
         """Make these pages of the part; without targets they are only checked."""
-        self._encoding = encoding
+        self._encoding = encoding.shifted(ends.shift) if ends else encoding
         self._code = encoding.stored.nbytes(1)
         self._pages = pages
         self._ends = ends
@@ -171,15 +171,6 @@ class Items(Sink):
                 low, high = (int(one.starts[at] - one.starts[first]) for at in (page, page + 1))
                 values = self._values.buffer[low:high]
             one.spell(page, part, ends, values)
-
-    def finish(self, begin: int, stop: int) -> None:
-        """Trust the ends: the items of the dictionary, and the bytes of pages, were checked."""
-        if self._ends is None or self._ends.trust is None:
-            return
-        low = self._pages.start * self._encoding.page_rows
-        width = self._encoding.width
-        start, end = (max(at // self._code - low, 0) * width for at in (begin, stop))
-        self._ends.trust(start, min(end, len(self._ends.buffer)))
 
 
 class PickedItems(Sink):

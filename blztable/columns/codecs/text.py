@@ -182,14 +182,11 @@ class _Segment:
             part = ends[items]
             if part[0] < low or part[-1] > low + size or (part[1:] < part[:-1]).any():
                 raise CorruptError(f"the item ends do not ascend within {size} bytes")
-            trust(start, stop)
-            self.seams.append(first + items.start)
-
-        def trust(start: int, stop: int) -> None:
             if shift:
                 ends[start // self.width : stop // self.width] += shift
+            self.seams.append(first + items.start)
 
-        return Target(ends.view(np.uint8), check, trust)
+        return Target(ends.view(np.uint8), check, shift)
 
     def check_order(self) -> None:
         """Raise CorruptError unless ends ascend across chunks and fill each piece and page."""

@@ -13,8 +13,8 @@ which is three times faster.
 import base64
 import binascii
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -76,6 +76,10 @@ class Dictionary(Encoding):
         lengths = _lengths_of(self.items).astype("<u2")
         data = bytes_of(self.items.buffers()[2])[: int(lengths.sum(dtype=np.int64))]
         return {"items": _to_base64(data), "lengths": _to_base64(lengths)}
+
+    def shifted(self, by: int) -> "Dictionary":
+        """Return an encoding that adds a number to the ends."""
+        return replace(self, starts=self.starts + by) if by else self
 
     def decode(self, row: int, codes: np.ndarray, out: np.ndarray) -> None:
         """Make the ends of the items of whole pages."""
@@ -265,7 +269,7 @@ class _Table:
     def fill_ends(self, codes: np.ndarray, numbers: np.ndarray, at: int, out: np.ndarray) -> None:
         """Make the ends of the items, of which the first begins at `at`."""
         if self.each:
-            out[:] = np.arange(at + self.each, at + self.each * (len(codes) + 1), self.each)
+            np.add(_ends_of_equal(len(codes), self.each, out.dtype.str), at, out=out)
         else:
             np.cumsum(self._lengths_of(codes, numbers), out=out)
             out += at
@@ -274,6 +278,12 @@ class _Table:
         lengths = np.take(self.words, numbers, mode="wrap").view(self.lengths.dtype)
         rest = codes[len(numbers) * self.group :]
         return np.concatenate([lengths, self.lengths[rest]]) if len(rest) else lengths
+
+
+@lru_cache(4)
+def _ends_of_equal(count: int, length: int, dtype: str) -> np.ndarray:
+    """Return where items of one length end."""
+    return np.arange(length, length * (count + 1), length).astype(dtype)
 
 
 def _joined(numbers: np.ndarray, bits: int, kept: int) -> np.ndarray:

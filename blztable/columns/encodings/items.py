@@ -4,7 +4,7 @@ Knows numpy's numbers, and nothing of Arrow types.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -44,10 +44,15 @@ class Lengths(Encoding):
         """Return none: the stream of the items states the bytes of each page."""
         return {}
 
+    def shifted(self, by: int) -> "Lengths":
+        """Return an encoding that adds a number to the ends."""
+        return replace(self, starts=self.starts + by)
+
     def decode(self, row: int, codes: np.ndarray, out: np.ndarray) -> None:
         """Sum up the lengths of each page; raise CorruptError if they are not those of its items.
 
-        The sum is made in 64 bits, which no page can exceed. So ends cannot wrap, and they ascend.
+        Ends that could wrap are summed up in 64 bits first, which no page can exceed. So the ends
+        ascend.
         """
         ends, lengths = out.view(f"<i{self.width}"), codes.view(self.stored.dtype)
         for first in range(0, len(lengths), self.page_rows):
@@ -55,11 +60,14 @@ class Lengths(Encoding):
             place = ends[first : first + len(part)]
             page = (row + first) // self.page_rows
             start, stop = int(self.starts[page]), int(self.starts[page + 1])
-            if int(part.sum(dtype=np.int64)) != stop - start:
-                raise CorruptError(f"the lengths of the items of page {page} do not add up")
+            most = max(start, 0) + (len(part) << 8 * part.itemsize)
+            may_wrap = most >> (8 * self.width - 1) > 0
+            is_sound = not may_wrap or int(part.sum(dtype=np.int64)) == stop - start
             np.cumsum(part, out=place)
             if start:
                 place += start
+            if not is_sound or int(place[-1]) != stop:
+                raise CorruptError(f"the lengths of the items of page {page} do not add up")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +79,20 @@ class Each(Encoding):
 
     stored: StreamLayout
     length: int
+    first: int = 0
 
     def parameters(self) -> Mapping[str, object]:
         """Return the length."""
         return {"length": self.length}
 
+    def shifted(self, by: int) -> "Each":
+        """Return an encoding that adds a number to the ends."""
+        return replace(self, first=self.first + by)
+
     def decode(self, row: int, codes: np.ndarray, out: np.ndarray) -> None:
         """Count up by the length of an item."""
         ends = out.view(self.stored.dtype)
-        ends[:] = np.arange(row + 1, row + 1 + len(ends)) * self.length
+        ends[:] = np.arange(row + 1, row + 1 + len(ends)) * self.length + self.first
 
 
 def starts_of(pages: Sequence[int] | None) -> np.ndarray:

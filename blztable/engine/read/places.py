@@ -49,9 +49,15 @@ class StreamPlace:
     nbytes: int
     encoding: Encoding | None = None
 
-    def decoding(self, sink: Sink) -> Sink:
-        """Return the sink for the bytes of the file, given the sink for the values."""
-        return Decoding(self.encoding, self.layout.typesize, sink) if self.encoding else sink
+    def decoding(self, sink: Sink, shift: int = 0) -> Sink:
+        """Return the sink for the bytes of the file, given the sink for the values.
+
+        `shift` is added to item ends that an encoding makes.
+        """
+        if self.encoding is None:
+            return sink
+        encoding = self.encoding.shifted(shift) if shift else self.encoding
+        return Decoding(encoding, self.layout.typesize, sink)
 
     @property
     def kind(self) -> str:

@@ -195,9 +195,10 @@ def _items(encoding: Dictionary, span: RowSpan, decoder: Decoder | None, number:
 def _memory(place: StreamPlace, target: Target | None, low: int) -> Sink:
     if target is None:
         return _CHECKED
+    if place.encoding is None or place.layout.name != ENDS:
+        return place.decoding(Memory(target, low))
     # Ends that are made of lengths ascend, and fill their pages.
-    is_trusted = place.encoding is not None and place.layout.name == ENDS
-    return place.decoding(Memory(target, low, is_trusted))
+    return place.decoding(Memory(Target(target.buffer), low), target.shift)
 
 
 def _child_pieces(block: BlockPlace) -> dict[str, Piece]:
