@@ -252,20 +252,23 @@ def _narrow(
 
 def _delta(name: str, values: np.ndarray, page_rows: int, width: int) -> Encoded | None:
     """Return the values as distances from row to row, if that is narrower than `width`."""
-    unsigned = values.view(f"<u{values.itemsize}")
-    signed = f"<i{values.itemsize}"
     if width == 1 or _code_width(_steps_of_sample(values)) >= width:
         return None
-    steps = np.diff(unsigned, prepend=unsigned[:1]).view(signed)
-    # The first row of a page has no distance.
-    steps[::page_rows] = steps[1] if len(steps) > 1 else 0
-    least, most = int(steps.min()), int(steps.max())
+    unsigned = values.view(f"<u{values.itemsize}")
+    # Page by page, so that the distances stay in the cache and need little memory.
+    pages = [unsigned[start : start + page_rows] for start in range(0, len(values), page_rows)]
+    bounds = _bounds_of_steps(pages) or [(0, 0)]
+    least, most = min(low for low, _ in bounds), max(high for _, high in bounds)
     found = _code_width([(least, most)])
     if found >= width or not is_one_chunk(len(values), page_rows, found):
         return None
     stored = codes_layout(name, found)
-    distances = steps.view(unsigned.dtype) - _words([least]).view("<u8").astype(unsigned.dtype)
-    codes = distances.astype(stored.dtype)
+    # The first row of a page has no distance.
+    codes = np.zeros(len(values), stored.dtype)
+    base = _words([least]).view("<u8").astype(unsigned.dtype)
+    for number, page in enumerate(pages):
+        place = codes[number * page_rows + 1 : number * page_rows + len(page)]
+        np.copyto(place, np.diff(page) - base, casting="unsafe")
     firsts = values[::page_rows].astype("<i8" if values.dtype.kind == "i" else "<u8").view("<i8")
     return Delta(stored, values.itemsize, firsts, _words([least]), page_rows), codes
 
@@ -283,10 +286,15 @@ def _may_be_narrower(values: np.ndarray, mask: np.ndarray | None, page_rows: int
 
 
 def _steps_of_sample(values: np.ndarray) -> list[tuple[int, int]]:
-    """Return the bounds of the distances from row to row, modulo the range of the type."""
+    """Return the bounds of the distances from row to row in a sample."""
     unsigned = values.view(f"<u{values.itemsize}")
-    steps = [np.diff(unsigned[rows]).view(f"<i{values.itemsize}") for rows in sample(len(values))]
-    return [(int(some.min()), int(some.max())) for some in steps if len(some)]
+    return _bounds_of_steps([unsigned[rows] for rows in sample(len(values))])
+
+
+def _bounds_of_steps(parts: Sequence[np.ndarray]) -> list[tuple[int, int]]:
+    """Return the bounds of the distances in each part, modulo the range of the type."""
+    steps = (np.diff(part).view(f"<i{part.itemsize}") for part in parts if len(part) > 1)
+    return [(int(some.min()), int(some.max())) for some in steps]
 
 
 def _some_of(values: np.ndarray, mask: np.ndarray | None) -> np.ndarray:

@@ -240,11 +240,12 @@ class _PartWriter:
             array = as_stored(one_array(self._array))
             # The caller's array is released as soon as a copy of it exists.
             del self._array
-            self._shared.budget.release(self._nbytes)
             block, array = self._block(array)
             check_pages(self._column.type, block.rows, block.page_rows)
         except SchemaError as error:
             raise SchemaError(f"column {self._column.name!r}: {error}") from None
+        # Encoding takes memory, so the next row group waits for it.
+        self._shared.budget.release(self._nbytes)
         self._sizes = {name: stream.nbytes for name, stream in block.walk()}
         self._pages, self._whole = statistics(array, block.page_rows)
         target = self._options.chunk_bytes
