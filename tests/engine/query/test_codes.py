@@ -96,7 +96,7 @@ def test_a_filter_on_codes_is_the_filter_on_values(data):
 
 
 @pytest.mark.storm
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(4 * 3600)
 @settings(max_examples=50_000, deadline=None)
 @given(st.data())
 def test_fifty_thousand_filters_on_codes_are_the_filters_on_values(data):
