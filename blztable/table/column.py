@@ -131,7 +131,7 @@ class Column:
         Examples
         --------
         >>> import blztable as blz
-        >>> blz.to_blz({"a": range(100_000)}, "t.blz", encoding="auto", compression="lz4")
+        >>> blz.to_blz({"a": range(100_000)}, "t.blz", compression="lz4")
         >>> with blz.open("t.blz") as t:
         ...     print(*t["a"].streams())
         values: delta | lz4, bit, 800.0 kB in 100.0 kB in 472 bytes
