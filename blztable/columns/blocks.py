@@ -128,6 +128,13 @@ class Encoding:
         """Return an encoding of item ends that adds a number to them."""
         raise NotImplementedError
 
+    def shared(self) -> tuple[Mapping[str, object], int]:
+        """Return the parameters that many streams may have in common, and the base of this one.
+
+        The base is 0 unless the encoding has one base for all rows.
+        """
+        return self.parameters(), 0
+
     def to_json(self) -> dict[str, object]:
         """Return the encoding as the metadata has it."""
         return {"kind": self.kind, **self.parameters()}

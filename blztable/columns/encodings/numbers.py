@@ -68,6 +68,10 @@ class Narrow(Encoding):
         """Return the bases."""
         return {"bases": words_to_json(self.bases)}
 
+    def shared(self) -> tuple[Mapping[str, object], int]:
+        """Return no parameters, and the base."""
+        return ({}, int(self.bases[0])) if len(self.bases) == 1 else (self.parameters(), 0)
+
     def decode(self, row: int, codes: np.ndarray, out: np.ndarray) -> None:
         """Add the base of its page to each code."""
         values = out.view(f"<u{self.width}")
@@ -142,7 +146,16 @@ class Scaled(Encoding):
 
     def parameters(self) -> Mapping[str, object]:
         """Return power, form, bases, and the odd values if there are any."""
-        result = {"power": self.power, "form": self.form, "bases": words_to_json(self.bases)}
+        return {**self._without_bases(), "bases": words_to_json(self.bases)}
+
+    def shared(self) -> tuple[Mapping[str, object], int]:
+        """Return all parameters but the base, and the base."""
+        if len(self.bases) > 1:
+            return self.parameters(), 0
+        return self._without_bases(), int(self.bases[0])
+
+    def _without_bases(self) -> dict[str, object]:
+        result: dict[str, object] = {"power": self.power, "form": self.form}
         if len(self.at):
             result |= {"at": words_to_json(self.at), "odd": words_to_json(self.odd)}
         return result

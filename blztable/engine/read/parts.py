@@ -1,13 +1,12 @@
-"""A part: a superchunk whose front and trailer were read and checked.
+"""A part: the streams of a column in one row group, in a superchunk or in a bundle.
 
-`open_part` reads front and trailer, compares them with the manifest and with the type of the
-column, and returns a `Part`: the tree of blocks, with the offset of every stream. Chunks are read
-later (`chunks.py`). Every error that leaves this module names the file, the column and the chunk.
+`OpenParts` opens the file, compares it with the manifest and with the type of the column, and
+returns a `Part`: the tree of blocks, with the place of every stream. Chunks are read later
+(`chunks.py`). Every error that leaves this module names the file, the column and the chunk.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import pyarrow as pa
 
@@ -16,27 +15,25 @@ from blztable.closing import Closing
 from blztable.columns.codecs import decimals
 from blztable.columns.memory import bytes_of
 from blztable.columns.types import layout_of
+from blztable.engine.read.bundles import OpenBundle, open_bundle
 from blztable.engine.read.open_files import OpenFiles, PartReader
 from blztable.engine.read.places import BlockPlace, StreamPlace, place
+from blztable.engine.read.superchunks import open_superchunk
 from blztable.engine.version.versions import DAMAGED, Version
-from blztable.errors import CorruptError, LimitError
+from blztable.errors import CorruptError
+from blztable.format import layout
 from blztable.format.checksum import Checksum
-from blztable.format.chunk import CHUNK_HEADER, MAX_RATIO
-from blztable.format.header import FILE_HEADER, MAX_CHUNKS, MAX_METADATA_BYTES
+from blztable.format.metadata import BlockInfo
 from blztable.format.statistics import PAGES_LAYER, Statistics
-from blztable.format.superchunk import PartFacts, Superchunk, unpack
-from blztable.format.trailer import MAX_LAYER_BYTES, MAX_LAYERS
+from blztable.format.superchunk import PartFacts, Superchunk
 
-# Each is the sum of the limits of its contents.
-MAX_FRONT_BYTES = FILE_HEADER.size + MAX_METADATA_BYTES + 8 * MAX_CHUNKS
-MAX_TRAILER_BYTES = (MAX_LAYERS + 1) * MAX_LAYER_BYTES + 64 * MAX_CHUNKS
 # A superchunk up to this size is read at once and kept until its chunks are decoded.
 SMALL_PART = 64 << 10
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """A superchunk whose front and trailer passed all checks, or rows of a type without streams.
+    """A part whose file passed all checks of front and trailer, or rows of a type without streams.
 
     Attributes
     ----------
@@ -51,7 +48,12 @@ class Part:
     root
         The tree of blocks.
     superchunk, reader
-        The offsets of the chunks, and the reader of the file; None if the part has no bytes.
+        The offsets of the chunks, and the reader of the file; None if the part has none of its own.
+    bundle
+        The bundle that has the part; None if it is in none.
+    slots
+        The chunk of the bundle, and the first byte in it, of each stream that has bytes. These
+        streams have one chunk each, by whose number the slot is found.
     """
 
     context: str
@@ -61,6 +63,8 @@ class Part:
     root: BlockPlace
     superchunk: Superchunk | None = None
     reader: PartReader | None = None
+    bundle: OpenBundle | None = None
+    slots: Sequence[tuple[int, int]] = ()
 
     @property
     def rows(self) -> int:
@@ -114,8 +118,6 @@ class Part:
     @property
     def nbytes_to_open(self) -> int:
         """Return the bytes that opening the part read."""
-        if self.superchunk is None:
-            return 0
         if self.is_small:
             return self.cbytes
         return self.facts.front_length + self.facts.trailer_length
@@ -217,14 +219,21 @@ def open_part(
                 raise CorruptError(f"no stream {needed[0]!r} in a column of {type_}")
             root = BlockPlace(facts.rows, max(facts.page_rows, 1), {}, {})
             return Part(context, facts, type_, 0, root)
-        superchunk = _unpack(reader, facts)
-        _check_room(superchunk)
-        root = place(superchunk.info, type_, "", 0)
-        in_file = {one.name: one.nbytes for one in root.walk() if one.nbytes}
-        if in_file != {name: size for name, size in sizes.items() if size}:
-            raise CorruptError(f"streams have the sizes {in_file}, the manifest says {dict(sizes)}")
-        nbytes = sum(one.decoded for one in root.walk())
+        superchunk = open_superchunk(reader, facts, SMALL_PART)
+        root, nbytes = _placed(superchunk.info, type_, sizes)
         return Part(context, facts, type_, nbytes, root, superchunk, reader)
+
+
+def _placed(
+    info: BlockInfo, type_: pa.DataType, sizes: Mapping[str, int]
+) -> tuple[BlockPlace, int]:
+    """Return the tree of blocks, whose values must have these sizes, and its decoded bytes."""
+    root = place(info, type_, "", 0)
+    places = list(root.walk())
+    in_file = {one.name: one.nbytes for one in places if one.nbytes}
+    if in_file != {name: size for name, size in sizes.items() if size}:
+        raise CorruptError(f"streams have the sizes {in_file}, the manifest says {dict(sizes)}")
+    return root, sum(one.decoded for one in places)
 
 
 class OpenParts(Closing):
@@ -238,23 +247,48 @@ class OpenParts(Closing):
         self.version = version
         self._files = OpenFiles(version.store)
         self._parts: dict[tuple[int, int], Part] = {}
+        self._bundles: dict[int, OpenBundle] = {}
 
     def open(self, index: int, group: int) -> Part:
         """Return the part of a column in a row group."""
         part = self._parts.get((index, group))
         if part is None:
-            version, field = self.version, self.version.schema.field(index)
-            parts = version.column(index)
-            address = parts.address(group, version.head.bundles)
-            file = version.store.name if address is None else f"{version.store.name}/{address.key}"
-            part = self._parts[index, group] = open_part(
-                None if address is None else PartReader(self._files, address),
-                parts.facts[group],
-                version.stored_type(index),
-                {name: nbytes[group] for name, nbytes in parts.streams.items()},
-                f"{file}, column {field.name!r}",
-            )
+            part = self._parts[index, group] = self._open(index, group)
         return part
+
+    def _open(self, index: int, group: int) -> Part:
+        version, parts = self.version, self.version.column(index)
+        key, type_ = parts.key(group, version.head.bundles), version.stored_type(index)
+        file = f"{version.store.name}/{key}" if key else version.store.name
+        context = f"{file}, column {version.schema.field(index).name!r}"
+        facts = parts.facts[group]
+        sizes = {name: nbytes[group] for name, nbytes in parts.streams.items()}
+        if not (parts.at and parts.at[group]):
+            reader = PartReader(self._files, key) if key else None
+            return open_part(reader, facts, type_, sizes, context)
+        with ErrorContext(context):
+            bundle = self.bundle(group)
+            info, slots = bundle.block(parts.at[group], type_)
+            if (info.rows, info.page_rows) != (facts.rows, facts.page_rows):
+                raise CorruptError(
+                    f"{info.rows} rows in pages of {info.page_rows}; "
+                    f"the manifest says {facts.rows} in pages of {facts.page_rows}"
+                )
+            root, nbytes = _placed(info, type_, sizes)
+        return Part(context, facts, type_, nbytes, root, bundle=bundle, slots=slots)
+
+    def bundle(self, group: int) -> OpenBundle:
+        """Return the bundle of a row group, which must have one."""
+        bundle = self._bundles.get(group)
+        if bundle is None:
+            head = self.version.head
+            facts = head.bundles[group]
+            assert facts is not None
+            reader = PartReader(self._files, layout.part(layout.SHARED, facts.k))
+            opened = open_bundle(reader, facts, head.row_groups[group])
+            # `setdefault` is atomic: of two threads that open one bundle, the second drops its own.
+            bundle = self._bundles.setdefault(group, opened)
+        return bundle
 
     def items(self) -> Iterable[tuple[tuple[int, int], Part]]:
         """Return the opened parts by column and row group."""
@@ -266,10 +300,14 @@ class OpenParts(Closing):
         for key in list(self._parts):
             if key[1] < group:
                 del self._parts[key]
+        for number in list(self._bundles):
+            if number < group:
+                del self._bundles[number]
 
     def close(self) -> None:
         """Close the files and drop the parts, after the last thread has finished with them."""
         self._parts.clear()
+        self._bundles.clear()
         self._files.close()
 
 
@@ -299,38 +337,3 @@ class ErrorContext:
         if self._chunk is not None:
             context += f", chunk {self._chunk}"
         raise type(error)(f"{context}: {error}") from None
-
-
-def _unpack(reader: PartReader, facts: PartFacts) -> Superchunk:
-    """Read front and trailer, after a check of their lengths, which decide the memory they take."""
-    front, trailer, address = facts.front_length, facts.trailer_length, reader.address
-    if front > MAX_FRONT_BYTES or trailer > MAX_TRAILER_BYTES:
-        raise LimitError(
-            f"the front has {front} bytes, the trailer {trailer}; "
-            f"at most {MAX_FRONT_BYTES} and {MAX_TRAILER_BYTES} are read"
-        )
-    if front + trailer > address.length:
-        raise CorruptError(
-            f"front and trailer have {front + trailer} bytes; the superchunk has {address.length}"
-        )
-    # Opened once: between two calls other threads may open so many files that this one is closed.
-    file = reader.open()
-    if file.size < address.end or (file.size > address.end and not address.is_shared):
-        raise CorruptError(f"the file has {file.size} bytes; the manifest says {address.end}")
-    if address.length <= SMALL_PART:
-        data = reader.kept = file.read(address.offset, address.length)
-        return unpack(data[:front], data[len(data) - trailer :], facts)
-    start = file.read(address.offset, front)
-    return unpack(start, file.read(address.end - trailer, trailer), facts)
-
-
-def _check_room(superchunk: Superchunk) -> None:
-    """Check the sizes that chunks claim, before memory for them is allocated."""
-    offsets, digest = superchunk.offsets, superchunk.checksum.size
-    claims = [size for _, stream in superchunk.info.walk() for size in stream.chunks]
-    for (start, stop), size in zip(pairwise(offsets), claims, strict=True):
-        length = stop - start - digest
-        if length > size + CHUNK_HEADER.size:
-            raise CorruptError("a chunk is longer in the file than its uncompressed contents")
-        if size > length * MAX_RATIO:
-            raise LimitError(f"a chunk claims more than {MAX_RATIO} times its bytes")

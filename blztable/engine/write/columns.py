@@ -35,12 +35,20 @@ from blztable.engine.run.pool import run_groups
 from blztable.engine.run.progress import Progress
 from blztable.engine.run.tasks import Task
 from blztable.engine.version.staged import NewGroups
-from blztable.engine.write.bundles import Bundle, BundleWriter, is_small
+from blztable.engine.write.bundles import (
+    MOST_COLUMN_BYTES,
+    Bundle,
+    BundledPart,
+    BundleWriter,
+    fits,
+    is_small,
+)
 from blztable.engine.write.options import CompressionOptions, WriteOptions
 from blztable.engine.write.reuse import ChunkInput, Make, Old, compressing, copying, opened
 from blztable.engine.write.trial import compression_of, dictionary_worth
 from blztable.errors import LimitError, SchemaError
 from blztable.format import layout
+from blztable.format.bundle import page_rows_of
 from blztable.format.line import NO_FILE, ColumnParts, FactArrays
 from blztable.format.metadata import BlockInfo, StreamInfo
 from blztable.format.statistics import PAGES_LAYER, Statistics
@@ -64,7 +72,7 @@ class WrittenPart:
     facts: PartFacts
     sizes: dict[str, int]
     statistics: Statistics
-    # Where the part begins in its bundle; 0 if it is in none.
+    # The first entry of the part in its bundle, from 1; 0 if it is in none.
     at: int = 0
 
 
@@ -139,12 +147,12 @@ def write_groups(
             arrays = deque(sorted(entries, key=_nbytes, reverse=True))
             del entries
             shared.budget.acquire(sum(map(_nbytes, arrays)))
-            made.append(_bundle(shared, arrays, bundles))
+            made.append(_bundle(shared, arrays, nrows, bundles))
             yield _encode_tasks(shared, arrays, len(rows), made[-1])
             rows.append(nrows)
 
     run_groups(tasks(), shared.budget, progress.report)
-    return NewGroups(rows, [bundle.k if bundle else 0 for bundle in made])
+    return NewGroups(rows, [bundle.facts if bundle else None for bundle in made])
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,26 +189,26 @@ def _encode_tasks(
 
 
 def _bundle(
-    shared: _Shared, arrays: Iterable[_Entry], writer: BundleWriter | None
+    shared: _Shared, arrays: Iterable[_Entry], rows: int, writer: BundleWriter | None
 ) -> Bundle | None:
     """Return the bundle of a small row group; None if its parts get files of their own."""
     options = shared.options
     nbytes = {
         index: nbytes
         for index, column, _, nbytes in arrays
-        # Genuine Bloscpack files are files of their own.
+        # Genuine Bloscpack files, and pages of the caller's size, are in files of their own.
         if options.encoding_of(column.name) != "plain"
+        and options.page_rows_of(column.name) is None
+        and nbytes <= MOST_COLUMN_BYTES
     }
     if writer is None or not is_small(nbytes.values()):
         return None
-    return Bundle(sorted(nbytes), writer)
+    return Bundle(sorted(nbytes), rows, writer, options.checksum_of_chunks)
 
 
-def _make_all(writers: list["_PartWriter"]) -> None:
-    """Make whole parts, one after the other."""
-    for writer in writers:
-        for task in writer.encode():
-            task()
+def _make_all(writers: list["_PartWriter"]) -> list[Task]:
+    """Encode several parts; return the tasks that the last one of a bundle needs."""
+    return [task for writer in writers for task in writer.encode()]
 
 
 class _PartWriter:
@@ -248,9 +256,24 @@ class _PartWriter:
         self._shared.budget.release(self._nbytes)
         self._sizes = {name: stream.nbytes for name, stream in block.walk()}
         self._pages, self._whole = statistics(array, block.page_rows)
-        target = self._options.chunk_bytes
-        self._info = _block_info(block, target)
+        if self._bundle is None:
+            return self._compressing(block)
+        if not (block.streams and fits(block)):
+            return [*self._bundle.add(self._index, None), *self._compressing(block)]
         asked = self._options.compression_of(self._column.name)
+        placed = partial(self._placed, block.rows, block.page_rows)
+        part = BundledPart(self._column.type, block, asked, placed)
+        return self._bundle.add(self._index, part)
+
+    def _compressing(self, block: Block) -> list[Task]:
+        """Return the tasks that compress the chunks; the last of them stores the file."""
+        if not block.streams:
+            self._finish(PartFacts(block.rows, block.page_rows, 0, 0, 0, 0))
+            return []
+        if self._k == NO_FILE:
+            self._k = next(self._column.numbers)
+        asked = self._options.compression_of(self._column.name)
+        self._info = _block_info(block, self._options.chunk_bytes)
         pieces = [
             piece
             for (_, stream), (_, info) in zip(block.walk(), self._info.walk(), strict=True)
@@ -258,10 +281,6 @@ class _PartWriter:
         ]
         self._chunks: list[bytes] = [b""] * len(pieces)
         self._digests: list[bytes] = [b""] * len(pieces)
-        if not any(True for _ in block.walk()):
-            self._k = NO_FILE
-            self._store([], PartFacts(block.rows, block.page_rows, 0, 0, 0, 0))
-            return []
         if not pieces:
             return [self._put]
         batches = list(_batches(pieces))
@@ -274,6 +293,8 @@ class _PartWriter:
     def _block(self, array: pa.Array) -> tuple[Block, pa.Array]:
         """Return the tree of blocks of an array, and an array of the same values for statistics."""
         page_rows = self._options.page_rows_of(self._column.name)
+        if self._bundle is not None:
+            page_rows = page_rows_of(len(array))
         is_small = array.nbytes < LEAST_BYTES
         if is_small or self._options.encoding_of(self._column.name) != "auto":
             return encode(array, page_rows), array
@@ -303,18 +324,10 @@ class _PartWriter:
         """Store the part."""
         layers = _zone_map(self._pages)
         pieces, facts = pack(self._info, self._chunks, self._digests, self._checksum, layers)
-        self._store(pieces, facts)
+        self._put_file(pieces)
+        self._finish(facts)
         if self._old_part is not None:
             self._old_part.forget()
-
-    def _store(self, pieces: list[bytes], facts: PartFacts) -> None:
-        """Add the part to the bundle, or store its file."""
-        if self._bundle is not None:
-            self._bundle.add(self._index, pieces, partial(self._finish, facts))
-            return
-        if pieces:
-            self._put_file(pieces)
-        self._finish(facts, 0)
 
     def _put_file(self, pieces: list[bytes]) -> None:
         """Store the file under the first number that is free."""
@@ -330,9 +343,14 @@ class _PartWriter:
             else:
                 break
 
-    def _finish(self, facts: PartFacts, at: int) -> None:
-        """Record the part, which begins at `at` in its bundle."""
-        self._column.parts[self._group] = WrittenPart(self._k, facts, self._sizes, self._whole, at)
+    def _placed(self, rows: int, page_rows: int, at: int, cbytes: int) -> None:
+        """Record the part, whose first entry in the bundle is `at`."""
+        self._finish(PartFacts(rows, page_rows, cbytes, 0, 0, 0), at)
+
+    def _finish(self, facts: PartFacts, at: int = 0) -> None:
+        """Record the part."""
+        k = NO_FILE if at else self._k
+        self._column.parts[self._group] = WrittenPart(k, facts, self._sizes, self._whole, at)
         self._shared.progress.add(facts.rows)
 
 
