@@ -131,9 +131,13 @@ class Encoding:
     def shared(self) -> tuple[Mapping[str, object], int]:
         """Return the parameters that many streams may have in common, and the base of this one.
 
-        The base is 0 unless the encoding has one base for all rows.
+        The base is 0 if the encoding has none. There is one for all rows.
         """
         return self.parameters(), 0
+
+    def rebased(self, base: int) -> "Encoding":
+        """Return the encoding with this base in place of its own, if it has one."""
+        return self
 
     def to_json(self) -> dict[str, object]:
         """Return the encoding as the metadata has it."""

@@ -8,7 +8,7 @@ Knows numpy's numbers, and of Arrow types only how wide they are.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -70,7 +70,12 @@ class Narrow(Encoding):
 
     def shared(self) -> tuple[Mapping[str, object], int]:
         """Return no parameters, and the base."""
-        return ({}, int(self.bases[0])) if len(self.bases) == 1 else (self.parameters(), 0)
+        (base,) = self.bases.tolist()
+        return {}, base
+
+    def rebased(self, base: int) -> "Narrow":
+        """Return the encoding with this base."""
+        return replace(self, bases=np.array([base], "<i8"))
 
     def decode(self, row: int, codes: np.ndarray, out: np.ndarray) -> None:
         """Add the base of its page to each code."""
@@ -150,9 +155,12 @@ class Scaled(Encoding):
 
     def shared(self) -> tuple[Mapping[str, object], int]:
         """Return all parameters but the base, and the base."""
-        if len(self.bases) > 1:
-            return self.parameters(), 0
-        return self._without_bases(), int(self.bases[0])
+        (base,) = self.bases.tolist()
+        return self._without_bases(), base
+
+    def rebased(self, base: int) -> "Scaled":
+        """Return the encoding with this base."""
+        return replace(self, bases=np.array([base], "<i8"))
 
     def _without_bases(self) -> dict[str, object]:
         result: dict[str, object] = {"power": self.power, "form": self.form}

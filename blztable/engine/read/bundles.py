@@ -4,16 +4,17 @@ A bundle is opened once for all of its columns. Knows no columns; its errors hav
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
 
-from blztable.block_terms import VALID
+from blztable.block_terms import VALID, VALUES
 from blztable.columns.encodings.words import words_to_json
 from blztable.columns.types import layout_of
 from blztable.engine.read.open_files import PartReader
+from blztable.engine.read.places import BlockPlace, place
 from blztable.engine.read.superchunks import chunk_at, open_superchunk
 from blztable.errors import CorruptError
 from blztable.format import bundle, jsontext
@@ -26,9 +27,12 @@ from blztable.format.superchunk import PartFacts, Superchunk
 SMALL_BUNDLE = 256 << 10
 # Kinds whose base is in the entry.
 _BASED = ("narrow", "scaled")
+_NO_BASE = words_to_json(np.zeros(1, "<i8"))
 
-# An entry as Python numbers.
+# An entry as Python numbers: chunk, start, nbytes, encoding, rows, page_rows, base.
 _Entry = tuple[int, int, int, int, int, int, int]
+# The chunk of a stream, and its first byte in the chunk.
+Slot = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,35 +57,42 @@ class OpenBundle:
     directory: Directory
     sizes: list[int]
     typesizes: list[int]
-
-    def block(self, at: int, type_: pa.DataType) -> tuple[BlockInfo, list[tuple[int, int]]]:
-        """Return the tree of the part whose first entry is `at`, from 1, as a file would have it.
-
-        Also return the chunk, and the first byte in it, of each stream that has bytes.
-        """
-        stop = at - 1 + _count(type_)
-        if not 0 < at <= stop <= len(self.directory.entries):
-            raise CorruptError(f"the bundle has no entries {at} to {stop}")
-        slots: list[tuple[int, int]] = []
-        entries = iter(self.directory.entries[at - 1 : stop].tolist())
-        return self._block(type_, entries, slots), slots
-
-    def contents(self, chunk: int) -> np.ndarray:
-        """Read and decompress a chunk."""
-        return _contents(self.superchunk, self.reader, chunk, self.sizes, self.typesizes)
+    # Checked trees, which parts share that differ only in the slots and bases of their streams.
+    _trees: dict[object, BlockPlace] = field(default_factory=dict)
 
     @property
     def nbytes_to_open(self) -> int:
         """Return the bytes of front and trailer."""
         return self.facts.front_length + self.facts.trailer_length
 
-    def _block(
-        self, type_: pa.DataType, entries: Iterator[_Entry], slots: list[tuple[int, int]]
-    ) -> BlockInfo:
+    def tree(self, at: int, type_: pa.DataType) -> tuple[BlockPlace, list[Slot]]:
+        """Return the tree of the part whose first entry is `at`, from 1.
+
+        The streams that have bytes have one chunk each, whose number is the index of its slot.
+        """
+        stop = at - 1 + _count(type_)
+        if not 0 < at <= stop <= len(self.directory.entries):
+            raise CorruptError(f"the bundle has no entries {at} to {stop}")
+        entries: list[_Entry] = self.directory.entries[at - 1 : stop].tolist()
+        # The base of items is their size.
+        has_items = VALUES not in layout_of(type_).streams or len(entries) > 2
+        key = (type_, *((*entry[2:-1], entry[-1] if has_items else 0) for entry in entries))
+        root = self._trees.get(key)
+        if root is None:
+            root = self._trees[key] = place(self._block(type_, iter(entries)), type_, "", 0)
+        slots = [entry[:2] for entry in entries if entry[2]]
+        return root if has_items else _rebased(root, entries[-1][-1]), slots
+
+    def contents(self, chunk: int) -> np.ndarray:
+        """Read and decompress a chunk."""
+        return _contents(self.superchunk, self.reader, chunk, self.sizes, self.typesizes)
+
+    def _block(self, type_: pa.DataType, entries: Iterator[_Entry]) -> BlockInfo:
+        """Return a block as a file of its own would describe it; bases are 0."""
         layout = layout_of(type_)
         streams, sizes = [], set()
         for name, own in layout.streams.items():
-            chunk, start, nbytes, number, rows, page_rows, base = next(entries)
+            _, _, nbytes, number, rows, page_rows, base = next(entries)
             sizes.add((rows, page_rows))
             if name == VALID and not nbytes and not number:
                 continue  # No row is null.
@@ -90,20 +101,16 @@ class OpenBundle:
                 encoding = self.directory.encoding(number)
                 dtype = jsontext.text(encoding.get("dtype"), "dtype")
                 typesize = jsontext.number(encoding.get("typesize"), "typesize")
-                if encoding.get("kind") in _BASED and "bases" not in encoding:
-                    encoding["bases"] = words_to_json(np.array([base]))
+                if encoding.get("kind") in _BASED:
+                    encoding["bases"] = _NO_BASE
             pages = None
             if own.bits is None:
                 pages = (base if number else nbytes,) if rows else ()
-            if nbytes:
-                slots.append((chunk, start))
             chunks = (nbytes,) if nbytes else ()
             streams.append(StreamInfo(name, dtype, typesize, chunks, pages, encoding))
         if len(sizes) != 1:
             raise CorruptError(f"the streams of a block have (rows, page_rows) {sorted(sizes)}")
-        children = {
-            name: self._block(child, entries, slots) for name, child in layout.children.items()
-        }
+        children = {name: self._block(child, entries) for name, child in layout.children.items()}
         return BlockInfo(*sizes.pop(), tuple(streams), children)
 
 
@@ -119,11 +126,8 @@ def open_bundle(reader: PartReader, facts: BundleFacts, rows: int) -> OpenBundle
     first, streams = 0, []
     for stream in superchunk.info.streams[:2]:
         chunks = range(first, first + len(stream.chunks))
-        streams.append(
-            b"".join(
-                _contents(superchunk, reader, chunk, sizes, typesizes).tobytes() for chunk in chunks
-            )
-        )
+        parts = (_contents(superchunk, reader, one, sizes, typesizes).tobytes() for one in chunks)
+        streams.append(b"".join(parts))
         first = chunks.stop
     entries, encodings = streams
     directory = Directory.decode(entries, encodings, superchunk.info)
@@ -137,6 +141,15 @@ def _contents(
     data = chunk_at(superchunk, reader, chunk)
     decompress_into(data, typesizes[chunk], out.ctypes.data, len(out))
     return out
+
+
+def _rebased(root: BlockPlace, base: int) -> BlockPlace:
+    """Return the tree of a part of numbers with another base."""
+    values = root.streams.get(VALUES)
+    if values is None or values.encoding is None or not base:
+        return root
+    values = replace(values, encoding=values.encoding.rebased(base))
+    return replace(root, streams={**root.streams, VALUES: values})
 
 
 @lru_cache(maxsize=256)

@@ -15,7 +15,7 @@ from blztable.closing import Closing
 from blztable.columns.codecs import decimals
 from blztable.columns.memory import bytes_of
 from blztable.columns.types import layout_of
-from blztable.engine.read.bundles import OpenBundle, open_bundle
+from blztable.engine.read.bundles import OpenBundle, Slot, open_bundle
 from blztable.engine.read.open_files import OpenFiles, PartReader
 from blztable.engine.read.places import BlockPlace, StreamPlace, place
 from blztable.engine.read.superchunks import open_superchunk
@@ -23,7 +23,6 @@ from blztable.engine.version.versions import DAMAGED, Version
 from blztable.errors import CorruptError
 from blztable.format import layout
 from blztable.format.checksum import Checksum
-from blztable.format.metadata import BlockInfo
 from blztable.format.statistics import PAGES_LAYER, Statistics
 from blztable.format.superchunk import PartFacts, Superchunk
 
@@ -64,7 +63,7 @@ class Part:
     superchunk: Superchunk | None = None
     reader: PartReader | None = None
     bundle: OpenBundle | None = None
-    slots: Sequence[tuple[int, int]] = ()
+    slots: Sequence[Slot] = ()
 
     @property
     def rows(self) -> int:
@@ -220,20 +219,17 @@ def open_part(
             root = BlockPlace(facts.rows, max(facts.page_rows, 1), {}, {})
             return Part(context, facts, type_, 0, root)
         superchunk = open_superchunk(reader, facts, SMALL_PART)
-        root, nbytes = _placed(superchunk.info, type_, sizes)
-        return Part(context, facts, type_, nbytes, root, superchunk, reader)
+        root = place(superchunk.info, type_, "", 0)
+        return Part(context, facts, type_, _decoded(root, sizes), root, superchunk, reader)
 
 
-def _placed(
-    info: BlockInfo, type_: pa.DataType, sizes: Mapping[str, int]
-) -> tuple[BlockPlace, int]:
-    """Return the tree of blocks, whose values must have these sizes, and its decoded bytes."""
-    root = place(info, type_, "", 0)
+def _decoded(root: BlockPlace, sizes: Mapping[str, int]) -> int:
+    """Return the decoded bytes of a tree; CorruptError unless its values have these sizes."""
     places = list(root.walk())
     in_file = {one.name: one.nbytes for one in places if one.nbytes}
     if in_file != {name: size for name, size in sizes.items() if size}:
         raise CorruptError(f"streams have the sizes {in_file}, the manifest says {dict(sizes)}")
-    return root, sum(one.decoded for one in places)
+    return sum(one.decoded for one in places)
 
 
 class OpenParts(Closing):
@@ -268,13 +264,13 @@ class OpenParts(Closing):
             return open_part(reader, facts, type_, sizes, context)
         with ErrorContext(context):
             bundle = self.bundle(group)
-            info, slots = bundle.block(parts.at[group], type_)
-            if (info.rows, info.page_rows) != (facts.rows, facts.page_rows):
+            root, slots = bundle.tree(parts.at[group], type_)
+            if (root.rows, root.page_rows) != (facts.rows, facts.page_rows):
                 raise CorruptError(
-                    f"{info.rows} rows in pages of {info.page_rows}; "
+                    f"{root.rows} rows in pages of {root.page_rows}; "
                     f"the manifest says {facts.rows} in pages of {facts.page_rows}"
                 )
-            root, nbytes = _placed(info, type_, sizes)
+            nbytes = _decoded(root, sizes)
         return Part(context, facts, type_, nbytes, root, bundle=bundle, slots=slots)
 
     def bundle(self, group: int) -> OpenBundle:

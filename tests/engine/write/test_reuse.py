@@ -14,7 +14,8 @@ from blztable.engine.read.parts import OpenParts
 from blztable.engine.run.progress import Progress
 from blztable.engine.version import versions
 from blztable.engine.version.commit import Commit, Plan
-from blztable.engine.write.columns import ColumnWriter, write_groups
+from blztable.engine.write.column_writer import ColumnWriter
+from blztable.engine.write.columns import write_groups
 from blztable.engine.write.options import WriteOptions
 from blztable.errors import CorruptError, StorageError
 from blztable.format import chunk as chunks
