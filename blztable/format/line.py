@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Self
 
+from blztable.block_terms import VALID
 from blztable.errors import CorruptError
 from blztable.format import jsontext, layout
 from blztable.format.jsontext import Json
@@ -114,18 +115,20 @@ class ColumnParts:
         mine, theirs = self.facts, other.facts
         known = Statistics.lists(self.known, before), Statistics.lists(other.known, after)
         at = chosen(self.at or (0,) * before, other.at or (0,) * after)
+        streams = {
+            name: chosen(
+                self.streams.get(name, (0,) * before), other.streams.get(name, (0,) * after)
+            )
+            for name in {**self.streams, **other.streams}
+        }
         return ColumnParts(
             self.path,
             chosen(self.k, other.k),
             FactArrays(
                 *(chosen(getattr(mine, name), getattr(theirs, name)) for name in mine.__slots__)
             ),
-            {
-                name: chosen(
-                    self.streams.get(name, (0,) * before), other.streams.get(name, (0,) * after)
-                )
-                for name in {**self.streams, **other.streams}
-            },
+            # After the last part with nulls is gone, the line is the one before the first of them.
+            {name: b for name, b in streams.items() if any(b) or not name.endswith(VALID)},
             {name: list(chosen(known[0][name], known[1][name])) for name in Statistics.KEYS},
             at if any(at) else (),
         )

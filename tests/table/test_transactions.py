@@ -322,6 +322,16 @@ def test_a_change_that_found_nothing_conflicts_with_rows_that_came_meanwhile(cha
     assert dict(blz.open(store).attrs) == {}
 
 
+@pytest.mark.parametrize("files", ["own_files_here", "bundled"])
+def test_rows_with_nulls_that_came_and_went_meanwhile_are_no_conflict(files, request):
+    request.getfixturevalue(files)
+    store, first, second = two_handles([4, 5])
+    second.append({"day": [6], "sold": [None]})
+    second.delete(pc.field("sold").is_null())
+    first.update({"sold": 1}, where=pc.field("day") == 5)
+    assert blz.read_table(store).to_pydict() == {"day": [4, 5], "sold": [0, 1]}
+
+
 def test_a_change_that_found_nothing_and_stands_alone_commits_nothing():
     _, first, second = two_handles([4])
     assert first.delete(pc.field("day") == 5) == 1
