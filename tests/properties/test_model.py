@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,7 +26,7 @@ from blztable.errors import ConflictError
 from blztable.storage.memory import MemoryStore
 from blztable.table.snapshot import Snapshot
 from blztable.table.table import CTable
-from support.arrow_strategies import arrays
+from support.arrow_strategies import arrays, masks
 from support.bit_equality import bits
 from support.stores import Hooked, entries, files_named
 
@@ -128,7 +129,20 @@ def signed(data: bytes) -> int:
 
 
 def values(draw, type_: pa.DataType, rows: int) -> pa.Array:
+    if type_ in (pa.int32(), pa.float64()) and draw(st.booleans()):
+        return near(draw, type_, rows)
     return draw(arrays(type_, rows, stray_codes=False))
+
+
+def near(draw, type_: pa.DataType, rows: int) -> pa.Array:
+    """Draw numbers that are stored in fewer bytes: near each other, of few decimals."""
+    numbers = np.frombuffer(draw(st.binary(min_size=rows, max_size=rows)), np.uint8)
+    if type_ == pa.int32():
+        found = numbers.astype(np.int32) + draw(st.sampled_from([-(1 << 31), -1, 1 << 30]))
+    else:
+        found = numbers / 100
+    there = draw(masks(rows))
+    return pa.array(found, type_, mask=None if there is None else ~there)
 
 
 def given_as(draw, table: pa.Table):
@@ -667,6 +681,18 @@ class TestModel(Machine.TestCase):
 @pytest.mark.usefixtures("bundled")
 class TestModelOfBundles(Machine.TestCase):
     settings = quick
+
+
+@pytest.mark.usefixtures("bundled", "encoded")
+class TestModelOfEncodings(Machine.TestCase):
+    settings = quick
+
+
+@pytest.mark.storm
+@pytest.mark.timeout(1800)
+@pytest.mark.usefixtures("bundled", "encoded")
+class TestModelOfEncodingsStorm(Machine.TestCase):
+    settings = settings(quick, max_examples=1000, stateful_step_count=30)
 
 
 @pytest.mark.storm
