@@ -43,6 +43,7 @@ TYPES = [
     pa.large_binary(),
     pa.dictionary(pa.int8(), pa.string()),
 ]
+OPTIONS = [{}, {"encoding": "plain"}, {"optimize": "size"}, {"checksum": "adler32"}]
 BINARY = [pa.large_binary()]
 ITEMS = [pa.string(), pa.large_string(), *BINARY]
 MUTATING = {
@@ -448,10 +449,12 @@ def change(draw, model: Model) -> Change:
 
 
 class Tiny(CTable):
-    """A table that cuts its streams into chunks of a few rows."""
+    """A table that cuts its streams into chunks of a few rows, and may have other options."""
+
+    others: Mapping[str, str] = {}
 
     def _options(self) -> WriteOptions:
-        return replace(super()._options(), chunk_bytes=64)
+        return replace(super()._options(), chunk_bytes=64, **self.others)
 
 
 class Stop(Exception):
@@ -488,7 +491,10 @@ class Machine(RuleBasedStateMachine):
         given = {n: values(data.draw, t, rows) for n, t in zip(NAMES, types, strict=False)}
         table = pa.table(given)
         options = WriteOptions(
-            row_group_rows=data.draw(st.sampled_from([16, 40])), page_rows=8, durability="process"
+            row_group_rows=data.draw(st.sampled_from([16, 40])),
+            page_rows=8,
+            durability="process",
+            encoding=dict.fromkeys(data.draw(st.sets(st.sampled_from([*given]))), "plain"),
         )
         contents = Contents(table.schema, [(table, rows)] if rows else [])
         create(self.store, contents, options, replace_existing=False)[1].close()
@@ -595,6 +601,7 @@ class Machine(RuleBasedStateMachine):
         self.handles[which] = self.opened(
             data.draw(st.sampled_from(self.expected)) if older else None
         )
+        self.handles[which].others = data.draw(st.sampled_from(OPTIONS))
 
     @precondition(lambda self: hasattr(self, "store"))
     @rule(data=st.data(), which=st.integers(0, 1), left=st.integers(0, 12), after=st.booleans())
