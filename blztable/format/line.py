@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Self
 
+from blztable.block_terms import VALID
 from blztable.errors import CorruptError
 from blztable.format import jsontext, layout
 from blztable.format.bundle import BundleFacts
@@ -116,18 +117,20 @@ class ColumnParts:
         mine, theirs = self.facts, other.facts
         known = Statistics.lists(self.known, before), Statistics.lists(other.known, after)
         at = chosen(self.at or (0,) * before, other.at or (0,) * after)
+        streams = {
+            name: chosen(
+                self.streams.get(name, (0,) * before), other.streams.get(name, (0,) * after)
+            )
+            for name in {**self.streams, **other.streams}
+        }
         return ColumnParts(
             self.path,
             chosen(self.k, other.k),
             FactArrays(
                 *(chosen(getattr(mine, name), getattr(theirs, name)) for name in mine.__slots__)
             ),
-            {
-                name: chosen(
-                    self.streams.get(name, (0,) * before), other.streams.get(name, (0,) * after)
-                )
-                for name in {**self.streams, **other.streams}
-            },
+            # Parts that come and go leave the line as it was: it names streams that a part has.
+            {n: b for n, b in streams.items() if any(b) or (b and not n.endswith(VALID))},
             {name: list(chosen(known[0][name], known[1][name])) for name in Statistics.KEYS},
             at if any(at) else (),
         )

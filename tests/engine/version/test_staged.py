@@ -52,12 +52,15 @@ def parts(draw, groups):
         return tuple(draw(st.lists(NUMBERS, min_size=groups, max_size=groups)))
 
     names = draw(st.sets(st.sampled_from(STREAMS)))
+    streams = {name: numbers() for name in names} if groups else {}
+    # A stream is named because a part has it.
+    streams = {name: sizes for name, sizes in streams.items() if any(sizes) or name != "valid"}
     bounds = st.lists(st.none() | st.binary(max_size=8), min_size=groups, max_size=groups)
     return ColumnParts(
         (7,),
         numbers(),
         FactArrays(*(numbers() for _ in FactArrays.__slots__)),
-        {name: numbers() for name in names},
+        streams,
         Statistics(numbers(), numbers(), tuple(draw(bounds)), tuple(draw(bounds))).to_json(),
     )
 
@@ -76,7 +79,9 @@ def test_a_line_gets_parts_as_text_as_it_gets_them_by_decoding(before, after, is
     mine = replace(data.draw(parts(before)), path=path)
     theirs = replace(data.draw(parts(after)), path=path)
     if is_same:
-        theirs = replace(theirs, streams={name: tuple(range(after)) for name in mine.streams})
+        theirs = replace(
+            theirs, streams={name: tuple(range(1, 1 + after)) for name in mine.streams}
+        )
     joined = mine.arranged(theirs, range(before + after)).encode()
     has_same_arrays = before and after and list(mine.streams) == list(theirs.streams)
     found = appended(mine.encode(), theirs.encode(), before)
@@ -140,12 +145,25 @@ def test_parts_are_arranged_as_each_of_their_arrays_is(case):
         both = getattr(before.facts, name), getattr(after.facts, name)
         assert list(getattr(found.facts, name)) == chosen(*both)
     # A stream that one side does not have counts as empty there.
-    assert set(found.streams) == {*before.streams, *after.streams}
-    for name, sizes in found.streams.items():
+    for name in {*before.streams, *after.streams}:
         mine = before.streams.get(name, [0] * len(before.k))
-        assert list(sizes) == chosen(mine, after.streams.get(name, [0] * len(after.k)))
+        sizes = chosen(mine, after.streams.get(name, [0] * len(after.k)))
+        # Without bytes, only validity is known to be in no part.
+        is_named = any(sizes) or (sizes and name != "valid")
+        assert list(found.streams.get(name, [])) == (sizes if is_named else [])
+        assert (name in found.streams) == bool(is_named)
     for name in Statistics.KEYS:
         assert list(found.known[name]) == chosen(before.known[name], after.known[name])
+
+
+@given(st.data(), st.integers(0, 4), st.integers(0, 4))
+def test_parts_that_come_and_go_leave_the_line_as_it_was(data, before, after):
+    mine = data.draw(parts(before))
+    names = [*mine.streams, "valid"]
+    theirs = replace(data.draw(parts(after)), streams=dict.fromkeys(names, (9,) * after))
+    joined = mine.arranged(theirs, range(before + after))
+    nothing = mine.arranged(mine, [])
+    assert joined.arranged(nothing, range(before)).encode() == mine.encode()
 
 
 @given(arrangements())
