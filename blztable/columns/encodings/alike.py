@@ -91,16 +91,15 @@ def _narrowed(columns: np.ndarray, make: _Make) -> dict[int, _Encoded]:
 
 def _scaled(columns: np.ndarray, page_rows: int) -> dict[int, _Encoded]:
     """Return the columns whose doubles have few decimals, by index."""
-    powers = _powers_of_each(columns)
+    may_have = _powers(columns)
     encoded: dict[int, _Encoded] = {}
-    for power in np.unique(powers[powers >= 0]).tolist():
-        chosen = np.flatnonzero(powers == power)
+    for power in range(len(_POWERS)):
         for form in FORMS if power else FORMS[:1]:
-            found = _scaled_by(columns[chosen], power, form, page_rows)
-            encoded |= {int(chosen[index]): one for index, one in found.items()}
-            chosen = np.delete(chosen, list(found))
-            if not len(chosen):
-                break
+            chosen = np.flatnonzero(may_have[:, power])
+            if len(chosen):
+                found = _scaled_by(columns[chosen], power, form, page_rows)
+                encoded |= {int(chosen[index]): one for index, one in found.items()}
+                may_have[chosen[list(found)]] = False
     return encoded
 
 
@@ -130,11 +129,11 @@ def _scaled_by(columns: np.ndarray, power: int, form: str, page_rows: int) -> di
     return {int(fits[index]): one for index, one in _narrowed(whole, scaled).items()}
 
 
-def _powers_of_each(columns: np.ndarray) -> np.ndarray:
-    """Return the least number of decimals that half of a few values have; -1 if there is none."""
+def _powers(columns: np.ndarray) -> np.ndarray:
+    """Return for each column, and each number of decimals, if half of a few values may have it."""
     few = columns[:, :: max(columns.shape[1] // FEW_VALUES, 1), None]
     with np.errstate(invalid="ignore", over="ignore"):
         whole = np.rint(few * _POWERS)
         is_decimal = (whole / _POWERS == few) | (whole * _INVERSES == few)
-    enough = 2 * np.count_nonzero(is_decimal, axis=1) >= few.shape[1]
-    return np.where(enough.any(axis=1), enough.argmax(axis=1), -1)
+    enough: np.ndarray = 2 * np.count_nonzero(is_decimal, axis=1) >= few.shape[1]
+    return enough

@@ -27,7 +27,6 @@ from blztable.format.superchunk import PartFacts, Superchunk
 SMALL_BUNDLE = 256 << 10
 # Kinds whose base is in the entry.
 _BASED = ("narrow", "scaled")
-_NO_BASE = words_to_json(np.zeros(1, "<i8"))
 
 # An entry as Python numbers: chunk, start, nbytes, encoding, rows, page_rows, base.
 _Entry = tuple[int, int, int, int, int, int, int]
@@ -74,21 +73,24 @@ class OpenBundle:
         if not 0 < at <= stop <= len(self.directory.entries):
             raise CorruptError(f"the bundle has no entries {at} to {stop}")
         entries: list[_Entry] = self.directory.entries[at - 1 : stop].tolist()
-        # The base of items is their size.
-        has_items = VALUES not in layout_of(type_).streams or len(entries) > 2
-        key = (type_, *((*entry[2:-1], entry[-1] if has_items else 0) for entry in entries))
+        slots = [entry[:2] for entry in entries if entry[2]]
+        # Many parts of numbers differ in their bases alone.
+        is_number, base = list(layout_of(type_).streams) == [VALID, VALUES], 0
+        if is_number:
+            base = entries[1][-1]
+            entries[1] = (*entries[1][:-1], 0)
+        key = (type_, *(entry[2:] for entry in entries))
         root = self._trees.get(key)
         if root is None:
             root = self._trees[key] = place(self._block(type_, iter(entries)), type_, "", 0)
-        slots = [entry[:2] for entry in entries if entry[2]]
-        return root if has_items else _rebased(root, entries[-1][-1]), slots
+        return _rebased(root, base) if base else root, slots
 
     def contents(self, chunk: int) -> np.ndarray:
         """Read and decompress a chunk."""
         return _contents(self.superchunk, self.reader, chunk, self.sizes, self.typesizes)
 
     def _block(self, type_: pa.DataType, entries: Iterator[_Entry]) -> BlockInfo:
-        """Return a block as a file of its own would describe it; bases are 0."""
+        """Return a block as a file of its own would describe it."""
         layout = layout_of(type_)
         streams, sizes = [], set()
         for name, own in layout.streams.items():
@@ -102,12 +104,15 @@ class OpenBundle:
                 dtype = jsontext.text(encoding.get("dtype"), "dtype")
                 typesize = jsontext.number(encoding.get("typesize"), "typesize")
                 if encoding.get("kind") in _BASED:
-                    encoding["bases"] = _NO_BASE
+                    encoding["bases"] = words_to_json(np.array([base]))
             pages = None
             if own.bits is None:
                 pages = (base if number else nbytes,) if rows else ()
             chunks = (nbytes,) if nbytes else ()
             streams.append(StreamInfo(name, dtype, typesize, chunks, pages, encoding))
+        if not layout.streams:
+            # The rows of a null type.
+            sizes.add(next(entries)[4:6])
         if len(sizes) != 1:
             raise CorruptError(f"the streams of a block have (rows, page_rows) {sorted(sizes)}")
         children = {name: self._block(child, entries) for name, child in layout.children.items()}
@@ -146,7 +151,7 @@ def _contents(
 def _rebased(root: BlockPlace, base: int) -> BlockPlace:
     """Return the tree of a part of numbers with another base."""
     values = root.streams.get(VALUES)
-    if values is None or values.encoding is None or not base:
+    if values is None or values.encoding is None:
         return root
     values = replace(values, encoding=values.encoding.rebased(base))
     return replace(root, streams={**root.streams, VALUES: values})
@@ -156,4 +161,4 @@ def _rebased(root: BlockPlace, base: int) -> BlockPlace:
 def _count(type_: pa.DataType) -> int:
     """Return the number of entries of a part of this type."""
     layout = layout_of(type_)
-    return len(layout.streams) + sum(map(_count, layout.children.values()))
+    return max(len(layout.streams), 1) + sum(map(_count, layout.children.values()))

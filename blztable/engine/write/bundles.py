@@ -224,6 +224,10 @@ class _Contents:
                 pile, place = self._place(stream, asked)
             self._piles_of.append(pile)
             self._entries.append((*place, number, block.rows, block.page_rows, base))
+        if not form.streams:
+            # The rows of a null type.
+            self._piles_of.append(0)
+            self._entries.append((0, 0, 0, 0, block.rows, block.page_rows, 0))
         for name, child in form.children.items():
             self._add_block(child, block.children[name], asked)
 

@@ -170,6 +170,7 @@ class PartWriter:
     def _compressing(self, block: Block) -> list[Task]:
         """Return the tasks that compress the chunks; the last of them stores the file."""
         if not block.streams:
+            self._k = NO_FILE
             self._finish(PartFacts(block.rows, block.page_rows, 0, 0, 0, 0))
             return []
         if self._k == NO_FILE:

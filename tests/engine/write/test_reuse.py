@@ -321,7 +321,7 @@ class _Failing:
     """A reader whose medium fails behind the front of the file."""
 
     def __init__(self, reader):
-        self.address = reader.address
+        self.key = reader.key
 
     def read(self, offset, length):
         raise StorageError(5, "Input/output error")
