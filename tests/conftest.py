@@ -11,7 +11,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from blztable.engine.write import bundles
+from blztable.columns.encodings import choose, few_items, few_values, sample
+from blztable.engine.write import bundles, columns
 
 # A busy machine must not fail a test. pytest's own timeout ends a test that hangs.
 hypothesis.settings.register_profile("blztable", deadline=None)
@@ -76,6 +77,19 @@ def bundled():
     """Let the parts of a small row group share a file."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bundles, "BUNDLED_BYTES", 64 << 10)
+        yield
+
+
+@pytest.fixture(scope="class")
+def encoded():
+    """Encode parts of a few rows as large ones are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(columns, "LEAST_BYTES", 1)
+        patch.setattr(choose, "LEAST_VALUES", 4)
+        patch.setattr(choose, "ROWS_PER_ODD", 2)
+        for module in (few_items, few_values, sample):
+            patch.setattr(module, "ROWS_PER_ITEM", 3)
+        patch.setattr(few_items, "FEW_ITEMS", 4)
         yield
 
 

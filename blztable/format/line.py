@@ -131,8 +131,8 @@ class ColumnParts:
             FactArrays(
                 *(chosen(getattr(mine, name), getattr(theirs, name)) for name in mine.__slots__)
             ),
-            # After the last part with nulls is gone, the line is the one before the first of them.
-            {name: b for name, b in streams.items() if any(b) or not name.endswith(VALID)},
+            # Parts that come and go leave the line as it was: it names streams that a part has.
+            {n: b for n, b in streams.items() if any(b) or (b and not n.endswith(VALID))},
             {name: list(chosen(known[0][name], known[1][name])) for name in Statistics.KEYS},
             at if any(at) else (),
             nan_is_null if any(nan_is_null) else (),

@@ -121,3 +121,17 @@ def test_the_flushes_that_alone_could_be_left_out_are_known(tmp_path, flush):
 @pytest.mark.parametrize("flush", sorted(NEEDLESS_IN_CREATION))
 def test_the_flushes_that_alone_a_creation_could_leave_out_are_known(tmp_path, flush):
     assert broken_without(tmp_path, commit("creation"), flush, 0, where_it_shows) is None
+
+
+@pytest.mark.storm
+@pytest.mark.parametrize(
+    ("name", "flush", "which"),
+    [
+        (name, flush, all_of_them[:position].count(flush))
+        for name, all_of_them in EXPECTED.items()
+        for position, flush in enumerate(all_of_them)
+        if (name, flush, all_of_them[:position].count(flush)) not in NEEDED
+    ],
+)
+def test_they_could_be_left_out_wherever_power_is_lost(tmp_path, name, flush, which):
+    assert broken_without(tmp_path, commit(name), flush, which) is None

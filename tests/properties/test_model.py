@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,7 +26,7 @@ from blztable.errors import ConflictError
 from blztable.storage.memory import MemoryStore
 from blztable.table.snapshot import Snapshot
 from blztable.table.table import CTable
-from support.arrow_strategies import arrays
+from support.arrow_strategies import arrays, masks
 from support.bit_equality import bits
 from support.stores import Hooked, entries, files_named
 
@@ -42,6 +43,9 @@ TYPES = [
     pa.large_binary(),
     pa.dictionary(pa.int8(), pa.string()),
 ]
+OPTIONS = [{}, {"encoding": "plain"}, {"optimize": "size"}, {"checksum": "adler32"}]
+BINARY = [pa.large_binary()]
+ITEMS = [pa.string(), pa.large_string(), *BINARY]
 MUTATING = {
     *("put", "put_new", "publish", "flush", "flush_names"),
     *("reserve", "delete", "sweep", "prepare"),
@@ -65,8 +69,10 @@ class Model:
     def column(self, name: str) -> tuple[Bits, ...]:
         return self.columns[self.names.index(name)]
 
-    def numbers(self, name: str) -> list[int | None]:
-        return [None if b is None else signed(b) for b in self.column(name)]
+    def numbers(self, name: str) -> list[float | None]:
+        is_double = self.types[self.names.index(name)] == pa.float64()
+        number = double if is_double else signed
+        return [None if b is None else number(b) for b in self.column(name)]
 
     def of(self, *types: pa.DataType) -> list[str]:
         """Return the columns of these types."""
@@ -127,8 +133,25 @@ def signed(data: bytes) -> int:
     return int.from_bytes(data, "little", signed=True)
 
 
+def double(data: bytes) -> float:
+    return float(np.frombuffer(data, "<f8")[0])
+
+
 def values(draw, type_: pa.DataType, rows: int) -> pa.Array:
+    if type_ in (pa.int32(), pa.float64()) and draw(st.booleans()):
+        return near(draw, type_, rows)
     return draw(arrays(type_, rows, stray_codes=False))
+
+
+def near(draw, type_: pa.DataType, rows: int) -> pa.Array:
+    """Draw numbers that are stored in fewer bytes: near each other, of few decimals."""
+    numbers = np.frombuffer(draw(st.binary(min_size=rows, max_size=rows)), np.uint8)
+    if type_ == pa.int32():
+        found = numbers.astype(np.int32) + draw(st.sampled_from([-(1 << 31), -1, 1 << 30]))
+    else:
+        found = numbers / 100
+    there = draw(masks(rows))
+    return pa.array(found, type_, mask=None if there is None else ~there)
 
 
 def given_as(draw, table: pa.Table):
@@ -228,19 +251,28 @@ def feed(draw, model: Model) -> Change:
 
 def condition(draw, model: Model):
     """Draw a filter and the rows for which it is true."""
-    kind = draw(st.sampled_from(["null", "valid", "greater", "tuples"]))
-    numbers = model.of(*INTEGERS)
-    if kind in ("null", "valid") or not numbers:
-        name = draw(st.sampled_from(model.names))
-        found = [b is None for b in model.column(name)]
-        if kind == "valid":
-            return pc.field(name).is_valid(), [not is_null for is_null in found]
-        return pc.field(name).is_null(), found
-    name = draw(st.sampled_from(numbers))
-    there = model.numbers(name)
-    limit = draw(st.sampled_from([0, *(n for n in there if n is not None)]))
-    found = [n is not None and n > limit for n in there]
-    return (pc.field(name) > limit if kind == "greater" else [(name, ">", limit)]), found
+    kind = draw(st.sampled_from(["null", "valid", "greater", "tuples", "equal", "in"]))
+    ordered, items = model.of(*INTEGERS, pa.float64()), model.of(*ITEMS)
+    if kind in ("greater", "tuples") and ordered:
+        name = draw(st.sampled_from(ordered))
+        there = model.numbers(name)
+        limit = draw(st.sampled_from([0, *(n for n in there if n is not None)]))
+        found = [n is not None and n > limit for n in there]
+        return (pc.field(name) > limit if kind == "greater" else [(name, ">", limit)]), found
+    if kind in ("equal", "in") and items:
+        name = draw(st.sampled_from(items))
+        type_, there = model.types[model.names.index(name)], model.column(name)
+        some = draw(st.lists(st.sampled_from([b"", *filter(None, there)]), min_size=1, max_size=3))
+        some = some[: 1 if kind == "equal" else 3]
+        wanted = pa.array([b if type_ in BINARY else b.decode() for b in some], type_)
+        field = pc.field(name)
+        found = [b is not None and b in some for b in there]
+        return (field == wanted[0] if kind == "equal" else field.isin(wanted)), found
+    name = draw(st.sampled_from(model.names))
+    found = [b is None for b in model.column(name)]
+    if kind == "valid":
+        return pc.field(name).is_valid(), [not is_null for is_null in found]
+    return pc.field(name).is_null(), found
 
 
 def update(draw, model: Model) -> Change:
@@ -417,10 +449,12 @@ def change(draw, model: Model) -> Change:
 
 
 class Tiny(CTable):
-    """A table that cuts its streams into chunks of a few rows."""
+    """A table that cuts its streams into chunks of a few rows, and may have other options."""
+
+    others: Mapping[str, str] = {}
 
     def _options(self) -> WriteOptions:
-        return replace(super()._options(), chunk_bytes=64)
+        return replace(super()._options(), chunk_bytes=64, **self.others)
 
 
 class Stop(Exception):
@@ -457,7 +491,10 @@ class Machine(RuleBasedStateMachine):
         given = {n: values(data.draw, t, rows) for n, t in zip(NAMES, types, strict=False)}
         table = pa.table(given)
         options = WriteOptions(
-            row_group_rows=data.draw(st.sampled_from([16, 40])), page_rows=8, durability="process"
+            row_group_rows=data.draw(st.sampled_from([16, 40])),
+            page_rows=8,
+            durability="process",
+            encoding=dict.fromkeys(data.draw(st.sets(st.sampled_from([*given]))), "plain"),
         )
         contents = Contents(table.schema, [(table, rows)] if rows else [])
         create(self.store, contents, options, replace_existing=False)[1].close()
@@ -525,6 +562,31 @@ class Machine(RuleBasedStateMachine):
         assert {key for key in entries(self.store) if key.endswith(".bin")} == named
 
     @rule(data=st.data(), which=st.integers(0, 1))
+    def read(self, data, which):
+        """Read some rows of some columns in every way."""
+        t = self.handles[which]
+        model = self.models[t.version]
+        if not model.names:
+            return
+        where, mask = condition(data.draw, model)
+        chosen = [row for row, is_set in enumerate(mask) if is_set]
+        names = data.draw(st.lists(st.sampled_from(model.names), min_size=1, unique=True))
+        shown = model.selected(names)
+        same_rows(t.to_arrow(names, filters=where), shown.taken(chosen))
+        assert t.count(filters=where) == len(chosen)
+        batches = t.to_batches(names, filters=where, batch_rows=data.draw(st.integers(1, 20)))
+        same_rows(pa.Table.from_batches(batches, batches.schema), shown.taken(chosen))
+        texts = [name for name in names if name in model.of(*ITEMS)]
+        found = t.to_arrow(names, filters=where, dictionaries=texts)
+        for name in texts:
+            assert bits(found[name]) == list(shown.taken(chosen).column(name))
+        rows = data.draw(st.lists(st.integers(0, model.rows - 1), max_size=9)) if model.rows else []
+        same_rows(t.take(rows, names), shown.taken(rows))
+        cuts = st.none() | st.integers(-50, 50)
+        rows = slice(data.draw(cuts), data.draw(cuts), data.draw(st.sampled_from([None, 1, 3])))
+        same_rows(t[rows], model.taken(list(range(model.rows)[rows])))
+
+    @rule(data=st.data(), which=st.integers(0, 1))
     def restore(self, data, which):
         number = data.draw(st.sampled_from(self.expected))
         t = self.handles[which]
@@ -539,6 +601,7 @@ class Machine(RuleBasedStateMachine):
         self.handles[which] = self.opened(
             data.draw(st.sampled_from(self.expected)) if older else None
         )
+        self.handles[which].others = data.draw(st.sampled_from(OPTIONS))
 
     @precondition(lambda self: hasattr(self, "store"))
     @rule(data=st.data(), which=st.integers(0, 1), left=st.integers(0, 12), after=st.booleans())
@@ -639,14 +702,18 @@ class Machine(RuleBasedStateMachine):
             assert report.is_intact, report.problems
 
 
-def same(t, model: Model) -> None:
-    found = t.to_arrow()
+def same_rows(found: pa.Table, model: Model) -> None:
     assert found.column_names == list(model.names)
     assert found.schema.types == list(model.types)
-    assert t.nrows == model.rows
+    assert found.num_rows == model.rows
     for name, column, expected in zip(model.names, found.columns, model.columns, strict=True):
         column.validate(full=True)
         assert bits(column) == list(expected), name
+
+
+def same(t, model: Model) -> None:
+    same_rows(t.to_arrow(), model)
+    assert t.nrows == model.rows
     assert dict(t.attrs) == dict(model.attrs)
     assert t.sort_by == ([order(model.order)] if model.order else [])
 
@@ -667,6 +734,18 @@ class TestModel(Machine.TestCase):
 @pytest.mark.usefixtures("bundled")
 class TestModelOfBundles(Machine.TestCase):
     settings = quick
+
+
+@pytest.mark.usefixtures("bundled", "encoded")
+class TestModelOfEncodings(Machine.TestCase):
+    settings = quick
+
+
+@pytest.mark.storm
+@pytest.mark.timeout(1800)
+@pytest.mark.usefixtures("bundled", "encoded")
+class TestModelOfEncodingsStorm(Machine.TestCase):
+    settings = settings(quick, max_examples=1000, stateful_step_count=30)
 
 
 @pytest.mark.storm

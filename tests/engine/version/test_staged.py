@@ -52,7 +52,7 @@ def parts(draw, groups):
         return tuple(draw(st.lists(NUMBERS, min_size=groups, max_size=groups)))
 
     names = draw(st.sets(st.sampled_from(STREAMS)))
-    streams = {name: numbers() for name in names}
+    streams = {name: numbers() for name in names} if groups else {}
     # A stream is named because a part has it.
     streams = {name: sizes for name, sizes in streams.items() if any(sizes) or name != "valid"}
     bounds = st.lists(st.none() | st.binary(max_size=8), min_size=groups, max_size=groups)
@@ -148,8 +148,10 @@ def test_parts_are_arranged_as_each_of_their_arrays_is(case):
     for name in {*before.streams, *after.streams}:
         mine = before.streams.get(name, [0] * len(before.k))
         sizes = chosen(mine, after.streams.get(name, [0] * len(after.k)))
-        # Only validity is known to be missing from all parts if it has no bytes.
-        assert list(found.streams.get(name, [])) == (sizes if any(sizes) or name != "valid" else [])
+        # Without bytes, only validity is known to be in no part.
+        is_named = any(sizes) or (sizes and name != "valid")
+        assert list(found.streams.get(name, [])) == (sizes if is_named else [])
+        assert (name in found.streams) == bool(is_named)
     for name in Statistics.KEYS:
         assert list(found.known[name]) == chosen(before.known[name], after.known[name])
 
