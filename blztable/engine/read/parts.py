@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from blztable.block_terms import CODES, DICTIONARY, VALID, VALUES
 from blztable.closing import Closing
@@ -136,6 +137,8 @@ class Part:
         """
         encoding = self.root.streams[self._coded].encoding if self._coded else None
         values = encoding.values_of_codes(self.type, most) if encoding else None
+        if values is not None and self.root.nan_is_null:
+            return pc.if_else(pc.is_nan(values), None, values)
         if values is not None and pa.types.is_decimal(self.type):
             # A code that no row has may stand for a value that has too many digits.
             return values if decimals.are_within(self.type, bytes_of(values.buffers()[1])) else None
@@ -165,7 +168,8 @@ class Part:
             type_ = pa.from_numpy_dtype(f"u{place.layout.typesize}")
         # Beside the codes there is the validity, or nothing.
         streams = {key: one for key, one in self.root.streams.items() if key == VALID}
-        root = replace(self.root, streams={**streams, VALUES: place}, children={})
+        streams = {**streams, VALUES: place}
+        root = replace(self.root, streams=streams, children={}, nan_is_null=False)
         return replace(self, type=type_, root=root)
 
     @property
@@ -194,6 +198,7 @@ def open_part(
     type_: pa.DataType,
     sizes: Mapping[str, int],
     context: str,
+    nan_is_null: bool = False,
 ) -> Part:
     """Read the front and the trailer of a superchunk, and check them.
 
@@ -209,8 +214,12 @@ def open_part(
         The bytes of the values of each stream, by full name, from the manifest.
     context
         The file and the column, for errors.
+    nan_is_null
+        True if the rows are null where the value is NaN, from the manifest.
     """
     with ErrorContext(context):
+        if nan_is_null and not pa.types.is_floating(type_):
+            raise CorruptError(f"'nan_is_null' in a column of {type_}, which has no NaN")
         if reader is None:
             needed = [name for name in layout_of(type_).streams if name != VALID]
             if needed:
@@ -223,6 +232,10 @@ def open_part(
         in_file = {one.name: one.nbytes for one in root.walk() if one.nbytes}
         if in_file != {name: size for name, size in sizes.items() if size}:
             raise CorruptError(f"streams have the sizes {in_file}, the manifest says {dict(sizes)}")
+        if nan_is_null and VALID in root.streams:
+            raise CorruptError(f"'nan_is_null' and a stream {VALID!r}; expected one of them")
+        if nan_is_null:
+            root = replace(root, nan_is_null=True)
         nbytes = sum(one.decoded for one in root.walk())
         return Part(context, facts, type_, nbytes, root, superchunk, reader)
 
@@ -253,6 +266,7 @@ class OpenParts(Closing):
                 version.stored_type(index),
                 {name: nbytes[group] for name, nbytes in parts.streams.items()},
                 f"{file}, column {field.name!r}",
+                bool(parts.nan_is_null and parts.nan_is_null[group]),
             )
         return part
 

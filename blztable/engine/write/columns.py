@@ -66,6 +66,8 @@ class WrittenPart:
     statistics: Statistics
     # Where the part begins in its bundle; 0 if it is in none.
     at: int = 0
+    # True if the rows are null where the value is NaN.
+    nan_is_null: bool = False
 
 
 @dataclass(slots=True)
@@ -108,6 +110,9 @@ class ColumnWriter:
             {name: tuple(part.sizes.get(name, 0) for part in parts) for name in names},
             Statistics.joined([part.statistics for part in parts]).to_json(),
             tuple(part.at for part in parts) if any(part.at for part in parts) else (),
+            tuple(int(part.nan_is_null) for part in parts)
+            if any(part.nan_is_null for part in parts)
+            else (),
         )
 
 
@@ -247,6 +252,7 @@ class _PartWriter:
         # Encoding takes memory, so the next row group waits for it.
         self._shared.budget.release(self._nbytes)
         self._sizes = {name: stream.nbytes for name, stream in block.walk()}
+        self._nan_is_null = block.nan_is_null
         self._pages, self._whole = statistics(array, block.page_rows)
         target = self._options.chunk_bytes
         self._info = _block_info(block, target)
@@ -332,7 +338,9 @@ class _PartWriter:
 
     def _finish(self, facts: PartFacts, at: int) -> None:
         """Record the part, which begins at `at` in its bundle."""
-        self._column.parts[self._group] = WrittenPart(self._k, facts, self._sizes, self._whole, at)
+        self._column.parts[self._group] = WrittenPart(
+            self._k, facts, self._sizes, self._whole, at, self._nan_is_null
+        )
         self._shared.progress.add(facts.rows)
 
 
