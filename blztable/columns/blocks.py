@@ -183,6 +183,8 @@ class Block:
     streams: tuple[Stream, ...]
     children: Mapping[str, "Block"] = field(default_factory=dict)
     encoding: str = PLAIN
+    # True if the rows are null where the value is NaN; then no stream says it.
+    nan_is_null: bool = False
 
     def walk(self, prefix: str = "") -> Iterator[tuple[str, Stream]]:
         """Yield every stream of the tree with its full name, in the order of the chunks."""
@@ -208,6 +210,8 @@ class Piece:
         Number of rows of a page, and number of bytes of the items of each page.
     children
         The rows of each child that these rows need. Pieces may share the piece of a child.
+    nan_is_null
+        True if the rows are null where the value is NaN.
     """
 
     rows: int
@@ -216,6 +220,12 @@ class Piece:
     page_rows: int = 0
     pages: tuple[int, ...] = ()
     children: Mapping[str, "Piece"] = field(default_factory=dict)
+    nan_is_null: bool = False
+
+    @property
+    def has_nulls(self) -> bool:
+        """True if rows may be null."""
+        return self.nan_is_null or VALID in self.sizes
 
     @property
     def nbytes(self) -> int:

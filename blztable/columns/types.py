@@ -66,6 +66,7 @@ def encode(array: pa.Array, page_rows: int | None = None) -> Block:
     """Return an array as a tree of blocks.
 
     Streams begin at the array's offset, null slots are empty, and views are stored as large types.
+    Nulls among floats that have no NaN are stored as NaN.
 
     Raises
     ------
@@ -73,11 +74,22 @@ def encode(array: pa.Array, page_rows: int | None = None) -> Block:
         A value is invalid: text is not UTF-8, an index is outside its dictionary.
     """
     array = as_stored(array)
+    filled = fixed.nan_for_null(array)
+    if filled is not None:
+        page_rows, streams = fixed.encode(filled, None, page_rows)
+        return Block(len(array), page_rows, streams, nan_is_null=True)
+    return _encode(array, page_rows)
+
+
+def _encode(array: pa.Array, page_rows: int | None = None) -> Block:
+    """Return a stored array as blocks with streams of validity."""
     codec = _codec(array.type, PLAIN)
     mask = validity.mask_of(array)
     page_rows, streams = codec.encode(array, mask, page_rows)
-    children = {name: encode(child) for name, child in codec.child_arrays(array).items()}
-    return Block(len(array), page_rows, validity.encode(mask) + streams, children)
+    children = codec.child_arrays(array).items()
+    # The line of a column says nothing of the children of a part.
+    blocks = {name: _encode(as_stored(child)) for name, child in children}
+    return Block(len(array), page_rows, validity.encode(mask) + streams, blocks)
 
 
 def decoder(type_: pa.DataType, pieces: Sequence[Piece]) -> Decoder:

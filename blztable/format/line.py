@@ -25,6 +25,7 @@ from blztable.format.superchunk import PartFacts
 NO_FILE = 0
 # The arrays of a line begin behind its path, which may be an array too.
 _FIRST_ARRAY = b'"k":['
+_NAN_IS_NULL = b'"nan_is_null":['
 # The beginning of a line, up to the numbers of its files.
 _LINE_START = re.compile(rb'\{"path":[0-9,\[\]]+,"k":\[((?:[0-9]{1,18},)*[0-9]{1,18})\]')
 
@@ -67,6 +68,8 @@ class ColumnParts:
     # The first entry of each part in its bundle, from 1; 0 for a part that is in none. Empty if all
     # are in none.
     at: tuple[int, ...] = ()
+    # 1 for a part whose rows are null where the value is NaN, otherwise 0; empty if all are 0.
+    nan_is_null: tuple[int, ...] = ()
 
     @property
     def statistics(self) -> Statistics:
@@ -117,6 +120,7 @@ class ColumnParts:
         mine, theirs = self.facts, other.facts
         known = Statistics.lists(self.known, before), Statistics.lists(other.known, after)
         at = chosen(self.at or (0,) * before, other.at or (0,) * after)
+        nan_is_null = chosen(self.nan_is_null or (0,) * before, other.nan_is_null or (0,) * after)
         streams = {
             name: chosen(
                 self.streams.get(name, (0,) * before), other.streams.get(name, (0,) * after)
@@ -133,14 +137,19 @@ class ColumnParts:
             {n: b for n, b in streams.items() if any(b) or (b and not n.endswith(VALID))},
             {name: list(chosen(known[0][name], known[1][name])) for name in Statistics.KEYS},
             at if any(at) else (),
+            nan_is_null if any(nan_is_null) else (),
         )
 
-    def encode(self) -> bytes:
-        """Return the line without its line feed."""
+    def encode(self, like: bytes = b"") -> bytes:
+        """Return the line without its line feed, with the optional arrays of the line `like`."""
+        nan_is_null = self.nan_is_null
+        if not nan_is_null and _NAN_IS_NULL in like:
+            nan_is_null = (0,) * len(self.k)
         line = {
             "path": path_to_json(self.path),
             "k": self.k,
             **({"at": self.at} if self.at else {}),
+            **({"nan_is_null": nan_is_null} if nan_is_null else {}),
             **{name: getattr(self.facts, name) for name in FactArrays.__slots__},
             "streams": self.streams,
             **self.known,
@@ -167,6 +176,11 @@ class ColumnParts:
         at = jsontext.numbers(line["at"], context, groups) if "at" in line else ()
         if any(place and number != NO_FILE for place, number in zip(at, k, strict=False)):
             raise CorruptError(f"{context}: a part has a file and lies in a bundle")
+        nan_is_null: tuple[int, ...] = ()
+        if "nan_is_null" in line:
+            nan_is_null = jsontext.numbers(line["nan_is_null"], context, groups)
+            if max(nan_is_null, default=0) > 1:
+                raise CorruptError(f"{context}: 'nan_is_null' has a number other than 0 and 1")
         streams = line.get("streams")
         if not isinstance(streams, dict):
             raise CorruptError(f"{context}: 'streams' is not an object")
@@ -177,6 +191,7 @@ class ColumnParts:
             {name: jsontext.numbers(sizes, context, groups) for name, sizes in streams.items()},
             {name: line.get(name) for name in Statistics.KEYS},
             at,
+            nan_is_null if any(nan_is_null) else (),
         )
 
 

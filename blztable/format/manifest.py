@@ -58,7 +58,8 @@ Bundles = tuple[BundleFacts | None, ...]
 
 # Features beyond this version of the format that this program supports.
 BUNDLES = "bundles"
-KNOWN_FEATURES = frozenset({BUNDLES})
+NAN_IS_NULL = "nan_is_null"
+KNOWN_FEATURES = frozenset({BUNDLES, NAN_IS_NULL})
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00", re.ASCII)
 
 
@@ -112,6 +113,8 @@ class Head:
     bundles: Bundles = ()
     # The number of the next bundle.
     next_bundle: int = 1
+    # True if the rows of a part may be null where the value is NaN.
+    nan_is_null: bool = False
     columns: ColumnIndex = ColumnIndex()
 
     @property
@@ -122,7 +125,8 @@ class Head:
     @property
     def requires(self) -> tuple[str, ...]:
         """The features that a program must know to read this version."""
-        return (BUNDLES,) if self.bundles else ()
+        bundles = (BUNDLES,) if self.bundles else ()
+        return (*bundles, NAN_IS_NULL) if self.nan_is_null else bundles
 
     @property
     def bundle_numbers(self) -> frozenset[int]:
@@ -214,6 +218,7 @@ def decode_head(data: bytes) -> Head:
     values["history"] = history = _pairs(text["history"])
     del values["requires"]
     values["bundles"] = _bundles(text["bundles"], len(groups), features)
+    values["nan_is_null"] = NAN_IS_NULL in features
     if values["next_bundle"] == 0:
         raise CorruptError("the head of a manifest: the next bundle has number 0")
     times = [text["time"], *(pair[0] for pair in history)]
@@ -237,7 +242,12 @@ def decode_column(line: bytes, head: Head, index: int) -> ColumnParts:
     """Read the line of column `index`, after comparing its sha256."""
     path = head.columns.paths[index]
     check_line(line, head, index)
-    return ColumnParts.decode(line, path, len(head.row_groups))
+    parts = ColumnParts.decode(line, path, len(head.row_groups))
+    if parts.nan_is_null and not head.nan_is_null:
+        raise CorruptError(
+            f"the manifest's line of column {path}: 'requires' lacks {NAN_IS_NULL!r}"
+        )
+    return parts
 
 
 def _offsets(lengths: Sequence[int], first: int = 0) -> tuple[int, ...]:

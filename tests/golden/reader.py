@@ -154,7 +154,8 @@ def checked_head(head: Any, number: int) -> dict[str, Any]:
         if kind is int:
             whole(head[key])
     need(head["format_version"] == 1, "format version 1")
-    need(set(map(str, head["requires"])) <= {"bundles"}, "no features that are not known")
+    known = {"bundles", "nan_is_null"}
+    need(set(map(str, head["requires"])) <= known, "no features that are not known")
     need(head["version"] == number, "the manifest of this version")
     groups = array(head, "row_groups")
     need(0 not in groups and sum(groups) == head["rows"], "row groups that add up to the rows")
@@ -260,6 +261,10 @@ def column(root: Path, arrow: pa.Field, path: int, line: Any, head: dict[str, An
     need(len(set(files)) == len(files) and max(files, default=0) <= MAX_ID, "no file twice")
     need(isinstance(line.get("streams"), dict), "streams")
     sizes = {name: array(line["streams"], name, count) for name in line["streams"]}
+    nulled = array({"nan_is_null": [0] * count} | line, "nan_is_null", count)
+    need(set(nulled) <= {0, 1}, "0 or 1 for each part")
+    need(not any(nulled) or "nan_is_null" in head["requires"], "a feature for NaN that is null")
+    need(not any(nulled) or pa.types.is_floating(arrow.type), "floats, which have NaN")
     result = Column([], line, [])
     for group in range(count):
         own = {key: values[group] for key, values in facts.items()}
@@ -277,6 +282,12 @@ def column(root: Path, arrow: pa.Field, path: int, line: Any, head: dict[str, An
                 name = f"__{own['k']}__.bin"
                 data = contents(root, "data", f"col{path}", name, size=own["cbytes"])
             rows, layers = part(data, own, stated, arrow.type)
+        if nulled[group]:
+            need("valid" not in stated, "no validity beside NaN that is null")
+            floats = np.frombuffer(
+                b"".join(row or b"" for row in rows), streams_of(arrow.type)[0].dtype
+            )
+            rows = [None if nan else row for row, nan in zip(rows, np.isnan(floats), strict=True)]
         need(arrow.nullable or None not in rows, "no null in a field that has none")
         result.rows.extend(rows)
         result.layers.append(layers)
@@ -743,6 +754,7 @@ def layout_of_codes(stream: dict[str, Any], values: Stream, block: dict[str, Any
     if kind == "scaled":
         need(number.itemsize == 8 and encoding.get("form") in ("/", "*"), "doubles in a form")
         need(whole(encoding.get("power")) <= 18, "a power of ten to 18")
+        need(whole(encoding.get("nan", 0)) < 256 ** np.dtype(dtype).itemsize, "a code")
         at = np.frombuffer(unbase64(encoding.get("at", "")), "<i8").tolist()
         need(len(unbase64(encoding.get("odd", ""))) == 8 * len(at) <= 8 * 4096, "odd values")
         need(at == sorted(set(at)) and set(at) <= set(range(block["rows"])), "rows that ascend")
@@ -790,7 +802,11 @@ def values_of_codes(one: Stored, data: bytes, block: Block) -> bytes:
             power, form = one.encoding["power"], one.encoding["form"]
             scale = 10.0**power if form == "/" else float(f"1e-{power}")
             doubles = (float(code) + float(word) for code in codes)
-            scaled = [one / scale if form == "/" else one * scale for one in doubles]
+            scaled = [x / scale if form == "/" else x * scale for x in doubles]
+            nan = one.encoding.get("nan")
+            scaled = [
+                float("nan") if code == nan else x for code, x in zip(codes, scaled, strict=True)
+            ]
             result.append(struct.pack(f"<{len(scaled)}d", *scaled))
         else:
             most = 1 << (8 * width)

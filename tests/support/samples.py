@@ -207,5 +207,5 @@ def numbers_table(rows: int = NUMBER_ROWS, seed: int = 5) -> pa.Table:
         made = made.dictionary_encode() if name == "word" else made.cast(columns[name].type)
         columns[f"{name} or null"] = made
     # Nulls in long runs.
-    columns["outage"] = pa.array(rng.normal(size=rows), mask=number % 130 > 85)
+    columns["outage"] = pa.array(rng.integers(-(2**63), 2**63, rows), mask=number % 130 > 85)
     return pa.table(columns)

@@ -304,9 +304,9 @@ def test_each_part_is_opened_once_however_many_windows_it_has(tmp_path, monkeypa
 
     real = parts.open_part
 
-    def opening(reader, facts, type_, sizes, context):
+    def opening(reader, facts, type_, sizes, context, *others):
         opened_parts[context] += 1
-        return real(reader, facts, type_, sizes, context)
+        return real(reader, facts, type_, sizes, context, *others)
 
     monkeypatch.setattr(parts, "open_part", opening)
     noise = np.random.default_rng(0).integers(0, 1 << 60, (2, 36_000))

@@ -2,6 +2,9 @@
 
 One stream holds the values with Arrow's bytes. The slot of a null is zero. Any bytes are valid,
 except for decimals.
+
+Nulls among floats need no bitmap if no value is NaN: they are stored as NaN. The decoder makes the
+bitmap of each range of values once they are decoded, while they are in the cache.
 """
 
 from collections.abc import Sequence
@@ -14,7 +17,7 @@ import pyarrow as pa
 from blztable.block_terms import VALID, VALUES
 from blztable.columns.blocks import Codec, Decoder, Piece, Stream, StreamLayout, Target, leaf
 from blztable.columns.codecs import decimals
-from blztable.columns.codecs.validity import Validity, whole_items
+from blztable.columns.codecs.validity import Validity, mask_of, whole_items
 from blztable.columns.memory import allocate, bytes_of, view
 from blztable.columns.paging import page_rows_for
 from blztable.errors import CorruptError, SchemaError
@@ -41,6 +44,8 @@ NUMPY_TYPES = {
     pa.lib.Type_TIMESTAMP: "<i8",
     pa.lib.Type_DURATION: "<i8",
 }
+# The NaN that takes the place of a null, by the bytes of a value: quiet, positive, nothing else.
+_NANS = {size: np.array(np.nan, f"<f{size}").view(f"<u{size}") for size in (2, 4, 8)}
 # Arrow has a 32-bit integer for the number of bits of a value.
 MAX_WIDTH = (1 << 28) - 1
 TYPE_IDS = (
@@ -82,6 +87,25 @@ def encode(
     return page_rows, tuple(Stream(stream, data) for stream in layout(array.type))
 
 
+def nan_for_null(array: pa.Array) -> pa.Array | None:
+    """Return floats with NaN in place of nulls; None for other types, if no row is null, or if a
+    value is NaN.
+    """
+    if not (pa.types.is_floating(array.type) and array.null_count):
+        return None
+    valid = mask_of(array)
+    assert valid is not None
+    values = bytes_of(array.buffers()[1]).view(NUMPY_TYPES[array.type.id])
+    values = values[array.offset : array.offset + len(array)]
+    nan = _NANS[values.itemsize]
+    if (np.isnan(values) & valid).any():
+        return None
+    bits = values.view(f"<u{values.itemsize}")
+    if (bits[~valid] != nan).any():
+        bits = np.where(valid, bits, nan)
+    return pa.Array.from_buffers(array.type, len(array), [None, pa.py_buffer(bits)], 0)
+
+
 class FixedDecoder(Decoder):
     """A decoder that decodes values straight into one buffer."""
 
@@ -90,6 +114,8 @@ class FixedDecoder(Decoder):
         self._type = type_
         self._width = width_of(type_)
         self._is_decimal = pa.types.is_decimal(type_)
+        # The pieces whose bitmap is made at the end, because a chunk cuts eight rows.
+        self._cut: set[int] = set()
         self._pieces = pieces
         self._starts = list(accumulate((piece.rows for piece in pieces), initial=0))
         self._validity = Validity(pieces)
@@ -103,6 +129,8 @@ class FixedDecoder(Decoder):
         start = self._starts[piece] * self._width
         stop = self._starts[piece + 1] * self._width
         part = self._bytes[start:stop]
+        if self._pieces[piece].nan_is_null:
+            return Target(part, partial(self._find_nulls, piece, part))
         return Target(part, partial(self._check, part) if self._is_decimal else None)
 
     def _check(self, part: np.ndarray, start: int, stop: int) -> None:
@@ -110,8 +138,21 @@ class FixedDecoder(Decoder):
         if not decimals.are_within(self._type, part[start:stop]):
             raise CorruptError(f"a value has more digits than {self._type}")
 
+    def _find_nulls(self, piece: int, part: np.ndarray, start: int, stop: int) -> None:
+        """Set the bits of the rows whose values are not NaN."""
+        eight = 8 * self._width
+        if start % eight or (stop % eight and stop < len(part)):
+            self._cut.add(piece)
+            return
+        values = part[start:stop].view(NUMPY_TYPES[self._type.id])
+        bits = self._validity.bits(piece)[start // eight : -(-stop // eight)]
+        bits[:] = np.packbits(values == values, bitorder="little")
+
     def finish(self) -> pa.ChunkedArray:
         """Return the column."""
+        for piece in self._cut:
+            part = self.target(piece, VALUES).buffer
+            self._find_nulls(piece, part, 0, len(part))
         bitmap, nulls = self._validity.finish()
         buffers = [bitmap, self._values]
         array = pa.Array.from_buffers(self._type, self._starts[-1], buffers, nulls)

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 from blztable.arrow_types import bits_of
-from blztable.block_terms import VALID
 from blztable.columns.blocks import VALIDITY, Piece, Stream, Target
 from blztable.columns.memory import allocate, view
 from blztable.errors import CorruptError
@@ -44,7 +43,7 @@ class Validity:
         self._pieces = pieces
         self._starts = list(accumulate((piece.rows for piece in pieces), initial=0))
         self._rows = self._starts[-1]
-        present = [VALID in piece.sizes for piece in pieces]
+        present = [piece.has_nulls for piece in pieces]
         self._bitmap: pa.Buffer | None = None
         self._aside: dict[int, np.ndarray] | None = None
         if not any(present):
@@ -52,7 +51,7 @@ class Validity:
         self._bitmap = allocate(-(-self._rows // 8))
         if any(start % 8 for start in self._starts[:-1]):
             self._aside = {
-                index: np.empty(piece.sizes[VALID], np.uint8)
+                index: np.empty(-(-piece.rows // 8), np.uint8)
                 for index, piece in enumerate(pieces)
                 if present[index]
             }
@@ -63,7 +62,11 @@ class Validity:
 
     def target(self, piece: int) -> Target:
         """Return the buffer for the bitmap of this piece."""
-        return Target(self._bytes(piece) if self._aside is None else self._aside[piece])
+        return Target(self.bits(piece))
+
+    def bits(self, piece: int) -> np.ndarray:
+        """Return the bytes of the bitmap of this piece, which must have nulls."""
+        return self._bytes(piece) if self._aside is None else self._aside[piece]
 
     def finish(self) -> tuple[pa.Buffer | None, int]:
         """Return the bitmap and the number of nulls; no bitmap if there are none."""

@@ -20,6 +20,7 @@ from blztable.columns.encodings.numbers import (
     FORMS,
     INVERSES,
     MOST_ODD,
+    NAN,
     POWERS,
     STEP_ROWS,
     Delta,
@@ -178,6 +179,9 @@ def encode_doubles(
 ) -> Encoded | None:
     """Return doubles as codes of whole numbers; None unless nearly all have few decimals."""
     some = _some_of(values, mask)
+    if np.isnan(some).any():
+        is_number = values.view("<u8") != NAN
+        some = _some_of(values, is_number if mask is None else is_number & mask)
     if not len(some):
         return None
     for power in _powers(some):
@@ -202,10 +206,15 @@ def _scaled(
     wide[~usual] = 0
     whole = wide.astype("<i8")
     pages = _bounds(whole, usual, page_rows)
+    has_nan = not usual.all() and bool((values.view("<u8") == NAN).any())
+    if has_nan:
+        # Code 0, which `_narrow` gives to all rows that are not usual, stands for NaN.
+        pages = [(low - 1, high) for low, high in pages]
     if _code_width(pages) > 4:
         return None
     narrow, codes = _narrow(name, whole, usual, pages, page_rows)
-    encoding = Scaled(narrow.stored, power, form, narrow.bases, page_rows)
+    nan = 0 if has_nan else None
+    encoding = Scaled(narrow.stored, power, form, narrow.bases, page_rows, nan=nan)
     out = np.empty(min(STEP_ROWS, len(values)), "<f8")
     most, odd_rows, odd = min(MOST_ODD, len(values) // ROWS_PER_ODD), [], 0
     for start in range(0, len(values), len(out)):

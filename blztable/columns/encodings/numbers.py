@@ -24,6 +24,8 @@ STEP_ROWS = 1 << 17
 POWERS = tuple(10.0**power for power in range(19))
 INVERSES = tuple(float(f"1e-{power}") for power in range(19))
 FORMS = ("/", "*")
+# The bits of NaN, which may have a code of its own.
+NAN = int(np.array(np.nan, "<f8").view("<u8"))
 # Values of a part that may be odd.
 MOST_ODD = 4096
 
@@ -136,7 +138,9 @@ class Scaled(Encoding):
         "/" if a value is `number / 10**power`, which is correctly rounded, as text is read; "*" if
         it is `number * 10**-power`, as Arrow makes it of a decimal.
     at, odd
-        The rows, ascending, whose values are no such numbers (NaN, -0.0), and their bits as i64.
+        The rows, ascending, whose values are no such numbers (-0.0), and their bits as i64.
+    nan
+        The code that stands for NaN; None if none does.
     """
 
     kind: ClassVar[str] = "scaled"
@@ -148,9 +152,10 @@ class Scaled(Encoding):
     page_rows: int
     at: np.ndarray = field(default_factory=_none)
     odd: np.ndarray = field(default_factory=_none)
+    nan: int | None = None
 
     def parameters(self) -> Mapping[str, object]:
-        """Return power, form, bases, and the odd values if there are any."""
+        """Return power, form, bases, the code of NaN, and the odd values if there are any."""
         return {**self._without_bases(), "bases": words_to_json(self.bases)}
 
     def shared(self) -> tuple[Mapping[str, object], int]:
@@ -164,6 +169,8 @@ class Scaled(Encoding):
 
     def _without_bases(self) -> dict[str, object]:
         result: dict[str, object] = {"power": self.power, "form": self.form}
+        if self.nan is not None:
+            result["nan"] = self.nan
         if len(self.at):
             result |= {"at": words_to_json(self.at), "odd": words_to_json(self.odd)}
         return result
@@ -172,12 +179,14 @@ class Scaled(Encoding):
         """Add the base of its page to each code, and divide or multiply."""
         values = out.view("<f8")
         for start, stop, base in _steps(row, codes, self):
-            part = values[start:stop]
+            part, some = values[start:stop], codes.view(self.stored.dtype)[start:stop]
             # Codes of 4 bytes and bases up to 2**53 are exact as floats; others only wrong.
-            np.copyto(part, codes.view(self.stored.dtype)[start:stop], casting="unsafe")
+            np.copyto(part, some, casting="unsafe")
             if base:
                 part += float(base)
             self.scale(part)
+            if self.nan is not None:
+                np.copyto(part, np.nan, where=some == self.nan)
         first, last = np.searchsorted(self.at, [row, row + len(values)])
         values.view("<i8")[self.at[first:last] - row] = self.odd[first:last]
 
@@ -187,6 +196,8 @@ class Scaled(Encoding):
         np.copyto(values, codes.view(self.stored.dtype), casting="unsafe")
         values += _bases_of(rows, self)
         self.scale(values)
+        if self.nan is not None:
+            values[codes.view(self.stored.dtype) == self.nan] = np.nan
         if len(self.at):
             places = np.minimum(np.searchsorted(self.at, rows), len(self.at) - 1)
             is_odd = self.at[places] == rows

@@ -98,8 +98,11 @@ def _of_numbers(value: Mapping[str, object], owner: Owner, dtype: str) -> Encodi
         raise CorruptError(f"encoding 'scaled' of {layout.dtype} with power {power!r:.100}")
     if form not in FORMS:
         raise CorruptError(f"encoding 'scaled' with form {form!r:.100}; expected one of {FORMS}")
+    nan = value.get("nan")
+    if nan is not None and (type(nan) is not int or not 0 <= nan < 256 ** stored.nbytes(1)):
+        raise CorruptError(f"encoding 'scaled' with {nan!r:.100} as the code of NaN")
     at, odd = _odd_values(value, owner.rows)
-    return Scaled(stored, power, str(form), bases, owner.page_rows, at, odd)
+    return Scaled(stored, power, str(form), bases, owner.page_rows, at, odd, nan)
 
 
 def _odd_values(value: Mapping[str, object], rows: int) -> tuple[np.ndarray, np.ndarray]:

@@ -193,6 +193,7 @@ class _Creation:
             columns=column_index(staged),
             bundles=tuple(written.bundles) if any(written.bundles) else (),
             next_bundle=self.next_bundle,
+            nan_is_null=any(column.nan_is_null for column in staged),
         )
         return StagedVersion(self.store, head, schema, columns=staged)
 

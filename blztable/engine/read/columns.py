@@ -25,7 +25,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from blztable.block_terms import DICTIONARY, VALID
+from blztable.block_terms import DICTIONARY
 from blztable.columns.blocks import Decoder, Piece
 from blztable.columns.stored import as_stored
 from blztable.columns.types import decoder, one_array
@@ -271,7 +271,7 @@ class _Column:
         for rows in self.rows:
             rows.plan()
         self._pieces = [piece for rows in self.rows for piece in rows.pieces]
-        has_nulls = any(VALID in piece.sizes for piece in self._pieces)
+        has_nulls = any(piece.has_nulls for piece in self._pieces)
         bitmap = sum(piece.rows for piece in self._pieces) // 8 if has_nulls else 0
         return bitmap + sum(piece.nbytes for piece in self._pieces)
 

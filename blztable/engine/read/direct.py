@@ -103,4 +103,5 @@ def direct(field: pa.Field, rows: Sequence[PartRows]) -> DirectColumn | None:
     # A decimal may have too many digits.
     is_number = field.type.id in NUMPY_TYPES and not pa.types.is_decimal(field.type)
     has_bytes = all(place.info.nbytes for place in part.root.streams.values())
-    return DirectColumn(field, part) if is_number and has_bytes else None
+    is_direct = is_number and has_bytes and not part.root.nan_is_null
+    return DirectColumn(field, part) if is_direct else None

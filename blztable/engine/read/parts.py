@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from blztable.block_terms import CODES, DICTIONARY, VALID, VALUES
 from blztable.closing import Closing
@@ -137,6 +138,8 @@ class Part:
         """
         encoding = self.root.streams[self._coded].encoding if self._coded else None
         values = encoding.values_of_codes(self.type, most) if encoding else None
+        if values is not None and self.root.nan_is_null:
+            return pc.if_else(pc.is_nan(values), None, values)
         if values is not None and pa.types.is_decimal(self.type):
             # A code that no row has may stand for a value that has too many digits.
             return values if decimals.are_within(self.type, bytes_of(values.buffers()[1])) else None
@@ -166,7 +169,8 @@ class Part:
             type_ = pa.from_numpy_dtype(f"u{place.layout.typesize}")
         # Beside the codes there is the validity, or nothing.
         streams = {key: one for key, one in self.root.streams.items() if key == VALID}
-        root = replace(self.root, streams={**streams, VALUES: place}, children={})
+        streams = {**streams, VALUES: place}
+        root = replace(self.root, streams=streams, children={}, nan_is_null=False)
         return replace(self, type=type_, root=root)
 
     @property
@@ -195,6 +199,7 @@ def open_part(
     type_: pa.DataType,
     sizes: Mapping[str, int],
     context: str,
+    nan_is_null: bool = False,
 ) -> Part:
     """Read the front and the trailer of a superchunk, and check them.
 
@@ -210,8 +215,11 @@ def open_part(
         The bytes of the values of each stream, by full name, from the manifest.
     context
         The file and the column, for errors.
+    nan_is_null
+        True if the rows are null where the value is NaN, from the manifest.
     """
     with ErrorContext(context):
+        _check_nan(type_, nan_is_null)
         if reader is None:
             needed = [name for name in layout_of(type_).streams if name != VALID]
             if needed:
@@ -220,7 +228,8 @@ def open_part(
             return Part(context, facts, type_, 0, root)
         superchunk = open_superchunk(reader, facts, SMALL_PART)
         root = place(superchunk.info, type_, "", 0)
-        return Part(context, facts, type_, _decoded(root, sizes), root, superchunk, reader)
+        nbytes, root = _decoded(root, sizes), _of_line(root, nan_is_null)
+        return Part(context, facts, type_, nbytes, root, superchunk, reader)
 
 
 def _decoded(root: BlockPlace, sizes: Mapping[str, int]) -> int:
@@ -230,6 +239,18 @@ def _decoded(root: BlockPlace, sizes: Mapping[str, int]) -> int:
     if in_file != {name: size for name, size in sizes.items() if size}:
         raise CorruptError(f"streams have the sizes {in_file}, the manifest says {dict(sizes)}")
     return sum(one.decoded for one in places)
+
+
+def _check_nan(type_: pa.DataType, nan_is_null: bool) -> None:
+    if nan_is_null and not pa.types.is_floating(type_):
+        raise CorruptError(f"'nan_is_null' in a column of {type_}, which has no NaN")
+
+
+def _of_line(root: BlockPlace, nan_is_null: bool) -> BlockPlace:
+    """Return the tree, with what the line of the column says of its nulls."""
+    if nan_is_null and VALID in root.streams:
+        raise CorruptError(f"'nan_is_null' and a stream {VALID!r}; expected one of them")
+    return replace(root, nan_is_null=True) if nan_is_null else root
 
 
 class OpenParts(Closing):
@@ -259,10 +280,12 @@ class OpenParts(Closing):
         context = f"{file}, column {version.schema.field(index).name!r}"
         facts = parts.facts[group]
         sizes = {name: nbytes[group] for name, nbytes in parts.streams.items()}
+        nan_is_null = bool(parts.nan_is_null and parts.nan_is_null[group])
         if not (parts.at and parts.at[group]):
             reader = PartReader(self._files, key) if key else None
-            return open_part(reader, facts, type_, sizes, context)
+            return open_part(reader, facts, type_, sizes, context, nan_is_null)
         with ErrorContext(context):
+            _check_nan(type_, nan_is_null)
             bundle = self.bundle(group)
             root, slots = bundle.tree(parts.at[group], type_)
             if (root.rows, root.page_rows) != (facts.rows, facts.page_rows):
@@ -270,7 +293,7 @@ class OpenParts(Closing):
                     f"{root.rows} rows in pages of {root.page_rows}; "
                     f"the manifest says {facts.rows} in pages of {facts.page_rows}"
                 )
-            nbytes = _decoded(root, sizes)
+            nbytes, root = _decoded(root, sizes), _of_line(root, nan_is_null)
         return Part(context, facts, type_, nbytes, root, bundle=bundle, slots=slots)
 
     def bundle(self, group: int) -> OpenBundle:

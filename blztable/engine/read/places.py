@@ -95,6 +95,8 @@ class BlockPlace:
     page_rows: int
     streams: Mapping[str, StreamPlace]
     children: Mapping[str, "BlockPlace"]
+    # True if the rows are null where the value is NaN, as the line of the column says.
+    nan_is_null: bool = False
 
     def walk(self) -> Iterator[StreamPlace]:
         """Yield every stream of the tree, in the order of the chunks."""

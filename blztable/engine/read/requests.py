@@ -136,7 +136,10 @@ class PickedRows(PartRows):
                 assert ends is not None
                 sizes[name] = ends.nbytes
         children = _child_pieces(self.part.root)
-        self.pieces = [Piece(rows, sizes, page_rows=rows, children=children)]
+        nan_is_null = self.part.root.nan_is_null
+        self.pieces = [
+            Piece(rows, sizes, page_rows=rows, children=children, nan_is_null=nan_is_null)
+        ]
 
     def fill(self, decoder: Decoder | None, first: int) -> Iterator[Run]:
         """Yield the runs of every stream but the item ends, which are known."""
@@ -243,4 +246,4 @@ def _piece_of_pages(block: BlockPlace, span: RowSpan, children: dict[str, Piece]
         if place.info.pages is not None:
             first_byte = low
             pages = place.info.pages[span.start // page_rows : -(-span.stop // page_rows)]
-    return Piece(span.count, sizes, first_byte, page_rows, pages, children)
+    return Piece(span.count, sizes, first_byte, page_rows, pages, children, block.nan_is_null)

@@ -40,6 +40,8 @@ class StagedColumn:
         version, if no change touched it.
     next_k : int
         The number of the next file.
+    nan_is_null : bool
+        True if the rows of a part may be null where the value is NaN.
     """
 
     path: Path
@@ -47,11 +49,13 @@ class StagedColumn:
     nbytes: int
     cbytes: int
     parts: ColumnParts | bytes | int
+    nan_is_null: bool
 
     @classmethod
     def of(cls, parts: ColumnParts, next_k: int) -> Self:
         """Return a column with new parts."""
-        return cls(parts.path, next_k, parts.nbytes, parts.cbytes, parts)
+        is_nan = bool(parts.nan_is_null)
+        return cls(parts.path, next_k, parts.nbytes, parts.cbytes, parts, is_nan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,9 @@ class StagedVersion(Version):
         """Return the base version without changes."""
         index = base.head.columns
         entries = zip(index.paths, index.next_k, index.nbytes, index.cbytes, strict=True)
-        columns = tuple(StagedColumn(*entry, line) for line, entry in enumerate(entries))
+        # The head does not say which columns.
+        is_nan = base.head.nan_is_null
+        columns = tuple(StagedColumn(*entry, line, is_nan) for line, entry in enumerate(entries))
         return cls(base.store, base.head, base.schema, columns=columns, base=base)
 
     def column(self, index: int) -> ColumnParts:
@@ -200,6 +206,7 @@ class StagedVersion(Version):
             schema = schema.with_metadata(metadata or None)
         if not schema.equals(self.schema, check_metadata=True):
             fields |= {"schema": schemas.encode(schema), "fields": schemas.readable(schema)}
+        fields["nan_is_null"] = any(column.nan_is_null for column in columns)
         head = replace(self.head, columns=column_index(columns), **fields)
         staged = StagedVersion(self.store, head, schema, columns=tuple(columns), base=self.base)
         # Row groups that come or go take their bundles with them.
@@ -272,7 +279,7 @@ class StagedVersion(Version):
         """Return the column at this index, whose line is given, with the written parts behind."""
         assert isinstance(written.parts, ColumnParts)
         mine, groups = self.columns[index], len(self.head.row_groups)
-        text = appended(line, written.parts.encode(), groups)
+        text = appended(line, written.parts.encode(like=line), groups)
         if text is None:
             return self._arranged(index, written, range(groups + len(written.parts.k)))
         return StagedColumn(
@@ -281,6 +288,7 @@ class StagedVersion(Version):
             mine.nbytes + written.nbytes,
             mine.cbytes + written.cbytes,
             text,
+            mine.nan_is_null or written.nan_is_null,
         )
 
     def _arranged(self, index: int, written: StagedColumn, order: Sequence[int]) -> StagedColumn:

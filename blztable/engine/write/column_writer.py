@@ -26,6 +26,8 @@ class WrittenPart:
     statistics: Statistics
     # The first entry of the part in its bundle, from 1; 0 if it is in none.
     at: int = 0
+    # True if the rows are null where the value is NaN.
+    nan_is_null: bool = False
 
 
 @dataclass(slots=True)
@@ -68,4 +70,7 @@ class ColumnWriter:
             {name: tuple(part.sizes.get(name, 0) for part in parts) for name in names},
             Statistics.joined([part.statistics for part in parts]).to_json(),
             tuple(part.at for part in parts) if any(part.at for part in parts) else (),
+            tuple(int(part.nan_is_null) for part in parts)
+            if any(part.nan_is_null for part in parts)
+            else (),
         )

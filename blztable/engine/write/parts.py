@@ -131,7 +131,7 @@ class PartWriter:
     def _encoded(self, block: Block, whole: Statistics) -> list[Task]:
         """Add the part to its bundle, or return the tasks that compress its chunks."""
         self._sizes = {name: stream.nbytes for name, stream in block.walk()}
-        self._whole = whole
+        self._nan_is_null, self._whole = block.nan_is_null, whole
         if self._bundle is None:
             return self._compressing(block)
         if not (block.streams and fits(block)):
@@ -253,7 +253,9 @@ class PartWriter:
     def _finish(self, facts: PartFacts, at: int = 0) -> None:
         """Record the part."""
         k = NO_FILE if at else self._k
-        self._column.parts[self._group] = WrittenPart(k, facts, self._sizes, self._whole, at)
+        self._column.parts[self._group] = WrittenPart(
+            k, facts, self._sizes, self._whole, at, self._nan_is_null
+        )
         self._shared.progress.add(facts.rows)
 
 

@@ -142,7 +142,8 @@ def test_decimals_of_both_forms_are_scaled(power, form):
     assert encoding.power <= power
 
 
-ODD = [np.nan, -np.nan, -0.0, np.inf, -np.inf, 1 / 3, 2.0**60, 5e-324]
+OTHER_NAN = np.array(0x7FF8_0000_0000_0001, "<u8").view("<f8")[()]
+ODD = [OTHER_NAN, -np.nan, -0.0, np.inf, -np.inf, 1 / 3, 2.0**60, 5e-324]
 
 
 @pytest.mark.parametrize("odd", ODD)
@@ -159,6 +160,42 @@ def test_a_few_doubles_that_are_no_decimals_are_kept_beside_the_codes(odd):
     encoding.pick(rows, codes[rows].view("u1"), picked.view("u1"))
     assert picked.tobytes() == values[rows].tobytes()
     assert encoding.values_of_codes(pa.float64(), 1 << 16) is None
+
+
+@pytest.mark.parametrize("share", [0.01, 0.5, 0.9])
+@pytest.mark.parametrize("pages", [8, 64, 1024])
+def test_nan_has_a_code_of_its_own(share, pages):
+    rng = np.random.default_rng(pages)
+    values = rng.integers(-9000, 9000, 1024 * 8) / 100
+    values[rng.random(len(values)) < share] = np.nan
+    encoding, codes = encode_doubles("values", values, None, pages)
+    assert (encoding.nan, len(encoding.at)) == (0, 0)
+    assert (codes == 0).tolist() == np.isnan(values).tolist()
+    out = np.empty(len(values))
+    encoding.decode(0, codes.view("u1"), out.view("u1"))
+    assert out.tobytes() == values.tobytes()
+    rows = np.flatnonzero(rng.random(len(values)) < 0.1)
+    picked = np.empty(len(rows))
+    encoding.pick(rows, codes[rows].view("u1"), picked.view("u1"))
+    assert picked.tobytes() == values[rows].tobytes()
+
+
+def test_doubles_of_one_base_and_nan_can_be_looked_up():
+    values = np.array([0.25, 0.5, np.nan, 0.75] * 50)
+    encoding, codes = encode_doubles("values", values, None, 64)
+    table = encoding.values_of_codes(pa.float64(), 1 << 16).to_numpy()
+    assert table[codes].tobytes() == values.tobytes()
+
+
+def test_nan_beside_other_odd_values_and_nulls_comes_back():
+    values = np.arange(640) / 4
+    values[::5], values[7], values[9] = np.nan, -0.0, OTHER_NAN
+    mask = np.arange(640) % 3 > 0
+    encoding, codes = encode_doubles("values", values, mask, 64)
+    assert (encoding.nan, encoding.at.tolist()) == (0, [7])
+    out = np.empty(640)
+    encoding.decode(0, codes.view("u1"), out.view("u1"))
+    assert out[mask].tobytes() == values[mask].tobytes()
 
 
 @pytest.mark.parametrize("odd", ODD)

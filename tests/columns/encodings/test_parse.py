@@ -24,6 +24,13 @@ NARROW = {"kind": "narrow", "bases": ONE}
 SCALED = {"kind": "scaled", "power": 2, "form": "/", "bases": ONE}
 
 
+@pytest.mark.parametrize("nan", [-1, 256, 1 << 70, True, 0.0, "0", [0]])
+def test_a_code_of_nan_is_a_code(nan):
+    with pytest.raises(CorruptError, match="as the code of NaN"):
+        parse(SCALED | {"nan": nan}, Owner(F64, 8, 8), "|u1")
+    assert parse(SCALED | {"nan": 255}, Owner(F64, 8, 8), "|u1").nan == 255
+
+
 @pytest.mark.parametrize("kind", [None, 7, [], "", "pco", "x" * 1000])
 def test_a_kind_that_is_not_known_is_refused_by_name(kind):
     with pytest.raises(FormatError, match="is unknown; upgrade blztable") as caught:

@@ -1,0 +1,174 @@
+"""Nulls of float columns: no stream says them, and NaN beside them stays a value."""
+
+import blosc
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import blztable as blz
+from blztable.format import layout
+from golden import reader
+from support.bit_equality import bits, same, same_table
+
+ROWS = 500
+NUMBER = np.arange(ROWS)
+NOISE = np.random.default_rng(3).normal(size=ROWS)
+TABLE = pa.table(
+    {
+        "any": pa.array(NOISE, mask=NUMBER % 5 == 2),
+        "price": pa.array(np.round(NOISE * 100, 2), mask=NUMBER % 7 < 3),
+        "few": pa.array(NUMBER % 5 / 7, mask=NUMBER % 3 == 1),
+        "single": pa.array(NOISE.astype("f4"), mask=NUMBER % 9 == 0),
+        "half": pa.array(NOISE.astype("f2"), mask=NUMBER % 2 == 0),
+        "lost": pa.nulls(ROWS, pa.float64()),
+        # No row is null in its second row group, and all are in the third.
+        "turns": pa.array(NOISE, mask=(NUMBER < 9) | (NUMBER >= 400)),
+    }
+)
+# Null and NaN in one column.
+BOTH = pa.array(np.where(NUMBER % 11 == 4, np.nan, NOISE), mask=NUMBER % 5 == 2, from_pandas=False)
+CUTS = {"row_group_rows": 200, "page_rows": 64}
+
+
+@pytest.fixture(params=["auto", "plain"])
+def path(request, tmp_path):
+    blz.to_blz(
+        TABLE.append_column("both", BOTH), tmp_path / "t.blz", encoding=request.param, **CUTS
+    )
+    return tmp_path / "t.blz"
+
+
+def lines(table):
+    """Return what the line of each column says of NaN, by name."""
+    version = table._snapshot.version
+    return {
+        name: version.column(index).nan_is_null for index, name in enumerate(version.schema.names)
+    }
+
+
+def test_a_part_with_nulls_and_no_nan_has_no_stream_of_validity(path):
+    with blz.open(path) as table:
+        wanted = dict.fromkeys(TABLE.column_names, (1, 1, 1))
+        assert lines(table) == wanted | {"turns": (1, 0, 1), "both": ()}
+        for name in TABLE.column_names:
+            assert [one.name for one in table[name].streams()] == ["values"], name
+        assert [one.name for one in table["both"].streams()] == ["valid", "values"]
+
+
+def test_null_and_nan_are_read_as_they_were(path):
+    whole = TABLE.append_column("both", BOTH)
+    rows = np.array([3, 499, 2, 2, 250, 199, 200])
+    with blz.open(path) as table:
+        assert same_table(table.to_arrow(), whole)
+        assert same_table(table.take(rows), whole.take(pa.array(rows)))
+        assert same_table(table[37:411], whole[37:411])
+        assert table.verify()
+    found = reader.read(path)
+    for name, column in zip(whole.column_names, found.columns, strict=True):
+        assert column.rows == bits(whole[name]), name
+
+
+CONDITIONS = [
+    pc.field("any").is_null(),
+    pc.field("price").is_valid(),
+    pc.field("both").is_null(),
+    pc.field("both").is_null(nan_is_null=True),
+    pc.field("few").is_nan(),
+    pc.field("price") > 0.5,
+    pc.field("few") != 0,
+    ~(pc.field("turns") < 0),
+    (pc.field("few") < 0.2) | (pc.field("any") > 0),
+    (pc.field("lost") > 0) | (pc.field("single") > 0),
+    pc.field("lost").is_null() & (pc.field("both") > 0),
+    pc.field("few").isin([0.0, 1 / 7]),
+    pc.field("few").isin([0.0, None]),
+]
+
+
+@pytest.mark.parametrize("condition", CONDITIONS, ids=str)
+def test_conditions_see_null(path, condition):
+    whole = TABLE.append_column("both", BOTH)
+    wanted = whole.drop_columns("half").filter(condition)
+    with blz.open(path) as table:
+        assert same_table(table[wanted.column_names].to_arrow(filters=condition), wanted)
+        assert table.count(filters=condition) == len(wanted)
+
+
+def test_statistics_count_nulls_and_have_bounds(path):
+    with blz.open(path) as table:
+        version = table._snapshot.version
+        known = version.column(0).statistics
+        assert known.nulls == tuple(TABLE["any"][n : n + 200].null_count for n in (0, 200, 400))
+        assert known.nans == (0, 0, 0)
+        assert None not in known.lowest + known.highest
+        plan = table.explain(["turns"], filters=pc.field("turns").is_null())
+        # The second row group has no null.
+        assert plan.columns[0].row_groups == 2
+        assert table.explain(filters=pc.field("any") > NOISE.max()).pages == 0
+
+
+def test_a_plain_file_is_one_of_bloscpack_with_the_bytes_of_the_values(tmp_path):
+    path, values = tmp_path / "t.blz", np.where(NUMBER % 5 == 2, np.nan, NOISE)
+    blz.to_blz(pa.table({"x": pa.array(values, from_pandas=True)}), path, encoding="plain")
+    data = (path / layout.part((0,), 1)).read_bytes()
+    assert data[:5] == b"blpk\x03"
+    begin = int.from_bytes(data[32:40], "little")
+    size = int.from_bytes(data[begin + 12 : begin + 16], "little")
+    assert blosc.decompress(data[begin : begin + size]) == values.tobytes()
+
+
+def test_a_program_that_does_not_know_it_refuses_the_table(path, tmp_path):
+    def requires(place):
+        with blz.open(place) as table:
+            return table._snapshot.version.head.requires
+
+    assert "nan_is_null" in requires(path)
+    plain = tmp_path / "plain.blz"
+    blz.to_blz(pa.table({"x": [1.5, float("nan")], "n": [1, None]}), plain)
+    assert "nan_is_null" not in requires(plain)
+    with blz.open(plain, "a") as table:
+        table.append(pa.table({"x": pa.nulls(2, pa.float64()), "n": [1, 2]}))
+    assert "nan_is_null" in requires(plain)
+    with blz.open(plain, "a") as table:
+        table.attrs["later"] = 1
+        assert "nan_is_null" in requires(plain)
+        table.drop_columns(["n"])
+        table.update({"x": 1.0})
+    assert "nan_is_null" not in requires(plain)
+
+
+@pytest.mark.parametrize("kinds", ["null", "nan", "none", "both"])
+@pytest.mark.parametrize("first", ["null", "nan", "none", "both"])
+def test_appended_parts_may_differ(tmp_path, first, kinds):
+    made = {
+        "null": pa.array([1.5, None, 2.5]),
+        "nan": pa.array([1.5, float("nan"), 2.5]),
+        "none": pa.array([1.5, 3.5, 2.5]),
+        "both": pa.array([None, float("nan"), 2.5]),
+    }
+    path = tmp_path / "t.blz"
+    blz.to_blz(pa.table({"x": made[first]}), path)
+    with blz.open(path, "a") as table:
+        for _ in range(2):
+            table.append(pa.table({"x": made[kinds]}))
+        wanted = pa.chunked_array([made[first], made[kinds], made[kinds]])
+        assert same(table["x"][:], wanted)
+        assert table.verify()
+        table.compact()
+        assert same(table["x"][:], wanted)
+        assert table.verify()
+        states = [kind == "null" for kind in (first, kinds)]
+        assert bool(lines(table)["x"]) == ({first, kinds} <= {"null", "none"} and any(states))
+
+
+def test_an_append_does_not_parse_the_line_if_only_one_of_them_has_nulls(tmp_path, monkeypatch):
+    path = tmp_path / "t.blz"
+    blz.to_blz(pa.table({"x": [1.5, None]}), path)
+    with blz.open(path, "a") as table:
+        monkeypatch.setattr(
+            "blztable.format.line.ColumnParts.arranged", lambda *_: pytest.fail("parsed")
+        )
+        with table.transaction() as tx:
+            tx.append(pa.table({"x": [2.5]}))
+        assert table["x"][:].to_pylist() == [1.5, None, 2.5]
