@@ -51,7 +51,8 @@ from support.worker_process import WorkerLost, WorkerProcess
 
 Random = random.Random
 
-FRAMES = ("frame", "labelled", "timed", "versions", "pieces", "stored", "no-rows", "no-columns")
+FRAMES = ("frame", "labelled", "timed", "versions", "pieces", "stored", "bundles", "no-rows")
+FRAMES += ("no-columns",)
 RENEWED_AFTER = 5000
 SMALL_ROWS = 1000
 # More null rows than this take a lot of memory as DataFrames, necessarily.

@@ -204,7 +204,7 @@ class _Contents:
         self._entries: list[tuple[int, ...]] = []
         # The index of the pile of each entry.
         self._piles_of: list[int] = []
-        self._encodings: dict[bytes, int] = {}
+        self._encodings: dict[tuple[tuple[str, object], ...], int] = {}
         self._piles: dict[tuple[object, ...], tuple[int, _Pile]] = {}
         # Each part's callback, and its first entry.
         self._placed: list[tuple[Placed, int]] = []
@@ -239,7 +239,8 @@ class _Contents:
         if stream.pages is not None:
             base = stream.nbytes
         form = {"dtype": stream.layout.dtype, "typesize": stream.layout.typesize}
-        line = jsontext.dumps({"kind": stream.encoding.kind, **form, **parameters})
+        # Parameters are texts and numbers.
+        line = tuple({"kind": stream.encoding.kind, **form, **parameters}.items())
         return self._encodings.setdefault(line, len(self._encodings) + 1), base
 
     def _place(self, stream: Stream, asked: CompressionOptions) -> tuple[int, tuple[int, int, int]]:
@@ -258,7 +259,7 @@ class _Contents:
         if not self._entries:
             return []
         piles = [pile.chunks() for _, pile in self._piles.values()]
-        lines = b"".join(line + b"\n" for line in self._encodings)
+        lines = b"".join(jsontext.dumps(dict(line)) + b"\n" for line in self._encodings)
         entries = np.array(self._entries, ENTRY)
         firsts = [
             _cut(entries.view(np.uint8), ENTRY.itemsize, LZ4),
