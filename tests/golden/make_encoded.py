@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from golden.make_v1 import SUMS, Golden, sums
-from support.samples import many_items, numbers_table
+from support.samples import floats_table, many_items, numbers_table
 
 # The columns of each case; each has a second one with nulls.
 CASES = {
@@ -28,6 +28,8 @@ CASES = {
 }
 # A case with a table of its own: a dictionary needs many rows for many items.
 MANY = "dictionary-many"
+# Null where the value is NaN.
+FLOATS = "nulls-of-floats"
 CUTS = {"page_rows": 64, "row_group_rows": 300}
 
 
@@ -40,6 +42,7 @@ def main() -> None:
         Golden(root, case).write(table.select(names), encoding="auto", **CUTS)
     cuts = {"page_rows": 512, "row_group_rows": 3000}
     Golden(root, MANY).write(many_items(), encoding="auto", **cuts)
+    Golden(root, FLOATS).write(floats_table(), encoding="auto", page_rows=64, row_group_rows=200)
     lines = [f"{digest}  {path}\n" for path, digest in sums(root).items()]
     (root / SUMS).write_text("".join(lines), encoding="utf-8")
 
