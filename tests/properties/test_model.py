@@ -742,21 +742,21 @@ class TestModelOfEncodings(Machine.TestCase):
 
 
 @pytest.mark.storm
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(4 * 3600)
 @pytest.mark.usefixtures("bundled", "encoded")
 class TestModelOfEncodingsStorm(Machine.TestCase):
     settings = settings(quick, max_examples=1000, stateful_step_count=30)
 
 
 @pytest.mark.storm
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(4 * 3600)
 @pytest.mark.usefixtures("bundled")
 class TestModelOfBundlesStorm(Machine.TestCase):
     settings = settings(quick, max_examples=1000, stateful_step_count=30)
 
 
 @pytest.mark.storm
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(4 * 3600)
 @pytest.mark.usefixtures("own_files_here")
 class TestModelStorm(Machine.TestCase):
     settings = settings(quick, max_examples=2000, stateful_step_count=30)
