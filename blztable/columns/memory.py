@@ -21,3 +21,9 @@ def view(buffer: pa.Buffer) -> np.ndarray:
 def bytes_of(buffer: pa.Buffer | None) -> np.ndarray:
     """Return the bytes of an array's buffer; Arrow leaves out the buffers of empty arrays."""
     return np.empty(0, np.uint8) if buffer is None else view(buffer)
+
+
+def numbers_in(buffer: pa.Buffer | None, dtype: str | type, first: int, count: int) -> np.ndarray:
+    """Return `count` numbers of an array's buffer, from `first` on, whatever bytes follow."""
+    width = np.dtype(dtype).itemsize
+    return bytes_of(buffer)[first * width : (first + count) * width].view(dtype)

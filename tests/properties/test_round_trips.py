@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.tests.strategies as arrow_strategies
 import pytest
 from hypothesis import HealthCheck, given, reject, settings
@@ -19,7 +20,7 @@ from blztable.format.checksum import BY_NAME
 from blztable.format.chunk import SHUFFLES, WRITABLE_CODECS
 from blztable.storage.memory import MemoryStore
 from support import arrow_strategies as own
-from support import tamper
+from support import samples, tamper
 from support.bit_equality import bits, same, same_table
 
 quick = settings(
@@ -408,6 +409,36 @@ def test_text_that_is_broken_below_a_null_is_stored():
     back = blz.read_table(stored(pa.table({"a": array})))["a"]
     back.validate(full=True)
     assert bits(back) == [None, b"fine"]
+
+
+@pytest.mark.parametrize("type_", [*own.PLAIN, pa.dictionary(pa.int16(), pa.string())], ids=named)
+def test_bytes_behind_the_last_value_of_a_buffer_are_not_stored(type_):
+    floats = with_spare_bytes(pa.array([0.5, 1.5]))
+    for column in (
+        with_spare_bytes(samples.array(type_)),
+        pa.DictionaryArray.from_arrays(pa.array([0, 1] * 10), floats),
+    ):
+        t = blz.open(stored(pa.table({"a": column}), **SMALL), "a")
+        t.append({"a": pa.chunked_array([column, column[3:]])})
+        t.update({"a": column[0]}, where=pc.field("a").is_null())
+        there = [*bits(column), *bits(column), *bits(column)[3:]]
+        assert bits(t.to_arrow()["a"]) == [there[0] if one is None else one for one in there]
+
+
+def test_a_null_of_a_dictionary_of_odd_width_is_stored():
+    column = pa.nulls(1, pa.dictionary(pa.int16(), pa.binary(3)))
+    assert column.buffers()[1].size == 3
+    assert same(blz.read_table(stored(pa.table({"a": column})))["a"], pa.chunked_array([column]))
+
+
+def with_spare_bytes(array: pa.Array) -> pa.Array:
+    """Return the array with buffers that have three bytes more."""
+    buffers = [b and pa.py_buffer(b.to_pybytes() + b"\xff" * 3) for b in array.buffers()]
+    if pa.types.is_dictionary(array.type):
+        make, rest = pa.DictionaryArray.from_buffers, [buffers[:2], array.dictionary]
+    else:
+        make, rest = pa.Array.from_buffers, [buffers]
+    return make(array.type, len(array), *rest, array.null_count, array.offset)
 
 
 def test_a_few_huge_texts_leave_the_pages_many_rows():

@@ -57,7 +57,8 @@ def bits(column: Column) -> list[bytes | None]:
 def _items(column: pa.Array, dtype: str) -> list[bytes]:
     if len(column) == 0:
         return []
-    offsets = np.frombuffer(column.buffers()[1], dtype)[column.offset :].tolist()
+    count = column.offset + len(column) + 1
+    offsets = np.frombuffer(column.buffers()[1], dtype, count)[column.offset :].tolist()
     data = column.buffers()[2]
     data = b"" if data is None else data.to_pybytes()
     return [data[offsets[row] : offsets[row + 1]] for row in range(len(column))]

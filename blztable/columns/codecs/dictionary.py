@@ -26,7 +26,7 @@ from blztable.columns.blocks import (
 )
 from blztable.columns.codecs.fixed import NUMPY_TYPES, width_of
 from blztable.columns.codecs.validity import Validity, mask_of, whole_items
-from blztable.columns.memory import allocate, bytes_of, view
+from blztable.columns.memory import allocate, numbers_in, view
 from blztable.columns.paging import page_rows_for
 from blztable.columns.stored import stored_type
 from blztable.errors import CorruptError, SchemaError
@@ -259,8 +259,8 @@ def _as_type(values: pa.Array, type_: pa.DataType) -> pa.Array:
 
 def _codes_of(array: pa.DictionaryArray, mask: np.ndarray | None) -> np.ndarray:
     """Return the codes; the code of a null row is 0."""
-    codes = bytes_of(array.buffers()[1]).view(NUMPY_TYPES[array.type.index_type.id])
-    codes = codes[array.offset : array.offset + len(array)]
+    dtype = NUMPY_TYPES[array.type.index_type.id]
+    codes = numbers_in(array.buffers()[1], dtype, array.offset, len(array))
     return codes if mask is None else np.where(mask, codes, codes.dtype.type(0))
 
 
@@ -278,8 +278,7 @@ def _same(left: pa.Array, right: pa.Array) -> bool:
 
 def _float_bits(array: pa.Array) -> np.ndarray:
     """Return the bits of the values as integers; a null is 0."""
-    width = width_of(array.type)
-    bits = bytes_of(array.buffers()[1]).view(f"<u{width}")
-    bits = bits[array.offset : array.offset + len(array)]
+    dtype = f"<u{width_of(array.type)}"
+    bits = numbers_in(array.buffers()[1], dtype, array.offset, len(array))
     mask = mask_of(array)
     return bits if mask is None else np.where(mask, bits, bits.dtype.type(0))

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from blztable.block_terms import ENDS, VALID, VALUES
 from blztable.columns.blocks import Codec, Decoder, Piece, Stream, StreamLayout, Target, leaf
 from blztable.columns.codecs.validity import Validity, whole_items
-from blztable.columns.memory import allocate, bytes_of, view
+from blztable.columns.memory import allocate, bytes_of, numbers_in, view
 from blztable.columns.paging import page_bytes, page_rows_for
 from blztable.errors import CorruptError, SchemaError
 
@@ -230,10 +230,9 @@ def _width(type_: pa.DataType) -> int:
 
 def _offsets(array: pa.Array) -> np.ndarray:
     """Return the offsets of an array; their number is one more than its rows."""
-    offsets = bytes_of(array.buffers()[1]).view(f"<i{_width(array.type)}")
-    if len(offsets) == 0:
-        return np.zeros(1, offsets.dtype)
-    return offsets[array.offset : array.offset + len(array) + 1]
+    dtype = f"<i{_width(array.type)}"
+    offsets = numbers_in(array.buffers()[1], dtype, array.offset, len(array) + 1)
+    return offsets if len(offsets) else np.zeros(1, dtype)
 
 
 def _is_ascii(data: np.ndarray) -> bool:

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from blztable.arrow_types import bits_of
+from blztable.columns.stored import as_stored
 from blztable.engine.read.columns import read_codes, values_of_codes
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.selection import RowSpan, take_places
@@ -125,7 +126,8 @@ def _passing(passing: np.ndarray, codes: pa.Array) -> np.ndarray:
 def _looked_up(values: pa.Array, codes: pa.Array) -> pa.Array:
     """Return the value of each code."""
     if not pa.types.is_dictionary(values.type):
-        return values.take(codes)
+        # Arrow's `take` does not support views.
+        return as_stored(values).take(codes).cast(values.type)
     indices = codes.cast(values.type.index_type)
     return pa.DictionaryArray.from_arrays(indices, values.dictionary, ordered=values.type.ordered)
 

@@ -115,7 +115,8 @@ def values_of_codes(parts: OpenParts, index: int, group: int, most: int) -> pa.A
         values = part.values_of_codes(most)
         if values is None or not pa.types.is_dictionary(type_):
             return values
-        return pa.DictionaryArray.from_arrays(np.arange(len(values), dtype=np.int32), values)
+        codes = np.arange(len(values), dtype=np.int32)
+        return pa.DictionaryArray.from_arrays(codes, values.cast(type_.value_type))
     dictionary = part.root.children.get(DICTIONARY)
     if dictionary is None or not 0 < dictionary.rows <= most:
         return None

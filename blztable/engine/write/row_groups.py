@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from blztable.arrow_types import Portion, is_view
 from blztable.columns.codecs import dictionary
+from blztable.columns.memory import numbers_in
 from blztable.columns.paging import USUAL_PAGE_ROWS
 from blztable.columns.types import one_array
 from blztable.errors import SchemaError
@@ -162,9 +163,5 @@ def bytes_taken(column: pa.ChunkedArray) -> int:
 
 def _view_bytes(chunk: pa.Array) -> int:
     """Return the summed lengths of all views; the length is the first of a view's four words."""
-    views = chunk.buffers()[1]
-    if views is None or len(chunk) == 0:
-        return 0
-    words = np.frombuffer(views, "<i4").reshape(-1, 4)
-    lengths = words[chunk.offset : chunk.offset + len(chunk), 0]
+    lengths = numbers_in(chunk.buffers()[1], "<i4", 4 * chunk.offset, 4 * len(chunk))[::4]
     return int(np.maximum(lengths, 0).sum(dtype=np.int64))

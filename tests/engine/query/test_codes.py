@@ -16,8 +16,9 @@ from blztable.columns.encodings.dictionary import Dictionary
 from blztable.engine.query import codes, expressions
 from blztable.format.chunk import Compression
 from blztable.storage.memory import MemoryStore
-from support import tamper
-from support.bit_equality import same_table
+from support import arrow_strategies as types
+from support import samples, tamper
+from support.bit_equality import bits, same_table
 from support.recording_store import Recorded
 from support.samples import numbers_table
 
@@ -204,6 +205,27 @@ def test_small_row_groups_do_not_look_at_the_values_of_all_codes(monkeypatch):
         with blz.open(store) as table:
             assert table.count(filters=[("n", "<", 100)]) == (np.arange(rows) % 200 < 100).sum()
         assert len(read) == calls
+
+
+@pytest.mark.parametrize("type_", types.PLAIN, ids=str)
+def test_rows_of_every_type_come_back_from_codes(type_):
+    column = pa.concat_arrays([samples.array(type_)] * 40)
+    there = bits(column)
+    store = MemoryStore()
+    blz.to_blz(pa.table({"a": column, "i": range(len(column))}), store)
+    rows, is_there = np.arange(len(there)), np.array([value is not None for value in there])
+    for condition, passing in (
+        (pc.field("a").is_valid(), is_there),
+        (pc.field("a").is_null(), ~is_there),
+        (
+            pc.field("a").is_valid() & (pc.field("i") >= 100),
+            is_there & (rows > 99),
+        ),
+        (pc.field("a").is_null() | pc.field("a").is_valid(), rows >= 0),
+    ):
+        found = blz.read_table(store, filters=condition)
+        assert found["i"].to_pylist() == rows[passing].tolist()
+        assert bits(found["a"]) == [there[row] for row in rows[passing]]
 
 
 @given(st.data())
