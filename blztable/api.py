@@ -39,6 +39,7 @@ def create(
     page_rows: int | Mapping[str, int] | None = None,
     durability: str = "full",
     attrs: Mapping[str, Any] | None = None,
+    nan_as_null: bool | None = None,
 ) -> CTable:
     """Create a table without rows and open it for changes.
 
@@ -70,6 +71,8 @@ def create(
         What commits survive, as in `to_blz`.
     attrs : mapping, optional
         Attributes of the table, as in `to_blz`.
+    nan_as_null : bool, optional
+        Whether NaN among floats is a missing value, as in `to_blz`.
 
     Returns
     -------
@@ -109,6 +112,7 @@ def create(
         durability,
         encoding=encoding,
         optimize=optimize,
+        nan_as_null=nan_as_null,
     )
     with opened_at(path) as store:
         version, pinned = creation.create(store, contents, options, replace_existing=mode == "w")

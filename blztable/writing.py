@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from blztable.convert.frames.attributes import checked_attrs
+from blztable.convert.gateway import Nan
 from blztable.convert.source import is_repeatable
 from blztable.convert.stream import stream
 from blztable.engine.change import creation
@@ -44,6 +45,7 @@ def to_blz(
     attrs: Mapping[str, Any] | None = None,
     commit_id: str | None = None,
     sort_by: str | Sequence[str | tuple[str, str]] | None = None,
+    nan_as_null: bool | None = None,
     progress: ProgressOption = None,
 ) -> None:
     """Write data as a table, in one commit: readers see the old table or the new one.
@@ -110,6 +112,12 @@ def to_blz(
         table keeps this setting for `CTable.compact`. A stored index moves with its rows; a
         RangeIndex numbers the rows as stored. A stream is written twice, and then a few columns at
         a time are in memory. Not supported with mode "a".
+    nan_as_null : bool, optional
+        Whether NaN among floats is a missing value. By default, it is in a DataFrame, a Series or
+        an Index, as in `pyarrow.Table.from_pandas`; in a numpy array or a list it is a value. True
+        makes it missing in these too, and False keeps it a value everywhere. In Arrow data and in
+        the nullable dtypes of pandas, which have a missing value of their own, NaN always stays a
+        value. The table keeps this setting for later changes.
     progress : bool or callable, optional
         True shows a bar (needs tqdm, the extra `progress`). A callable is called in this thread
         with the number of rows done and of all rows, None while a stream's length is unknown.
@@ -161,6 +169,7 @@ def to_blz(
         "checksum": checksum,
         "row_group_rows": row_group_rows,
         "page_rows": page_rows,
+        "nan_as_null": nan_as_null,
     }
     overrides: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
     options = WriteOptions(**overrides, durability=durability)
@@ -170,7 +179,7 @@ def to_blz(
     with opened_at(path) as store:
 
         def create(mode: str) -> None:
-            source = stream(data, index=index)
+            source = stream(data, index=index, nan=Nan.of(nan_as_null, is_frame=False))
             contents = creation.Contents(
                 *(source.schema, source.parts, source.frame),
                 *(source.attrs | attributes, source.rows, order),

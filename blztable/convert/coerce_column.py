@@ -14,6 +14,7 @@ from blztable.convert.categories import one_in_order
 from blztable.convert.exact_cast import as_categories, cast_exactly, repeated
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.frame import Facts, descriptor_of
+from blztable.convert.gateway import Nan
 from blztable.convert.values import values_of
 from blztable.convert.wider import wider
 from blztable.errors import SchemaError
@@ -50,9 +51,11 @@ class TableFacts:
         """SchemaError for missing values that the field cannot hold."""
         if column.null_count and not self.can_be_null(field):
             why = "a numpy dtype without nulls" if field.nullable else "which is not nullable"
+            is_float = pa.types.is_floating(field.type)
+            or_keep = ", or pass nan_as_null=False to keep NaN" if is_float else ""
             raise SchemaError(
                 f"{context}: missing values cannot be {self.verb} {field.type}, {why}; "
-                "fill or drop them first"
+                f"fill or drop them first{or_keep}"
             )
 
 
@@ -127,12 +130,14 @@ def coerce_values(
     return coerce_column(column, descriptor, field, TableFacts.of(frame), context)
 
 
-def default_of(default: Any, field: pa.Field, frame: Any, order: Any) -> pa.Scalar | None:
+def default_of(
+    default: Any, field: pa.Field, frame: Any, order: Any, nan: Nan = Nan.NULL_IN_PANDAS
+) -> pa.Scalar | None:
     """Return the default as a value of the field's type; None for no default and for null."""
     if default is None:
         return None
     context = f"the default of column {field.name!r}"
-    value, descriptor = values_of(default, context)
+    value, descriptor = values_of(default, context, nan)
     if not isinstance(value, pa.Scalar):
         raise SchemaError(f"{context}: expected one value, found {len(value)}")
     column = coerce_values(value, descriptor, field, frame, context)
@@ -145,8 +150,8 @@ def _one_row(value: pa.Scalar, type_: pa.DataType) -> pa.ChunkedArray:
         inner = type_.value_type
         if value.type == inner or (is_text(value.type) and is_text(inner)):
             return repeated(type_, 1, value)
-    if pa.types.is_floating(value.type) and value.is_valid:
-        is_nan = value.as_py() != value.as_py()
+    if pa.types.is_floating(value.type):
+        is_nan = not value.is_valid or value.as_py() != value.as_py()
         if is_nan and not pa.types.is_floating(type_):
             # Users of pandas write NaN for a missing value in any column.
             return repeated(pa.null(), 1, None)

@@ -6,6 +6,7 @@ that only pandas has go into descriptors.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,21 @@ ACCEPTED = (
     "a pandas DataFrame, an Arrow table, record batch or reader, anything with __arrow_c_stream__ "
     "or __arrow_c_array__ (polars, duckdb, ...), or a mapping of names to arrays"
 )
+
+
+class Nan(Enum):
+    """What a NaN among floats is. In Arrow data it is always a value."""
+
+    VALUE = "a value"
+    NULL_IN_PANDAS = "null in pandas objects; a value in numpy arrays, lists and single values"
+    NULL = "null"
+
+    @classmethod
+    def of(cls, nan_as_null: bool | None, is_frame: bool) -> "Nan":
+        """Return the meaning of the option `nan_as_null`, given whether the table is a frame's."""
+        if nan_as_null is None:
+            return cls.NULL if is_frame else cls.NULL_IN_PANDAS
+        return cls.NULL if nan_as_null else cls.VALUE
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +64,12 @@ def is_tabular(data: Any) -> bool:
     )
 
 
-def ingest(data: Any, *, index: bool | None = None) -> Ingested:
+def ingest(data: Any, *, index: bool | None = None, nan: Nan = Nan.NULL_IN_PANDAS) -> Ingested:
     """Return tabular data of any kind as an Arrow table and its facts for pandas."""
     check_no_series(data, "the data")
     if isinstance(data, pd.DataFrame):
         attrs = checked_attrs(data.attrs)
-        table, frame = from_frame(data, index)
+        table, frame = from_frame(data, index, nan is not Nan.VALUE)
         return Ingested(table, len(data), frame, attrs)
     if isinstance(data, pa.Table):
         return _from_arrow(data, data.num_rows)
@@ -69,7 +85,7 @@ def ingest(data: Any, *, index: bool | None = None) -> Ingested:
             raise _not_a_table(data, error) from None
         return _from_arrow(pa.Table.from_batches([batch]), batch.num_rows)
     if isinstance(data, Mapping):
-        return _from_mapping(data)
+        return _from_mapping(data, nan)
     raise TypeError(f"expected {ACCEPTED}; found {type(data).__name__}")
 
 
@@ -112,13 +128,13 @@ def _from_stream(data: Any) -> Ingested:
     return _from_arrow(table, sum(batch.num_rows for batch in batches))
 
 
-def _from_mapping(data: Mapping[str, Any]) -> Ingested:
+def _from_mapping(data: Mapping[str, Any], nan: Nan) -> Ingested:
     fields, arrays = [], []
     for name, values in data.items():
         if not isinstance(name, str):
             raise SchemaError(f"a column name must be str; found {name!r:.60}")
         check_text(name, f"column {name!r}")
-        array, descriptor = encoded(values, f"column {name!r}")
+        array, descriptor = encoded(values, f"column {name!r}", nan)
         fields.append(described(pa.field(str(name), array.type), descriptor))
         arrays.append(array)
     if len(set(map(len, arrays))) > 1:
@@ -131,29 +147,33 @@ def _from_mapping(data: Mapping[str, Any]) -> Ingested:
     return Ingested(table, table.num_rows, None, {})
 
 
-def encoded(values: Any, context: str) -> dtypes.Encoded:
+def encoded(values: Any, context: str, nan: Nan = Nan.NULL_IN_PANDAS) -> dtypes.Encoded:
     """Return the values of one column as Arrow, with a descriptor if pandas has more facts."""
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values, None
-    if isinstance(values, pd.Series | pd.Index):
-        values = values.array
+    is_arrow = hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__")
+    nan_as_null = nan is Nan.NULL and not is_arrow
+    if isinstance(values, pd.Series | pd.Index | pd.api.extensions.ExtensionArray):
+        values, nan_as_null = getattr(values, "array", values), nan is not Nan.VALUE
     if isinstance(values, np.ndarray):
         if values.ndim != 1:
             raise SchemaError(f"{context}: expected one dimension, found {values.ndim}")
         known = values.dtype.kind in "iufbOmM" and not np.ma.isMaskedArray(values)
         if known and values.dtype not in DAYS:
-            return dtypes.encode(values, context)
+            return dtypes.encode(values, context, nan_as_null)
     elif isinstance(values, pd.api.extensions.ExtensionArray):
-        return dtypes.encode(values, context)
+        return dtypes.encode(values, context, nan_as_null)
     elif isinstance(values, str | bytes) or not hasattr(values, "__len__"):
         raise SchemaError(f"{context}: expected an array, found {type(values).__name__}")
-    return arrow_array(values, context), None
+    return arrow_array(values, context, nan_as_null), None
 
 
-def arrow_array(values: Any, context: str) -> pa.Array | pa.ChunkedArray:
+def arrow_array(values: Any, context: str, nan_as_null: bool = False) -> pa.Array | pa.ChunkedArray:
     """Return values as an Arrow array of the type that Arrow infers."""
     try:
-        return pa.array(values)
+        array = pa.array(values)
+        is_float = nan_as_null and pa.types.is_floating(array.type)
+        return pa.array(values, array.type, from_pandas=True) if is_float else array
     except (*REFUSALS, TypeError, ValueError, OverflowError, LookupError) as error:
         raise SchemaError(f"{context}: {error}") from None
 

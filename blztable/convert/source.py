@@ -19,6 +19,7 @@ from blztable.convert.frames.pandas_metadata import from_metadata
 from blztable.convert.gateway import (
     ACCEPTED,
     Ingested,
+    Nan,
     check_no_series,
     ingest,
     is_tabular,
@@ -52,10 +53,10 @@ class Source:
     schema: pa.Schema | None = None
 
 
-def source(data: Any, *, index: bool | None) -> Source:
+def source(data: Any, *, index: bool | None, nan: Nan = Nan.NULL_IN_PANDAS) -> Source:
     """Return the items of tabular `data`, or of an iterable of tabular data."""
     if isinstance(data, pd.DataFrame | pa.Table | pa.RecordBatch):
-        return _of_one(data, index)
+        return _of_one(data, index, nan)
     check_no_series(data, "the data")
     if hasattr(data, "scanner"):  # A dataset.
         # A dataset reads far ahead by default.
@@ -70,10 +71,10 @@ def source(data: Any, *, index: bool | None) -> Source:
     if hasattr(data, "__arrow_c_stream__"):
         return _of_reader(reader_of(data))
     if hasattr(data, "__arrow_c_array__") or isinstance(data, Mapping):
-        return _of_one(data, index)
+        return _of_one(data, index, nan)
     if isinstance(data, Iterable) and not isinstance(data, str | bytes | bytearray | memoryview):
         # `map` holds no item while it is used; a generator would.
-        return Source(map(partial(_item, index), count(), data))
+        return Source(map(partial(_item, index, nan), count(), data))
     raise TypeError(f"expected {ACCEPTED}, or an iterable of these; found {type(data).__name__}")
 
 
@@ -92,8 +93,8 @@ def is_repeatable(data: Any) -> bool:
     return hasattr(data, "__arrow_c_stream__") and hasattr(data, "__array__")
 
 
-def _of_one(data: Any, index: bool | None) -> Source:
-    ingested = ingest(data, index=index)
+def _of_one(data: Any, index: bool | None, nan: Nan) -> Source:
+    ingested = ingest(data, index=index, nan=nan)
     return Source(iter([Item("the data", ingested)]), ingested.rows)
 
 
@@ -109,7 +110,7 @@ def _batch(schema: pa.Schema, frame: Descriptor | None, number: int, batch: pa.R
     return Item(f"batch {number}", Ingested(table, batch.num_rows, frame, {}))
 
 
-def _item(index: bool | None, number: int, item: Any) -> Item:
+def _item(index: bool | None, nan: Nan, number: int, item: Any) -> Item:
     """Return one item; copy its memory where the caller could write to it before it is stored."""
     context = f"item {number}"
     check_no_series(item, context)
@@ -120,7 +121,7 @@ def _item(index: bool | None, number: int, item: Any) -> Item:
     elif isinstance(item, Mapping):
         item = {name: kept(values) for name, values in item.items()}
     try:
-        return Item(context, ingest(item, index=index))
+        return Item(context, ingest(item, index=index, nan=nan))
     except SchemaError as error:
         raise SchemaError(f"{context}: {error}") from None
 

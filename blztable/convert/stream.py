@@ -17,7 +17,7 @@ from blztable.convert.coerce import coerce_item
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.frame import Facts
 from blztable.convert.frames.pandas_metadata import from_metadata
-from blztable.convert.gateway import Ingested
+from blztable.convert.gateway import Ingested, Nan
 from blztable.convert.source import Item, source
 from blztable.errors import SchemaError
 
@@ -35,9 +35,9 @@ class Stream:
     attrs: dict[str, Any]
 
 
-def stream(data: Any, *, index: bool | None) -> Stream:
+def stream(data: Any, *, index: bool | None, nan: Nan = Nan.NULL_IN_PANDAS) -> Stream:
     """Return tabular `data`, or an iterable of tabular data, as parts of one table."""
-    items = source(data, index=index)
+    items = source(data, index=index, nan=nan)
     if items.schema is not None:
         return _of_batches(items.items, items.schema)
     # The first item is drawn at once, because it decides what the table is.

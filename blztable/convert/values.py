@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.text import check_text
-from blztable.convert.gateway import arrow_array, encoded
+from blztable.convert.gateway import Nan, arrow_array, encoded
 from blztable.errors import SchemaError
 
 # pandas keeps more of these than Arrow would.
@@ -22,11 +22,11 @@ _WHOLE = (str, bytes, bytearray, memoryview, Mapping)
 
 
 def values_of(
-    values: Any, context: str
+    values: Any, context: str, nan: Nan = Nan.NULL_IN_PANDAS
 ) -> tuple[pa.Array | pa.ChunkedArray | pa.Scalar, Descriptor | None]:
     """Return values as an array, or one value as a scalar; with the descriptor of a pandas dtype.
 
-    The index of a Series is ignored. NaN is a number; None, pd.NA and pd.NaT are nulls.
+    The index of a Series is ignored. None, pd.NA and pd.NaT are nulls, and NaN as `nan` says.
 
     Raises
     ------
@@ -40,13 +40,13 @@ def values_of(
     if isinstance(values, np.ndarray) and values.ndim == 0:
         values = values[()]
     if _is_one(values):
-        array, descriptor = _of_one(values, context)
+        array, descriptor = _of_one(values, context, nan)
         return array[0], descriptor
     if isinstance(values, set | frozenset):
         raise SchemaError(
             f"{context}: the values of a {type(values).__name__} have no order; pass a list"
         )
-    return encoded(values, context)
+    return encoded(values, context, nan)
 
 
 def _is_one(values: Any) -> bool:
@@ -54,11 +54,13 @@ def _is_one(values: Any) -> bool:
     return isinstance(values, _WHOLE) or not (is_arrow or hasattr(values, "__len__"))
 
 
-def _of_one(value: Any, context: str) -> tuple[pa.Array | pa.ChunkedArray, Descriptor | None]:
+def _of_one(
+    value: Any, context: str, nan: Nan
+) -> tuple[pa.Array | pa.ChunkedArray, Descriptor | None]:
     """Return the value as an array of one row."""
     if value is pd.NA or value is pd.NaT:
         return pa.nulls(1), None
     if isinstance(value, _OF_PANDAS):
         return encoded(pd.Series([value]), context)
     check_text(value, context)
-    return arrow_array([value], context), None
+    return arrow_array([value], context, nan is Nan.NULL), None

@@ -6,7 +6,7 @@ how users open or change a table.
 
 import json
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +19,7 @@ import pyarrow as pa
 from blztable.arrow_types import is_binary, is_text, without_view
 from blztable.caller import stack_level
 from blztable.convert.frames.descriptor import FIELD_KEY
-from blztable.convert.frames.frame import index_fields, to_frame
+from blztable.convert.frames.frame import index_fields, numpy_floats, to_frame
 from blztable.convert.frames.index import RowNumbers
 from blztable.convert.frames.pandas_metadata import arrow_metadata
 from blztable.engine.query.explain import explain
@@ -294,7 +294,8 @@ class Snapshot:
             index for index, name in enumerate(schema.names) if name in levels
         )
         how = how or Reading()
-        rows = self._read(list(needed), 0, self.rows, how)
+        floats = numpy_floats(schema, frame, dtype_backend)
+        rows = self._read(list(needed), 0, self.rows, how, floats)
         fields = pa.schema([schema.field(index) for index in needed], schema.metadata)
         arrays = rows.arrays
         # Not with on_corrupt="skip": the first row may be the damaged one.
@@ -319,14 +320,21 @@ class Snapshot:
             return array
         return pa.chunked_array([self.array(position, range(1)).slice(0, 0)])
 
-    def _read(self, positions: Sequence[int], start: int, stop: int, how: Reading) -> _Rows:
+    def _read(
+        self,
+        positions: Sequence[int],
+        start: int,
+        stop: int,
+        how: Reading,
+        with_nans: Container[int] = (),
+    ) -> _Rows:
         version, scan = self.version, self.scan(how.filters)
         row_spans = spans(version.head.row_groups, start, stop)
         progress, lost = None, list[Loss]()
         if how.progress is not None:
             progress = Progress(how.progress, stop - start, len(positions))
 
-        read = partial(read_selected, version, positions, scan)
+        read = partial(read_selected, version, positions, scan, with_nans=with_nans)
         with self._guarded():
             if how.on_corrupt == "raise":
                 selected = read(row_spans, progress)

@@ -221,6 +221,7 @@ class CTable(TableReader, Closing):
         evolve: bool = False,
         commit_id: str | None = None,
         index: bool | None = None,
+        nan_as_null: bool | None = None,
         progress: ProgressOption = None,
     ) -> int:
         """Add rows at the end.
@@ -243,6 +244,10 @@ class CTable(TableReader, Closing):
             Whether the DataFrame's index is stored, as in `to_blz`. A default RangeIndex, or one
             that starts where the table's ends, continues the table's; an index of columns is
             matched by name.
+        nan_as_null : bool, optional
+            Whether NaN among floats is a missing value, as in `to_blz`; by default as when the
+            table was written. In a table of a DataFrame, a NaN of a numpy array or a list is one
+            too.
         progress : bool or callable, optional
             Progress of the write, as in `to_blz`.
 
@@ -275,7 +280,7 @@ class CTable(TableReader, Closing):
         2 2 2
         """
         with reporting(progress, "appending") as callback, self._alone(commit_id) as tx:
-            tx.append(data, evolve=evolve, index=index, progress=callback)
+            tx.append(data, evolve=evolve, index=index, nan_as_null=nan_as_null, progress=callback)
         return tx.version
 
     @contextmanager

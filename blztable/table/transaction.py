@@ -21,6 +21,7 @@ from blztable.convert.coerce_column import TableFacts, coerce_values, default_of
 from blztable.convert.exact_cast import narrowed
 from blztable.convert.frames.attributes import checked_attrs
 from blztable.convert.frames.frame import described, dropped, renamed
+from blztable.convert.gateway import Nan
 from blztable.convert.values import values_of
 from blztable.convert.widen import with_nulls
 from blztable.engine.change import columns as evolving
@@ -160,6 +161,7 @@ class Transaction(TableReader):
         *,
         evolve: bool = False,
         index: bool | None = None,
+        nan_as_null: bool | None = None,
         progress: Callback | None = None,
     ) -> None:
         """Add rows at the end, see `CTable.append`.
@@ -173,6 +175,8 @@ class Transaction(TableReader):
             integer and float columns are widened if a type holds the old and new values.
         index : bool, optional
             Whether the DataFrame's index is stored, as in `CTable.append`.
+        nan_as_null : bool, optional
+            Whether NaN among floats is a missing value, as in `CTable.append`.
         progress : callable, optional
             Called with the number of rows done and the number of all rows, None while unknown.
 
@@ -204,7 +208,8 @@ class Transaction(TableReader):
         frame, declared = change_set.staged.frame, evolving.defaults(change_set.staged)
         defaults = {index: self._in_order(index, value) for index, value in declared.items()}
         target = TableSpec(schema, frame, head.rows, defaults, self._categories)
-        source = append_source(data, target, index=index, evolve=evolve)
+        nan = self._nan(nan_as_null)
+        source = append_source(data, target, index=index, evolve=evolve, nan=nan)
         rows.append(
             change_set,
             source.runs,
@@ -243,7 +248,7 @@ class Transaction(TableReader):
         ...         print(tx.tail(1).to_pydict())
         {'x': [2], 'y': ['b']}
         """
-        return Appender(self._working(), self._categories, self._show)
+        return Appender(self._working(), self._categories, self._nan(), self._show)
 
     @_verb(if_repeated=0)
     def update(self, values: Mapping[str, Any], where: Any = None) -> int:
@@ -301,7 +306,7 @@ class Transaction(TableReader):
             if isinstance(value, pc.Expression):
                 new_values[index] = expressions.as_expression(value)
                 continue
-            array, descriptor = values_of(value, f"column {name!r}")
+            array, descriptor = values_of(value, f"column {name!r}", self._nan())
             column = coerced(index, array, descriptor)
             if isinstance(array, pa.Scalar):
                 new_values[index] = self._in_order(index, column[0])
@@ -460,7 +465,7 @@ class Transaction(TableReader):
             type_ = expressions.type_of(data, staged.schema)
             rows_of = partial(update.computed, staged, data)
         else:
-            values, descriptor = values_of(data, f"column {name!r}")
+            values, descriptor = values_of(data, f"column {name!r}", self._nan())
             type_ = values.type
             rows_of = _by_group(values, staged.head.row_groups, name)
         field, nulls = described(pa.field(name, type_), descriptor), 0
@@ -475,7 +480,8 @@ class Transaction(TableReader):
             final = field
             if nulls and not TableFacts.of(staged.frame).can_be_null(field):
                 final = with_nulls(field, staged.frame)
-            return final, default_of(default, final, staged.frame, order_of(values))
+            order = order_of(values)
+            return final, default_of(default, final, staged.frame, order, self._nan())
 
         frame = staged.head.pandas
         evolving.add_column(self._change_set, field, counted, frame=frame, finish=settled)
@@ -762,6 +768,12 @@ class Transaction(TableReader):
         context = f"column {self._change_set.staged.schema.field(index).name!r}"
         one = pa.chunked_array([rows.repeated(value, 1)])
         return one_in_order(one, self._categories(index), context)[0]
+
+    def _nan(self, nan_as_null: bool | None = None) -> Nan:
+        """Return what a NaN is, by the option of a call or else by that of the table."""
+        if nan_as_null is None:
+            nan_as_null = self._change_set.options.nan_as_null
+        return Nan.of(nan_as_null, is_frame=self._change_set.staged.head.pandas is not None)
 
     def _categories(self, index: int) -> pa.Array | None:
         """Return the categories of an ordered column, from its first rows; else None."""

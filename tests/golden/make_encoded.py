@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from golden.make_v1 import SUMS, Golden, sums
 from support import arrow_strategies as types
-from support.samples import DICTIONARIES, many_items, numbers_table, of
+from support.samples import DICTIONARIES, floats_table, many_items, numbers_table, of
 
 # The columns of each case; each has a second one with nulls.
 CASES = {
@@ -40,6 +40,8 @@ BUNDLES = {
         {f"c{n}": [n * (row - 7) / 100 for row in range(300)] for n in range(20)}
     ),
 }
+# Null where the value is NaN.
+FLOATS = "nulls-of-floats"
 CUTS = {"page_rows": 64, "row_group_rows": 300}
 
 
@@ -54,6 +56,7 @@ def main() -> None:
     Golden(root, MANY).write(many_items(), encoding="auto", **cuts)
     for case, make in BUNDLES.items():
         Golden(root, case).write(make(), row_group_rows=200)
+    Golden(root, FLOATS).write(floats_table(), encoding="auto", page_rows=64, row_group_rows=200)
     lines = [f"{digest}  {path}\n" for path, digest in sums(root).items()]
     (root / SUMS).write_text("".join(lines), encoding="utf-8")
 

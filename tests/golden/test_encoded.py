@@ -11,14 +11,14 @@ import pytest
 import blztable as blz
 from blztable.engine.read.parts import OpenParts
 from golden import reader
-from golden.make_encoded import BUNDLES, CASES, MANY
+from golden.make_encoded import BUNDLES, CASES, FLOATS, MANY
 from golden.make_v1 import SUMS, sums
 from support.bit_equality import bits
 
 ROOT = Path(__file__).parent / "encoded"
 
 
-NAMES = [*CASES, MANY, *BUNDLES]
+NAMES = [*CASES, MANY, FLOATS, *BUNDLES]
 
 
 def expected(kind: str) -> pa.Table:
@@ -64,3 +64,19 @@ def test_an_encoded_table_is_read_bit_for_bit(kind):
 def test_the_reader_that_was_written_from_the_page_reads_encodings(kind):
     found = reader.read(ROOT / f"{kind}.blz").columns
     assert [column.rows for column in found] == [bits(column) for column in expected(kind).columns]
+
+
+def test_the_floats_have_no_bitmap_but_for_the_column_with_both():
+    with blz.open(ROOT / f"{FLOATS}.blz") as table:
+        version = table._snapshot.version
+        claims = {
+            name: version.column(index).nan_is_null
+            for index, name in enumerate(version.schema.names)
+        }
+        assert claims.pop("turns") == (1, 0, 1)
+        assert claims.pop("both") == claims.pop("nan") == ()
+        assert set(claims.values()) == {(1, 1, 1)}
+        bitmaps = [one.name for one in table["both"].streams()]
+        assert bitmaps == ["valid", "values"]
+        streams = OpenParts(version).open(version.schema.names.index("price"), 0).root.streams
+        assert streams["values"].encoding.nan == 0

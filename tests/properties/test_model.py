@@ -45,7 +45,7 @@ TYPES = [
 ]
 OPTIONS = [{}, {"encoding": "plain"}, {"optimize": "size"}, {"checksum": "adler32"}]
 BINARY = [pa.large_binary()]
-ITEMS = [pa.string(), pa.large_string(), *BINARY]
+ITEMS = [pa.string(), pa.large_string(), pa.string_view(), *BINARY]
 MUTATING = {
     *("put", "put_new", "publish", "flush", "flush_names"),
     *("reserve", "delete", "sweep", "prepare"),
@@ -264,6 +264,8 @@ def condition(draw, model: Model):
         type_, there = model.types[model.names.index(name)], model.column(name)
         some = draw(st.lists(st.sampled_from([b"", *filter(None, there)]), min_size=1, max_size=3))
         some = some[: 1 if kind == "equal" else 3]
+        # Arrow looks up no views.
+        type_ = pa.large_string() if type_ == pa.string_view() else type_
         wanted = pa.array([b if type_ in BINARY else b.decode() for b in some], type_)
         field = pc.field(name)
         found = [b is not None and b in some for b in there]
@@ -747,21 +749,21 @@ class TestModelOfEncodings(Machine.TestCase):
 
 
 @pytest.mark.storm
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(4 * 3600)
 @pytest.mark.usefixtures("bundled", "encoded")
 class TestModelOfEncodingsStorm(Machine.TestCase):
     settings = settings(quick, max_examples=1000, stateful_step_count=30)
 
 
 @pytest.mark.storm
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(4 * 3600)
 @pytest.mark.usefixtures("bundled")
 class TestModelOfBundlesStorm(Machine.TestCase):
     settings = settings(quick, max_examples=1000, stateful_step_count=30)
 
 
 @pytest.mark.storm
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(4 * 3600)
 @pytest.mark.usefixtures("own_files_here")
 class TestModelStorm(Machine.TestCase):
     settings = settings(quick, max_examples=2000, stateful_step_count=30)

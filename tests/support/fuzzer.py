@@ -409,6 +409,21 @@ def places(random: Random, table: tamper.Table) -> str:
     return f"{key} of row group {group} is {line[key][group]}"
 
 
+def nulls(random: Random, table: tamper.Table) -> str:
+    """Say of some parts that their rows are null where the value is NaN, or no longer say it."""
+    lines = [line for line in table.lines if isinstance(line, dict)]
+    if not lines or not isinstance(table.head, dict):
+        return "no line"
+    line = random.choice(lines)
+    groups = line["k"] if isinstance(line.get("k"), list) else [0]
+    line["nan_is_null"] = [random.choice([0, 1, 1]) for _ in groups]
+    if random.random() < 0.9:
+        table.head["requires"] = ["bundles", "nan_is_null"]
+    if random.random() < 0.5 and isinstance(line.get("streams"), dict):
+        line["streams"].pop("valid", None)
+    return f"{line['nan_is_null']}"
+
+
 def text_of_a_line(random: Random, table: tamper.Table) -> str:
     if not table.lines:
         return "none"
@@ -526,6 +541,7 @@ OF_PARTS: list[Callable[[Random, tamper.Part], str]] = [
 OF_BUNDLES = [*OF_PARTS, *([entries] * 12), *([lines_of_encodings] * 6)]
 OF_MANIFESTS: list[Callable[[Random, tamper.Table], str]] = [
     *([schema] * 5 + [frame] * 4 + [head] * 3 + [line] * 4 + [places] * 3 + [rows] * 3),
+    *([nulls] * 2),
     *(text_of_a_line, text_of_head),
 ]
 

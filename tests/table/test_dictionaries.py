@@ -54,6 +54,11 @@ def test_a_column_read_as_a_dictionary_has_the_values_of_the_text(type_, encodin
         assert found.schema.field(name).type == expected
         assert as_text(found[name]) == as_text(table[name])
     assert found["n"] == table["n"]
+    some = blz.read_table(store, filters=pc.field("few or null").is_valid(), dictionaries=NAMES)
+    for name in NAMES:
+        assert some.schema.field(name).type == expected
+        rows = [as_text(table[name])[row] for row in some["n"].to_pylist()]
+        assert as_text(some[name]) == rows
     with blz.open(store) as opened:
         assert opened.schema.field("few").type == stored
 
@@ -63,9 +68,11 @@ def test_a_column_read_as_a_dictionary_has_the_values_of_the_text(type_, encodin
 def test_after_any_changes_and_filters_dictionaries_have_the_values_of_the_text(data):
     store = MemoryStore()
     encoding = data.draw(st.sampled_from(["auto", "plain"]))
-    blz.to_blz(words_table(), store, encoding=encoding, row_group_rows=300, page_rows=64)
+    type_ = data.draw(st.sampled_from(["string", "large_string", "string_view"]))
+    table = words_table(type_=type_)
+    blz.to_blz(table, store, encoding=encoding, row_group_rows=300, page_rows=64)
     changes = {
-        "append": lambda t: t.append(words_table(few=9)),
+        "append": lambda t: t.append(words_table(9, type_)),
         "update": lambda t: t.update({"few": "new"}, [("few or null", "==", "word 1")]),
         "clear": lambda t: t.update({"few": None}, [("n", "<", 300)]),
         "delete": lambda t: t.delete([("few", "==", "word 4")]),

@@ -101,7 +101,7 @@ def nan_for_null(array: pa.Array) -> pa.Array | None:
     if (np.isnan(values) & valid).any():
         return None
     bits = values.view(f"<u{values.itemsize}")
-    if (bits[~valid] != nan).any():
+    if np.count_nonzero(bits == nan) != array.null_count:
         bits = np.where(valid, bits, nan)
     return pa.Array.from_buffers(array.type, len(array), [None, pa.py_buffer(bits)], 0)
 

@@ -186,7 +186,11 @@ class Scaled(Encoding):
                 part += float(base)
             self.scale(part)
             if self.nan is not None:
-                np.copyto(part, np.nan, where=some == self.nan)
+                # All these rows have the same bits. To flip them takes half the time of writing
+                # NaN to scattered rows.
+                found = self.scale(np.array([float(self.nan) + base]))
+                flips = np.uint64(int(found.view("<u8")[0]) ^ NAN)
+                part.view("<u8")[:] ^= np.multiply(some == self.nan, flips)
         first, last = np.searchsorted(self.at, [row, row + len(values)])
         values.view("<i8")[self.at[first:last] - row] = self.odd[first:last]
 

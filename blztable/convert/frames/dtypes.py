@@ -40,8 +40,11 @@ Values = PandasArray
 Encoded = tuple[pa.Array | pa.ChunkedArray, Descriptor | None]
 
 
-def encode(values: Values, context: str) -> Encoded:
-    """Return a pandas array as Arrow with the descriptor that decodes it."""
+def encode(values: Values, context: str, nan_as_null: bool = False) -> Encoded:
+    """Return a pandas array as Arrow with the descriptor that decodes it.
+
+    `nan_as_null` says whether NaN among numpy's floats is a null.
+    """
     if type(values) is pd.arrays.NumpyExtensionArray:
         values = values.to_numpy()
     if isinstance(values, np.ndarray) and not values.dtype.isnative:
@@ -49,7 +52,7 @@ def encode(values: Values, context: str) -> Encoded:
     dtype = values.dtype
     if isinstance(dtype, np.dtype):
         if dtype in numbers.PLAIN:
-            return numbers.encode_plain(values), None
+            return numbers.encode_plain(values, nan_as_null), None
         if dtype == np.dtype(object):
             return objects.encode_objects(values, context)
         if dtype in times.DATETIMES:
@@ -77,14 +80,16 @@ def decode(column: pa.ChunkedArray, descriptor: Descriptor | None, backend: str 
     return objects.foreign_objects(column)
 
 
-def encode_index(index: pd.Index, context: str) -> tuple[pa.Array | pa.ChunkedArray, Descriptor]:
+def encode_index(
+    index: pd.Index, context: str, nan_as_null: bool = False
+) -> tuple[pa.Array | pa.ChunkedArray, Descriptor]:
     """Return the values of an index and its facts: descriptor, name and frequency."""
     facts: Descriptor = {}
     if isinstance(index, pd.RangeIndex):
         array, descriptor = numbers.encode_plain(index.to_numpy()), None
         facts["range"] = [index.start, index.step]
     else:
-        array, descriptor = encode(index.array, context)
+        array, descriptor = encode(index.array, context, nan_as_null)
     if descriptor is not None:
         facts["values"] = descriptor
     if index.name is not None:

@@ -97,17 +97,33 @@ def to_frame(
     return result
 
 
-def from_frame(frame: pd.DataFrame, index: bool | None) -> tuple[pa.Table, Descriptor]:
+def numpy_floats(schema: pa.Schema, frame: Descriptor | None, dtype_backend: Any) -> frozenset[int]:
+    """Return the indices of the fields that become floats of numpy, in which null is NaN."""
+    if dtype_backend is not no_default and dtype_backend is not None:
+        return frozenset()
+    known = Facts.decode(frame).dtypes
+    return frozenset(
+        index
+        for index, field_ in enumerate(schema)
+        if pa.types.is_floating(field_.type)
+        and field_.name not in known
+        and FIELD_KEY not in (field_.metadata or {})
+    )
+
+
+def from_frame(
+    frame: pd.DataFrame, index: bool | None, nan_as_null: bool = True
+) -> tuple[pa.Table, Descriptor]:
     """Return the Arrow table of a DataFrame and its descriptor."""
     labels = frame.columns.tolist()
     names = list(map(field_name, labels))
-    levels, kept = encode_rows(frame.index, names, index)
+    levels, kept = encode_rows(frame.index, names, index, nan_as_null)
     fields, arrays = [], []
     # For each Series, pandas copies all levels of the index and looks up the column's label.
     numbered = frame.copy(deep=False)
     numbered.columns, numbered.index = pd.RangeIndex(len(names)), pd.RangeIndex(len(frame))
     for (_, series), name, label in zip(numbered.items(), names, labels, strict=True):
-        array, descriptor = dtypes.encode(series.array, f"column {label!r}")
+        array, descriptor = dtypes.encode(series.array, f"column {label!r}", nan_as_null)
         fields.append(described(pa.field(name, array.type), descriptor))
         arrays.append(array)
     for level in kept:

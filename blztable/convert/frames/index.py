@@ -38,7 +38,7 @@ class Level:
 
 
 def encode_rows(
-    index: pd.Index, fields: Sequence[str], keep: bool | None
+    index: pd.Index, fields: Sequence[str], keep: bool | None, nan_as_null: bool
 ) -> tuple[list[Descriptor], list[Level]]:
     """Return the facts of an index and the levels that become columns beside `fields`."""
     if keep is False:
@@ -59,7 +59,7 @@ def encode_rows(
         taken.add(field)
         if isinstance(level, pd.RangeIndex):
             level = pd.Index(level.to_numpy(), name=level.name)
-        array, facts = dtypes.encode_index(level, f"index level {field!r}")
+        array, facts = dtypes.encode_index(level, f"index level {field!r}", nan_as_null)
         descriptor = facts.pop("values", None)
         described.append({"kind": "field", "field": field, **facts})
         levels.append(Level(field, array, descriptor))

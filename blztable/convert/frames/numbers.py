@@ -1,7 +1,7 @@
 """Numbers: integers, floats and booleans of numpy and of pandas' nullable dtypes.
 
-Knows nothing of other dtypes. numpy's numbers need no descriptor. NaN is a value and keeps its
-payload; only a masked row is a null.
+Knows nothing of other dtypes. numpy's numbers need no descriptor. The caller says whether a NaN of
+numpy is a null; in a nullable dtype only a masked row is one.
 """
 
 import numpy as np
@@ -39,9 +39,19 @@ PLAIN = {
 DTYPES = {type_: dtype for dtype, type_ in PLAIN.items()}
 
 
-def encode_plain(values: np.ndarray) -> pa.Array:
+def encode_plain(values: np.ndarray, nan_as_null: bool = False) -> pa.Array:
     """Return a numpy array of numbers as Arrow, without a copy if it is contiguous."""
-    return from_values(values, None, PLAIN[values.dtype])
+    missing = np.isnan(values) if nan_as_null and has_nan(values) else None
+    return from_values(values, missing, PLAIN[values.dtype])
+
+
+def has_nan(values: np.ndarray) -> bool:
+    """True if a number is NaN."""
+    if values.dtype.kind != "f" or not len(values):
+        return False
+    with np.errstate(invalid="ignore"):
+        # Finding the least number takes less time than looking at each, and no memory.
+        return bool(np.isnan(values.min()))
 
 
 def decode_integers(column: pa.ChunkedArray) -> np.ndarray:

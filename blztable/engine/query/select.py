@@ -9,7 +9,7 @@ the pool, then the next window begins: memory is one window of the filter's colu
 A read without a filter, or with one that the manifest decides, decodes straight into the result.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -43,13 +43,18 @@ def read_selected(
     scan: Scan | None,
     rows: Sequence[RowSpan],
     progress: Progress | None,
+    with_nans: Container[int] = (),
 ) -> Selected:
-    """Return columns of these rows, or of the rows among them that pass the filter."""
+    """Return columns of these rows, or of the rows among them that pass the filter.
+
+    Without a filter, the columns `with_nans` may have NaN in place of null.
+    """
     results = []
     with OpenParts(version) as parts:
         if scan is None or scan.is_decided:
             rows = rows if scan is None else scan.within(rows)
-            return Selected(read_columns(parts, columns, rows, progress), numbers(version, rows))
+            arrays = read_columns(parts, columns, rows, progress, with_nans)
+            return Selected(arrays, numbers(version, rows))
         for window in windows(version, scan.columns, rows, READ_BYTES, scan):
             results.append(select(version, columns, window, parts, scan))
             if progress is not None:

@@ -18,7 +18,7 @@ The selected rows are spans (whole pages are decoded, then sliced without a copy
 these rows are kept). `requests.py` turns both into byte ranges. `explain` uses phases 1 to 5.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
@@ -55,8 +55,11 @@ def read_columns(
     indices: Sequence[int],
     selected: Sequence[RowSpan],
     progress: Progress | None = None,
+    with_nans: Container[int] = (),
 ) -> list[pa.ChunkedArray]:
     """Return spans of rows of the columns at these indices; a column named twice is read once.
+
+    In the columns `with_nans`, nulls that are stored as NaN are NaN, which takes no bitmap.
 
     Raises
     ------
@@ -66,7 +69,7 @@ def read_columns(
         The result does not fit into the machine's memory.
     """
     pages = {index: selection.of_spans(parts.version.column(index), selected) for index in indices}
-    columns = _read_by_index(parts, pages, progress)
+    columns = _read_by_index(parts, pages, progress, with_nans)
     return [selection.cut_spans(columns[index], pages[index], selected) for index in indices]
 
 
@@ -113,7 +116,8 @@ def values_of_codes(parts: OpenParts, index: int, group: int, most: int) -> pa.A
         values = part.values_of_codes(most)
         if values is None or not pa.types.is_dictionary(type_):
             return values
-        return pa.DictionaryArray.from_arrays(np.arange(len(values), dtype=np.int32), values)
+        codes = np.arange(len(values), dtype=np.int32)
+        return pa.DictionaryArray.from_arrays(codes, values.cast(type_.value_type))
     dictionary = part.root.children.get(DICTIONARY)
     if dictionary is None or not 0 < dictionary.rows <= most:
         return None
@@ -143,9 +147,12 @@ def _read_by_index(
     parts: OpenParts,
     selected: Mapping[int, Sequence[RowSelection]],
     progress: Progress | None = None,
+    with_nans: Container[int] = (),
 ) -> dict[int, pa.ChunkedArray]:
     """Return the selected rows of each column."""
-    readers = {index: _readers(parts, index, rows) for index, rows in selected.items()}
+    readers = {
+        index: _readers(parts, index, rows, index in with_nans) for index, rows in selected.items()
+    }
     arrays = iter(_read(parts, [one for many in readers.values() for one in many], progress))
     columns = {}
     for index, of_index in readers.items():
@@ -157,11 +164,16 @@ def _read_by_index(
     return columns
 
 
-def _readers(parts: OpenParts, index: int, selected: Sequence[RowSelection]) -> list["_Column"]:
+def _readers(
+    parts: OpenParts, index: int, selected: Sequence[RowSelection], with_nans: bool
+) -> list["_Column"]:
     """Return the reads of a column: one, or one a part if values are shown as dictionaries."""
     version = parts.version
     if not version.shows_dictionary(index):
-        return [_Column(parts, index, selected)]
+        # Otherwise a null in a field that has none would not be seen.
+        is_nullable = version.schema.field(index).nullable
+        view = Part.with_nans if with_nans and selected and is_nullable else None
+        return [_Column(parts, index, selected, view)]
     groups: dict[int, list[RowSelection]] = {}
     for one in selected:
         groups.setdefault(one.group, []).append(one)

@@ -149,6 +149,10 @@ class Part:
         """Return the part, with the type of its file."""
         return self
 
+    def with_nans(self) -> "Part":
+        """Return the part with NaN as a value, also where it stands for null."""
+        return replace(self, root=replace(self.root, nan_is_null=False))
+
     def dictionary(self) -> "Part":
         """Return the dictionary of a dictionary type as a part."""
         return replace(self, type=self.type.value_type, root=self.root.children[DICTIONARY])

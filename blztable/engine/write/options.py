@@ -28,7 +28,7 @@ OPTIMIZE = (SPEED, SIZE)
 BY_COLUMN = ("encoding", "optimize", "compression", "clevel", "shuffle", "page_rows")
 
 # Options that are stored in the properties of a table.
-KEPT = (*BY_COLUMN, "checksum", "row_group_rows")
+KEPT = (*BY_COLUMN, "checksum", "row_group_rows", "nan_as_null")
 
 T = TypeVar("T")
 
@@ -59,6 +59,8 @@ class WriteOptions:
     durability: str = "full"
     encoding: str | Mapping[str, str] | None = field(default=None, kw_only=True)
     optimize: str | Mapping[str, str] | None = field(default=None, kw_only=True)
+    # Whether NaN of data that has no other missing value is null; None for the default of the data.
+    nan_as_null: bool | None = field(default=None, kw_only=True)
     # Not public: tests use tiny chunks to take every path with little data.
     chunk_bytes: int = field(default=CHUNK_BYTES, kw_only=True)
 
@@ -89,6 +91,8 @@ class WriteOptions:
                     f"page_rows must be a power of two from {MIN_PAGE_ROWS} to {MAX_PAGE_ROWS}, "
                     f"not {rows!r}"
                 )
+        if not isinstance(self.nan_as_null, bool | None):
+            raise ValueError(f"nan_as_null must be True, False or None, not {self.nan_as_null!r}")
         group = self.row_group_rows
         if group is not None and (type(group) is not int or not 1 <= group <= MAX_NUMBER):
             raise ValueError(f"row_group_rows must be an integer from 1 to 2**62, not {group!r}")

@@ -6,10 +6,11 @@ import enum
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 
-from blztable.convert.gateway import ingest
+from blztable.convert.gateway import Nan, ingest
 from blztable.errors import SchemaError
 from support.bit_equality import assert_same
 from support.frame_strategies import returned
@@ -96,13 +97,65 @@ def test_mixed_missing_values_become_none():
     assert returned(objects("a", np.nan, pd.NA))["x"].tolist() == ["a", None, None]
 
 
-def test_nan_is_a_value_and_keeps_its_payload():
-    bits = np.array([0x7FF8000000000001, 0xFFF0000000000123, 0x3FF0000000000000], dtype="u8")
-    stored = ingest(pd.DataFrame({"x": bits.view("f8")}))
-    assert stored.table["x"].null_count == 0
-    assert returned(pd.DataFrame({"x": bits.view("f8")}))["x"].to_numpy().view("u8").tolist() == (
-        bits.tolist()
-    )
+NAN_BITS = np.array([0x7FF8000000000001, 0xFFF0000000000123, 0x3FF0000000000000], dtype="u8")
+
+
+def test_nan_is_null_and_comes_back():
+    frame = pd.DataFrame({"x": NAN_BITS.view("f8")})
+    assert ingest(frame).table["x"].to_pylist() == [None, None, 1.0]
+    assert_same(returned(frame), frame)
+
+
+def test_nan_that_is_a_value_keeps_its_payload():
+    table = ingest(pd.DataFrame({"x": NAN_BITS.view("f8")}), nan=Nan.VALUE).table
+    assert table["x"].null_count == 0
+    assert table["x"].to_numpy().view("u8").tolist() == NAN_BITS.tolist()
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+@pytest.mark.parametrize("nan", Nan)
+def test_what_nan_is_depends_on_the_kind_of_data(dtype, nan):
+    values = np.array([1.5, np.nan], dtype)
+    data = {
+        "series": pd.Series(values),
+        "index": pd.Index(values.astype("f8")),
+        "numpy": values,
+        "list": values.tolist(),
+        "arrow": pa.array(values),
+        "polars": pl.Series(values.astype("f8")),
+        "masked": pd.arrays.FloatingArray(values.astype("f8"), np.array([False, False])),
+        "ints": np.array([1, 2]),
+    }
+    nulls = {"series", "index"} if nan is not Nan.VALUE else set()
+    nulls |= {"numpy", "list"} if nan is Nan.NULL else set()
+    found = ingest(data, nan=nan).table
+    assert {name for name in data if found[name].null_count} == nulls
+    for name in set(data) - nulls - {"ints"}:
+        assert found[name].to_pylist()[1] != found[name].to_pylist()[1], name
+
+
+def test_a_number_without_nan_is_not_copied():
+    values = np.arange(9.0)
+    array = ingest(pd.DataFrame({"x": values})).table["x"].chunk(0)
+    assert array.buffers()[0] is None
+    values[2] = np.nan
+    array = ingest(pd.DataFrame({"x": values}, copy=False)).table["x"].chunk(0)
+    assert array.buffers()[1].address == values.ctypes.data
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pd.arrays.FloatingArray(np.array([1.5, np.nan, 2.5]), np.array([False, False, True])),
+        pd.arrays.ArrowExtensionArray(pa.chunked_array([[1.5, float("nan"), None]])),
+    ],
+    ids=["masked", "arrow"],
+)
+def test_nullable_dtypes_keep_nan_beside_na_as_pyarrow_does(values):
+    frame = pd.DataFrame({"x": values})
+    assert_same(returned(frame), frame)
+    found, wanted = ingest(frame).table["x"], pa.Table.from_pandas(frame)["x"]
+    assert str(found.to_pylist()) == str(wanted.to_pylist()) == "[1.5, nan, None]"
 
 
 def test_numbers_and_text_go_in_without_a_copy():
