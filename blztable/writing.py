@@ -97,6 +97,7 @@ def to_blz(
         but at least 65,536.
     page_rows : int or mapping of column names to int, optional
         Number of rows of a page, a power of two of at least 8; by default about 1 MiB of a column.
+        A column with this option shares no file with others.
     durability : {"full", "process"}
         With "full", the commit survives a loss of power once the call returned; with "process", it
         survives only the end of the process, and nothing is flushed.

@@ -12,7 +12,7 @@ import hypothesis
 import pytest
 
 from blztable.columns.encodings import choose, few_items, few_values, sample
-from blztable.engine.write import bundles, columns
+from blztable.engine.write import bundles, parts
 
 # A busy machine must not fail a test. pytest's own timeout ends a test that hangs.
 hypothesis.settings.register_profile("blztable", deadline=None)
@@ -84,7 +84,7 @@ def bundled():
 def encoded():
     """Encode parts of a few rows as large ones are."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(columns, "LEAST_BYTES", 1)
+        patch.setattr(parts, "LEAST_BYTES", 1)
         patch.setattr(choose, "LEAST_VALUES", 4)
         patch.setattr(choose, "ROWS_PER_ODD", 2)
         for module in (few_items, few_values, sample):

@@ -128,6 +128,17 @@ class Encoding:
         """Return an encoding of item ends that adds a number to them."""
         raise NotImplementedError
 
+    def shared(self) -> tuple[Mapping[str, object], int]:
+        """Return the parameters that many streams may have in common, and the base of this one.
+
+        The base is 0 if the encoding has none. There is one for all rows.
+        """
+        return self.parameters(), 0
+
+    def rebased(self, base: int) -> "Encoding":
+        """Return the encoding with this base in place of its own, if it has one."""
+        return self
+
     def to_json(self) -> dict[str, object]:
         """Return the encoding as the metadata has it."""
         return {"kind": self.kind, **self.parameters()}

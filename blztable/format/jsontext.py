@@ -25,12 +25,13 @@ MAX_NUMBER = 1 << 62
 # Only attributes may have longer numbers. The time to parse a number grows faster than its digits.
 MAX_DIGITS = 4300
 _NESTING = {list, dict}
+# Made once: `json.dumps` makes an encoder at each call, which takes as long as a line of a column.
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def dumps(value: object) -> bytes:
     """Return the shortest UTF-8 text of `value`; LimitError beyond a limit, ValueError for NaN."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    data = text.encode("utf-8")
+    data = _ENCODER.encode(value).encode("utf-8")
     _check_size(data, "a JSON text")
     return data
 

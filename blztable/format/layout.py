@@ -1,10 +1,9 @@
-"""Keys of the files of a table, and addresses in them. No other file spells a path.
+"""Keys of the files of a table. No other file spells a path.
 
 Paths are made of numbers alone: a column's name never reaches the file system.
 """
 
 import re
-from dataclasses import dataclass
 
 DATA = "data"
 BUNDLES = "data/group"
@@ -33,24 +32,6 @@ _PART = re.compile(r"__([1-9][0-9]{0,17})__\.bin")
 Path = tuple[int, ...]
 # The path of no column: its files are the bundles, which parts of all columns share.
 SHARED: Path = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where the bytes of a superchunk lie: `length` bytes from `offset` in the file at `key`.
-
-    A file that is not shared ends with the superchunk.
-    """
-
-    key: str
-    offset: int
-    length: int
-    is_shared: bool = False
-
-    @property
-    def end(self) -> int:
-        """Return the offset behind the last byte."""
-        return self.offset + self.length
 
 
 def manifest(version: int) -> str:

@@ -1,7 +1,7 @@
 """A column's line of the manifest: the address, the facts and the statistics of each part.
 
-A part has a file of its own, with the number `k`, or lies at the offset `at` in the bundle of its
-row group, whose number is in the head.
+A part has a file of its own, with the number `k`, or lies in the bundle of its row group, where
+`at` is the number of its first entry. The bundles are in the head.
 
 Knows neither the head of the manifest nor Arrow types.
 """
@@ -15,8 +15,9 @@ from typing import Any, Self
 from blztable.block_terms import VALID
 from blztable.errors import CorruptError
 from blztable.format import jsontext, layout
+from blztable.format.bundle import BundleFacts
 from blztable.format.jsontext import Json
-from blztable.format.layout import Address, Path
+from blztable.format.layout import Path
 from blztable.format.metadata import check_page_rows
 from blztable.format.statistics import Statistics
 from blztable.format.superchunk import PartFacts
@@ -64,7 +65,8 @@ class ColumnParts:
     streams: Mapping[str, tuple[int, ...]]
     # Statistics as JSON; `statistics` decodes them on demand.
     known: Mapping[str, Json]
-    # Where parts begin in their bundles, 0 for a part that is in none; empty if all are in none.
+    # The first entry of each part in its bundle, from 1; 0 for a part that is in none. Empty if all
+    # are in none.
     at: tuple[int, ...] = ()
     # 1 for a part whose rows are null where the value is NaN, otherwise 0; empty if all are 0.
     nan_is_null: tuple[int, ...] = ()
@@ -78,18 +80,18 @@ class ColumnParts:
         """True if the part of a row group is stored, in a file of its own or in a bundle."""
         return self.k[group] != NO_FILE or bool(self.at and self.at[group])
 
-    def address(self, group: int, bundles: Sequence[int]) -> Address | None:
-        """Return where the part of a row group lies, given the bundles in the head.
+    def key(self, group: int, bundles: Sequence[BundleFacts | None]) -> str:
+        """Return the key of the file that has the part of a row group; "" if it has no bytes.
 
-        None if the part has no bytes; CorruptError if its row group has no bundle.
+        `bundles` are those in the head. Raise CorruptError if the part's row group has none.
         """
-        length, at = self.facts.cbytes[group], self.at[group] if self.at else 0
-        if at:
-            if not (bundles and bundles[group]):
+        if self.at and self.at[group]:
+            shared = bundles[group] if bundles else None
+            if shared is None:
                 raise CorruptError(f"column {self.path}: row group {group} has no bundle")
-            return Address(layout.part(layout.SHARED, bundles[group]), at, length, is_shared=True)
+            return layout.part(layout.SHARED, shared.k)
         k = self.k[group]
-        return None if k == NO_FILE else Address(layout.part(self.path, k), 0, length)
+        return "" if k == NO_FILE else layout.part(self.path, k)
 
     @property
     def files(self) -> list[str]:

@@ -16,6 +16,7 @@ from operator import add
 
 from blztable.errors import CorruptError, FormatError, LimitError
 from blztable.format import jsontext
+from blztable.format.bundle import BundleFacts
 from blztable.format.jsontext import Json
 from blztable.format.layout import Path
 from blztable.format.line import ColumnParts, path_to_json
@@ -48,9 +49,12 @@ HEAD_FIELDS: dict[str, type | tuple[type, ...]] = {
 # Optional keys of the head, each with its type and its default.
 OPTIONAL_FIELDS: dict[str, tuple[type, Json]] = {
     "lasting": (int, 0),
-    "bundles": (list, []),
+    "bundles": (dict, {}),
     "next_bundle": (int, 1),
 }
+
+# The bundle of each row group, None for none.
+Bundles = tuple[BundleFacts | None, ...]
 
 # Features beyond this version of the format that this program supports.
 BUNDLES = "bundles"
@@ -105,8 +109,8 @@ class Head:
     history: tuple[tuple[str, int], ...] = ()
     # Newest flushed version before this one; 0 if there is none, or if this one was flushed.
     lasting: int = 0
-    # The number of each row group's bundle, 0 for none; empty if no row group has one.
-    bundles: tuple[int, ...] = ()
+    # The bundle of each row group, None for none; empty if no row group has one.
+    bundles: Bundles = ()
     # The number of the next bundle.
     next_bundle: int = 1
     # True if the rows of a part may be null where the value is NaN.
@@ -127,7 +131,7 @@ class Head:
     @property
     def bundle_numbers(self) -> frozenset[int]:
         """The numbers of the bundles that this version names."""
-        return frozenset(self.bundles) - {0}
+        return frozenset(bundle.k for bundle in self.bundles if bundle)
 
 
 def encode(head: Head, lines: Sequence[bytes]) -> bytes:
@@ -144,6 +148,7 @@ def encode(head: Head, lines: Sequence[bytes]) -> bytes:
             for name, (_, absent) in OPTIONAL_FIELDS.items()
             if getattr(head, name) not in (absent, ())
         },
+        **({"bundles": _bundles_to_json(head.bundles)} if head.bundles else {}),
         "rows": head.rows,
         "schema": base64.b64encode(head.schema).decode("ascii"),
         "columns": {
@@ -294,15 +299,28 @@ def _path(value: Json) -> Path:
     return jsontext.numbers(value, "a column's path")
 
 
-def _bundles(value: Json, groups: int, features: Sequence[Json]) -> tuple[int, ...]:
-    """Return the numbers of the bundles, one for each row group; () if there are none."""
-    bundles = jsontext.numbers(value, "bundles", groups) if value else ()
-    numbers = [number for number in bundles if number]
-    if len(set(numbers)) != len(numbers):
+def _bundles(value: Json, groups: int, features: Sequence[Json]) -> Bundles:
+    """Return the bundle of each row group; () if there are none."""
+    if not value:
+        return ()
+    if not isinstance(value, dict):
+        raise CorruptError("the head of a manifest: 'bundles' is not an object")
+    names = BundleFacts.__slots__
+    arrays = (jsontext.numbers(value.get(name), "bundles", groups) for name in names)
+    bundles = tuple(
+        BundleFacts(*facts) if facts[0] else None for facts in zip(*arrays, strict=True)
+    )
+    found = [bundle.k for bundle in bundles if bundle]
+    if len(set(found)) != len(found):
         raise CorruptError("the head of a manifest: two row groups have the same bundle")
-    if numbers and BUNDLES not in features:
+    if found and BUNDLES not in features:
         raise CorruptError(f"the head of a manifest: bundles, but 'requires' lacks {BUNDLES!r}")
-    return bundles if numbers else ()
+    return bundles if found else ()
+
+
+def _bundles_to_json(bundles: Bundles) -> Json:
+    names = BundleFacts.__slots__
+    return {name: [getattr(one, name) if one else 0 for one in bundles] for name in names}
 
 
 def _fields(value: Json) -> dict[str, tuple[str, ...]]:

@@ -29,8 +29,6 @@ from blztable.format.metadata import BlockInfo, StreamInfo, even_chunks, uniform
 from blztable.format.trailer import Layer, Trailer
 
 UNKNOWN = -1
-# The first bytes of a bundle; superchunks follow one behind the other.
-BUNDLE_MAGIC = b"blzgroup"
 
 
 @dataclass(frozen=True, slots=True)

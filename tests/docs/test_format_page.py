@@ -24,11 +24,14 @@ from blztable.engine.change import columns
 from blztable.engine.read.chunks import RUN_BYTES
 from blztable.engine.version import versions
 from blztable.format import chunk, header, layout, manifest, metadata, trailer
+from blztable.format.bundle import ENTRY
 from blztable.format.checksum import CHECKSUMS
 from blztable.format.statistics import Statistics
 from blztable.format.superchunk import PartFacts, unpack
 from blztable.storage.memory import MemoryStore
+from golden import reader
 from support import tamper
+from support.bit_equality import bits
 
 pytestmark = pytest.mark.usefixtures("own_files")
 
@@ -104,6 +107,64 @@ def test_a_struct_has_the_fields_of_the_page_in_order_and_place(title):
         form += KINDS.get(kind) or f"{kind.removesuffix(' bytes')}s"
         assert int(row["size"]) == struct.calcsize(form) - int(row["offset"]), row
     assert form == declared.format
+
+
+def test_an_entry_of_a_bundle_has_the_fields_of_the_page():
+    text = section("Entry").partition("\n\nThe column's line")[0]
+    names = ("offset", "size", "type", "name", "meaning")
+    cells = [line.split("|")[1:-1] for line in text.splitlines() if line.startswith("| ")]
+    rows = [dict(zip(names, map(str.strip, one), strict=True)) for one in cells[2:]]
+    found = [(row["name"], row["type"], int(row["offset"]), int(row["size"])) for row in rows]
+    kinds = {np.dtype(f"<{code}"): name for code, name in {"u4": "u32", "i8": "i64"}.items()}
+    assert found == [
+        (name, kinds[dtype], offset, dtype.itemsize)
+        for name, (dtype, offset) in ENTRY.fields.items()
+    ]
+
+
+@pytest.mark.usefixtures("bundled")
+def test_the_bundle_of_the_page_is_read(tmp_path):
+    """The example is put in the place of a bundle with the same columns."""
+    expected = pa.table({"n": [1000, 1001, 1003], "s": ["a", None, "bc"]})
+    blz.to_blz(expected, tmp_path / "t.blz")
+    line = re.search(r"With a line `(.*?)`", section("Entry"))[1]
+    columns = ("chunk", "start", "nbytes", "encoding", "rows", "page_rows", "base")
+    example = [row for row in example_of("Entry") if row["entry"].isdigit()]
+    entries = np.array([tuple(int(row[name]) for name in columns) for row in example], ENTRY)
+    streams = [entries.tobytes(), f"{line}\n".encode()]
+    streams += [bytes.fromhex(row["bytes"]) for row in example if row["bytes"]]
+    with tamper.editing(tmp_path / "t.blz") as edit:
+        bundle = edit.bundle()
+        bundle.metadata["streams"] = [
+            {
+                "name": name,
+                "dtype": "|u1",
+                "typesize": 1,
+                "nbytes": len(data),
+                "chunk_size": len(data),
+            }
+            for name, data in zip(["entries", "encodings", *"0123"], streams, strict=True)
+        ]
+        bundle.header["typesize"] = 1
+        bundle.chunks = [
+            chunk.Compression().compress(np.frombuffer(data, "u1"), 1) for data in streams
+        ]
+        assert [one["at"] for one in edit.lines] == [[1], [3]]
+    assert blz.read_table(tmp_path / "t.blz") == expected
+    rows = [column.rows for column in reader.read(tmp_path / "t.blz").columns]
+    assert rows == [bits(column) for column in expected.columns]
+
+
+def example_of(title: str) -> list[dict[str, str]]:
+    """Return the last table under a heading."""
+    lines = section(title).splitlines()
+    last = max(place for place, line in enumerate(lines) if line.startswith("| ---"))
+    names = [cell.strip() for cell in lines[last - 1].split("|")[1:-1]]
+    rows = [line for line in lines[last + 1 :] if line.startswith("|")]
+    return [
+        dict(zip(names, (cell.strip() for cell in line.split("|")[1:-1]), strict=True))
+        for line in rows
+    ]
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 import blztable as blz
 from blztable.engine.run import pool
 from blztable.engine.write import columns as writer
+from blztable.engine.write import parts
 from blztable.engine.write import row_groups as cuts
 from blztable.storage.memory import MemoryStore
 from support import arrow_strategies as own
@@ -564,7 +565,7 @@ def test_an_interrupt_while_groups_are_written_does_not_cut_the_table_short(rece
 def test_a_row_group_is_put_while_the_iterator_is_asked_for_more(monkeypatch, two_processors):
     caller = threading.get_ident()
     both, asked, done = threading.Barrier(2), threading.Event(), threading.Semaphore(0)
-    encode = writer.encode
+    encode = parts.encode
     encoded = itertools.count()
 
     def meet(*args):
@@ -593,7 +594,7 @@ def test_a_row_group_is_put_while_the_iterator_is_asked_for_more(monkeypatch, tw
         assert len([name for name in tree(store) if name.endswith(".bin")]) >= 2
         yield item
 
-    monkeypatch.setattr(writer, "encode", meet)
+    monkeypatch.setattr(parts, "encode", meet)
     # However little data there is to write.
     monkeypatch.setattr(writer, "SMALL_BYTES", 0)
     store = MemoryStore("shelf")
@@ -610,7 +611,7 @@ def test_no_more_is_fetched_while_most_of_a_row_group_waits(monkeypatch, request
     else:
         monkeypatch.setattr(pool, "_processors", lambda: 1)
     caller, over, columns = threading.get_ident(), threading.Event(), 6
-    encode = writer.encode
+    encode = parts.encode
     encoded, waiting, begun = [], [], []
 
     def slow(*args):
@@ -627,7 +628,7 @@ def test_no_more_is_fetched_while_most_of_a_row_group_waits(monkeypatch, request
             yield {f"c{i}": np.arange(10.0) for i in range(columns)}
         over.set()
 
-    monkeypatch.setattr(writer, "encode", slow)
+    monkeypatch.setattr(parts, "encode", slow)
     monkeypatch.setattr(writer, "SMALL_BYTES", 0)  # Helpers come for any group.
     store = put(items(), row_group_rows=10)
     assert row_groups(store) == (10,) * 12

@@ -11,8 +11,11 @@ came later are written by the blztable that had their encodings first.
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+
 from golden.make_v1 import SUMS, Golden, sums
-from support.samples import floats_table, many_items, numbers_table
+from support import arrow_strategies as types
+from support.samples import DICTIONARIES, floats_table, many_items, numbers_table, of
 
 # The columns of each case; each has a second one with nulls.
 CASES = {
@@ -28,6 +31,15 @@ CASES = {
 }
 # A case with a table of its own: a dictionary needs many rows for many items.
 MANY = "dictionary-many"
+NO_VALUES = pa.dictionary(pa.int32(), pa.null())
+# Tables whose row groups are bundles.
+BUNDLES = {
+    "bundle": lambda: numbers_table(500),
+    "bundle-types": lambda: of([*types.PLAIN, *DICTIONARIES, NO_VALUES], 250),
+    "bundle-alike": lambda: pa.table(
+        {f"c{n}": [n * (row - 7) / 100 for row in range(300)] for n in range(20)}
+    ),
+}
 # Null where the value is NaN.
 FLOATS = "nulls-of-floats"
 CUTS = {"page_rows": 64, "row_group_rows": 300}
@@ -42,6 +54,8 @@ def main() -> None:
         Golden(root, case).write(table.select(names), encoding="auto", **CUTS)
     cuts = {"page_rows": 512, "row_group_rows": 3000}
     Golden(root, MANY).write(many_items(), encoding="auto", **cuts)
+    for case, make in BUNDLES.items():
+        Golden(root, case).write(make(), row_group_rows=200)
     Golden(root, FLOATS).write(floats_table(), encoding="auto", page_rows=64, row_group_rows=200)
     lines = [f"{digest}  {path}\n" for path, digest in sums(root).items()]
     (root / SUMS).write_text("".join(lines), encoding="utf-8")

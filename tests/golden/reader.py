@@ -44,6 +44,7 @@ CHUNK_HEADER = struct.Struct("<BBBBIII")
 TRAILER_HEAD = struct.Struct("<8sHHIQ")
 LAYER_HEAD = struct.Struct("<BBHII")
 TRAILER_FOOT = struct.Struct("<II8s")
+ENTRY = struct.Struct("<6Iq")
 
 HEAD_KEYS: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("format", "uuid", "commit", "writer", "time", "operation", "schema"), str),
@@ -54,6 +55,7 @@ HEAD_KEYS: dict[str, type | tuple[type, ...]] = {
     "pandas": (dict, type(None)),
 }
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00", re.ASCII)
+BUNDLE_FACTS = ("k", "cbytes", "front_length", "trailer_length", "crc")
 FACTS = ("k", "at", "rows", "page_rows", "cbytes", "front_length", "trailer_length", "crc")
 
 CHECKSUMS = {
@@ -159,8 +161,10 @@ def checked_head(head: Any, number: int) -> dict[str, Any]:
     need(0 not in groups and sum(groups) == head["rows"], "row groups that add up to the rows")
     head.setdefault("next_bundle", 1)
     need(whole(head["next_bundle"]) > 0, "a number of the next bundle")
-    head.setdefault("bundles", [0] * len(groups))
-    files = [number for number in array(head, "bundles", len(groups)) if number]
+    head.setdefault("bundles", {key: [0] * len(groups) for key in BUNDLE_FACTS})
+    need(isinstance(head["bundles"], dict), "bundles")
+    arrays = {key: array(head["bundles"], key, len(groups)) for key in BUNDLE_FACTS}
+    files = [k for k in arrays["k"] if k]
     need(len(set(files)) == len(files) and max(files, default=0) <= MAX_ID, "no bundle twice")
     need(not files or "bundles" in head["requires"], "a feature for the bundles")
     names, types = head["fields"].get("name"), head["fields"].get("type")
@@ -266,15 +270,18 @@ def column(root: Path, arrow: pa.Field, path: int, line: Any, head: dict[str, An
         own = {key: values[group] for key, values in facts.items()}
         stated = {name: values[group] for name, values in sizes.items() if values[group]}
         power_of_two(own["page_rows"])
-        data = b""
+        data, layers = b"", {}
         if own["at"]:
-            need(own["k"] == 0 and head["bundles"][group] > 0, "a part in the bundle alone")
-            bundle = contents(root, "data", "group", f"__{head['bundles'][group]}__.bin")
-            data = bundle[own["at"] : own["at"] + own["cbytes"]]
-            need(len(data) == own["cbytes"], "a bundle in which the part ends")
-        elif own["k"]:
-            data = contents(root, "data", f"col{path}", f"__{own['k']}__.bin", size=own["cbytes"])
-        rows, layers = part(data, own, stated, arrow.type)
+            known = {key: head["bundles"][key][group] for key in BUNDLE_FACTS}
+            need(own["k"] == 0 < known["k"], "a part in the bundle alone")
+            data = contents(root, "data", "group", f"__{known['k']}__.bin", size=known["cbytes"])
+            power = max(8, 1 << (own["rows"] - 1).bit_length())
+            rows = bundled(data, {**known, "page_rows": power}, own, stated, arrow.type)
+        else:
+            if own["k"]:
+                name = f"__{own['k']}__.bin"
+                data = contents(root, "data", f"col{path}", name, size=own["cbytes"])
+            rows, layers = part(data, own, stated, arrow.type)
         if nulled[group]:
             need("valid" not in stated, "no validity beside NaN that is null")
             floats = np.frombuffer(
@@ -336,10 +343,21 @@ def part(
 ) -> tuple[list[Row], dict[str, Layer]]:
     """Return the rows of a column in one row group, and the metalayers of its file."""
     layouts = layouts_of(type_)
-    if not facts["k"] and not facts["at"]:
+    if not facts["k"]:
         needed = [name for name in layouts if not name.endswith("valid")]
         need(not needed and not stated, "a file for a type that has streams")
         return [None if pa.types.is_null(type_) else b""] * facts["rows"], {}
+    block, plain, layers = superchunk(data, facts, layouts, stated)
+    return rows_of(type_, block, values_of(block, plain)), layers
+
+
+def superchunk(
+    data: bytes, facts: dict[str, int], layouts: dict[str, Stream], stated: dict[str, int] | None
+) -> tuple[Block, list[bytes], dict[str, Layer]]:
+    """Return the block of a superchunk, its decompressed chunks, and its metalayers.
+
+    The streams have the stated sizes; those of a bundle are not stated.
+    """
     need(facts["front_length"] + facts["trailer_length"] <= len(data), "a front and a trailer")
     front, trailer = data[: facts["front_length"]], data[len(data) - facts["trailer_length"] :]
     header, digest_of = read_header(front)
@@ -351,7 +369,8 @@ def part(
     rooms = [stop - start - size for start, stop in pairwise(offsets)]
     need(min(rooms, default=16) >= CHUNK_HEADER.size, "room for each chunk")
     block = read_block(front, header, facts, layouts)
-    check_streams(block, layouts, stated)
+    if stated is not None:
+        check_streams(block, layouts, stated)
     chunks = [(one.layout.typesize, nbytes) for one in block.all_streams for nbytes in one.chunks]
     for room, (_, nbytes) in zip(rooms, chunks, strict=True):
         need(room <= nbytes + 16 and nbytes <= room * MAX_RATIO, "a chunk of a size it can have")
@@ -363,6 +382,65 @@ def part(
         chunk = data[offsets[number] : offsets[number + 1] - size]
         need(digest_of(chunk) == digests[number * size : (number + 1) * size], "a chunk's digest")
         plain.append(decompressed(chunk, typesize, nbytes))
+    return block, plain, layers
+
+
+def bundled(
+    data: bytes,
+    known: dict[str, int],
+    facts: dict[str, int],
+    stated: dict[str, int],
+    type_: pa.DataType,
+) -> list[Row]:
+    """Return the rows of a part that lies in a bundle."""
+    bundle, chunks, _ = superchunk(data, {**known, "rows": facts["rows"]}, {}, None)
+    counts = [len(one.chunks) for one in bundle.streams]
+    table, lines = b"".join(chunks[: counts[0]]), b"".join(chunks[counts[0] : sum(counts[:2])])
+    need(len(table) % ENTRY.size == 0, "whole entries")
+    entries = list(ENTRY.iter_unpack(table))[facts["at"] - 1 :]
+    layouts = layouts_of(type_)
+    has_nulls_only = pa.types.is_dictionary(type_) and pa.types.is_null(type_.value_type)
+    need(len(entries) >= len(layouts) + has_nulls_only, "an entry for each stream")
+    plain: list[bytes] = []
+    blocks: dict[str, dict[str, Any]] = {}
+    for (name, own), entry in zip(layouts.items(), entries, strict=False):
+        chunk, start, nbytes, number, rows, page_rows, base = entry
+        *prefix, name = name.split(".")
+        sizes = {"rows": rows, "page_rows": page_rows, "packing": "packed"}
+        block = blocks.setdefault(".".join(prefix), {**sizes, "streams": []})
+        need(sizes.items() <= block.items() and rows <= page_rows, "one page for all streams")
+        if name == "valid" and not nbytes and not number:
+            continue
+        stream = {"name": name, "dtype": own.dtype, "typesize": own.typesize, "nbytes": nbytes}
+        stream["chunks"] = [nbytes] if nbytes else []
+        if number:
+            need(number <= lines.count(b"\n"), "a line for the encoding")
+            encoding = parsed(lines.split(b"\n")[number - 1])
+            need(isinstance(encoding, dict), "an encoding")
+            stream |= {key: encoding.pop(key, None) for key in ("dtype", "typesize")}
+            if encoding.get("kind") in ("narrow", "scaled"):
+                encoding["bases"] = base64.b64encode(struct.pack("<q", base)).decode()
+            stream["encoding"] = encoding
+        if own.bits is None:
+            stream["pages"] = [base if number else nbytes] if rows else []
+        if nbytes:
+            need(sum(counts[:2]) <= chunk < len(chunks), "a chunk of parts")
+            need(start + nbytes <= len(chunks[chunk]), "an entry within its chunk")
+            plain.append(chunks[chunk][start : start + nbytes])
+        block["streams"].append(stream)
+    if has_nulls_only:
+        *_, rows, page_rows, _ = entries[len(layouts)]
+        sizes = {"rows": rows, "page_rows": page_rows, "packing": "packed"}
+        blocks["dictionary"] = {**sizes, "streams": []}
+    metadata = blocks[""] | {key: block for key, block in blocks.items() if key}
+    found = of_metadata(metadata, layouts, 1)
+    need((found.rows, found.page_rows) == (facts["rows"], facts["page_rows"]), "rows of the line")
+    check_streams(found, layouts, stated)
+    return rows_of(type_, found, values_of(found, plain))
+
+
+def values_of(block: Block, plain: list[bytes]) -> dict[str, bytes]:
+    """Return the values of each stream, given the decompressed chunks."""
     streams, codes = {}, []
     for one in block.all_streams:
         if is_spelled(one):
@@ -379,7 +457,7 @@ def part(
             owner = block.dictionary if inner and block.dictionary else block
             streams[one.layout.name] = values_of_codes(one, streams[one.layout.name], owner)
         del plain[: len(one.chunks)]
-    return rows_of(type_, block, streams), layers
+    return streams
 
 
 def is_spelled(one: Stored) -> bool:
@@ -481,6 +559,8 @@ def read_block(
     _, version, _, checksum, typesize, chunk_size, last_chunk, nchunks, meta_size, _ = header
     if version == 4:
         metadata = parsed(front[FILE_HEADER.size : FILE_HEADER.size + meta_size])
+        if not layouts:
+            layouts = streams_of_bundle(metadata)
         block = of_metadata(metadata, layouts, nchunks)
     else:
         need("values" in layouts and nchunks >= 1, "one stream `values`")
@@ -505,6 +585,23 @@ def header_of(block: Block, version: int, checksum: int, meta_size: int) -> tupl
     typesize = streams[0].layout.typesize if streams else 1
     nchunks = sum(len(one.chunks) for one in streams)
     return b"blpk", version, options, checksum, typesize, size, last, nchunks, meta_size, 0
+
+
+def streams_of_bundle(metadata: Any) -> dict[str, Stream]:
+    """Return the streams that a bundle says it has."""
+    need(isinstance(metadata, dict) and metadata.get("encoding") == "bundle", "a bundle")
+    streams = metadata.get("streams")
+    need(isinstance(streams, list) and all(isinstance(one, dict) for one in streams), "streams")
+    need([one.get("name") for one in streams[:2]] == ["entries", "encodings"], "a directory")
+    need(not any("pages" in one or "encoding" in one for one in streams), "plain bytes")
+    need("dictionary" not in metadata, "no dictionary of a bundle")
+    return {
+        str(one.get("name")): Stream(
+            str(one.get("name")), str(one.get("dtype")), one["typesize"], None
+        )
+        for one in streams
+        if 1 <= whole(one.get("typesize")) <= 255
+    }
 
 
 def is_even(chunks: list[int]) -> bool:

@@ -11,14 +11,14 @@ import pytest
 import blztable as blz
 from blztable.engine.read.parts import OpenParts
 from golden import reader
-from golden.make_encoded import CASES, FLOATS, MANY
+from golden.make_encoded import BUNDLES, CASES, FLOATS, MANY
 from golden.make_v1 import SUMS, sums
 from support.bit_equality import bits
 
 ROOT = Path(__file__).parent / "encoded"
 
 
-NAMES = [*CASES, MANY, FLOATS]
+NAMES = [*CASES, MANY, FLOATS, *BUNDLES]
 
 
 def expected(kind: str) -> pa.Table:
@@ -43,6 +43,11 @@ def test_the_columns_of_a_case_have_its_encoding(kind):
             stream = streams.get("valid") if kind == "runs" else streams.get("ends")
             stream = stream or streams.get("values") or streams["codes"]
             assert stream.encoding.kind == kind.partition("-")[0], name
+
+
+@pytest.mark.parametrize("kind", BUNDLES)
+def test_the_columns_of_a_case_are_in_bundles(kind):
+    assert {path.parent.name for path in ROOT.glob(f"{kind}.blz/data/*/*")} == {"group"}
 
 
 @pytest.mark.parametrize("kind", NAMES)

@@ -494,7 +494,12 @@ class Machine(RuleBasedStateMachine):
         table = pa.table(given)
         options = WriteOptions(
             row_group_rows=data.draw(st.sampled_from([16, 40])),
-            page_rows=8,
+            # Columns with pages of their own are in no bundle.
+            page_rows=data.draw(
+                st.sampled_from(
+                    [8, None, dict.fromkeys(data.draw(st.sets(st.sampled_from([*given]))), 8)]
+                )
+            ),
             durability="process",
             encoding=dict.fromkeys(data.draw(st.sets(st.sampled_from([*given]))), "plain"),
         )

@@ -36,6 +36,7 @@ import blztable as blz
 from blztable.arrow_types import is_binary, is_text
 from blztable.engine.query import codes
 from blztable.engine.version.versions import pin
+from blztable.format.bundle import ENTRY
 from blztable.format.checksum import CHECKSUMS
 from blztable.format.chunk import Compression, decompress_blocks, decompress_into
 from blztable.format.jsontext import MAX_DEPTH
@@ -50,7 +51,8 @@ from support.worker_process import WorkerLost, WorkerProcess
 
 Random = random.Random
 
-FRAMES = ("frame", "labelled", "timed", "versions", "pieces", "stored", "no-rows", "no-columns")
+FRAMES = ("frame", "labelled", "timed", "versions", "pieces", "stored", "bundles", "no-rows")
+FRAMES += ("no-columns",)
 RENEWED_AFTER = 5000
 SMALL_ROWS = 1000
 # More null rows than this take a lot of memory as DataFrames, necessarily.
@@ -83,6 +85,10 @@ def seeds() -> dict[str, MemoryStore]:
     # The same with encodings, where a type has some.
     for kind in [*types.PLAIN, *samples.DICTIONARIES]:
         writers[f"encoded {kind}"] = samples.table([kind], encoding="auto")
+    # Bundles have the parts of several columns, each of one page.
+    for kind in [*types.PLAIN, *samples.DICTIONARIES]:
+        beside = pa.int8() if kind == pa.int16() else pa.int16()
+        writers[f"bundled {kind}"] = samples.table([kind, beside], page_rows=None)
     # Parts of at least 1 KiB: the writer keeps smaller ones plain.
     cuts: dict[str, Any] = {"encoding": "auto", "page_rows": 16, "row_group_rows": 250}
     numbers = samples.numbers_table(400)
@@ -90,6 +96,10 @@ def seeds() -> dict[str, MemoryStore]:
         one = numbers.select([column])
         writers[f"encoded {column}"] = functools.partial(blz.to_blz, one, **cuts)
     many = samples.many_items(2500)
+    writers["bundled numbers"] = functools.partial(blz.to_blz, numbers, row_group_rows=250)
+    alike = pa.table({f"c{n}": [n * row / 100 for row in range(200)] for n in range(20)})
+    writers["bundled alike"] = functools.partial(blz.to_blz, alike)
+    writers["bundled items"] = functools.partial(blz.to_blz, many.append_column("n", [range(2500)]))
     writers["encoded many"] = functools.partial(blz.to_blz, many, encoding="auto", page_rows=512)
     empty = samples.frame().reset_index(drop=True).iloc[:0]
     writers["frame without rows"] = lambda place: blz.to_blz(empty, place)
@@ -125,14 +135,22 @@ def mutated(random: Random, stores: dict[str, MemoryStore]) -> tuple[MemoryStore
     with tamper.editing(store, version) as table:
         for _ in range(random.choice([1, 1, 1, 2, 2, 3])):
             places = [
-                (column, group)
+                functools.partial(table.part, column, group)
                 for column, line in enumerate(table._lines_were)
                 for group, k in enumerate(line["k"])
-                if k or table.at(column, group)
+                if k
             ]
-            mutate = random.choice(OF_PARTS if places and random.random() < 0.7 else OF_MANIFESTS)
-            part = table.part(*random.choice(places)) if mutate in OF_PARTS else None
-            said = mutate(random, table if part is None else part)
+            numbers = table._head_was.get("bundles", {}).get("k", [])
+            bundles = [functools.partial(table.bundle, one) for one, k in enumerate(numbers) if k]
+            if bundles and random.random() < 0.7:
+                mutate = random.choice(OF_BUNDLES)
+                said = mutate(random, random.choice(bundles)())
+            elif places and random.random() < 0.7:
+                mutate = random.choice(OF_PARTS)
+                said = mutate(random, random.choice(places)())
+            else:
+                mutate = random.choice(OF_MANIFESTS)
+                said = mutate(random, table)
             done.append(f"{mutate.__name__}: {said}")
     return store, done
 
@@ -162,6 +180,47 @@ def bytes_of_a_chunk(random: Random, part: tamper.Part) -> str:
     if len(raw) + 16 != len(chunk) and random.random() < 0.9:
         part.chunks[index] = tamper.with_header(part.chunks[index], ctbytes=len(raw) + 16)
     return f"chunk {index}: {said}"
+
+
+def entries(random: Random, bundle: tamper.Part) -> str:
+    """Change a field of an entry of a bundle, or swap two entries."""
+    try:
+        found = bundle.stream(0).view(ENTRY)
+        first, other = (random.randrange(len(found)) for _ in range(2))
+        if random.random() < 0.2:
+            found[[first, other]] = found[[other, first]]
+            said = f"entries {first} and {other} are swapped"
+        else:
+            name = random.choice(ENTRY.names)
+            near = int(random.choice([found[name][first], found[name][other]]))
+            value = near if random.random() < 0.3 else number(random, near)
+            limits = np.iinfo(ENTRY[name])
+            found[name][first] = min(max(value, limits.min), limits.max)
+            said = f"{name} of entry {first} is {found[name][first]}"
+        keep = len(found) - (random.random() < 0.05)
+        bundle.set_stream(0, found[:keep].tobytes())
+    except Exception:
+        return "no entries any more"
+    return said
+
+
+def lines_of_encodings(random: Random, bundle: tamper.Part) -> str:
+    """Change one of the encodings of a bundle."""
+    try:
+        lines = bundle.stream(1).tobytes().split(b"\n")[:-1]
+        index = random.randrange(len(lines))
+        value = json.loads(lines[index])
+        if random.random() < 0.2:
+            value["kind"], said = random.choice(KINDS), "another kind"
+        else:
+            value, said = json_value(random, value)
+        lines[index] = tamper.as_text(value)
+        if random.random() < 0.1:
+            lines[index], said = json_text(random, value)
+        bundle.set_stream(1, b"".join(line + b"\n" for line in lines))
+    except Exception:
+        return "no encodings any more"
+    return f"encoding {index}: {said}"
 
 
 def header_of_a_chunk(random: Random, part: tamper.Part) -> str:
@@ -326,18 +385,24 @@ def line(random: Random, table: tamper.Table) -> str:
 
 
 def places(random: Random, table: tamper.Table) -> str:
-    """Move a part within its bundle, or a row group to another bundle."""
+    """Move a part within its bundle, or change what the head says about a bundle."""
     lines = [line for line in table.lines if isinstance(line, dict) and line.get("at")]
-    if not lines or not isinstance(table.head, dict) or not table.head.get("bundles"):
+    bundles = table.head.get("bundles") if isinstance(table.head, dict) else None
+    if not lines or not isinstance(bundles, dict):
         return "there are no bundles"
-    line, group = random.choice(lines), random.randrange(len(table.head["bundles"]))
     if random.random() < 0.3:
-        numbers = table.head["bundles"]
-        numbers[group] = random.choice([0, 1, 2, 99, random.choice(numbers)])
-        return f"row group {group} has the bundle {numbers[group]}"
+        name = random.choice(list(bundles))
+        if not isinstance(bundles[name], list) or not bundles[name]:
+            return "not a list"
+        group = random.randrange(len(bundles[name]))
+        near = random.choice([0, 1, 2, 99, random.choice(bundles[name])])
+        bundles[name][group] = near if random.random() < 0.5 else number(random, near)
+        return f"{name} of the bundle of row group {group} is {bundles[name][group]}"
+    line = random.choice(lines)
     key = random.choice(["at", "at", "k", "cbytes"])
-    if not isinstance(line.get(key), list) or group >= len(line[key]):
-        return "the arrays have other lengths"
+    if not isinstance(line.get(key), list) or not line[key]:
+        return "not a list"
+    group = random.randrange(len(line[key]))
     near = random.choice(lines).get("at")
     value = random.choice(near) if near and isinstance(near, list) else 0
     line[key][group] = value if random.random() < 0.4 else number(random, line[key][group])
@@ -473,6 +538,7 @@ OF_PARTS: list[Callable[[Random, tamper.Part], str]] = [
     *(header_of_a_chunk, order_of_chunks, offsets, digests, header),
     *(text_of_metadata, trailer, layers),
 ]
+OF_BUNDLES = [*OF_PARTS, *([entries] * 12), *([lines_of_encodings] * 6)]
 OF_MANIFESTS: list[Callable[[Random, tamper.Table], str]] = [
     *([schema] * 5 + [frame] * 4 + [head] * 3 + [line] * 4 + [places] * 3 + [rows] * 3),
     *([nulls] * 2),
@@ -763,9 +829,9 @@ def statistics(random: Random, store: MemoryStore) -> None:
             parts = version.column(index)
             assert len(parts.statistics) == len(parts.k)
             for group in range(len(parts.k)):
-                facts, address = parts.facts[group], parts.address(group, version.head.bundles)
-                entry = address and store._entries.get(address.key)
-                data = entry.data[address.offset : address.end] if entry else b""
+                facts, key = parts.facts[group], parts.key(group, version.head.bundles)
+                entry = store._entries.get(key) if key else None
+                data = entry.data if entry and entry.data else b""
                 if 0 < facts.front_length < len(data) >= facts.trailer_length:
                     front = data[: facts.front_length]
                     foot = data[len(data) - facts.trailer_length :]

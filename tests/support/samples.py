@@ -144,6 +144,10 @@ SAMPLES: dict[str, Callable[[Any], None]] = {
     "pieces": table([pa.string(), pa.int64(), DICTIONARIES[0]], chunk_bytes=64, clevel=9),
     "dictionaries": table(DICTIONARIES, compression="lz4hc", checksum="sha1"),
     "stored": table([pa.int64(), pa.string(), pa.bool_()], clevel=0, shuffle="none"),
+    "bundles": table(
+        [*types.INTEGERS, *types.FLOATS, pa.string(), pa.bool_(), pa.null(), *DICTIONARIES],
+        page_rows=None,
+    ),
     "frame": _frame(frame),
     "labelled": _frame(labelled, compression="zstd"),
     "timed": _frame(timed),

@@ -19,12 +19,11 @@ from blztable.engine.read.selection import spans
 from blztable.engine.version import versions
 from blztable.engine.version.commit import Commit, Plan
 from blztable.engine.version.staged import StagedVersion
-from blztable.engine.version.versions import Version, newest_number
+from blztable.engine.version.versions import Version
 from blztable.engine.write.options import WriteOptions
 from blztable.format import layout
 from blztable.format.manifest import Head
 from blztable.storage.memory import MemoryStore
-from support import tamper
 
 Hook = Callable[[str, tuple[Any, ...]], None]
 
@@ -197,31 +196,3 @@ def set_attributes(store, base, changes, removed=(), *, is_durable=True):
         change = Keys.of(work.staged, "attributes", changes, removed)
         work.add("attributes", change)
         return work.publish()
-
-
-def bundle(store, groups=None, columns=None) -> None:
-    """Put the parts of these columns in these row groups (default: all) into bundles.
-
-    Only the bytes of the format are used, so tests of the reader do not depend on the writer.
-    """
-    gone = []
-    with tamper.editing(store, newest_number(store)) as table:
-        count = len(table.head["row_groups"])
-        table.head.setdefault("bundles", [0] * count)
-        numbers = table.head["bundles"]
-        for group in range(count) if groups is None else groups:
-            data = b"blzgroup"
-            number = table.head.get("next_bundle", 1)
-            for index in range(len(table.lines)) if columns is None else columns:
-                line = table.lines[index]
-                line.setdefault("at", [0] * count)
-                if line["k"][group]:
-                    key = table.key(index, group)
-                    line["k"][group], line["at"][group] = 0, len(data)
-                    data += store.get(key)
-                    gone.append(key)
-            if len(data) > 8:
-                numbers[group], table.head["next_bundle"] = number, number + 1
-                store.put(layout.part(layout.SHARED, number), data)
-        table.head["requires"] = ["bundles"]
-    store.delete(gone)

@@ -11,6 +11,10 @@ and writes everything that was opened in it when it closes:
         part.chunks[1] = tamper.with_header(part.chunks[1], nbytes=1 << 30)
         part.layers[0].stored = b""
         table.lines[0]["rows"] = [7]
+        bundle = table.bundle(group=0)
+        entries = bundle.stream(0).view(ENTRY)
+        entries["start"][2] += 8
+        bundle.set_stream(0, entries)
         table.head["row_groups"] = [7]
 
 Derived fields (sizes, counts, offsets, digests, a column's facts in its line, the places and sha256
@@ -31,12 +35,14 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise, zip_longest
 from typing import Any
 
+import blosc
+import numpy as np
+
 from blztable.engine.version.versions import newest_number
 from blztable.format import layout
 from blztable.format.checksum import CHECKSUMS, crc32
-from blztable.format.chunk import CHUNK_HEADER, ChunkHeader
+from blztable.format.chunk import CHUNK_HEADER, ChunkHeader, Compression
 from blztable.format.header import FILE_HEADER
-from blztable.format.superchunk import BUNDLE_MAGIC
 from blztable.format.trailer import METALAYER_HEAD, TRAILER_FOOT, TRAILER_HEAD
 from blztable.storage.local import LocalStore
 
@@ -152,6 +158,24 @@ class Part:
                     result[f"{prefix}{stream.get('name')}"] = stream["nbytes"]
         return result
 
+    def stream(self, index: int) -> np.ndarray:
+        """Return a copy of the bytes of a stream without children before it, all chunks joined."""
+        chunks = [blosc.decompress(chunk) for chunk in self.chunks[self._chunks_of(index)]]
+        return np.frombuffer(bytearray(b"".join(chunks)), np.uint8)
+
+    def set_stream(self, index: int, data) -> None:
+        """Replace the bytes of such a stream by others, in one chunk."""
+        stream, data = self.metadata["streams"][index], np.frombuffer(bytes(data), np.uint8)
+        chunks = [Compression().compress(data, stream["typesize"])] if len(data) else []
+        self.chunks[self._chunks_of(index)] = chunks
+        if data.nbytes != stream["nbytes"]:
+            stream.pop("chunks", None)
+            stream |= {"nbytes": data.nbytes, "chunk_size": data.nbytes}
+
+    def _chunks_of(self, index: int) -> slice:
+        counts = [_chunk_count(stream) for stream in self.metadata["streams"][: index + 1]]
+        return slice(sum(counts[:-1]), sum(counts))
+
     @property
     def _digest_size(self) -> int:
         number = self.header["checksum"]
@@ -159,6 +183,12 @@ class Part:
 
     def _digest(self, chunk: bytes) -> bytes:
         return CHECKSUMS[self.header["checksum"]].digest(chunk) if self._digest_size else b""
+
+
+def _chunk_count(stream: dict[str, Any]) -> int:
+    if "chunks" in stream:
+        return len(stream["chunks"])
+    return -(-stream["nbytes"] // stream["chunk_size"])
 
 
 class Table:
@@ -172,56 +202,49 @@ class Table:
         self.lines: list[Any] = [json.loads(line) for line in lines]
         self._head_was, self._lines_were = deepcopy((self.head, self.lines))
         self._parts: dict[tuple[int, int], Part] = {}
+        self._bundles: dict[int, Part] = {}
 
     def part(self, column: int = 0, group: int = 0) -> Part:
         """Return the superchunk of a column in a row group; it is written when the edit ends."""
         if (column, group) not in self._parts:
-            self._parts[column, group] = Part(self._bytes(column, group))
+            self._parts[column, group] = Part(self._store.get(self.key(column, group)))
         return self._parts[column, group]
 
+    def bundle(self, group: int = 0) -> Part:
+        """Return the bundle of a row group; it is written when the edit ends."""
+        if group not in self._bundles:
+            self._bundles[group] = Part(self._store.get(self.bundle_key(group)))
+        return self._bundles[group]
+
     def key(self, column: int = 0, group: int = 0) -> str:
-        """Return the key of the file that has that superchunk."""
+        """Return the key of the file of that superchunk."""
         line = self._lines_were[column]
         path = line["path"]
-        if self.at(column, group):
-            return layout.part(layout.SHARED, self._head_was["bundles"][group])
         return layout.part(tuple(path) if isinstance(path, list) else (path,), line["k"][group])
 
-    def at(self, column: int = 0, group: int = 0) -> int:
-        """Return where that superchunk begins in its bundle; 0 if it is in none."""
-        line = self._lines_were[column]
-        return line["at"][group] if "at" in line else 0
-
-    def _bytes(self, column: int, group: int) -> bytes:
-        at, data = self.at(column, group), self._store.get(self.key(column, group))
-        return data[at : at + self._lines_were[column]["cbytes"][group]] if at else data
-
-    def _put_bundle(self, group: int, edited: dict[int, bytes], truth: list[Any]) -> None:
-        """Write the bundle of a row group again, with other bytes of some columns."""
-        columns = [index for index in range(len(truth)) if self.at(index, group)]
-        data, key = BUNDLE_MAGIC, self.key(columns[0], group)
-        for index in sorted(columns, key=lambda index: self.at(index, group)):
-            truth[index]["at"][group] = len(data)
-            data += edited[index] if index in edited else self._bytes(index, group)
-        self._store.put(key, data)
+    def bundle_key(self, group: int = 0) -> str:
+        """Return the key of the bundle of a row group."""
+        return layout.part(layout.SHARED, self._head_was["bundles"]["k"][group])
 
     def seal(self) -> None:
         """Write everything that was opened, with new checksums."""
-        truth = deepcopy(self._lines_were)
-        bundled: dict[int, dict[int, bytes]] = {}
+        truth, bundles = deepcopy(self._lines_were), deepcopy(self._head_was.get("bundles"))
         for (column, group), part in self._parts.items():
             data, facts = part.encode()
-            if self.at(column, group):
-                bundled.setdefault(group, {})[column] = data
-            else:
-                self._store.put(self.key(column, group), data)
+            self._store.put(self.key(column, group), data)
             for name, value in facts.items():
                 truth[column][name][group] = value
             for name, size in part.sizes().items():
                 entry = truth[column]["streams"].setdefault(name, [0] * len(truth[column]["k"]))
                 entry[group] = size
-        for group, edited in bundled.items():
-            self._put_bundle(group, edited, truth)
+        for group, part in self._bundles.items():
+            data, facts = part.encode()
+            self._store.put(self.bundle_key(group), data)
+            for name, value in facts.items():
+                bundles[name][group] = value
+        if isinstance(self.head, dict) and "bundles" in self.head:
+            known = self.head["bundles"], self._head_was.get("bundles") or {}, bundles or {}
+            self.head["bundles"] = _followed(*known)
         lines = [
             as_text(_followed(line, was, true))
             for line, was, true in zip(self.lines, self._lines_were, truth, strict=True)

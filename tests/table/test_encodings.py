@@ -11,7 +11,7 @@ import blztable as blz
 from blztable.columns.encodings import choose
 from blztable.engine.change.creation import Contents, create
 from blztable.engine.read.parts import OpenParts
-from blztable.engine.write import columns
+from blztable.engine.write import parts
 from blztable.engine.write.options import WriteOptions
 from blztable.errors import CorruptError
 from blztable.format.chunk import Compression
@@ -436,7 +436,7 @@ def test_another_choice_of_encodings_is_as_intact(monkeypatch):
     blz.to_blz(TABLE, stores[0], encoding="auto", **CUTS)
     # As a later blztable may choose, for one.
     monkeypatch.setattr(choose, "FORMS", ())
-    monkeypatch.setattr(columns, "encode_few_items", lambda *arguments: None)
+    monkeypatch.setattr(parts, "encode_few_items", lambda *arguments: None)
     monkeypatch.setattr(choose, "few_runs", lambda *arguments: None)
     blz.to_blz(TABLE, stores[1], encoding="auto", **CUTS)
     monkeypatch.setattr(choose, "encode_few_values", lambda *arguments: None)

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 import blztable as blz
 from blztable.engine.change import sorting
 from blztable.engine.read.parts import OpenParts
-from blztable.engine.write.columns import PAGES_LAYER
 from blztable.errors import ColumnNotFoundError, ConflictError, SchemaError
 from blztable.format import layout
-from blztable.format.statistics import Statistics
+from blztable.format.statistics import PAGES_LAYER, Statistics
 from blztable.storage.memory import MemoryStore
 from support import arrow_strategies as own
 from support import samples

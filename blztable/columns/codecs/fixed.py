@@ -95,8 +95,10 @@ def nan_for_null(array: pa.Array) -> pa.Array | None:
         return None
     valid = mask_of(array)
     assert valid is not None
-    values = bytes_of(array.buffers()[1]).view(NUMPY_TYPES[array.type.id])
-    values = values[array.offset : array.offset + len(array)]
+    # The buffer may have bytes behind the last value.
+    width, data = width_of(array.type), bytes_of(array.buffers()[1])
+    data = data[array.offset * width : (array.offset + len(array)) * width]
+    values = data.view(NUMPY_TYPES[array.type.id])
     nan = _NANS[values.itemsize]
     if (np.isnan(values) & valid).any():
         return None

@@ -8,7 +8,7 @@ Knows numpy's numbers, and of Arrow types only how wide they are.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -69,6 +69,15 @@ class Narrow(Encoding):
     def parameters(self) -> Mapping[str, object]:
         """Return the bases."""
         return {"bases": words_to_json(self.bases)}
+
+    def shared(self) -> tuple[Mapping[str, object], int]:
+        """Return no parameters, and the base."""
+        (base,) = self.bases.tolist()
+        return {}, base
+
+    def rebased(self, base: int) -> "Narrow":
+        """Return the encoding with this base."""
+        return replace(self, bases=np.array([base], "<i8"))
 
     def decode(self, row: int, codes: np.ndarray, out: np.ndarray) -> None:
         """Add the base of its page to each code."""
@@ -147,7 +156,19 @@ class Scaled(Encoding):
 
     def parameters(self) -> Mapping[str, object]:
         """Return power, form, bases, the code of NaN, and the odd values if there are any."""
-        result = {"power": self.power, "form": self.form, "bases": words_to_json(self.bases)}
+        return {**self._without_bases(), "bases": words_to_json(self.bases)}
+
+    def shared(self) -> tuple[Mapping[str, object], int]:
+        """Return all parameters but the base, and the base."""
+        (base,) = self.bases.tolist()
+        return self._without_bases(), base
+
+    def rebased(self, base: int) -> "Scaled":
+        """Return the encoding with this base."""
+        return replace(self, bases=np.array([base], "<i8"))
+
+    def _without_bases(self) -> dict[str, object]:
+        result: dict[str, object] = {"power": self.power, "form": self.form}
         if self.nan is not None:
             result["nan"] = self.nan
         if len(self.at):

@@ -28,7 +28,8 @@ from blztable.engine.version.commit import Commit
 from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersion
 from blztable.engine.version.versions import Version
 from blztable.engine.write.bundles import BundleWriter
-from blztable.engine.write.columns import ColumnWriter, write_groups
+from blztable.engine.write.column_writer import ColumnWriter
+from blztable.engine.write.columns import write_groups
 from blztable.engine.write.options import WriteOptions
 from blztable.engine.write.reuse import Old
 from blztable.errors import ConflictError

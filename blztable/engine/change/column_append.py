@@ -17,7 +17,7 @@ from blztable.columns.types import one_array, stream_layouts
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Append, Seen
 from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersion
-from blztable.engine.write.columns import WrittenPart
+from blztable.engine.write.column_writer import WrittenPart
 from blztable.engine.write.row_groups import (
     COLUMN_BYTES,
     GROUP_BYTES,

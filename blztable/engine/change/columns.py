@@ -22,7 +22,7 @@ from blztable.engine.read.selection import RowSpan
 from blztable.engine.run.limits import check_values
 from blztable.engine.version import schema as schemas
 from blztable.engine.version.staged import StagedColumn, StagedVersion
-from blztable.engine.write.columns import ColumnWriter
+from blztable.engine.write.column_writer import ColumnWriter
 from blztable.errors import CorruptError, LimitError, SchemaError, no_column
 from blztable.format.jsontext import Json
 

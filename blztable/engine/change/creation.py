@@ -20,7 +20,8 @@ from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersio
 from blztable.engine.version.versions import Version
 from blztable.engine.write import sort_keys
 from blztable.engine.write.bundles import BundleWriter
-from blztable.engine.write.columns import ColumnWriter, write_groups
+from blztable.engine.write.column_writer import ColumnWriter
+from blztable.engine.write.columns import write_groups
 from blztable.engine.write.options import WriteOptions
 from blztable.engine.write.row_groups import row_groups
 from blztable.engine.write.sort_keys import SORT_BY, Key

@@ -17,6 +17,7 @@ from blztable.engine.read.columns import read_array
 from blztable.engine.read.parts import OpenParts, Part
 from blztable.engine.read.places import BlockPlace
 from blztable.engine.read.selection import RowSpan
+from blztable.engine.read.superchunks import check_digest_behind
 from blztable.engine.run.limits import check_pages
 from blztable.engine.version.versions import Version
 from blztable.errors import BlzError, CorruptError, StorageError
@@ -77,8 +78,7 @@ class PartCheck:
         self.array: pa.Array | None = None
         # The index in the table of the part's first row.
         self._first = first
-        address = parts.address(group, column.version.head.bundles)
-        self.key = address.key if address else ""
+        self.key = parts.key(group, column.version.head.bundles)
         self._pages: Statistics | None = None
         self.chunks = 0
 
@@ -92,7 +92,7 @@ class PartCheck:
         self.opened = part
         if part.superchunk is None:
             return
-        self.chunks = len(part.offsets) - 1
+        self.chunks = len(part.superchunk.offsets) - 1
         for name, layer in part.superchunk.trailer.layers.items():
             try:
                 blob = layer.decode()
@@ -107,20 +107,13 @@ class PartCheck:
 
     def _compare_digests(self, part: Part) -> None:
         """Check the checksums behind the chunks, which only Bloscpack reads."""
-        size = part.checksum.size
+        assert part.superchunk is not None
+        assert part.reader is not None
         for name, place in part.streams.items():
             for chunk in range(len(place.info.chunks)):
-                number = place.first_chunk + chunk
-                expected = part.digests[number * size : (number + 1) * size]
                 try:
                     with part.error_context(name, chunk):
-                        end = part.offsets[number + 1]
-                        digest = part.read(end - size, end)
-                        if digest != expected:
-                            raise CorruptError(
-                                f"{part.checksum.name} behind the chunk is {digest.hex()}, "
-                                f"in the trailer {expected.hex()}"
-                            )
+                        check_digest_behind(part.superchunk, part.reader, place.first_chunk + chunk)
                 except BlzError as error:
                     self.note(error, is_readable=True)
 

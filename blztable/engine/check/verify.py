@@ -66,7 +66,15 @@ def verify(version: Version, indices: Sequence[int], *, full: bool) -> Report:
                     files.add(part.key)
                     chunks += part.chunks if full else 0
                     nbytes += facts.cbytes if full else facts.front_length + facts.trailer_length
-            problems += bundle_problems(version, columns, groups, first)
+            for group in sorted({one.group for one in parts if one.opened and one.opened.bundle}):
+                start = first + sum(head.row_groups[groups[0] : group])
+                bundle = opened.bundle(group)
+                key, stop = bundle.reader.key, start + head.row_groups[group]
+                files.add(key)
+                chunks += len(bundle.sizes) if full else 0
+                nbytes += bundle.facts.cbytes if full else bundle.nbytes_to_open
+                for message in bundle_problems(bundle) if full else ():
+                    problems.append(Problem(message, None, None, group, start, stop, key, True))
             first += sum(rows)
     for column in columns:
         problems += column.problems

@@ -172,6 +172,63 @@ class MadeRun(Run):
                 request.sink.finish(request.low, request.high)
 
 
+@dataclass(frozen=True, slots=True)
+class BundledRun(Run):
+    """Requested bytes of a stream that lies in one chunk of a bundle, beside other streams."""
+
+    @property
+    def slot(self) -> tuple[int, int]:
+        """The chunk, and the first byte of the stream in it."""
+        return self.part.slots[self.place.first_chunk]
+
+    @property
+    def cbytes(self) -> int:
+        """Return the share of the chunk's bytes in the file that the stream has."""
+        assert self.part.bundle is not None
+        chunk, _ = self.slot
+        offsets, size = self.part.bundle.superchunk.offsets, self.part.bundle.sizes[chunk]
+        return (offsets[chunk + 1] - offsets[chunk]) * self.nbytes // size
+
+    def give(self, contents: np.ndarray) -> None:
+        """Pass the stream's bytes of a chunk to the sinks."""
+        start, nbytes = self.slot[1], self.nbytes
+        with self.part.error_context(self.place.name):
+            _give(self.requests, 0, 0, contents[start : start + nbytes])
+            for request in self.requests:
+                request.sink.finish(0, nbytes)
+
+
+@dataclass(frozen=True, slots=True)
+class _BundledRuns:
+    """The runs of all streams that lie in one chunk of a bundle, which is decompressed once."""
+
+    runs: Sequence[BundledRun]
+
+    @property
+    def part(self) -> Part:
+        """Return one of the parts."""
+        return self.runs[0].part
+
+    @property
+    def nbytes(self) -> int:
+        """Return the uncompressed bytes of the streams."""
+        return sum(one.nbytes for one in self.runs)
+
+    @property
+    def cells(self) -> float:
+        """Return the sum for all streams."""
+        return sum(one.cells for one in self.runs)
+
+    def decode(self) -> None:
+        """Read the chunk, check and decompress it, and pass each stream to its sinks."""
+        first = self.runs[0]
+        assert first.part.bundle is not None
+        with first.part.error_context(first.place.name):
+            contents = first.part.bundle.contents(first.slot[0])
+        for one in self.runs:
+            one.give(contents)
+
+
 def runs(part: Part, place: StreamPlace, requests: Sequence[ByteRequest]) -> Iterator[Run]:
     """Yield the chunks of a stream that hold requested bytes, about `RUN_BYTES` together.
 
@@ -181,6 +238,9 @@ def runs(part: Part, place: StreamPlace, requests: Sequence[ByteRequest]) -> Ite
         return
     if not place.has_chunks:
         yield MadeRun(part, place, requests, 0, 0, 0)
+        return
+    if part.bundle is not None:
+        yield BundledRun(part, place, requests, 0, 1, 0)
         return
     # The open run: its first chunk, its byte offset, and its first request.
     first: int | None = None
@@ -207,10 +267,20 @@ def runs(part: Part, place: StreamPlace, requests: Sequence[ByteRequest]) -> Ite
 
 
 def joined(runs: Iterable[Run], progress: Progress | None = None) -> Iterator[Task]:
-    """Yield tasks of one run, or of several small ones."""
-    waiting: list[Run] = []
+    """Yield tasks of one run, or of several small ones; first the runs that are in no bundle."""
+    waiting: list[Run | _BundledRuns] = []
+    bundled: dict[tuple[int, int], list[BundledRun]] = {}
     nbytes = 0
-    for one in runs:
+
+    def alone() -> Iterator[Run | _BundledRuns]:
+        for one in runs:
+            if isinstance(one, BundledRun):
+                bundled.setdefault((id(one.part.bundle), one.slot[0]), []).append(one)
+            else:
+                yield one
+        yield from map(_BundledRuns, bundled.values())
+
+    for one in alone():
         waiting.append(one)
         nbytes += one.nbytes
         if nbytes >= TASK_BYTES:
@@ -220,7 +290,7 @@ def joined(runs: Iterable[Run], progress: Progress | None = None) -> Iterator[Ta
         yield partial(_decode_all, waiting, progress)
 
 
-def _decode_all(runs: list[Run], progress: Progress | None) -> None:
+def _decode_all(runs: list[Run | _BundledRuns], progress: Progress | None) -> None:
     for one in runs:
         one.decode()
         if progress is not None:

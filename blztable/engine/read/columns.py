@@ -31,6 +31,7 @@ from blztable.columns.stored import as_stored
 from blztable.columns.types import decoder, one_array
 from blztable.engine.read import selection
 from blztable.engine.read.chunks import Run, joined
+from blztable.engine.read.direct import DirectColumn, direct
 from blztable.engine.read.parts import OpenParts, Part
 from blztable.engine.read.requests import PartRows, PickedRows, SpanRows
 from blztable.engine.read.selection import RowIndices, RowSelection, RowSpan
@@ -185,10 +186,13 @@ def _readers(
 
 
 def _read(
-    parts: OpenParts, columns: Sequence["_Column"], progress: Progress | None = None
+    parts: OpenParts, opening: Sequence["_Column"], progress: Progress | None = None
 ) -> list[pa.ChunkedArray]:
     """Run all phases for the selected rows of each column."""
-    run(batches(task for column in columns for task in column.opening()))
+    for one in opening:
+        one.open_bundled()
+    run(batches(task for one in opening for task in one.opening()))
+    columns: list[_Column | DirectColumn] = [one.direct() or one for one in opening]
     run(joined(one for column in columns for one in column.locate()))
     check_memory(sum(column.plan() for column in columns), parts.version.store.name)
     run(_doubts(columns))
@@ -204,7 +208,7 @@ def _read(
     return [column.finish() for column in columns]
 
 
-def _doubts(columns: Sequence["_Column"]) -> list[Task]:
+def _doubts(columns: Sequence["_Column | DirectColumn"]) -> list[Task]:
     """Return tasks that decode doubted parts and drop the bytes, if these are many."""
     doubted = [rows for column in columns for rows in column.doubted()]
     if sum(piece.nbytes for rows in doubted for piece in rows.pieces) <= DOUBTED_BYTES:
@@ -240,10 +244,18 @@ class _Column:
         counts = (one.count for one in self._selected if isinstance(one, RowIndices))
         return max(counts, default=0)
 
+    def open_bundled(self) -> None:
+        """Open the parts that are in bundles, which reads no file but the first time."""
+        at = self._lines.at
+        for number, selected in enumerate(self._selected) if at else ():
+            if at[_group(selected)]:
+                self._open(number)
+
     def opening(self) -> Iterator[Callable[[], None]]:
-        """Yield a task for each part, which opens it."""
-        for number in range(len(self._selected)):
-            yield partial(self._open, number)
+        """Yield a task for each part that is not open, which opens it."""
+        for number, rows in enumerate(self.rows):
+            if rows is None:
+                yield partial(self._open, number)
 
     def _open(self, number: int) -> None:
         selected = self._selected[number]
@@ -256,6 +268,11 @@ class _Column:
     def _part(self, group: int) -> Part:
         part = self._parts.open(self._index, group)
         return part if self._view is None else self._view(part)
+
+    def direct(self) -> DirectColumn | None:
+        """Return a faster read of the opened rows, if there is one."""
+        is_plain = self._view in (None, Part.with_nans)
+        return direct(self._field, self.rows) if is_plain else None
 
     def locate(self) -> Iterator[Run]:
         """Yield the runs to decode before the plan."""
@@ -350,6 +367,11 @@ def _dictionary_array(
     if len(numbers) and int(numbers.max()) >= len(values):
         raise CorruptError(f"a code is outside of a dictionary of {len(values)} items")
     return pa.DictionaryArray.from_arrays(codes.cast(type_.index_type), values)
+
+
+def _group(selected: RowIndices | list[RowSpan]) -> int:
+    """Return the row group of these rows of one part."""
+    return selected.group if isinstance(selected, RowIndices) else selected[0].group
 
 
 def _by_part(selected: Sequence[RowSelection]) -> list[RowIndices | list[RowSpan]]:

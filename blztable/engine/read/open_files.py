@@ -5,8 +5,6 @@ open files, but always a few, so very many reads exceed the bound. If the proces
 another file, all reads drop their files, and the file is opened again. A file that a thread reads
 from at that moment stays open until the thread has finished, so there may be a few such rounds.
 
-A small bundle is read at once into memory, because a read of one of its parts is rarely alone.
-
 There is no lock: a lock that is held when another thread forks stays locked in the child.
 """
 
@@ -19,8 +17,6 @@ from weakref import WeakValueDictionary
 
 from blztable.closing import Closing
 from blztable.errors import CorruptError, StorageError
-from blztable.format.layout import Address
-from blztable.storage.memory import MemoryReader
 from blztable.storage.store import KeyNotFound, Reader, Store
 
 if sys.platform != "win32":
@@ -30,8 +26,6 @@ if sys.platform != "win32":
 MOST_OPEN = 128
 # A read keeps this many files however many reads there are, because it returns to them.
 LEAST_OPEN = 8
-# A bundle up to this size is read at once. For one part of it this costs some 30 microseconds.
-SMALL_BUNDLE = 256 << 10
 # Seconds before each new attempt to open a file; about one second in total.
 PAUSES = (0.0, 0.001, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4)
 _NO_MORE = {errno.EMFILE, errno.ENFILE}
@@ -51,7 +45,7 @@ class OpenFiles(Closing):
         self._readers: OrderedDict[str, Reader] = OrderedDict()
         _reads[id(self)] = self
 
-    def open(self, key: str, *, is_shared: bool = False) -> Reader:
+    def open(self, key: str) -> Reader:
         """Return the reader of `key`; raise CorruptError if there is no file."""
         reader = self._readers.get(key)
         if reader is None:
@@ -59,9 +53,6 @@ class OpenFiles(Closing):
                 opened = self._opened(key)
             except KeyNotFound:
                 raise CorruptError("the file is missing") from None
-            if is_shared and opened.size <= SMALL_BUNDLE:
-                with opened:
-                    opened = MemoryReader(opened.read(0, opened.size))
             # `setdefault` is atomic: of two threads that open one file, the second drops its own.
             reader = self._readers.setdefault(key, opened)
             self._drop(down_to=_share())
@@ -95,36 +86,34 @@ class OpenFiles(Closing):
 
 
 class PartReader:
-    """A reader of the superchunk at an address; offsets count from its first byte.
+    """A reader of the file of a superchunk.
 
     A small superchunk is read once: `kept` has its bytes until its chunks are decoded.
     """
 
-    __slots__ = ("_files", "address", "kept")
+    __slots__ = ("_files", "kept", "key")
 
-    def __init__(self, files: OpenFiles, address: Address) -> None:
+    def __init__(self, files: OpenFiles, key: str) -> None:
         """Open nothing yet."""
         self._files = files
-        self.address = address
+        self.key = key
         self.kept: bytes | None = None
 
     def open(self) -> Reader:
         """Return the reader of the file, which other threads may close at the next `open`."""
-        return self._files.open(self.address.key, is_shared=self.address.is_shared)
+        return self._files.open(self.key)
 
     def read(self, offset: int, length: int) -> bytes:
         """Return `length` bytes from `offset`, fewer at the end of the file."""
         # Read the attribute once: another thread may set it to None meanwhile.
         kept = self.kept
-        if kept is not None:
-            return kept[offset : offset + length]
-        return self.open().read(self.address.offset + offset, length)
+        return self.open().read(offset, length) if kept is None else kept[offset : offset + length]
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
         """Fill the buffer from `offset`; return the number of bytes read."""
         kept = self.kept
         if kept is None:
-            return self.open().read_into(self.address.offset + offset, buffer)
+            return self.open().read_into(offset, buffer)
         data = kept[offset : offset + len(buffer)]
         buffer[: len(data)] = data
         return len(data)

@@ -1,13 +1,12 @@
-"""A part: a superchunk whose front and trailer were read and checked.
+"""A part: the streams of a column in one row group, in a superchunk or in a bundle.
 
-`open_part` reads front and trailer, compares them with the manifest and with the type of the
-column, and returns a `Part`: the tree of blocks, with the offset of every stream. Chunks are read
-later (`chunks.py`). Every error that leaves this module names the file, the column and the chunk.
+`OpenParts` opens the file, compares it with the manifest and with the type of the column, and
+returns a `Part`: the tree of blocks, with the place of every stream. Chunks are read later
+(`chunks.py`). Every error that leaves this module names the file, the column and the chunk.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,27 +16,24 @@ from blztable.closing import Closing
 from blztable.columns.codecs import decimals
 from blztable.columns.memory import bytes_of
 from blztable.columns.types import layout_of
+from blztable.engine.read.bundles import OpenBundle, Slot, open_bundle
 from blztable.engine.read.open_files import OpenFiles, PartReader
 from blztable.engine.read.places import BlockPlace, StreamPlace, place
+from blztable.engine.read.superchunks import open_superchunk
 from blztable.engine.version.versions import DAMAGED, Version
-from blztable.errors import CorruptError, LimitError
+from blztable.errors import CorruptError
+from blztable.format import layout
 from blztable.format.checksum import Checksum
-from blztable.format.chunk import CHUNK_HEADER, MAX_RATIO
-from blztable.format.header import FILE_HEADER, MAX_CHUNKS, MAX_METADATA_BYTES
 from blztable.format.statistics import PAGES_LAYER, Statistics
-from blztable.format.superchunk import PartFacts, Superchunk, unpack
-from blztable.format.trailer import MAX_LAYER_BYTES, MAX_LAYERS
+from blztable.format.superchunk import PartFacts, Superchunk
 
-# Each is the sum of the limits of its contents.
-MAX_FRONT_BYTES = FILE_HEADER.size + MAX_METADATA_BYTES + 8 * MAX_CHUNKS
-MAX_TRAILER_BYTES = (MAX_LAYERS + 1) * MAX_LAYER_BYTES + 64 * MAX_CHUNKS
 # A superchunk up to this size is read at once and kept until its chunks are decoded.
 SMALL_PART = 64 << 10
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """A superchunk whose front and trailer passed all checks, or rows of a type without streams.
+    """A part whose file passed all checks of front and trailer, or rows of a type without streams.
 
     Attributes
     ----------
@@ -52,7 +48,12 @@ class Part:
     root
         The tree of blocks.
     superchunk, reader
-        The offsets of the chunks, and the reader of the file; None if the part has no bytes.
+        The offsets of the chunks, and the reader of the file; None if the part has none of its own.
+    bundle
+        The bundle that has the part; None if it is in none.
+    slots
+        The chunk of the bundle, and the first byte in it, of each stream that has bytes. These
+        streams have one chunk each, by whose number the slot is found.
     """
 
     context: str
@@ -62,6 +63,8 @@ class Part:
     root: BlockPlace
     superchunk: Superchunk | None = None
     reader: PartReader | None = None
+    bundle: OpenBundle | None = None
+    slots: Sequence[Slot] = ()
 
     @property
     def rows(self) -> int:
@@ -115,8 +118,6 @@ class Part:
     @property
     def nbytes_to_open(self) -> int:
         """Return the bytes that opening the part read."""
-        if self.superchunk is None:
-            return 0
         if self.is_small:
             return self.cbytes
         return self.facts.front_length + self.facts.trailer_length
@@ -222,26 +223,38 @@ def open_part(
         True if the rows are null where the value is NaN, from the manifest.
     """
     with ErrorContext(context):
-        if nan_is_null and not pa.types.is_floating(type_):
-            raise CorruptError(f"'nan_is_null' in a column of {type_}, which has no NaN")
+        _check_nan(type_, nan_is_null)
         if reader is None:
             needed = [name for name in layout_of(type_).streams if name != VALID]
             if needed:
                 raise CorruptError(f"no stream {needed[0]!r} in a column of {type_}")
             root = BlockPlace(facts.rows, max(facts.page_rows, 1), {}, {})
             return Part(context, facts, type_, 0, root)
-        superchunk = _unpack(reader, facts)
-        _check_room(superchunk)
+        superchunk = open_superchunk(reader, facts, SMALL_PART)
         root = place(superchunk.info, type_, "", 0)
-        in_file = {one.name: one.nbytes for one in root.walk() if one.nbytes}
-        if in_file != {name: size for name, size in sizes.items() if size}:
-            raise CorruptError(f"streams have the sizes {in_file}, the manifest says {dict(sizes)}")
-        if nan_is_null and VALID in root.streams:
-            raise CorruptError(f"'nan_is_null' and a stream {VALID!r}; expected one of them")
-        if nan_is_null:
-            root = replace(root, nan_is_null=True)
-        nbytes = sum(one.decoded for one in root.walk())
+        nbytes, root = _decoded(root, sizes), _of_line(root, nan_is_null)
         return Part(context, facts, type_, nbytes, root, superchunk, reader)
+
+
+def _decoded(root: BlockPlace, sizes: Mapping[str, int]) -> int:
+    """Return the decoded bytes of a tree; CorruptError unless its values have these sizes."""
+    places = list(root.walk())
+    in_file = {one.name: one.nbytes for one in places if one.nbytes}
+    if in_file != {name: size for name, size in sizes.items() if size}:
+        raise CorruptError(f"streams have the sizes {in_file}, the manifest says {dict(sizes)}")
+    return sum(one.decoded for one in places)
+
+
+def _check_nan(type_: pa.DataType, nan_is_null: bool) -> None:
+    if nan_is_null and not pa.types.is_floating(type_):
+        raise CorruptError(f"'nan_is_null' in a column of {type_}, which has no NaN")
+
+
+def _of_line(root: BlockPlace, nan_is_null: bool) -> BlockPlace:
+    """Return the tree, with what the line of the column says of its nulls."""
+    if nan_is_null and VALID in root.streams:
+        raise CorruptError(f"'nan_is_null' and a stream {VALID!r}; expected one of them")
+    return replace(root, nan_is_null=True) if nan_is_null else root
 
 
 class OpenParts(Closing):
@@ -255,24 +268,50 @@ class OpenParts(Closing):
         self.version = version
         self._files = OpenFiles(version.store)
         self._parts: dict[tuple[int, int], Part] = {}
+        self._bundles: dict[int, OpenBundle] = {}
 
     def open(self, index: int, group: int) -> Part:
         """Return the part of a column in a row group."""
         part = self._parts.get((index, group))
         if part is None:
-            version, field = self.version, self.version.schema.field(index)
-            parts = version.column(index)
-            address = parts.address(group, version.head.bundles)
-            file = version.store.name if address is None else f"{version.store.name}/{address.key}"
-            part = self._parts[index, group] = open_part(
-                None if address is None else PartReader(self._files, address),
-                parts.facts[group],
-                version.stored_type(index),
-                {name: nbytes[group] for name, nbytes in parts.streams.items()},
-                f"{file}, column {field.name!r}",
-                bool(parts.nan_is_null and parts.nan_is_null[group]),
-            )
+            part = self._parts[index, group] = self._open(index, group)
         return part
+
+    def _open(self, index: int, group: int) -> Part:
+        version, parts = self.version, self.version.column(index)
+        key, type_ = parts.key(group, version.head.bundles), version.stored_type(index)
+        file = f"{version.store.name}/{key}" if key else version.store.name
+        context = f"{file}, column {version.schema.field(index).name!r}"
+        facts = parts.facts[group]
+        sizes = {name: nbytes[group] for name, nbytes in parts.streams.items()}
+        nan_is_null = bool(parts.nan_is_null and parts.nan_is_null[group])
+        if not (parts.at and parts.at[group]):
+            reader = PartReader(self._files, key) if key else None
+            return open_part(reader, facts, type_, sizes, context, nan_is_null)
+        with ErrorContext(context):
+            _check_nan(type_, nan_is_null)
+            bundle = self.bundle(group)
+            root, slots = bundle.tree(parts.at[group], type_)
+            if (root.rows, root.page_rows) != (facts.rows, facts.page_rows):
+                raise CorruptError(
+                    f"{root.rows} rows in pages of {root.page_rows}; "
+                    f"the manifest says {facts.rows} in pages of {facts.page_rows}"
+                )
+            nbytes, root = _decoded(root, sizes), _of_line(root, nan_is_null)
+        return Part(context, facts, type_, nbytes, root, bundle=bundle, slots=slots)
+
+    def bundle(self, group: int) -> OpenBundle:
+        """Return the bundle of a row group, which must have one."""
+        bundle = self._bundles.get(group)
+        if bundle is None:
+            head = self.version.head
+            facts = head.bundles[group]
+            assert facts is not None
+            reader = PartReader(self._files, layout.part(layout.SHARED, facts.k))
+            opened = open_bundle(reader, facts, head.row_groups[group])
+            # `setdefault` is atomic: of two threads that open one bundle, the second drops its own.
+            bundle = self._bundles.setdefault(group, opened)
+        return bundle
 
     def items(self) -> Iterable[tuple[tuple[int, int], Part]]:
         """Return the opened parts by column and row group."""
@@ -284,10 +323,14 @@ class OpenParts(Closing):
         for key in list(self._parts):
             if key[1] < group:
                 del self._parts[key]
+        for number in list(self._bundles):
+            if number < group:
+                del self._bundles[number]
 
     def close(self) -> None:
         """Close the files and drop the parts, after the last thread has finished with them."""
         self._parts.clear()
+        self._bundles.clear()
         self._files.close()
 
 
@@ -317,38 +360,3 @@ class ErrorContext:
         if self._chunk is not None:
             context += f", chunk {self._chunk}"
         raise type(error)(f"{context}: {error}") from None
-
-
-def _unpack(reader: PartReader, facts: PartFacts) -> Superchunk:
-    """Read front and trailer, after a check of their lengths, which decide the memory they take."""
-    front, trailer, address = facts.front_length, facts.trailer_length, reader.address
-    if front > MAX_FRONT_BYTES or trailer > MAX_TRAILER_BYTES:
-        raise LimitError(
-            f"the front has {front} bytes, the trailer {trailer}; "
-            f"at most {MAX_FRONT_BYTES} and {MAX_TRAILER_BYTES} are read"
-        )
-    if front + trailer > address.length:
-        raise CorruptError(
-            f"front and trailer have {front + trailer} bytes; the superchunk has {address.length}"
-        )
-    # Opened once: between two calls other threads may open so many files that this one is closed.
-    file = reader.open()
-    if file.size < address.end or (file.size > address.end and not address.is_shared):
-        raise CorruptError(f"the file has {file.size} bytes; the manifest says {address.end}")
-    if address.length <= SMALL_PART:
-        data = reader.kept = file.read(address.offset, address.length)
-        return unpack(data[:front], data[len(data) - trailer :], facts)
-    start = file.read(address.offset, front)
-    return unpack(start, file.read(address.end - trailer, trailer), facts)
-
-
-def _check_room(superchunk: Superchunk) -> None:
-    """Check the sizes that chunks claim, before memory for them is allocated."""
-    offsets, digest = superchunk.offsets, superchunk.checksum.size
-    claims = [size for _, stream in superchunk.info.walk() for size in stream.chunks]
-    for (start, stop), size in zip(pairwise(offsets), claims, strict=True):
-        length = stop - start - digest
-        if length > size + CHUNK_HEADER.size:
-            raise CorruptError("a chunk is longer in the file than its uncompressed contents")
-        if size > length * MAX_RATIO:
-            raise LimitError(f"a chunk claims more than {MAX_RATIO} times its bytes")

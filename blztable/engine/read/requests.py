@@ -70,6 +70,11 @@ class SpanRows(PartRows):
         super().__init__(part)
         self._spans = spans
 
+    @property
+    def is_whole(self) -> bool:
+        """True if these are all rows of the part."""
+        return len(self._spans) == 1 and self._spans[0].count == self.part.rows
+
     def plan(self) -> None:
         """Describe each span as a piece."""
         root, children = self.part.root, _child_pieces(self.part.root)

@@ -3,7 +3,6 @@
 Reads fronts, trailers and the headers of chunks, and decodes nothing.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from blztable.engine.read.parts import OpenParts, Part
@@ -59,17 +58,25 @@ def _add(found: _Found, part: Part, place: StreamPlace) -> None:
     found.encodings[place.kind] = None
     found.nbytes += place.nbytes
     found.nbytes_encoded += place.info.nbytes
-    if place.info.chunks:
-        first, last = place.first_chunk, place.first_chunk + len(place.info.chunks)
-        found.cbytes += part.offsets[last] - part.offsets[first]
-        found.codecs[_codec(part.offsets, first, part)] = None
-
-
-def _codec(offsets: Sequence[int], chunk: int, part: Part) -> str:
-    """Return codec and shuffle of a chunk; its header is not checked beyond its length."""
+    if not place.info.chunks:
+        return
+    superchunk, reader, first = part.superchunk, part.reader, place.first_chunk
+    last, share = first + len(place.info.chunks), 1.0
+    if part.bundle is not None:
+        superchunk, reader = part.bundle.superchunk, part.bundle.reader
+        first, _ = part.slots[first]
+        last, share = first + 1, place.info.nbytes / part.bundle.sizes[first]
+    assert superchunk is not None
+    assert reader is not None
+    offsets = superchunk.offsets
+    found.cbytes += int((offsets[last] - offsets[first]) * share)
     with part.error_context():
-        start = offsets[chunk]
-        flags = ChunkHeader.decode(part.read(start, start + CHUNK_HEADER.size)).flags
+        found.codecs[_codec(reader.read(offsets[first], CHUNK_HEADER.size))] = None
+
+
+def _codec(header: bytes) -> str:
+    """Return codec and shuffle of a chunk; its header is not checked beyond its length."""
+    flags = ChunkHeader.decode(header).flags
     if flags & MEMCPYED:
         return "stored"
     codec = CODEC_NAMES.get(flags >> CODEC_SHIFT, f"codec {flags >> CODEC_SHIFT}")

@@ -17,10 +17,11 @@ import pyarrow as pa
 from blztable.engine.version import schema as schemas
 from blztable.engine.version.versions import Version
 from blztable.format import layout
+from blztable.format.bundle import BundleFacts
 from blztable.format.jsontext import Json
 from blztable.format.layout import Path
 from blztable.format.line import NO_FILE, ColumnParts, appended, file_numbers
-from blztable.format.manifest import ColumnIndex, Head
+from blztable.format.manifest import Bundles, ColumnIndex, Head
 
 # This key of the schema metadata holds only for the rows and columns it was written with.
 PANDAS_KEY = b"pandas"
@@ -59,15 +60,15 @@ class StagedColumn:
 
 @dataclass(frozen=True, slots=True)
 class NewGroups:
-    """Row groups that were written: the rows of each, and the number of its bundle, 0 for none."""
+    """Row groups that were written: the rows and the bundle of each, None for no bundle."""
 
     rows: Sequence[int] = ()
-    bundles: Sequence[int] = ()
+    bundles: Sequence[BundleFacts | None] = ()
 
     @classmethod
     def without_bundles(cls, rows: Sequence[int]) -> Self:
         """Return row groups whose parts have files of their own."""
-        return cls(rows, (0,) * len(rows))
+        return cls(rows, (None,) * len(rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,13 +159,18 @@ class StagedVersion(Version):
     def row_group_files(self, start: int = 0, stop: int | None = None) -> list[tuple[int, ...]]:
         """Return (rows, bundle, file number in each column) of each row group: its identity."""
         numbers = [self.column(index).k[start:stop] for index in range(len(self.columns))]
-        rows, bundles = self.head.row_groups[start:stop], self._bundles[start:stop]
+        rows, bundles = self.head.row_groups[start:stop], self._bundle_numbers[start:stop]
         return list(zip(rows, bundles, *numbers, strict=True))
 
     @property
-    def _bundles(self) -> tuple[int, ...]:
+    def _bundles(self) -> Bundles:
+        """The bundle of each row group, None for none."""
+        return self.head.bundles or (None,) * len(self.head.row_groups)
+
+    @property
+    def _bundle_numbers(self) -> list[int]:
         """The number of the bundle of each row group, 0 for none."""
-        return self.head.bundles or (0,) * len(self.head.row_groups)
+        return [bundle.k if bundle else 0 for bundle in self._bundles]
 
     def row_groups_digest(self) -> bytes:
         """Return a digest of the rows and files of all row groups, 32 bytes.
@@ -173,7 +179,7 @@ class StagedVersion(Version):
         """
         if not self._digest:
             digest = hashlib.sha256(array("q", self.head.row_groups).tobytes())
-            digest.update(array("q", self._bundles).tobytes())
+            digest.update(array("q", self._bundle_numbers).tobytes())
             for line, column in enumerate(self.columns):
                 if isinstance(column.parts, int):
                     digest.update(b"line" + self._base.head.columns.digest(column.parts))
@@ -209,13 +215,15 @@ class StagedVersion(Version):
 
     def _without_empty_bundles(self) -> "StagedVersion":
         """Return this version without bundles in which no column has a part."""
-        empty = {group for group, number in enumerate(self.head.bundles) if number}
+        empty = {group for group, bundle in enumerate(self.head.bundles) if bundle}
         for index in range(len(self.columns)):
             at = self._staged_parts(index).at
             empty = {group for group in empty if not (at and at[group])}
             if not empty:
                 return self
-        bundles = tuple(0 if group in empty else k for group, k in enumerate(self.head.bundles))
+        bundles = tuple(
+            None if group in empty else bundle for group, bundle in enumerate(self.head.bundles)
+        )
         return self.with_head(bundles=bundles if any(bundles) else ())
 
     def with_row_groups(
@@ -241,7 +249,7 @@ class StagedVersion(Version):
             columns,
             row_groups=tuple(rows[index] for index in order),
             bundles=kept if any(kept) else (),
-            next_bundle=max([self.head.next_bundle, *(number + 1 for number in new.bundles)]),
+            next_bundle=max([self.head.next_bundle, *(one.k + 1 for one in new.bundles if one)]),
         )
 
     def with_parts(

@@ -1,33 +1,63 @@
-"""Bundles: one file for all parts of a small row group.
+"""Bundles: one superchunk for all parts of a small row group.
 
-A file costs about as much time as 30 KB of data, and a durable commit flushes each file and its
-directory. So the parts of a small row group lie one behind the other in one file. A merge makes
-ordinary parts of them when they are large enough. Knows nothing of how a part is made.
+A part of its own costs about as much time as 100 KB of data: a file, a front, a trailer, and for
+each stream a chunk. So the streams of a small row group lie one behind the other, and are
+compressed together. A merge makes ordinary parts of them when they are large enough. Knows nothing
+of how an array is encoded.
 """
 
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import accumulate
 
+import numpy as np
+import pyarrow as pa
+
+from blztable.columns.blocks import Block, Encoding, Stream, StreamLayout
+from blztable.columns.paging import CHUNK_BYTES
+from blztable.columns.types import layout_of
+from blztable.engine.run.tasks import Task, batches
+from blztable.engine.write.options import CompressionOptions
+from blztable.engine.write.reuse import ChunkInput, compressing
+from blztable.engine.write.trial import LZ4, LZ4HC, compression_of
 from blztable.errors import LimitError
-from blztable.format import layout
+from blztable.format import bundle, jsontext, layout
+from blztable.format.bundle import ALIGNMENT, BUNDLE, ENCODINGS, ENTRIES, ENTRY, BundleFacts
+from blztable.format.checksum import Checksum
+from blztable.format.chunk import MAX_CHUNK_BYTES, Compression
 from blztable.format.layout import Path
-from blztable.format.superchunk import BUNDLE_MAGIC
+from blztable.format.metadata import BlockInfo, StreamInfo
+from blztable.format.superchunk import pack
 from blztable.storage.store import KeyTaken, Store
 
-# A row group is bundled if its columns have at most this many bytes each, as a mean; that much is
-# read by one call. 0 makes no bundles.
+# A row group is bundled if its columns have at most this many bytes each, as a mean. 0 makes no
+# bundles.
 BUNDLED_BYTES = 64 << 10
+# Columns with more bytes have files of their own.
+MOST_COLUMN_BYTES = 1 << 20
 # A bundle is in memory until its last part is ready.
 MOST_BYTES = 512 << 20
+# A chunk is decompressed for one column, so it is smaller than in a file.
+BUNDLE_CHUNK_BYTES = 256 << 10
 
-# Takes where a part begins in the bundle, 0 if it has no bytes.
-Placed = Callable[[int], None]
+# Takes the first entry of a part, from 1, and its share of the bytes in the file.
+Placed = Callable[[int, int], None]
 
 
 def is_small(nbytes: Collection[int]) -> bool:
     """True if a row group with these bytes in each column is bundled."""
     return len(nbytes) > 1 and 0 < sum(nbytes) <= min(MOST_BYTES, BUNDLED_BYTES * len(nbytes))
+
+
+def fits(block: Block) -> bool:
+    """True if a part can be in a bundle: each block has one page, and no stream is too large."""
+    return (
+        block.rows <= block.page_rows
+        and all(stream.data.nbytes <= MAX_CHUNK_BYTES for stream in block.streams)
+        and all(map(fits, block.children.values()))
+    )
 
 
 @dataclass(slots=True)
@@ -58,41 +88,216 @@ class BundleWriter:
         raise LimitError(f"{self.store.name}: all bundle numbers up to {layout.MAX_ID} are used")
 
 
+@dataclass(slots=True)
+class _Pile:
+    """Streams of one form that are compressed together, and their chunks."""
+
+    layout: StreamLayout
+    asked: CompressionOptions
+    # The encoding of one of the streams.
+    encoding: Encoding | None
+    streams: list[np.ndarray] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+
+    def add(self, data: np.ndarray) -> tuple[int, int]:
+        """Add a stream; return its chunk, counted in this pile, and its first byte in the chunk."""
+        room = -(-data.nbytes // ALIGNMENT) * ALIGNMENT
+        if not self.sizes or self.sizes[-1] + room > BUNDLE_CHUNK_BYTES:
+            self.sizes.append(0)
+        self.streams.append(data)
+        start = self.sizes[-1]
+        self.sizes[-1] += room
+        return len(self.sizes) - 1, start
+
+    def chunks(self) -> list[ChunkInput]:
+        """Return the chunks to compress."""
+        # Blosc shuffles the bits of whole units alone.
+        unit = 8 * self.layout.typesize
+        self.sizes[-1] = -(-self.sizes[-1] // unit) * unit
+        whole, end = np.zeros(sum(self.sizes), np.uint8), 0
+        for data in self.streams:
+            whole[end : end + len(data)] = data
+            end += -(-len(data) // ALIGNMENT) * ALIGNMENT
+        self.streams.clear()
+        compression = compression_of(Stream(self.layout, whole, encoding=self.encoding), self.asked)
+        cuts = np.cumsum(self.sizes)[:-1]
+        return [
+            ChunkInput(data, self.layout.typesize, compression) for data in np.split(whole, cuts)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class BundledPart:
+    """A part that goes to a bundle."""
+
+    type: pa.DataType
+    block: Block
+    asked: CompressionOptions
+    placed: Placed
+
+
 class Bundle:
     """The bundle of one row group, while its parts are made."""
 
-    def __init__(self, columns: Sequence[int], writer: BundleWriter) -> None:
-        """Wait for the parts of these columns, which get this order in the file."""
+    def __init__(
+        self, columns: Sequence[int], rows: int, writer: BundleWriter, checksum: Checksum
+    ) -> None:
+        """Wait for the parts of the columns at these indices; they get this order in the file."""
         self.columns = frozenset(columns)
+        self._rows = rows
         self._writer = writer
+        self._checksum = checksum
         self._lock = threading.Lock()
         self._unfinished = len(columns)
-        self._parts: dict[int, tuple[Sequence[bytes], Placed]]
-        self._parts = dict.fromkeys(columns, ((), _nowhere))
-        # The number of the file, 0 if no part has bytes.
-        self.k = 0
+        self._parts: dict[int, BundledPart | None] = dict.fromkeys(columns)
+        # The stored bundle; None if no part is in it.
+        self.facts: BundleFacts | None = None
 
-    def add(self, index: int, pieces: Sequence[bytes], placed: Placed) -> None:
-        """Add the part of a column; the last part of the row group stores the file."""
-        self._parts[index] = (pieces, placed)
+    def add(self, index: int, part: "BundledPart | None") -> list[Task]:
+        """Add the part of a column, None if it has a file; the last one returns tasks to run."""
+        self._parts[index] = part
         with self._lock:
             self._unfinished -= 1
             is_last = self._unfinished == 0
-        if is_last:
-            self._put()
+        return self._finish() if is_last else []
 
-    def _put(self) -> None:
-        whole, places, end = [BUNDLE_MAGIC], [], len(BUNDLE_MAGIC)
-        for pieces, _ in self._parts.values():
-            places.append(end if pieces else 0)
-            whole += pieces
-            end += sum(map(len, pieces))
-        if any(places):
-            self.k = self._writer.put([b"".join(whole)])
-        for (_, placed), at in zip(self._parts.values(), places, strict=True):
-            placed(at)
+    def _finish(self) -> list[Task]:
+        """Return the tasks that compress the chunks; the last of them stores the file."""
+        contents = _Contents(filter(None, self._parts.values()))
         self._parts.clear()
+        pieces = contents.pieces()
+        chunks: list[bytes] = [b""] * len(pieces)
+        digests = chunks.copy()
+        make = compressing(self._checksum)
+        self._unfinished = len(pieces)
+
+        def compress(number: int) -> None:
+            chunks[number], digests[number] = make(number, pieces[number])
+            with self._lock:
+                self._unfinished -= 1
+                is_last = self._unfinished == 0
+            if is_last:
+                self._put(contents, chunks, digests)
+
+        calls = (partial(compress, number) for number in range(len(pieces)))
+        return list(batches(calls, CHUNK_BYTES // BUNDLE_CHUNK_BYTES))
+
+    def _put(
+        self, contents: "_Contents", chunks: Sequence[bytes], digests: Sequence[bytes]
+    ) -> None:
+        page_rows = bundle.page_rows_of(self._rows)
+        info = BlockInfo(self._rows, page_rows, contents.streams, encoding=BUNDLE)
+        packed, facts = pack(info, chunks, digests, self._checksum, {})
+        k = self._writer.put(packed)
+        self.facts = BundleFacts(
+            k, facts.cbytes, facts.front_length, facts.trailer_length, facts.crc
+        )
+        lengths = [len(chunk) + self._checksum.size for chunk in chunks]
+        contents.place(lengths, facts.cbytes)
 
 
-def _nowhere(at: int) -> None:
-    """Stand for a part that is not made yet."""
+class _Contents:
+    """The parts of a bundle: their entries, their encodings, and the piles of their streams."""
+
+    def __init__(self, parts: Iterable[BundledPart]) -> None:
+        # Entries; each pile counts its chunks by itself.
+        self._entries: list[tuple[int, ...]] = []
+        # The index of the pile of each entry.
+        self._piles_of: list[int] = []
+        self._encodings: dict[tuple[tuple[str, object], ...], int] = {}
+        self._piles: dict[tuple[object, ...], tuple[int, _Pile]] = {}
+        # Each part's callback, and its first entry.
+        self._placed: list[tuple[Placed, int]] = []
+        self._table = np.empty(0, ENTRY)
+        self.streams: tuple[StreamInfo, ...] = ()
+        for part in parts:
+            self._placed.append((part.placed, len(self._entries)))
+            self._add_block(part.type, part.block, part.asked)
+
+    def _add_block(self, type_: pa.DataType, block: Block, asked: CompressionOptions) -> None:
+        own, form = {one.layout.name: one for one in block.streams}, layout_of(type_)
+        for name in form.streams:
+            stream = own.get(name)
+            pile, place, number, base = 0, (0, 0, 0), 0, 0
+            if stream is not None:
+                number, base = self._encoded(stream)
+                pile, place = self._place(stream, asked)
+            self._piles_of.append(pile)
+            self._entries.append((*place, number, block.rows, block.page_rows, base))
+        if not form.streams:
+            # The rows of a null type.
+            self._piles_of.append(0)
+            self._entries.append((0, 0, 0, 0, block.rows, block.page_rows, 0))
+        for name, child in form.children.items():
+            self._add_block(child, block.children[name], asked)
+
+    def _encoded(self, stream: Stream) -> tuple[int, int]:
+        """Return the number of a stream's encoding, and its base."""
+        if stream.encoding is None:
+            return 0, 0
+        parameters, base = stream.encoding.shared()
+        if stream.pages is not None:
+            base = stream.nbytes
+        form = {"dtype": stream.layout.dtype, "typesize": stream.layout.typesize}
+        # Parameters are texts and numbers.
+        line = tuple({"kind": stream.encoding.kind, **form, **parameters}.items())
+        return self._encodings.setdefault(line, len(self._encodings) + 1), base
+
+    def _place(self, stream: Stream, asked: CompressionOptions) -> tuple[int, tuple[int, int, int]]:
+        """Return the index of a pile; the chunk in it, the first byte and the number of bytes."""
+        if not stream.data.nbytes:
+            return 0, (0, 0, 0)
+        form, is_encoded = stream.layout, stream.encoding is not None
+        key = (form.typesize, form.bits, form.shuffle, is_encoded, asked)
+        index, pile = self._piles.setdefault(
+            key, (len(self._piles), _Pile(form, asked, stream.encoding))
+        )
+        return index, (*pile.add(stream.data), stream.data.nbytes)
+
+    def pieces(self) -> list[ChunkInput]:
+        """Return the chunks to compress; none if no part has entries."""
+        if not self._entries:
+            return []
+        piles = [pile.chunks() for _, pile in self._piles.values()]
+        lines = b"".join(jsontext.dumps(dict(line)) + b"\n" for line in self._encodings)
+        entries = np.array(self._entries, ENTRY)
+        firsts = [
+            _cut(entries.view(np.uint8), ENTRY.itemsize, LZ4),
+            _cut(np.frombuffer(lines, np.uint8), 1, LZ4HC),
+        ]
+        # Chunks are counted from the first one of the bundle.
+        counts = list(accumulate(map(len, (*firsts, *piles))))
+        held = entries["nbytes"] > 0
+        entries["chunk"][held] += np.array(counts, "<u4")[1:][self._piles_of][held]
+        self._table = entries
+        names = (ENTRIES, ENCODINGS, *map(str, range(len(piles))))
+        forms = [("|V32", ENTRY.itemsize), ("|u1", 1)]
+        forms += [("|u1", pile.layout.typesize) for _, pile in self._piles.values()]
+        self.streams = tuple(
+            StreamInfo(name, *form, tuple(piece.data.nbytes for piece in pieces))
+            for name, form, pieces in zip(names, forms, (*firsts, *piles), strict=True)
+        )
+        return [piece for pieces in (*firsts, *piles) for piece in pieces]
+
+    def place(self, lengths: Sequence[int], cbytes: int) -> None:
+        """Tell each part its first entry and its share of the bundle of `cbytes` bytes.
+
+        `lengths` are the bytes of the chunks. The first part gets what no part has alone.
+        """
+        table = self._table
+        chunks, nbytes = table["chunk"].astype(np.intp), table["nbytes"].astype(np.float64)
+        whole = np.bincount(chunks, nbytes, len(lengths))
+        shares = nbytes * np.array(lengths)[chunks] / np.maximum(whole[chunks], 1)
+        firsts = [first for _, first in self._placed]
+        of_parts = np.add.reduceat(shares, firsts).astype(np.int64) if len(shares) else shares
+        of_parts[0] += cbytes - of_parts.sum()
+        for (placed, first), share in zip(self._placed, of_parts.tolist(), strict=True):
+            placed(first + 1, share)
+
+
+def _cut(data: np.ndarray, typesize: int, compression: Compression) -> list[ChunkInput]:
+    """Return chunks of a stream of whole items."""
+    size = MAX_CHUNK_BYTES // typesize * typesize
+    cuts = range(size, data.nbytes, size)
+    parts = np.split(data, cuts) if data.nbytes else []
+    return [ChunkInput(part, typesize, compression) for part in parts]

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from blztable.engine.read.parts import Part
+from blztable.engine.read.superchunks import chunk_at
 from blztable.engine.run.scratch import scratch
 from blztable.engine.version.versions import DAMAGED
-from blztable.errors import CorruptError
 from blztable.format.checksum import Checksum
 from blztable.format.chunk import (
     CODEC_SHIFT,
@@ -56,8 +56,8 @@ def compressing(checksum: Checksum) -> Make:
 
 def copying(old: Part, info: BlockInfo, checksum: Checksum) -> Make:
     """Return a function that copies chunks of `old` with equal contents, compresses the others."""
-    make = compressing(checksum)
-    if old.superchunk is None or old.checksum.id != checksum.id:
+    make, superchunk, reader = compressing(checksum), old.superchunk, old.reader
+    if superchunk is None or reader is None or old.checksum.id != checksum.id:
         return make
     counterparts = dict(_counterparts(old, info))
 
@@ -65,9 +65,9 @@ def copying(old: Part, info: BlockInfo, checksum: Checksum) -> Make:
         counterpart = counterparts.get(index)
         if counterpart is not None:
             try:
-                chunk, digest = _chunk(old, counterpart)
+                chunk = chunk_at(superchunk, reader, counterpart)
                 if _has_codec(chunk, piece.compression.codec) and _holds(chunk, piece):
-                    return chunk, digest
+                    return chunk, checksum.digest(chunk)
             except DAMAGED:
                 pass  # The chunk is damaged: compress its contents instead.
         return make(index, piece)
@@ -97,17 +97,6 @@ def _counterparts(old: Part, info: BlockInfo) -> Iterator[tuple[int, int]]:
                 if size == old_size:
                     yield first + index, place.first_chunk + index
         first += len(stream.chunks)
-
-
-def _chunk(old: Part, index: int) -> tuple[bytes, bytes]:
-    """Return the bytes of a chunk and its digest; raise CorruptError if they do not match."""
-    size = old.checksum.size
-    start, stop = old.offsets[index], old.offsets[index + 1] - size
-    chunk = old.read(start, stop)
-    digest = old.digests[index * size : (index + 1) * size]
-    if old.checksum.digest(chunk) != digest:
-        raise CorruptError(f"{old.checksum.name} of chunk {index}")
-    return chunk, digest
 
 
 def _has_codec(chunk: bytes, codec: str) -> bool:

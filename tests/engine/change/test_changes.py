@@ -7,6 +7,7 @@ import pytest
 import blztable as blz
 from blztable.engine.change.changes import Append, Join, Keys, Seen, Select
 from blztable.engine.read.parts import OpenParts
+from blztable.engine.read.superchunks import chunk_at
 from blztable.engine.version import versions
 from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersion
 from blztable.errors import ConflictError
@@ -45,7 +46,8 @@ def last_part(store, name):
     version = versions.read(store, versions.newest_number(store))
     index = version.schema.get_field_index(name)
     part = OpenParts(version).open(index, len(version.head.row_groups) - 1)
-    chunk = part.read(part.offsets[0], part.offsets[0] + 16)
+    file, number = (part.bundle, part.slots[0][0]) if part.bundle else (part, 0)
+    chunk = chunk_at(file.superchunk, file.reader, number)
     return ChunkHeader.decode(chunk).flags >> CODEC_SHIFT, part.page_rows
 
 

@@ -1,31 +1,49 @@
-"""Bundles: parts of a row group that share a file are read like parts with files of their own."""
+"""Bundles: parts of a row group that share a superchunk are read like parts with own files."""
 
+import base64
+import json
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import blztable as blz
-from blztable.engine.read import open_files
+from blztable.engine.read import bundles
 from blztable.engine.read.columns import read_columns
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.version.versions import pin
 from blztable.format import layout, manifest
+from blztable.format.bundle import ENTRY
 from blztable.storage.memory import MemoryStore
 from support import tamper
-from support.stores import Hooked, bundle, read, write
+from support.stores import Hooked, read
+
+pytestmark = pytest.mark.usefixtures("bundled")
 
 WORDS = pa.array([None if n % 7 == 0 else f"word {n % 13}" * (n % 5) for n in range(300)])
 TABLE = pa.table(
-    {"n": pa.array(range(300)), "s": WORDS, "d": WORDS.dictionary_encode(), "z": pa.nulls(300)}
+    {
+        "n": pa.array(range(300)),
+        "s": WORDS,
+        "d": WORDS.dictionary_encode(),
+        "z": pa.nulls(300),
+        "f": pa.array([None if n % 5 == 0 else n / 8 for n in range(300)]),
+        "b": pa.array([n % 3 == 0 for n in range(300)]),
+    }
 )
 BUNDLE = layout.part(layout.SHARED, 1)
+# The entries of each column: validity and values, items or codes, then those of the dictionary.
+N, S, D, F = 0, 2, 5, 10
 
 
 @pytest.fixture
 def store():
     store = MemoryStore()
-    write(store, TABLE, page_rows=64, row_group_rows=128, encoding="plain")
-    bundle(store)
+    blz.to_blz(TABLE, store, row_group_rows=128, durability="process")
     return store
 
 
@@ -38,31 +56,23 @@ def test_a_table_of_bundles_is_read_and_intact(store):
     with blz.open(store) as table:
         assert table.to_arrow() == TABLE
         assert table.to_arrow(filters=[("n", ">=", 250)]) == TABLE.slice(250)
-        assert table.take([5, 299]).num_rows == 2
+        assert table.take([5, 299]) == TABLE.take([5, 299])
+        for name in TABLE.column_names:
+            assert table.to_arrow(columns=[name]) == TABLE.select([name])
         report = table.verify()
     assert report.is_intact, report.problems
     assert report.files == 3
 
 
-@pytest.mark.parametrize("columns", [[0], [1, 2], []])
-def test_some_parts_of_a_row_group_may_have_files_of_their_own(columns):
-    store = MemoryStore()
-    write(store, TABLE, page_rows=64, row_group_rows=128, encoding="plain")
-    bundle(store, groups=[0, 2], columns=columns)
-    with blz.open(store) as table:
-        assert table.to_arrow() == TABLE
-        assert table.verify().is_intact
-
-
 def test_a_program_that_does_not_know_bundles_refuses_the_table_by_name(store, monkeypatch):
     monkeypatch.setattr(manifest, "KNOWN_FEATURES", frozenset())
-    with pytest.raises(blz.FormatError, match=r"requires \['bundles'\].*upgrade"):
+    with pytest.raises(blz.FormatError, match=r"requires .*'bundles'.*upgrade"):
         blz.read_table(store)
 
 
 @pytest.mark.parametrize("most", [0, 1 << 20])
-def test_a_small_bundle_is_read_once_and_a_large_one_opened_once(store, most, monkeypatch):
-    monkeypatch.setattr(open_files, "SMALL_BUNDLE", most)
+def test_each_bundle_is_opened_once_for_all_columns(store, most, monkeypatch):
+    monkeypatch.setattr(bundles, "SMALL_BUNDLE", most)
     opened = []
 
     def note(name, args):
@@ -75,7 +85,26 @@ def test_a_small_bundle_is_read_once_and_a_large_one_opened_once(store, most, mo
     assert sorted(opened) == [layout.part(layout.SHARED, k) for k in (1, 2, 3)]
 
 
-def edit(column, **changes):
+@pytest.mark.parametrize("columns", [["n"], ["s"], ["d", "f"], TABLE.column_names])
+def test_each_chunk_is_read_once_for_all_columns(columns, monkeypatch):
+    monkeypatch.setattr(bundles, "SMALL_BUNDLE", 0)
+    store, read = MemoryStore(), []
+    blz.to_blz(TABLE, store, durability="process")
+
+    def note(self, chunk, contents=bundles.OpenBundle.contents):
+        read.append(chunk)
+        return contents(self, chunk)
+
+    monkeypatch.setattr(bundles.OpenBundle, "contents", note)
+    blz.read_table(store, columns=columns)
+    # Text is located before it is filled.
+    assert max(map(read.count, read)) <= 2
+    read.clear()
+    blz.read_table(store, columns=["n", "f", "b"])
+    assert len(read) == len(set(read))
+
+
+def line(column, **changes):
     def act(table):
         for key, value in changes.items():
             table.lines[column][key][0] = value
@@ -83,84 +112,214 @@ def edit(column, **changes):
     return act
 
 
+def head(**changes):
+    def act(table):
+        for key, value in changes.items():
+            table.head["bundles"][key][0] = value
+
+    return act
+
+
+def entry(number, **changes):
+    def act(table):
+        bundle = table.bundle()
+        entries = bundle.stream(0).view(ENTRY)
+        for key, value in changes.items():
+            entries[key][number] = value
+        bundle.set_stream(0, entries.tobytes())
+
+    return act
+
+
+def encoding(**changes):
+    """Change the first encoding, which is that of the first column."""
+
+    def act(table):
+        bundle = table.bundle()
+        lines = bundle.stream(1).tobytes().split(b"\n")
+        lines[0] = json.dumps(json.loads(lines[0]) | changes).encode()
+        bundle.set_stream(1, b"\n".join(lines))
+
+    return act
+
+
+def metadata(**changes):
+    def act(table):
+        table.bundle().metadata |= changes
+
+    return act
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (edit(0, at=10**6), r"the file has \d+ bytes; the manifest says"),
-        (edit(0, at=2**62), r"the file has \d+ bytes; the manifest says"),
-        (edit(0, at=9), "begins with"),
-        (edit(1, cbytes=2**40), r"the file has \d+ bytes; the manifest says"),
-        (edit(0, k=1), "a part has a file and lies in a bundle"),
-        (lambda table: table.head["bundles"].__setitem__(0, 0), "row group 0 has no bundle"),
-        (lambda table: table.head["bundles"].__setitem__(0, 9), "the file is missing"),
-        (lambda table: table.head["bundles"].__setitem__(0, 2), "two row groups have the same"),
-        (lambda table: table.head["bundles"].pop(), "expected a list of 3 numbers"),
+        (line(0, at=10**6), r"no entries 1000000 to 1000001"),
+        (line(0, at=2**62), r"no entries"),
+        (line(0, at=2), "column 'n'"),
+        (line(0, k=1), "a part has a file and lies in a bundle"),
+        (line(1, page_rows=64), "the manifest says 128 in pages of 64"),
+        (head(k=0), "row group 0 has no bundle"),
+        (head(k=9), "the file is missing"),
+        (head(k=2), "two row groups have the same"),
+        (head(cbytes=7), "front and trailer have"),
+        (head(cbytes=10**9), r"the file has \d+ bytes; the manifest says 1000000000"),
+        (head(front_length=1 << 40), "the front has"),
+        (head(front_length=40), "a front of 40 bytes"),
+        (head(crc=1), "the trailer is not the one"),
+        (lambda table: table.head["bundles"]["k"].pop(), "expected a list of 3 numbers"),
+        (lambda table: table.head["bundles"].pop("crc"), "expected a list of 3 numbers"),
+        (lambda table: table.head.update(bundles=[1, 2, 3]), "bundles"),
         (lambda table: table.head.update(requires=[]), "'requires' lacks 'bundles'"),
         (lambda table: table.head.update(next_bundle=0), "the next bundle has number 0"),
         (lambda table: table.lines[0]["at"].pop(), "expected a list of 3 numbers"),
         (lambda table: table.lines[0].update(at=[0, 0, 0]), "no stream 'values'"),
+        (entry(N + 1, chunk=0), "an entry names a chunk"),
+        (entry(N + 1, chunk=1), "an entry names a chunk"),
+        (entry(N + 1, chunk=99), "an entry names a chunk"),
+        (entry(N + 1, start=1 << 31), "an entry leads out of its chunk"),
+        (entry(N + 1, nbytes=(1 << 32) - 1), "an entry leads out of its chunk"),
+        (entry(N + 1, encoding=99), "an entry names an encoding"),
+        (entry(N + 1, encoding=0), "column 'n'.*128 rows take 1024"),
+        (entry(N + 1, nbytes=127), "column 'n'"),
+        (entry(N + 1, rows=127), "the streams of a block have"),
+        (entry([N, N + 1], rows=127), "127 rows"),
+        (entry(N + 1, rows=1 << 20), "an entry has no valid number of rows"),
+        (entry(N + 1, page_rows=100), "an entry has no valid number of rows"),
+        (entry(N + 1, page_rows=0), "an entry has no valid number of rows"),
+        (entry(S + 1, nbytes=0), "column 's'"),
+        (entry(F + 1, nbytes=15), "column 'f'"),
+        (encoding(kind="new"), "encoding 'new' is unknown"),
+        (encoding(dtype=5), "dtype: expected a text"),
+        (encoding(dtype="<i8"), "column 'n'"),
+        (encoding(typesize="4"), "typesize: expected a whole number"),
+        (metadata(encoding="plain"), "not a bundle"),
+        (metadata(rows=127), "the manifest says"),
     ],
 )
-def test_a_false_place_is_corrupt(store, change, message):
+def test_a_false_claim_is_refused_with_its_file_and_column(store, change, message):
     with tamper.editing(store) as table:
         change(table)
-    with pytest.raises(blz.CorruptError, match=message):
+    with pytest.raises((blz.CorruptError, blz.FormatError, blz.LimitError), match=message):
         blz.read_table(store)
 
 
 def test_a_part_at_the_place_of_another_column_is_corrupt(store):
     with tamper.editing(store) as table:
-        first, other = table.lines[0], table.lines[1]
-        for key in ("at", "cbytes"):
-            first[key][0] = other[key][0]
+        table.lines[0]["at"][0] = table.lines[1]["at"][0]
     with pytest.raises(blz.CorruptError, match="column 'n'"):
         blz.read_table(store)
     assert blz.read_table(store, columns=["s"]) == TABLE.select(["s"])
 
 
-def test_parts_that_overlap_are_reported(store):
-    """The lines of two columns of one type lead to the same bytes."""
+def test_entries_that_overlap_are_reported(store):
+    """Two columns of one type and one range have the same bytes."""
     twice = pa.table({"a": range(300), "b": range(300)})
     store = MemoryStore()
-    write(store, twice, encoding="plain")
-    bundle(store)
+    blz.to_blz(twice, store, durability="process")
     with tamper.editing(store) as table:
-        table.lines[1]["at"] = table.lines[0]["at"]
+        bundle = table.bundle()
+        entries = bundle.stream(0).view(ENTRY)
+        entries["start"][3] = entries["start"][1] + 8
+        bundle.set_stream(0, entries.tobytes())
     with blz.open(store) as table:
-        assert table.to_arrow() == twice
-        report = table.verify()
-    assert [problem.message for problem in report.problems] == ["column 'b' overlaps column 'a'"]
-    assert {problem.file for problem in report.problems} == {BUNDLE}
+        assert table.to_arrow(columns=["a"]) == twice.select(["a"])
+        problems = table.verify().problems
+    assert [one for one in problems if "overlaps another one" in one.message]
+    assert {problem.file for problem in problems} >= {BUNDLE}
 
 
-def test_other_first_bytes_of_a_bundle_are_reported_and_change_no_row(store):
-    store.put(BUNDLE, b"blzgroue" + store.get(BUNDLE)[8:])
+def test_a_checksum_behind_a_chunk_is_compared_by_verify_alone(store):
+    with tamper.editing(store) as table:
+        bundle = table.bundle()
+        end = bundle.offsets[3] - 1
+    data = bytearray(store.get(BUNDLE))
+    data[end] ^= 1
+    store.put(BUNDLE, bytes(data))
     with blz.open(store) as table:
         assert table.to_arrow() == TABLE
-        report = table.verify()
-    (problem,) = report.problems
+        (problem,) = table.verify().problems
+        assert table.verify(full=False).is_intact
     assert problem.is_readable
-    assert problem.file == BUNDLE
-    assert "blzgroup" in problem.message
+    assert (problem.file, problem.start, problem.stop) == (BUNDLE, 0, 128)
+    assert problem.message.startswith("chunk 2: crc32 behind the chunk is")
 
 
-def test_a_bundle_that_ends_early_loses_only_the_parts_behind_the_end(store):
-    data = store.get(BUNDLE)
-    store.put(BUNDLE, data[:-1])
+def test_a_damaged_chunk_loses_only_the_columns_in_it(store):
+    with tamper.editing(store) as table:
+        bundle = table.bundle()
+        entries = bundle.stream(0).view(ENTRY)
+        chunk = int(entries["chunk"][S + 2])
+        at = bundle.offsets[chunk] + 20
+    data = bytearray(store.get(BUNDLE))
+    data[at] ^= 1
+    store.put(BUNDLE, bytes(data))
     with blz.open(store) as table:
-        assert table.to_arrow(columns=["n", "s"]) == TABLE.select(["n", "s"])
-        lost = {
-            (problem.column, problem.start, problem.stop) for problem in table.verify().problems
-        }
-    assert lost == {("d", 0, 128)}
+        rest = ["n", "f", "b"]
+        assert table.to_arrow(columns=rest) == TABLE.select(rest)
+        lost = {(one.column, one.start, one.stop) for one in table.verify().problems}
+        with pytest.warns(match="rows 0 to 128"):
+            assert table.to_arrow(on_corrupt="skip") == TABLE.slice(128)
+    assert lost == {("s", 0, 128), ("d", 0, 128)}
 
 
-def test_a_part_of_a_bundle_is_picked_and_read_in_spans(store):
+def test_a_part_of_a_bundle_is_read_in_spans(store):
     version, pinned = pin(store)
     with pinned, OpenParts(version) as parts:
-        for span in (RowSpan(1, 0, 64), RowSpan(1, 64, 128)):
+        for span in (RowSpan(1, 0, 64), RowSpan(1, 64, 128), RowSpan(2, 3, 40)):
             (column,) = read_columns(parts, [1], [span])
-            assert (
-                column.combine_chunks().to_pylist()
-                == WORDS[128 + span.start : 128 + span.stop].to_pylist()
-            )
+            start = 128 * span.group + span.start
+            assert column.to_pylist() == WORDS.to_pylist()[start : start + span.count]
+
+
+def test_columns_of_one_bundle_do_not_share_memory(store):
+    """A column that stays in memory must not keep the bytes of the others."""
+    with blz.open(store) as table:
+        found = table.to_arrow(columns=["n", "f", "b"], filters=pc.field("n") < 1000)
+    spans = [
+        (buffer.address, buffer.address + buffer.size)
+        for column in found.columns
+        for chunk in column.chunks
+        for buffer in chunk.buffers()
+        if buffer is not None
+    ]
+    spans.sort()
+    assert all(end <= start for (_, end), (start, _) in pairwise(spans))
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u2", "i4", "i8", "u8", "f4", "f8", "M8[ns]", "m8[s]"])
+@pytest.mark.parametrize("has_nulls", [False, True])
+def test_numbers_of_a_bundle_come_back_in_memory_that_can_be_written(dtype, has_nulls):
+    rows = np.arange(50).astype("i8" if dtype[0] in "mM" else dtype).astype(dtype)
+    mask = np.arange(50) % 9 == 0 if has_nulls else None
+    table = pa.table({name: pa.array(rows, mask=mask) for name in "ab"})
+    store = MemoryStore()
+    blz.to_blz(table, store, durability="process")
+    found = blz.read_table(store)
+    assert found == table
+    assert all(column.chunk(0).buffers()[1].is_mutable for column in found.columns)
+
+
+def test_a_null_in_a_column_that_has_none_by_its_schema_is_corrupt(store):
+    table = pa.table({"a": [1, None], "b": [1, 2]})
+    store = MemoryStore()
+    blz.to_blz(table, store, durability="process")
+    strict = pa.schema([pa.field("a", pa.int64(), nullable=False), pa.field("b", pa.int64())])
+    with tamper.editing(store) as edit:
+        edit.head["schema"] = base64.b64encode(strict.serialize().to_pybytes()).decode()
+    with pytest.raises(blz.CorruptError, match=r"column 'a': found nulls"):
+        blz.read_table(store)
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_nulls_that_a_bundle_has_as_nan_are_null_in_arrow_and_nan_in_pandas(dtype):
+    frame = pd.DataFrame({name: np.arange(30.0).astype(dtype) for name in "ab"})
+    frame.loc[[0, 7, 29], "a"] = np.nan
+    store = MemoryStore()
+    blz.to_blz(frame, store, durability="process")
+    found = blz.read_table(store)
+    assert found["a"].null_count == 3
+    assert found["a"].is_null().to_pylist() == frame["a"].isna().tolist()
+    assert found["b"].null_count == 0
+    pd.testing.assert_frame_equal(blz.read_blz(store), frame)
+    with blz.open(store) as table:
+        assert table.to_arrow(filters=pc.field("a").is_null()).num_rows == 3

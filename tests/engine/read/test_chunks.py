@@ -50,7 +50,7 @@ def test_runs_are_the_chunks_that_hold_wanted_bytes_each_once(data, chunks, run_
     ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reading, "RUN_BYTES", run_bytes)
-        found = list(runs(None, stream_of(chunks), requests))
+        found = list(runs(SimpleNamespace(bundle=None), stream_of(chunks), requests))
     assert [number for one in found for number in range(one.first, one.last)] == needed
     for one in found:
         begin, end = begins[one.first], begins[one.last]

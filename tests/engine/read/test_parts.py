@@ -1,4 +1,6 @@
-"""A part: a superchunk at an address, whose tree of blocks is that of its type."""
+"""A part: a superchunk whose tree of blocks is that of its type."""
+
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +17,6 @@ from blztable.engine.read.requests import PickedRows, SpanRows
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.version.versions import pin
 from blztable.errors import CorruptError, FormatError
-from blztable.format.layout import Address
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore
 from support import tamper
@@ -37,15 +38,11 @@ def store():
 
 
 @pytest.mark.parametrize("index", range(3))
-@pytest.mark.parametrize(("before", "after"), [(0, 0), (1, 0), (0, 1), (100_000, 100_000)])
-def test_a_part_is_read_wherever_it_lies_in_a_file(store, index, before, after):
+def test_a_part_is_read_in_spans_and_in_single_rows(store, index):
     version, pinned = pin(store)
     with pinned:
-        parts = version.column(index)
-        key, field = parts.files[0], version.schema.field(index)
-        data = store.get(key)
-        store.put("several", b"?" * before + data + b"?" * after)
-        reader = PartReader(OpenFiles(store), Address("several", before, len(data), is_shared=True))
+        parts, field = version.column(index), version.schema.field(index)
+        reader = PartReader(OpenFiles(store), parts.files[0])
         sizes = {name: size[0] for name, size in parts.streams.items()}
         part = open_part(reader, parts.facts[0], field.type, sizes, "here")
     chosen = np.array([0, 5, 64, 299])
@@ -66,17 +63,16 @@ def test_a_part_is_read_wherever_it_lies_in_a_file(store, index, before, after):
         assert column.finish().to_pylist() == expected
 
 
-def test_an_address_that_the_file_does_not_end_at_is_corrupt(store):
+@pytest.mark.parametrize("more", [-1, 1])
+def test_a_file_of_another_length_is_corrupt(store, more):
     version, pinned = pin(store)
     with pinned:
         parts = version.column(0)
-        length = parts.facts.cbytes[0]
+        facts = replace(parts.facts[0], cbytes=parts.facts.cbytes[0] + more)
         sizes = {name: size[0] for name, size in parts.streams.items()}
-        for offset in (-1, 1):
-            address = Address(parts.files[0], max(offset, 0), length + min(offset, 0))
-            reader = PartReader(OpenFiles(store), address)
-            with pytest.raises(CorruptError, match=r"here: .* bytes"):
-                open_part(reader, parts.facts[0], pa.int64(), sizes, "here")
+        reader = PartReader(OpenFiles(store), parts.files[0])
+        with pytest.raises(CorruptError, match=r"here: .* bytes"):
+            open_part(reader, facts, pa.int64(), sizes, "here")
 
 
 @pytest.mark.parametrize("where", ["the block", "its dictionary"])

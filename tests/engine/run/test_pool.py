@@ -340,7 +340,7 @@ def test_after_a_fork_the_child_reads_and_an_old_handle_refuses_to_write(tmp_pat
 def test_an_interrupt_while_a_table_is_written_leaves_the_old_one(tmp_path, monkeypatch):
     old = pa.table({"n": [1]})
     blz.to_blz(old, tmp_path / "t.blz")
-    monkeypatch.setattr("blztable.engine.write.columns._block_info", lambda *_: interrupt())
+    monkeypatch.setattr("blztable.engine.write.parts._block_info", lambda *_: interrupt())
     with pytest.raises(KeyboardInterrupt):
         blz.to_blz(pa.table({"n": [2]}), tmp_path / "t.blz")
     assert blz.read_table(tmp_path / "t.blz") == old

@@ -4,7 +4,8 @@ import pyarrow as pa
 import pytest
 
 from blztable.engine.run.progress import Progress
-from blztable.engine.write.columns import ColumnWriter, write_groups
+from blztable.engine.write.column_writer import ColumnWriter
+from blztable.engine.write.columns import write_groups
 from blztable.engine.write.options import WriteOptions
 from blztable.storage.memory import MemoryStore
 

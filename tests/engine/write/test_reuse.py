@@ -14,7 +14,8 @@ from blztable.engine.read.parts import OpenParts
 from blztable.engine.run.progress import Progress
 from blztable.engine.version import versions
 from blztable.engine.version.commit import Commit, Plan
-from blztable.engine.write.columns import ColumnWriter, write_groups
+from blztable.engine.write.column_writer import ColumnWriter
+from blztable.engine.write.columns import write_groups
 from blztable.engine.write.options import WriteOptions
 from blztable.errors import CorruptError, StorageError
 from blztable.format import chunk as chunks
@@ -320,7 +321,7 @@ class _Failing:
     """A reader whose medium fails behind the front of the file."""
 
     def __init__(self, reader):
-        self.address = reader.address
+        self.key = reader.key
 
     def read(self, offset, length):
         raise StorageError(5, "Input/output error")

@@ -1,0 +1,317 @@
+"""Write a part: encode its array, compress its chunks, store its file or add it to a bundle.
+
+Theory of operation. `PartWriter.encode` encodes the array to streams, computes the statistics and
+divides the streams into chunks. It returns tasks that compress about `TASK_BYTES` each, which any
+thread may run; the task that finishes last stores the file. Knows one part at a time, but for
+many columns of one type (`encode_alike`).
+"""
+
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from blztable.columns import paging
+from blztable.columns.blocks import Block, Stream
+from blztable.columns.codecs import fixed
+from blztable.columns.codecs.fixed import NUMPY_TYPES
+from blztable.columns.encodings.alike import encode_alike
+from blztable.columns.encodings.choose import encoded
+from blztable.columns.encodings.few_items import encode_few_items
+from blztable.columns.statistics.compute import statistics
+from blztable.columns.stored import as_stored
+from blztable.columns.types import encode, one_array
+from blztable.engine.read.parts import Part
+from blztable.engine.run.budget import MemoryBudget
+from blztable.engine.run.limits import check_pages
+from blztable.engine.run.progress import Progress
+from blztable.engine.run.tasks import Task
+from blztable.engine.write.bundles import Bundle, BundledPart, fits
+from blztable.engine.write.column_writer import ColumnWriter, WrittenPart
+from blztable.engine.write.options import CompressionOptions, WriteOptions
+from blztable.engine.write.reuse import ChunkInput, Make, Old, compressing, copying, opened
+from blztable.engine.write.trial import compression_of, dictionary_worth
+from blztable.errors import LimitError, SchemaError
+from blztable.format import layout
+from blztable.format.bundle import page_rows_of
+from blztable.format.line import NO_FILE
+from blztable.format.metadata import BlockInfo, StreamInfo
+from blztable.format.statistics import PAGES_LAYER, Statistics
+from blztable.format.superchunk import PartFacts, pack
+from blztable.format.trailer import MAX_LAYER_BYTES, Layer
+from blztable.storage.store import KeyTaken, Store
+
+# Smaller tasks would spend more time in Python than in compression.
+TASK_BYTES = 1 << 20
+# Encodings gain less than their metadata take in a part of fewer bytes.
+LEAST_BYTES = 1 << 10
+# Columns of one type that are encoded together; of fewer, each gets the encoding that is smallest.
+LEAST_ALIKE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """The state that all parts of a write share."""
+
+    store: Store
+    options: WriteOptions
+    progress: Progress
+    budget: MemoryBudget
+    old: Old | None
+
+
+def write_all(writers: Sequence["PartWriter"]) -> list[Task]:
+    """Encode several parts of a bundle; return the tasks that the bundle needs after its last."""
+    kinds: dict[pa.DataType | None, list[PartWriter]] = {}
+    for writer in writers:
+        kinds.setdefault(writer.kind, []).append(writer)
+    tasks: list[Task] = []
+    for kind, alike in kinds.items():
+        if kind is not None and len(alike) >= LEAST_ALIKE:
+            tasks += PartWriter.encode_alike(alike)
+        else:
+            tasks += (task for writer in alike for task in writer.encode())
+    return tasks
+
+
+class PartWriter:
+    """A part that is written: its array, then its chunks, then its file."""
+
+    def __init__(
+        self,
+        shared: Shared,
+        index: int,
+        column: ColumnWriter,
+        array: pa.ChunkedArray,
+        nbytes: int,
+        group: int,
+        bundle: Bundle | None = None,
+    ) -> None:
+        self._shared = shared
+        self._index = index
+        self._options = shared.options
+        self._column = column
+        # Numbers are taken in the order of the rows, for readers that sort the files by number.
+        self._k = next(column.numbers) if bundle is None else NO_FILE
+        self._bundle = bundle
+        self._group = group
+        self._array = array
+        self._nbytes = nbytes
+        self._checksum = shared.options.checksum_of_chunks
+        # The part that this one replaces, if its chunks may be copied.
+        self._old_part: Part | None = None
+        self._lock = threading.Lock()
+        self._unfinished = 0
+
+    def encode(self) -> list[Task]:
+        """Encode the array and compute statistics; return the tasks that compress the chunks."""
+        try:
+            array = self._array_to_store()
+            block, array = self._block(array)
+            check_pages(self._column.type, block.rows, block.page_rows)
+        except SchemaError as error:
+            raise SchemaError(f"column {self._column.name!r}: {error}") from None
+        # Encoding takes memory, so the next row group waits for it.
+        self._shared.budget.release(self._nbytes)
+        self._pages, whole = statistics(array, block.page_rows)
+        return self._encoded(block, whole)
+
+    def _array_to_store(self) -> pa.Array:
+        """Return the rows as one array, and forget them."""
+        if self._array.null_count and not self._column.nullable:
+            raise SchemaError("found nulls; the schema says not null; fill or drop them")
+        array = as_stored(one_array(self._array))
+        # The caller's array is released as soon as a copy of it exists.
+        del self._array
+        return array
+
+    def _encoded(self, block: Block, whole: Statistics) -> list[Task]:
+        """Add the part to its bundle, or return the tasks that compress its chunks."""
+        self._sizes = {name: stream.nbytes for name, stream in block.walk()}
+        self._nan_is_null, self._whole = block.nan_is_null, whole
+        if self._bundle is None:
+            return self._compressing(block)
+        if not (block.streams and fits(block)):
+            return [*self._bundle.add(self._index, None), *self._compressing(block)]
+        asked = self._options.compression_of(self._column.name)
+        placed = partial(self._placed, block.rows, block.page_rows)
+        part = BundledPart(self._column.type, block, asked, placed)
+        return self._bundle.add(self._index, part)
+
+    @property
+    def kind(self) -> pa.DataType | None:
+        """The type of a column of numbers without nulls that goes to a bundle, otherwise None."""
+        type_ = self._column.type
+        is_number = type_.id in NUMPY_TYPES and not pa.types.is_decimal(type_)
+        return type_ if is_number and self._bundle and not self._array.null_count else None
+
+    @staticmethod
+    def encode_alike(writers: Sequence["PartWriter"]) -> list[Task]:
+        """Encode columns of one kind together, as `encode` does one by one."""
+        first = writers[0]
+        type_, rows = first._column.type, len(first._array)
+        (layout,) = fixed.layout(type_)
+        columns = np.empty((len(writers), rows), layout.dtype)
+        for row, writer in zip(columns, writers, strict=True):
+            row.view(np.uint8)[:] = fixed.encode(writer._array_to_store(), None, None)[1][0].data
+            writer._shared.budget.release(writer._nbytes)
+        page_rows, tasks = page_rows_of(rows), []
+        values = [None, pa.py_buffer(columns)]
+        # Each column is a page of the matrix.
+        pages, _ = statistics(pa.Array.from_buffers(type_, columns.size, values), rows)
+        streams = encode_alike(layout, columns, page_rows)
+        for number, (writer, stream) in enumerate(zip(writers, streams, strict=True)):
+            tasks += writer._encoded(Block(rows, page_rows, (stream,)), pages.of_run(number))
+        return tasks
+
+    def _compressing(self, block: Block) -> list[Task]:
+        """Return the tasks that compress the chunks; the last of them stores the file."""
+        if not block.streams:
+            self._k = NO_FILE
+            self._finish(PartFacts(block.rows, block.page_rows, 0, 0, 0, 0))
+            return []
+        if self._k == NO_FILE:
+            self._k = next(self._column.numbers)
+        asked = self._options.compression_of(self._column.name)
+        self._info = _block_info(block, self._options.chunk_bytes)
+        pieces = [
+            piece
+            for (_, stream), (_, info) in zip(block.walk(), self._info.walk(), strict=True)
+            for piece in _pieces(stream, info.chunks, asked)
+        ]
+        self._chunks: list[bytes] = [b""] * len(pieces)
+        self._digests: list[bytes] = [b""] * len(pieces)
+        if not pieces:
+            return [self._put]
+        batches = list(_batches(pieces))
+        self._unfinished = len(batches)
+        if self._shared.old is not None:
+            self._old_part = opened(self._shared.old, self._index, self._group)
+        make = self._make()
+        return [self._compress_task(make, start, batch) for start, batch in batches]
+
+    def _block(self, array: pa.Array) -> tuple[Block, pa.Array]:
+        """Return the tree of blocks of an array, and an array of the same values for statistics."""
+        page_rows = self._options.page_rows_of(self._column.name)
+        if self._bundle is not None:
+            page_rows = page_rows_of(len(array))
+        is_small = array.nbytes < LEAST_BYTES
+        if is_small or self._options.encoding_of(self._column.name) != "auto":
+            return encode(array, page_rows), array
+        asked = self._options.compression_of(self._column.name)
+        few = encode_few_items(array, page_rows, partial(dictionary_worth, options=asked))
+        return few or (encoded(encode(array, page_rows)), array)
+
+    def _make(self) -> Make:
+        """Return the function that makes the chunks of this part."""
+        if self._old_part is None:
+            return compressing(self._checksum)
+        return copying(self._old_part, self._info, self._checksum)
+
+    def _compress_task(self, make: Make, start: int, batch: list[ChunkInput]) -> Task:
+        def compress() -> None:
+            for index, piece in enumerate(batch, start):
+                self._chunks[index], self._digests[index] = make(index, piece)
+            with self._lock:
+                self._unfinished -= 1
+                is_last = self._unfinished == 0
+            if is_last:
+                self._put()
+
+        return compress
+
+    def _put(self) -> None:
+        """Store the part."""
+        layers = _zone_map(self._pages)
+        pieces, facts = pack(self._info, self._chunks, self._digests, self._checksum, layers)
+        self._put_file(pieces)
+        self._finish(facts)
+        if self._old_part is not None:
+            self._old_part.forget()
+
+    def _put_file(self, pieces: list[bytes]) -> None:
+        """Store the file under the first number that is free."""
+        while True:
+            if self._k > layout.MAX_ID:
+                raise LimitError(
+                    f"column {self._column.name!r}: all file numbers up to {layout.MAX_ID} are used"
+                )
+            try:
+                self._shared.store.put_new(layout.part(self._column.path, self._k), pieces)
+            except KeyTaken:
+                self._k = next(self._column.numbers)  # Another writer uses that number.
+            else:
+                break
+
+    def _placed(self, rows: int, page_rows: int, at: int, cbytes: int) -> None:
+        """Record the part, whose first entry in the bundle is `at`."""
+        self._finish(PartFacts(rows, page_rows, cbytes, 0, 0, 0), at)
+
+    def _finish(self, facts: PartFacts, at: int = 0) -> None:
+        """Record the part."""
+        k = NO_FILE if at else self._k
+        self._column.parts[self._group] = WrittenPart(
+            k, facts, self._sizes, self._whole, at, self._nan_is_null
+        )
+        self._shared.progress.add(facts.rows)
+
+
+def _block_info(block: Block, target: int) -> BlockInfo:
+    streams = tuple(_stream_info(stream, block.page_rows, target) for stream in block.streams)
+    children = {name: _block_info(child, target) for name, child in block.children.items()}
+    return BlockInfo(block.rows, block.page_rows, streams, children, block.encoding)
+
+
+def _stream_info(stream: Stream, page_rows: int, target: int) -> StreamInfo:
+    own = stream.layout
+    if not stream.data.nbytes:
+        chunks: tuple[int, ...] = ()
+    elif stream.pages is not None:
+        chunks = paging.cut_pages(stream.pages, target)
+    else:
+        page_bytes = own.nbytes(page_rows)
+        if stream.encoding is not None and stream.encoding.needs_pages:
+            target = max(target, page_bytes)
+        chunks = paging.cut_even(stream.data.nbytes, page_bytes, own.nbytes(1), target)
+    if stream.encoding is not None:
+        unit = 8 * own.typesize
+        whole = own.nbytes(page_rows) if stream.encoding.needs_pages else unit
+        chunks = paging.cut_tail(chunks, max(unit, whole))
+    encoding = stream.encoding.to_json() if stream.encoding else None
+    return StreamInfo(own.name, own.dtype, own.typesize, chunks, stream.pages, encoding)
+
+
+def _pieces(
+    stream: Stream, sizes: Sequence[int], asked: CompressionOptions
+) -> Iterator[ChunkInput]:
+    compression = compression_of(stream, asked)
+    start = 0
+    for size in sizes:
+        yield ChunkInput(stream.data[start : start + size], stream.layout.typesize, compression)
+        start += size
+    assert start == stream.data.nbytes
+
+
+def _batches(pieces: list[ChunkInput]) -> Iterator[tuple[int, list[ChunkInput]]]:
+    """Yield runs of pieces of at least `TASK_BYTES`, each with the index of its first piece."""
+    start, nbytes = 0, 0
+    for stop, piece in enumerate(pieces, 1):
+        nbytes += piece.data.nbytes
+        if nbytes >= TASK_BYTES or stop == len(pieces):
+            yield start, pieces[start:stop]
+            start, nbytes = stop, 0
+
+
+def _zone_map(pages: Statistics) -> dict[str, Layer]:
+    """Return the layer with the statistics of each page.
+
+    None is needed for a single page, which has the statistics of the part. None is written for more
+    pages than a layer can hold; readers work without it.
+    """
+    if len(pages) < 2:
+        return {}
+    zone_map = pages.encode()
+    return {PAGES_LAYER: Layer.encode(zone_map)} if len(zone_map) <= MAX_LAYER_BYTES else {}
