@@ -92,38 +92,46 @@ class BundleWriter:
 class _Pile:
     """Streams of one form that are compressed together, and their chunks."""
 
+    index: int
     layout: StreamLayout
     asked: CompressionOptions
     # The encoding of one of the streams.
     encoding: Encoding | None
-    streams: list[np.ndarray] = field(default_factory=list)
-    sizes: list[int] = field(default_factory=list)
+    # Each stream, and where it begins in all bytes of the pile.
+    streams: list[tuple[int, np.ndarray]] = field(default_factory=list)
+    # Where each chunk begins, and where the last one ends.
+    starts: list[int] = field(default_factory=list)
+    end: int = 0
 
     def add(self, data: np.ndarray) -> tuple[int, int]:
         """Add a stream; return its chunk, counted in this pile, and its first byte in the chunk."""
-        room = -(-data.nbytes // ALIGNMENT) * ALIGNMENT
-        if not self.sizes or self.sizes[-1] + room > BUNDLE_CHUNK_BYTES:
-            self.sizes.append(0)
-        self.streams.append(data)
-        start = self.sizes[-1]
-        self.sizes[-1] += room
-        return len(self.sizes) - 1, start
+        nbytes = _rounded(data.nbytes, ALIGNMENT)
+        if not self.starts or self.end + nbytes - self.starts[-1] > BUNDLE_CHUNK_BYTES:
+            self._end_chunk()
+            self.starts.append(self.end)
+        start = self.end
+        self.streams.append((start, data))
+        self.end += nbytes
+        return len(self.starts) - 1, start - self.starts[-1]
 
     def chunks(self) -> list[ChunkInput]:
         """Return the chunks to compress."""
-        # Blosc shuffles the bits of whole units alone.
-        unit = 8 * self.layout.typesize
-        self.sizes[-1] = -(-self.sizes[-1] // unit) * unit
-        whole, end = np.zeros(sum(self.sizes), np.uint8), 0
-        for data in self.streams:
-            whole[end : end + len(data)] = data
-            end += -(-len(data) // ALIGNMENT) * ALIGNMENT
+        self._end_chunk()
+        whole = np.zeros(self.end, np.uint8)
+        for start, data in self.streams:
+            whole[start : start + len(data)] = data
         self.streams.clear()
         compression = compression_of(Stream(self.layout, whole, encoding=self.encoding), self.asked)
-        cuts = np.cumsum(self.sizes)[:-1]
-        return [
-            ChunkInput(data, self.layout.typesize, compression) for data in np.split(whole, cuts)
-        ]
+        typesize, parts = self.layout.typesize, np.split(whole, self.starts[1:])
+        return [ChunkInput(data, typesize, compression) for data in parts]
+
+    def _end_chunk(self) -> None:
+        """Fill a chunk up, because Blosc shuffles the bits of whole units alone."""
+        self.end = _rounded(self.end, 8 * self.layout.typesize)
+
+
+def _rounded(nbytes: int, unit: int) -> int:
+    return -(-nbytes // unit) * unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +213,7 @@ class _Contents:
         # The index of the pile of each entry.
         self._piles_of: list[int] = []
         self._encodings: dict[tuple[tuple[str, object], ...], int] = {}
-        self._piles: dict[tuple[object, ...], tuple[int, _Pile]] = {}
+        self._piles: dict[tuple[object, ...], _Pile] = {}
         # Each part's callback, and its first entry.
         self._placed: list[tuple[Placed, int]] = []
         self._table = np.empty(0, ENTRY)
@@ -249,16 +257,16 @@ class _Contents:
             return 0, (0, 0, 0)
         form, is_encoded = stream.layout, stream.encoding is not None
         key = (form.typesize, form.bits, form.shuffle, is_encoded, asked)
-        index, pile = self._piles.setdefault(
-            key, (len(self._piles), _Pile(form, asked, stream.encoding))
-        )
-        return index, (*pile.add(stream.data), stream.data.nbytes)
+        pile = self._piles.get(key)
+        if pile is None:
+            pile = self._piles[key] = _Pile(len(self._piles), form, asked, stream.encoding)
+        return pile.index, (*pile.add(stream.data), stream.data.nbytes)
 
     def pieces(self) -> list[ChunkInput]:
         """Return the chunks to compress; none if no part has entries."""
         if not self._entries:
             return []
-        piles = [pile.chunks() for _, pile in self._piles.values()]
+        piles = [pile.chunks() for pile in self._piles.values()]
         lines = b"".join(jsontext.dumps(dict(line)) + b"\n" for line in self._encodings)
         entries = np.array(self._entries, ENTRY)
         firsts = [
@@ -272,7 +280,7 @@ class _Contents:
         self._table = entries
         names = (ENTRIES, ENCODINGS, *map(str, range(len(piles))))
         forms = [("|V32", ENTRY.itemsize), ("|u1", 1)]
-        forms += [("|u1", pile.layout.typesize) for _, pile in self._piles.values()]
+        forms += [("|u1", pile.layout.typesize) for pile in self._piles.values()]
         self.streams = tuple(
             StreamInfo(name, *form, tuple(piece.data.nbytes for piece in pieces))
             for name, form, pieces in zip(names, forms, (*firsts, *piles), strict=True)

@@ -462,3 +462,14 @@ def test_streams_with_other_options_are_compressed_by_themselves(store):
         codecs = [opened[name].streams()[0].codecs for name in "abcd"]
         assert opened.to_arrow() == table
     assert codecs == [("zstd, bit",), ("lz4, bit",), ("lz4",), ("lz4, bit",)]
+
+
+def test_all_chunks_of_codes_have_their_bits_shuffled(store):
+    """Blosc shuffles whole units of bits alone, so each chunk is filled up."""
+    rows = np.arange(3001) % 1000 // 8
+    table = pa.table({f"c{n}": rows * 300 + n for n in range(200)})
+    blz.to_blz(table, store, mode="w", shuffle="bit", durability="process")
+    with blz.open(store) as opened:
+        found = {codec for name in table.column_names for codec in opened[name].streams()[0].codecs}
+    assert found == {"lz4, bit"}
+    assert blz.read_table(store) == table
