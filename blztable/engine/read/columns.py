@@ -271,7 +271,8 @@ class _Column:
 
     def direct(self) -> DirectColumn | None:
         """Return a faster read of the opened rows, if there is one."""
-        return direct(self._field, self.rows) if self._view is None else None
+        is_plain = self._view in (None, Part.with_nans)
+        return direct(self._field, self.rows) if is_plain else None
 
     def locate(self) -> Iterator[Run]:
         """Yield the runs to decode before the plan."""

@@ -63,11 +63,15 @@ class DirectColumn:
 
     def finish(self) -> pa.ChunkedArray:
         """Return the rows."""
-        made, rows, nulls, bitmap = self._made, self._part.rows, 0, None
+        made, rows, is_nan = self._made, self._part.rows, self._part.root.nan_is_null
+        sizes = {name: len(data) for name, data in made.items()}
+        validity = Validity([Piece(rows, sizes, nan_is_null=is_nan)])
         if VALID in made:
-            validity = Validity([Piece(rows, {VALID: len(made[VALID])})])
             validity.target(0).buffer[:] = made[VALID]
-            bitmap, nulls = validity.finish()
+        elif is_nan:
+            values = made[VALUES].view(NUMPY_TYPES[self._field.type.id])
+            validity.bits(0)[:] = np.packbits(values == values, bitorder="little")
+        bitmap, nulls = validity.finish()
         if nulls and not self._field.nullable:
             with self._part.error_context():
                 raise CorruptError("found nulls; the schema says not null")
@@ -108,5 +112,4 @@ def direct(field: pa.Field, rows: Sequence[PartRows]) -> DirectColumn | None:
     # A decimal may have too many digits.
     is_number = field.type.id in NUMPY_TYPES and not pa.types.is_decimal(field.type)
     has_bytes = all(place.info.nbytes for place in part.root.streams.values())
-    is_direct = is_number and has_bytes and not part.root.nan_is_null
-    return DirectColumn(field, part) if is_direct else None
+    return DirectColumn(field, part) if is_number and has_bytes else None

@@ -115,31 +115,31 @@ class BundleWriter:
 class _Pile:
     """Streams of one form that are compressed together, and their chunks."""
 
+    index: int
     layout: StreamLayout
     asked: CompressionOptions
     # The encoding of one of the streams.
     encoding: Encoding | None
-    # The streams of each chunk, and the bytes of each chunk.
+    # The streams of each chunk, and their bytes.
     streams: list[list[np.ndarray]] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
 
     def add(self, data: np.ndarray) -> tuple[int, int]:
         """Add a stream; return its chunk, counted in this pile, and its first byte in the chunk."""
-        room = -(-data.nbytes // ALIGNMENT) * ALIGNMENT
-        if not self.sizes or self.sizes[-1] + room > BUNDLE_CHUNK_BYTES:
+        nbytes = _rounded(data.nbytes, ALIGNMENT)
+        if not self.sizes or self.sizes[-1] + nbytes > BUNDLE_CHUNK_BYTES:
             self.sizes.append(0)
             self.streams.append([])
         self.streams[-1].append(data)
         start = self.sizes[-1]
-        self.sizes[-1] += room
+        self.sizes[-1] += nbytes
         return len(self.sizes) - 1, start
 
     def chunks(self) -> list[ChunkInput]:
         """Return the chunks to compress."""
-        # Blosc shuffles the bits of whole units alone.
-        unit = 8 * self.layout.typesize
-        self.sizes[-1] = -(-self.sizes[-1] // unit) * unit
-        chunks = [_joined(*one) for one in zip(self.streams, self.sizes, strict=True)]
+        # Blosc shuffles the bits of whole units alone, so each chunk is filled up.
+        sizes = [_rounded(size, 8 * self.layout.typesize) for size in self.sizes]
+        chunks = [_joined(*one) for one in zip(self.streams, sizes, strict=True)]
         # The trial looks at the bytes at a quarter and at three quarters.
         few = chunks if len(chunks) < 3 else [chunks[len(chunks) * n // 4] for n in (1, 3)]
         tried = Stream(self.layout, np.concatenate(few), encoding=self.encoding)
@@ -152,9 +152,13 @@ def _joined(streams: list[np.ndarray], size: int) -> np.ndarray:
     chunk, end = np.zeros(size, np.uint8), 0
     for data in streams:
         chunk[end : end + len(data)] = data
-        end += -(-len(data) // ALIGNMENT) * ALIGNMENT
+        end += _rounded(len(data), ALIGNMENT)
     streams.clear()
     return chunk
+
+
+def _rounded(nbytes: int, unit: int) -> int:
+    return -(-nbytes // unit) * unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +270,7 @@ class _Contents:
         # The index of the pile of each entry.
         self._piles_of: list[int] = []
         self._encodings: dict[tuple[tuple[str, object], ...], int] = {}
-        self._piles: dict[tuple[object, ...], tuple[int, _Pile]] = {}
+        self._piles: dict[tuple[object, ...], _Pile] = {}
         # Each part's callback, and its first entry.
         self._placed: list[tuple[Placed, int]] = []
         self._table = np.empty(0, ENTRY)
@@ -310,16 +314,16 @@ class _Contents:
             return 0, (0, 0, 0)
         form, is_encoded = stream.layout, stream.encoding is not None
         key = (form.typesize, form.bits, form.shuffle, is_encoded, asked)
-        index, pile = self._piles.setdefault(
-            key, (len(self._piles), _Pile(form, asked, stream.encoding))
-        )
-        return index, (*pile.add(stream.data), stream.data.nbytes)
+        pile = self._piles.get(key)
+        if pile is None:
+            pile = self._piles[key] = _Pile(len(self._piles), form, asked, stream.encoding)
+        return pile.index, (*pile.add(stream.data), stream.data.nbytes)
 
     def pieces(self) -> list[ChunkInput]:
         """Return the chunks to compress; none if no part has entries."""
         if not self._entries:
             return []
-        piles = [pile.chunks() for _, pile in self._piles.values()]
+        piles = [pile.chunks() for pile in self._piles.values()]
         lines = b"".join(jsontext.dumps(dict(line)) + b"\n" for line in self._encodings)
         entries = np.array(self._entries, ENTRY)
         firsts = [
@@ -333,7 +337,7 @@ class _Contents:
         self._table = entries
         names = (ENTRIES, ENCODINGS, *map(str, range(len(piles))))
         forms = [("|V32", ENTRY.itemsize), ("|u1", 1)]
-        forms += [("|u1", pile.layout.typesize) for _, pile in self._piles.values()]
+        forms += [("|u1", pile.layout.typesize) for pile in self._piles.values()]
         self.streams = tuple(
             StreamInfo(name, *form, tuple(piece.data.nbytes for piece in pieces))
             for name, form, pieces in zip(names, forms, (*firsts, *piles), strict=True)

@@ -6,6 +6,7 @@ import tracemalloc
 from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -371,3 +372,18 @@ def test_a_read_of_one_column_keeps_few_bytes_of_the_others(tmp_path, monkeypatc
         finally:
             tracemalloc.stop()
     assert peak < 3 << 20
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_nulls_that_a_bundle_has_as_nan_are_null_in_arrow_and_nan_in_pandas(dtype):
+    frame = pd.DataFrame({name: np.arange(30.0).astype(dtype) for name in "ab"})
+    frame.loc[[0, 7, 29], "a"] = np.nan
+    store = MemoryStore()
+    blz.to_blz(frame, store, durability="process")
+    found = blz.read_table(store)
+    assert found["a"].null_count == 3
+    assert found["a"].is_null().to_pylist() == frame["a"].isna().tolist()
+    assert found["b"].null_count == 0
+    pd.testing.assert_frame_equal(blz.read_blz(store), frame)
+    with blz.open(store) as table:
+        assert table.to_arrow(filters=pc.field("a").is_null()).num_rows == 3

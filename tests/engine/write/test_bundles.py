@@ -492,3 +492,14 @@ def test_a_write_of_large_bundles_holds_about_two_row_groups(tmp_path, monkeypat
         tracemalloc.stop()
     # The generator makes one more.
     assert peak < 3.6 * group
+
+
+def test_all_chunks_of_codes_have_their_bits_shuffled(store):
+    """Blosc shuffles whole units of bits alone, so each chunk is filled up."""
+    rows = np.arange(3001) % 1000 // 8
+    table = pa.table({f"c{n}": rows * 300 + n for n in range(200)})
+    blz.to_blz(table, store, mode="w", shuffle="bit", durability="process")
+    with blz.open(store) as opened:
+        found = {codec for name in table.column_names for codec in opened[name].streams()[0].codecs}
+    assert found == {"lz4, bit"}
+    assert blz.read_table(store) == table
