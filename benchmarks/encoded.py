@@ -181,17 +181,7 @@ class Runs(_Suite):
     kind, stream = "runs", "valid"
 
     def array(self, rng):
-        numbers = rng.integers(-(2**63), 2**63 - 1, ROWS)
-        return pa.array(numbers, mask=np.arange(ROWS) % (ROWS // 5) < ROWS // 50)
-
-
-class NullsOfFloats(_Suite):
-    """Doubles whose nulls are stored as NaN, without a bitmap."""
-
-    kind = "plain"
-
-    def array(self, rng):
-        return pa.array(rng.normal(size=ROWS), mask=rng.random(ROWS) < 0.1)
+        return pa.array(rng.normal(size=ROWS), mask=np.arange(ROWS) % (ROWS // 5) < ROWS // 50)
 
 
 class Nulls(_Suite):

@@ -88,8 +88,8 @@ def to_blz(
         Encoding of the values before compression. With "auto", the default, numbers, times,
         dictionary codes and text of few different items are stored in fewer bytes if that returns
         the very same values; each row group is decided by itself. With "plain", values are stored
-        as Arrow has them, and each column of floats, or of other numbers without nulls, is a series
-        of Bloscpack files; otherwise the columns of a small row group share a file.
+        as Arrow has them, and each column of numbers without nulls is a series of Bloscpack files;
+        otherwise the columns of a small row group share a file.
     checksum : {"crc32", "adler32", "md5", "sha1", "sha224", "sha256", "sha384", "sha512"}, optional
         Checksum of each chunk; "crc32" by default.
     row_group_rows : int, optional

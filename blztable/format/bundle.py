@@ -16,13 +16,15 @@ from typing import Self
 import numpy as np
 
 from blztable.block_terms import MIN_PAGE_ROWS
-from blztable.errors import CorruptError
+from blztable.errors import CorruptError, LimitError
 from blztable.format import jsontext
 from blztable.format.metadata import MAX_PAGE_ROWS, BlockInfo
 
 # The encoding of the block of a bundle, and its first streams.
 BUNDLE = "bundle"
 ENTRIES, ENCODINGS = "entries", "encodings"
+# Bytes of `entries` and `encodings` together, which a read of one column needs whole.
+MAX_DIRECTORY_BYTES = 64 << 20
 # Each stream of a part begins at a multiple of so many bytes of its chunk.
 ALIGNMENT = 8
 
@@ -60,6 +62,8 @@ class Directory:
         if len(entries) % ENTRY.itemsize:
             raise CorruptError(f"entries of {len(entries)} bytes; one has {ENTRY.itemsize}")
         found = np.frombuffer(entries, ENTRY)
+        if encodings.count(b"\n") > len(found):
+            raise CorruptError(f"more encodings than the {len(found)} entries")
         lines = encodings.split(b"\n")[:-1]
         sizes = np.array(chunk_sizes(info), np.int64)
         first = sum(len(stream.chunks) for stream in info.streams[:2])
@@ -91,10 +95,18 @@ def page_rows_of(rows: int) -> int:
 
 
 def chunk_sizes(info: BlockInfo) -> list[int]:
-    """Return the uncompressed bytes of each chunk of a bundle; CorruptError for another block."""
+    """Return the uncompressed bytes of each chunk of a bundle.
+
+    Raise CorruptError for another block, and LimitError if its first two streams are too large.
+    """
     names = [stream.name for stream in info.streams]
     if info.encoding != BUNDLE or names[:2] != [ENTRIES, ENCODINGS] or info.children:
         raise CorruptError(f"encoding {info.encoding!r} with streams {names!r:.100}; not a bundle")
     if any(stream.pages is not None or stream.encoding is not None for stream in info.streams):
         raise CorruptError("a stream of a bundle has pages or an encoding")
+    nbytes = sum(stream.nbytes for stream in info.streams[:2])
+    if nbytes > MAX_DIRECTORY_BYTES:
+        raise LimitError(
+            f"entries and encodings have {nbytes} bytes; at most {MAX_DIRECTORY_BYTES} are read"
+        )
     return [size for stream in info.streams for size in stream.chunks]

@@ -330,8 +330,7 @@ class CTable(TableReader, Closing):
         values : mapping
             Name of a column to its new values: one scalar; an array with one value per row that
             meets the condition, in stored order; or a pyarrow expression, computed from the values
-            before the update, with types as in `add_column`. Whether NaN is a missing value is
-            decided as in `append`.
+            before the update, with types as in `add_column`.
         where : pyarrow.compute.Expression, list of tuples or list of such lists, optional
             Condition that a row must meet, as `filters` of `read_blz`; all rows by default. Rows
             for which it is null are not changed.

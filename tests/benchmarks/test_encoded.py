@@ -1,8 +1,7 @@
-"""The suites of encodings and bundles run, and each measures what it is named after."""
+"""The suites of encodings run, and each measures the encoding that it is named after."""
 
 import inspect
 
-import bundles
 import encoded
 import pytest
 
@@ -53,20 +52,3 @@ def test_a_suite_whose_column_has_another_encoding_is_an_error(monkeypatch):
     monkeypatch.setattr(encoded.Narrow, "array", encoded.Delta.array)
     with pytest.raises(ValueError, match="Narrow has streams with encodings"):
         encoded.Narrow().setup()
-
-
-def test_each_benchmark_of_bundles_runs(monkeypatch):
-    monkeypatch.setitem(bundles.TABLES, "2,000 x 5,000", lambda: bundles.table(50, 20))
-    monkeypatch.setattr(bundles.Bundles, "params", list(bundles.TABLES))
-    results = runs(bundles.Bundles)
-    assert {name for name, _ in results} == {
-        *("time_write", "time_append", "time_read", "time_read_frame", "time_read_one_column"),
-        *("time_take", "track_bytes"),
-    }
-    assert all(results["track_bytes", name] > 0 for name in bundles.TABLES)
-
-
-def test_a_table_that_is_in_no_bundle_is_an_error(monkeypatch):
-    monkeypatch.setitem(bundles.TABLES, "one row x 100", lambda: bundles.table(1, 1))
-    with pytest.raises(ValueError, match="one row x 100 is not in a bundle"):
-        bundles.Bundles().setup("one row x 100")

@@ -551,7 +551,6 @@ def test_the_properties_are_those_of_the_page():
         row_group_rows=99,
         page_rows={"n": 8},
         sort_by="n",
-        nan_as_null=False,
     )
     with blz.open(store, "a") as t:
         t.set_retention(versions=5, seconds=60)

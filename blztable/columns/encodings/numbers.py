@@ -77,7 +77,7 @@ class Narrow(Encoding):
 
     def rebased(self, base: int) -> "Narrow":
         """Return the encoding with this base."""
-        return type(self)(self.stored, self.width, np.array([base], "<i8"), self.page_rows)
+        return replace(self, bases=np.array([base], "<i8"))
 
     def decode(self, row: int, codes: np.ndarray, out: np.ndarray) -> None:
         """Add the base of its page to each code."""

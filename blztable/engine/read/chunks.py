@@ -223,7 +223,7 @@ class _BundledRuns:
         """Read the chunk, check and decompress it, and pass each stream to its sinks."""
         first = self.runs[0]
         assert first.part.bundle is not None
-        with first.part.error_context(first.place.name):
+        with first.part.error_context(first.place.name, first.slot[0]):
             contents = first.part.bundle.contents(first.slot[0])
         for one in self.runs:
             one.give(contents)

@@ -271,8 +271,7 @@ class _Column:
 
     def direct(self) -> DirectColumn | None:
         """Return a faster read of the opened rows, if there is one."""
-        is_plain = self._view in (None, Part.with_nans)
-        return direct(self._field, self.rows) if is_plain else None
+        return direct(self._field, self.rows) if self._view is None else None
 
     def locate(self) -> Iterator[Run]:
         """Yield the runs to decode before the plan."""

@@ -43,7 +43,7 @@ class DirectColumn:
 
     def plan(self) -> int:
         """Return the bytes of the result."""
-        return self._part.nbytes
+        return _nbytes(self._part)
 
     def doubted(self) -> Iterator[PartRows]:
         """Return nothing: the part is small, whatever it claims."""
@@ -63,15 +63,11 @@ class DirectColumn:
 
     def finish(self) -> pa.ChunkedArray:
         """Return the rows."""
-        made, rows, is_nan = self._made, self._part.rows, self._part.root.nan_is_null
-        sizes = {name: len(data) for name, data in made.items()}
-        validity = Validity([Piece(rows, sizes, nan_is_null=is_nan)])
+        made, rows, nulls, bitmap = self._made, self._part.rows, 0, None
         if VALID in made:
+            validity = Validity([Piece(rows, {VALID: len(made[VALID])})])
             validity.target(0).buffer[:] = made[VALID]
-        elif is_nan:
-            values = made[VALUES].view(NUMPY_TYPES[self._field.type.id])
-            validity.bits(0)[:] = np.packbits(values == values, bitorder="little")
-        bitmap, nulls = validity.finish()
+            bitmap, nulls = validity.finish()
         if nulls and not self._field.nullable:
             with self._part.error_context():
                 raise CorruptError("found nulls; the schema says not null")
@@ -97,14 +93,20 @@ class _StreamRun(BundledRun):
         self.made[place.name] = values
 
 
+def _nbytes(part: Part) -> int:
+    """Return the bytes of the values of a part, which may be more than those of its codes."""
+    return sum(place.nbytes for place in part.root.streams.values())
+
+
 def direct(field: pa.Field, rows: Sequence[PartRows]) -> DirectColumn | None:
     """Return the direct read of an opened column; None unless it is one whole part of numbers."""
     if len(rows) != 1 or not isinstance(rows[0], SpanRows):
         return None
     part = rows[0].part
-    if part.bundle is None or not rows[0].is_whole or part.nbytes > MOST_BYTES:
+    if part.bundle is None or not rows[0].is_whole or _nbytes(part) > MOST_BYTES:
         return None
     # A decimal may have too many digits.
     is_number = field.type.id in NUMPY_TYPES and not pa.types.is_decimal(field.type)
     has_bytes = all(place.info.nbytes for place in part.root.streams.values())
-    return DirectColumn(field, part) if is_number and has_bytes else None
+    is_direct = is_number and has_bytes and not part.root.nan_is_null
+    return DirectColumn(field, part) if is_direct else None

@@ -29,6 +29,8 @@ from blztable.format.superchunk import PartFacts, Superchunk
 
 # A superchunk up to this size is read at once and kept until its chunks are decoded.
 SMALL_PART = 64 << 10
+# A read keeps so many bytes of small bundles, which may have many columns beside those it reads.
+KEPT_BYTES = 32 << 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -269,6 +271,7 @@ class OpenParts(Closing):
         self._files = OpenFiles(version.store)
         self._parts: dict[tuple[int, int], Part] = {}
         self._bundles: dict[int, OpenBundle] = {}
+        self._kept = 0
 
     def open(self, index: int, group: int) -> Part:
         """Return the part of a column in a row group."""
@@ -309,6 +312,10 @@ class OpenParts(Closing):
             assert facts is not None
             reader = PartReader(self._files, layout.part(layout.SHARED, facts.k))
             opened = open_bundle(reader, facts, head.row_groups[group])
+            self._kept += len(reader.kept or b"")
+            if self._kept > KEPT_BYTES:
+                self._kept -= len(reader.kept or b"")
+                reader.kept = None
             # `setdefault` is atomic: of two threads that open one bundle, the second drops its own.
             bundle = self._bundles.setdefault(group, opened)
         return bundle
@@ -325,7 +332,7 @@ class OpenParts(Closing):
                 del self._parts[key]
         for number in list(self._bundles):
             if number < group:
-                del self._bundles[number]
+                self._kept -= len(self._bundles.pop(number).reader.kept or b"")
 
     def close(self) -> None:
         """Close the files and drop the parts, after the last thread has finished with them."""

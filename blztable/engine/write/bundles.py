@@ -7,7 +7,7 @@ of how an array is encoded.
 """
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
@@ -18,13 +18,22 @@ import pyarrow as pa
 from blztable.columns.blocks import Block, Encoding, Stream, StreamLayout
 from blztable.columns.paging import CHUNK_BYTES
 from blztable.columns.types import layout_of
+from blztable.engine.run.budget import MemoryBudget
 from blztable.engine.run.tasks import Task, batches
 from blztable.engine.write.options import CompressionOptions
 from blztable.engine.write.reuse import ChunkInput, compressing
 from blztable.engine.write.trial import LZ4, LZ4HC, compression_of
 from blztable.errors import LimitError
 from blztable.format import bundle, jsontext, layout
-from blztable.format.bundle import ALIGNMENT, BUNDLE, ENCODINGS, ENTRIES, ENTRY, BundleFacts
+from blztable.format.bundle import (
+    ALIGNMENT,
+    BUNDLE,
+    ENCODINGS,
+    ENTRIES,
+    ENTRY,
+    MAX_DIRECTORY_BYTES,
+    BundleFacts,
+)
 from blztable.format.checksum import Checksum
 from blztable.format.chunk import MAX_CHUNK_BYTES, Compression
 from blztable.format.layout import Path
@@ -39,8 +48,13 @@ BUNDLED_BYTES = 64 << 10
 MOST_COLUMN_BYTES = 1 << 20
 # A bundle is in memory until its last part is ready.
 MOST_BYTES = 512 << 20
+# The next row group waits until half of a bundle of more bytes is compressed. Smaller bundles take
+# little memory, and several of them are made at once.
+LARGE_BYTES = 16 << 20
 # A chunk is decompressed for one column, so it is smaller than in a file.
 BUNDLE_CHUNK_BYTES = 256 << 10
+# Names, numbers and punctuation of an encoding.
+MOST_NAMES_BYTES = 512
 
 # Takes the first entry of a part, from 1, and its share of the bytes in the file.
 Placed = Callable[[int, int], None]
@@ -58,6 +72,15 @@ def fits(block: Block) -> bool:
         and all(stream.data.nbytes <= MAX_CHUNK_BYTES for stream in block.streams)
         and all(map(fits, block.children.values()))
     )
+
+
+def _directory_bytes(block: Block) -> int:
+    """Return the most bytes that a part adds to `entries` and `encodings`."""
+    encodings = [stream.encoding.shared()[0] for _, stream in block.walk() if stream.encoding]
+    texts = (one for parameters in encodings for one in parameters.values())
+    nbytes = sum(len(one) for one in texts if isinstance(one, str))
+    # A dictionary type has five streams, and the names and numbers of an encoding are short.
+    return nbytes + 5 * ENTRY.itemsize + MOST_NAMES_BYTES * len(encodings)
 
 
 @dataclass(slots=True)
@@ -92,46 +115,46 @@ class BundleWriter:
 class _Pile:
     """Streams of one form that are compressed together, and their chunks."""
 
-    index: int
     layout: StreamLayout
     asked: CompressionOptions
     # The encoding of one of the streams.
     encoding: Encoding | None
-    # Each stream, and where it begins in all bytes of the pile.
-    streams: list[tuple[int, np.ndarray]] = field(default_factory=list)
-    # Where each chunk begins, and where the last one ends.
-    starts: list[int] = field(default_factory=list)
-    end: int = 0
+    # The streams of each chunk, and the bytes of each chunk.
+    streams: list[list[np.ndarray]] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
 
     def add(self, data: np.ndarray) -> tuple[int, int]:
         """Add a stream; return its chunk, counted in this pile, and its first byte in the chunk."""
-        nbytes = _rounded(data.nbytes, ALIGNMENT)
-        if not self.starts or self.end + nbytes - self.starts[-1] > BUNDLE_CHUNK_BYTES:
-            self._end_chunk()
-            self.starts.append(self.end)
-        start = self.end
-        self.streams.append((start, data))
-        self.end += nbytes
-        return len(self.starts) - 1, start - self.starts[-1]
+        room = -(-data.nbytes // ALIGNMENT) * ALIGNMENT
+        if not self.sizes or self.sizes[-1] + room > BUNDLE_CHUNK_BYTES:
+            self.sizes.append(0)
+            self.streams.append([])
+        self.streams[-1].append(data)
+        start = self.sizes[-1]
+        self.sizes[-1] += room
+        return len(self.sizes) - 1, start
 
     def chunks(self) -> list[ChunkInput]:
         """Return the chunks to compress."""
-        self._end_chunk()
-        whole = np.zeros(self.end, np.uint8)
-        for start, data in self.streams:
-            whole[start : start + len(data)] = data
-        self.streams.clear()
-        compression = compression_of(Stream(self.layout, whole, encoding=self.encoding), self.asked)
-        typesize, parts = self.layout.typesize, np.split(whole, self.starts[1:])
-        return [ChunkInput(data, typesize, compression) for data in parts]
-
-    def _end_chunk(self) -> None:
-        """Fill a chunk up, because Blosc shuffles the bits of whole units alone."""
-        self.end = _rounded(self.end, 8 * self.layout.typesize)
+        # Blosc shuffles the bits of whole units alone.
+        unit = 8 * self.layout.typesize
+        self.sizes[-1] = -(-self.sizes[-1] // unit) * unit
+        chunks = [_joined(*one) for one in zip(self.streams, self.sizes, strict=True)]
+        # The trial looks at the bytes at a quarter and at three quarters.
+        few = chunks if len(chunks) < 3 else [chunks[len(chunks) * n // 4] for n in (1, 3)]
+        tried = Stream(self.layout, np.concatenate(few), encoding=self.encoding)
+        compression = compression_of(tried, self.asked)
+        return [ChunkInput(data, self.layout.typesize, compression) for data in chunks]
 
 
-def _rounded(nbytes: int, unit: int) -> int:
-    return -(-nbytes // unit) * unit
+def _joined(streams: list[np.ndarray], size: int) -> np.ndarray:
+    """Return a chunk of so many bytes, and forget its streams."""
+    chunk, end = np.zeros(size, np.uint8), 0
+    for data in streams:
+        chunk[end : end + len(data)] = data
+        end += -(-len(data) // ALIGNMENT) * ALIGNMENT
+    streams.clear()
+    return chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +171,19 @@ class Bundle:
     """The bundle of one row group, while its parts are made."""
 
     def __init__(
-        self, columns: Sequence[int], rows: int, writer: BundleWriter, checksum: Checksum
+        self,
+        columns: Mapping[int, int],
+        rows: int,
+        writer: BundleWriter,
+        checksum: Checksum,
+        budget: MemoryBudget,
     ) -> None:
-        """Wait for the parts of the columns at these indices; they get this order in the file."""
-        self.columns = frozenset(columns)
+        """Wait for the parts of columns, given their bytes by index, in the order of the file."""
+        self.columns = columns.keys()
+        self._budget = budget
+        nbytes = sum(columns.values())
+        # The bytes that the bundle releases, because it has the parts until they are compressed.
+        self._held = nbytes if nbytes > LARGE_BYTES else 0
         self._rows = rows
         self._writer = writer
         self._checksum = checksum
@@ -160,6 +192,21 @@ class Bundle:
         self._parts: dict[int, BundledPart | None] = dict.fromkeys(columns)
         # The stored bundle; None if no part is in it.
         self.facts: BundleFacts | None = None
+        # The bytes that `entries` and `encodings` may still get.
+        self._room = MAX_DIRECTORY_BYTES
+
+    def takes(self, block: Block) -> bool:
+        """True if a part fits into the bundle, which then keeps room for it."""
+        if not (block.streams and fits(block)):
+            return False
+        with self._lock:
+            self._room -= _directory_bytes(block)
+            return self._room >= 0
+
+    @property
+    def is_large(self) -> bool:
+        """True if the bundle releases the memory of its columns, and not the parts."""
+        return self._held > 0
 
     def add(self, index: int, part: "BundledPart | None") -> list[Task]:
         """Add the part of a column, None if it has a file; the last one returns tasks to run."""
@@ -173,21 +220,27 @@ class Bundle:
         """Return the tasks that compress the chunks; the last of them stores the file."""
         contents = _Contents(filter(None, self._parts.values()))
         self._parts.clear()
-        pieces = contents.pieces()
+        # A piece is released as soon as it is compressed.
+        pieces = dict(enumerate(contents.pieces()))
         chunks: list[bytes] = [b""] * len(pieces)
         digests = chunks.copy()
         make = compressing(self._checksum)
-        self._unfinished = len(pieces)
+        count = self._unfinished = len(pieces)
+        if not count:
+            self._budget.release(self._held)
 
         def compress(number: int) -> None:
-            chunks[number], digests[number] = make(number, pieces[number])
+            chunks[number], digests[number] = make(number, pieces.pop(number))
+            # The shares add up to all bytes.
+            shares = (self._held * (number + 1) // count, self._held * number // count)
+            self._budget.release(shares[0] - shares[1])
             with self._lock:
                 self._unfinished -= 1
                 is_last = self._unfinished == 0
             if is_last:
                 self._put(contents, chunks, digests)
 
-        calls = (partial(compress, number) for number in range(len(pieces)))
+        calls = (partial(compress, number) for number in range(count))
         return list(batches(calls, CHUNK_BYTES // BUNDLE_CHUNK_BYTES))
 
     def _put(
@@ -213,7 +266,7 @@ class _Contents:
         # The index of the pile of each entry.
         self._piles_of: list[int] = []
         self._encodings: dict[tuple[tuple[str, object], ...], int] = {}
-        self._piles: dict[tuple[object, ...], _Pile] = {}
+        self._piles: dict[tuple[object, ...], tuple[int, _Pile]] = {}
         # Each part's callback, and its first entry.
         self._placed: list[tuple[Placed, int]] = []
         self._table = np.empty(0, ENTRY)
@@ -257,16 +310,16 @@ class _Contents:
             return 0, (0, 0, 0)
         form, is_encoded = stream.layout, stream.encoding is not None
         key = (form.typesize, form.bits, form.shuffle, is_encoded, asked)
-        pile = self._piles.get(key)
-        if pile is None:
-            pile = self._piles[key] = _Pile(len(self._piles), form, asked, stream.encoding)
-        return pile.index, (*pile.add(stream.data), stream.data.nbytes)
+        index, pile = self._piles.setdefault(
+            key, (len(self._piles), _Pile(form, asked, stream.encoding))
+        )
+        return index, (*pile.add(stream.data), stream.data.nbytes)
 
     def pieces(self) -> list[ChunkInput]:
         """Return the chunks to compress; none if no part has entries."""
         if not self._entries:
             return []
-        piles = [pile.chunks() for pile in self._piles.values()]
+        piles = [pile.chunks() for _, pile in self._piles.values()]
         lines = b"".join(jsontext.dumps(dict(line)) + b"\n" for line in self._encodings)
         entries = np.array(self._entries, ENTRY)
         firsts = [
@@ -280,7 +333,7 @@ class _Contents:
         self._table = entries
         names = (ENTRIES, ENCODINGS, *map(str, range(len(piles))))
         forms = [("|V32", ENTRY.itemsize), ("|u1", 1)]
-        forms += [("|u1", pile.layout.typesize) for pile in self._piles.values()]
+        forms += [("|u1", pile.layout.typesize) for _, pile in self._piles.values()]
         self.streams = tuple(
             StreamInfo(name, *form, tuple(piece.data.nbytes for piece in pieces))
             for name, form, pieces in zip(names, forms, (*firsts, *piles), strict=True)

@@ -106,4 +106,5 @@ def _bundle(
     }
     if writer is None or not is_small(nbytes.values()):
         return None
-    return Bundle(sorted(nbytes), rows, writer, options.checksum_of_chunks)
+    columns = dict(sorted(nbytes.items()))
+    return Bundle(columns, rows, writer, options.checksum_of_chunks, shared.budget)

@@ -29,7 +29,7 @@ from blztable.engine.run.budget import MemoryBudget
 from blztable.engine.run.limits import check_pages
 from blztable.engine.run.progress import Progress
 from blztable.engine.run.tasks import Task
-from blztable.engine.write.bundles import Bundle, BundledPart, fits
+from blztable.engine.write.bundles import Bundle, BundledPart
 from blztable.engine.write.column_writer import ColumnWriter, WrittenPart
 from blztable.engine.write.options import CompressionOptions, WriteOptions
 from blztable.engine.write.reuse import ChunkInput, Make, Old, compressing, copying, opened
@@ -115,7 +115,7 @@ class PartWriter:
         except SchemaError as error:
             raise SchemaError(f"column {self._column.name!r}: {error}") from None
         # Encoding takes memory, so the next row group waits for it.
-        self._shared.budget.release(self._nbytes)
+        self._release()
         self._pages, whole = statistics(array, block.page_rows)
         return self._encoded(block, whole)
 
@@ -128,13 +128,18 @@ class PartWriter:
         del self._array
         return array
 
+    def _release(self) -> None:
+        """Release the array, whose copy is small or is compressed at once."""
+        if self._bundle is None or not self._bundle.is_large:
+            self._shared.budget.release(self._nbytes)
+
     def _encoded(self, block: Block, whole: Statistics) -> list[Task]:
         """Add the part to its bundle, or return the tasks that compress its chunks."""
         self._sizes = {name: stream.nbytes for name, stream in block.walk()}
         self._nan_is_null, self._whole = block.nan_is_null, whole
         if self._bundle is None:
             return self._compressing(block)
-        if not (block.streams and fits(block)):
+        if not self._bundle.takes(block):
             return [*self._bundle.add(self._index, None), *self._compressing(block)]
         asked = self._options.compression_of(self._column.name)
         placed = partial(self._placed, block.rows, block.page_rows)
@@ -157,7 +162,7 @@ class PartWriter:
         columns = np.empty((len(writers), rows), layout.dtype)
         for row, writer in zip(columns, writers, strict=True):
             row.view(np.uint8)[:] = fixed.encode(writer._array_to_store(), None, None)[1][0].data
-            writer._shared.budget.release(writer._nbytes)
+            writer._release()
         page_rows, tasks = page_rows_of(rows), []
         values = [None, pa.py_buffer(columns)]
         # Each column is a page of the matrix.

@@ -2,22 +2,24 @@
 
 import base64
 import json
+import tracemalloc
 from itertools import pairwise
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 import blztable as blz
-from blztable.engine.read import bundles
+from blztable.engine.read import bundles, parts
 from blztable.engine.read.columns import read_columns
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.selection import RowSpan
+from blztable.engine.run import limits
 from blztable.engine.version.versions import pin
 from blztable.format import layout, manifest
 from blztable.format.bundle import ENTRY
+from blztable.format.chunk import MAX_CHUNK_BYTES, Compression
 from blztable.storage.memory import MemoryStore
 from support import tamper
 from support.stores import Hooked, read
@@ -310,16 +312,62 @@ def test_a_null_in_a_column_that_has_none_by_its_schema_is_corrupt(store):
         blz.read_table(store)
 
 
-@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
-def test_nulls_that_a_bundle_has_as_nan_are_null_in_arrow_and_nan_in_pandas(dtype):
-    frame = pd.DataFrame({name: np.arange(30.0).astype(dtype) for name in "ab"})
-    frame.loc[[0, 7, 29], "a"] = np.nan
+def stretched(store, index, contents, count):
+    """Make one stream of the bundle of so many equal chunks of zstd."""
+    with tamper.editing(store) as table:
+        bundle = table.bundle()
+        stream = bundle.metadata["streams"][index]
+        chunk = Compression("zstd", 5).compress(contents, stream["typesize"])
+        bundle.chunks[bundle._chunks_of(index)] = [chunk] * count
+        stream.pop("chunks", None)
+        stream |= {"nbytes": len(contents) * count, "chunk_size": len(contents)}
+
+
+# A file of 100 KB took a gigabyte for each read of one column.
+def test_entries_that_are_too_many_to_read_are_refused(store):
+    entries = np.zeros(MAX_CHUNK_BYTES // ENTRY.itemsize, ENTRY)
+    entries["page_rows"] = 8
+    stretched(store, 0, entries.view(np.uint8), 9)
+    with pytest.raises(blz.LimitError, match=r"column 'n'.*at most 67108864 are read"):
+        blz.read_table(store, columns=["n"])
+
+
+def test_more_encodings_than_entries_are_refused(store):
+    stretched(store, 1, np.full(1 << 20, ord("\n"), np.uint8), 1)
+    with pytest.raises(blz.CorruptError, match=r"column 'n': more encodings than the \d+ entries"):
+        blz.read_table(store, columns=["n"])
+
+
+def test_numbers_that_need_more_memory_than_there_is_are_refused(monkeypatch):
+    """The codes in the file need less."""
     store = MemoryStore()
-    blz.to_blz(frame, store, durability="process")
-    found = blz.read_table(store)
-    assert found["a"].null_count == 3
-    assert found["a"].is_null().to_pylist() == frame["a"].isna().tolist()
-    assert found["b"].null_count == 0
-    pd.testing.assert_frame_equal(blz.read_blz(store), frame)
-    with blz.open(store) as table:
-        assert table.to_arrow(filters=pc.field("a").is_null()).num_rows == 3
+    blz.to_blz(pa.table({"a": range(300), "b": range(300)}), store, durability="process")
+    monkeypatch.setattr(limits, "_memory", lambda: 2000)
+    with pytest.raises(blz.LimitError, match="need 2400 bytes of memory"):
+        blz.read_table(store, columns=["a"])
+
+
+def test_a_damaged_chunk_is_named_by_its_number_in_the_bundle(store):
+    with tamper.editing(store) as table:
+        at = table.bundle().offsets[2] + 20
+    data = bytearray(store.get(BUNDLE))
+    data[at] ^= 1
+    store.put(BUNDLE, bytes(data))
+    with pytest.raises(blz.CorruptError, match=r"'n', stream 'values', chunk 2: crc32 is"):
+        blz.read_table(store, columns=["n"])
+
+
+def test_a_read_of_one_column_keeps_few_bytes_of_the_others(tmp_path, monkeypatch):
+    monkeypatch.setattr(parts, "KEPT_BYTES", 1 << 20)
+    rng, store = np.random.default_rng(0), tmp_path / "t.blz"
+    table = pa.table({f"c{n}": rng.random(10_000) for n in range(60)})
+    blz.to_blz(table, store, row_group_rows=500, durability="process")
+    with blz.open(store) as opened:
+        assert opened["c7"].cbytes * 60 > 4 << 20
+        tracemalloc.start()
+        try:
+            assert opened.to_arrow(columns=["c7"]) == table.select(["c7"])
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert peak < 3 << 20

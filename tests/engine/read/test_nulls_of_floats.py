@@ -2,13 +2,11 @@
 
 import blosc
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 import blztable as blz
-from blztable.columns.codecs.fixed import FixedDecoder
 from blztable.format import layout
 from golden import reader
 from support.bit_equality import bits, same, same_table
@@ -174,26 +172,3 @@ def test_an_append_does_not_parse_the_line_if_only_one_of_them_has_nulls(tmp_pat
         with table.transaction() as tx:
             tx.append(pa.table({"x": [2.5]}))
         assert table["x"][:].to_pylist() == [1.5, None, 2.5]
-
-
-def test_a_read_into_floats_of_numpy_makes_no_bitmap(path, monkeypatch):
-    def made(*_):
-        raise AssertionError("a bitmap is made")
-
-    names = ["any", "price", "few", "single", "lost", "turns"]
-    wanted = TABLE.select(names).to_pandas()
-    monkeypatch.setattr(FixedDecoder, "_find_nulls", made)
-    found = blz.read_blz(path, columns=names)
-    assert found.equals(wanted)
-    with pytest.raises(AssertionError, match="a bitmap is made"):
-        blz.read_blz(path, columns=names, dtype_backend="pyarrow")
-    with pytest.raises(AssertionError, match="a bitmap is made"):
-        blz.read_table(path, columns=names)
-
-
-def test_a_frame_of_nullable_floats_is_read_with_its_missing_values(tmp_path):
-    masked = pd.arrays.FloatingArray(np.array([1.5, np.nan, 2.5]), np.array([False, False, True]))
-    arrow = pd.arrays.ArrowExtensionArray(pa.chunked_array([[1.5, None, 2.5]]))
-    frame = pd.DataFrame({"both": masked, "arrow": arrow, "null": pd.array([None, 1, 2.5])})
-    frame.to_blz(tmp_path / "t.blz")
-    pd.testing.assert_frame_equal(blz.read_blz(tmp_path / "t.blz"), frame)

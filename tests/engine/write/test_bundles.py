@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,7 @@ import blztable as blz
 from blztable.engine.change.changes import Join, Seen
 from blztable.engine.version import versions
 from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersion
+from blztable.engine.write import bundles
 from blztable.format import layout
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore
@@ -464,12 +466,29 @@ def test_streams_with_other_options_are_compressed_by_themselves(store):
     assert codecs == [("zstd, bit",), ("lz4, bit",), ("lz4",), ("lz4, bit",)]
 
 
-def test_all_chunks_of_codes_have_their_bits_shuffled(store):
-    """Blosc shuffles whole units of bits alone, so each chunk is filled up."""
-    rows = np.arange(3001) % 1000 // 8
-    table = pa.table({f"c{n}": rows * 300 + n for n in range(200)})
-    blz.to_blz(table, store, mode="w", shuffle="bit", durability="process")
-    with blz.open(store) as opened:
-        found = {codec for name in table.column_names for codec in opened[name].streams()[0].codecs}
-    assert found == {"lz4, bit"}
-    assert blz.read_table(store) == table
+def test_a_part_whose_encoding_the_bundle_has_no_room_for_has_a_file(monkeypatch):
+    monkeypatch.setattr(bundles, "MAX_DIRECTORY_BYTES", 3000)
+    store = MemoryStore()
+    table = pa.table({f"c{number}": np.arange(1000) + number for number in range(6)})
+    blz.to_blz(table, store, durability="process")
+    assert bundle(1) in files(store)
+    assert 1 < len(files(store)) < 6
+    assert_holds(store, table)
+
+
+def test_a_write_of_large_bundles_holds_about_two_row_groups(tmp_path, monkeypatch):
+    monkeypatch.setattr(bundles, "LARGE_BYTES", 1 << 20)
+    rng, group = np.random.default_rng(0), 200 * 4000 * 8
+
+    def groups():
+        for _ in range(6):
+            yield pa.table({f"c{number}": rng.random(4000) for number in range(200)})
+
+    tracemalloc.start()
+    try:
+        blz.to_blz(groups(), tmp_path / "t.blz", row_group_rows=4000, durability="process")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # The generator makes one more.
+    assert peak < 3.6 * group
