@@ -11,7 +11,8 @@ from blztable.block_terms import ENDS, VALUES
 from blztable.columns.blocks import Target
 from blztable.columns.encodings.items import Lengths
 from blztable.columns.encodings.numbers import Delta, codes_layout
-from blztable.columns.sinks import Bits, Bytes, Decoding, Ends, Memory, Words
+from blztable.columns.picks import Bits, Bytes, Ends, Words
+from blztable.columns.sinks import Decoding, Memory
 from blztable.errors import CorruptError
 
 ROWS = 60

@@ -15,17 +15,8 @@ import numpy as np
 from blztable.block_terms import ENDS, VALUES
 from blztable.columns.blocks import Decoder, Piece, Target
 from blztable.columns.encodings.dictionary import Dictionary
-from blztable.columns.sinks import (
-    Bits,
-    Bytes,
-    Codes,
-    Ends,
-    Items,
-    Memory,
-    PickedItems,
-    Sink,
-    Words,
-)
+from blztable.columns.picks import Bits, Bytes, Codes, Ends, PickedItems, Words
+from blztable.columns.sinks import Items, Memory, Sink
 from blztable.engine.read.chunks import ByteRequest, Run, runs
 from blztable.engine.read.parts import Part
 from blztable.engine.read.places import BlockPlace, StreamPlace
