@@ -674,6 +674,8 @@ class Machine(RuleBasedStateMachine):
                 newest = one.rebase(newest)
         for number in range(self.newest + 1, t.version + 1):
             self.committed(number, newest, pinned)
+            # The handle left its version, so a merge after the commit may remove it.
+            pinned = self.pinned()
         return True
 
     def files(self, number: int):
