@@ -95,6 +95,7 @@ _CHECKED_CASTS: tuple[tuple[_Kind, _Kind], ...] = (
     (pa.types.is_decimal, pa.types.is_decimal),
     (is_text, is_text),
     (is_binary, is_binary),
+    (is_binary, pa.types.is_fixed_size_binary),
 )
 
 

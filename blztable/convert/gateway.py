@@ -171,7 +171,11 @@ def encoded(values: Any, context: str, nan: Nan = Nan.NULL_IN_PANDAS) -> dtypes.
 def arrow_array(values: Any, context: str, nan_as_null: bool = False) -> pa.Array | pa.ChunkedArray:
     """Return values as an Arrow array of the type that Arrow infers."""
     try:
-        array = pa.array(values)
+        try:
+            array = pa.array(values)
+        except OverflowError:
+            # Arrow infers no unsigned type.
+            return pa.array(values, pa.uint64())
         is_float = nan_as_null and pa.types.is_floating(array.type)
         return pa.array(values, array.type, from_pandas=True) if is_float else array
     except (*REFUSALS, TypeError, ValueError, OverflowError, LookupError) as error:

@@ -228,6 +228,8 @@ FITTING = [
     (array(["x"], "string_view"), array(["é" * 20, None, ""], "large_string")),
     (array([b"x"], "large_binary"), array([b"\xff", None], "binary")),
     (array([b"x"], "binary_view"), array([b"\xff" * 20, None], "binary")),
+    (array([b"xyz"], pa.binary(3)), array([b"\xff\0 ", None], "binary")),
+    (array([b""], pa.binary(0)), array([b"", None], "binary_view")),
 ]
 
 
@@ -254,6 +256,7 @@ NOT_FITTING = [
     (array([1.5], "f4"), array([1.5], "f8"), "type double cannot be appended to float"),
     (array([1], "i8"), array([True], "bool"), "type bool cannot be appended to int64"),
     (array(["x"], "string"), array([b"x"], "binary"), "type binary cannot be appended to string"),
+    (array([b"xyz"], pa.binary(3)), array([b"xy"], "binary"), "widths must match"),
     (array(["1"], "string"), array([1], "i8"), "type int64 cannot be appended to string"),
     (
         array(["x"], "string"),

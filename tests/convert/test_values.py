@@ -144,6 +144,9 @@ def test_values_that_fit_take_the_type_of_the_column():
     assert fit([1, None], pa.float32()).type == pa.float32()
     assert fit(None, pa.string()).to_pylist() == [None]
     assert fit("x", pa.large_string()).to_pylist() == ["x"]
+    assert fit(2**64 - 1, pa.uint64()).to_pylist() == [2**64 - 1]
+    assert fit([2**63, None, 0], pa.uint64()).to_pylist() == [2**63, None, 0]
+    assert fit(b"abc", pa.binary(3)).to_pylist() == [b"abc"]
 
 
 def test_nan_for_all_rows_is_none_where_there_are_no_floats():
@@ -191,6 +194,8 @@ def test_one_value_is_a_category(inner):
             pa.int64(),
             "type string cannot be stored as int64 without loss; cast the data to int64",
         ),
+        (2**63, pa.int64(), "uint64 values cannot be stored as int64 without loss"),
+        (2**64, pa.uint64(), "Python int too large"),
         (None, pa.int64(), "missing values cannot be stored as int64, a numpy dtype"),
         (
             pd.Period("2020", "M"),
