@@ -199,7 +199,9 @@ def _read(
     for column in columns:
         column.allocate()
     runs = (one for column in columns for one in column.fill(column.decoder))
-    run(joined(runs, progress), progress.report if progress else None)
+    # Of such columns most of the time is Python, which threads would only hand to each other.
+    is_alone = all(isinstance(column, DirectColumn) for column in columns)
+    run(joined(runs, progress), progress.report if progress else None, is_alone=is_alone)
     most = max((column.picked for column in columns), default=0)
     if most:
         settling = (rows.settle for column in columns for rows in column.rows)

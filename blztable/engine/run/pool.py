@@ -48,17 +48,23 @@ _lock = threading.Lock()
 _pool: ThreadPoolExecutor | None = None
 
 
-def run(tasks: Iterable[Task], after_task: Callable[[], None] | None = None) -> None:
+def run(
+    tasks: Iterable[Task],
+    after_task: Callable[[], None] | None = None,
+    *,
+    is_alone: bool = False,
+) -> None:
     """Run all tasks and the tasks that they return; raise the first exception.
 
-    The caller's thread calls `after_task` after each task that it ran itself.
+    The caller's thread calls `after_task` after each task that it ran itself. If it `is_alone`, no
+    other thread helps.
     """
     tasks = iter(tasks)
     first = list(islice(tasks, 1))
     if not first:
         # Many runs of a read have no task.
         return
-    work = _Run(None, after_task)
+    work = _Run(None, after_task, is_alone)
     with DeferInterrupt(work.stop):
         try:
             work.add(chain(first, tasks))
@@ -121,8 +127,14 @@ class Background(Generic[T]):
 class _Run:
     """A run: its waiting tasks, the number of running tasks, and the exception that ended it."""
 
-    def __init__(self, budget: MemoryBudget | None, after_task: Callable[[], None] | None) -> None:
+    def __init__(
+        self,
+        budget: MemoryBudget | None,
+        after_task: Callable[[], None] | None,
+        is_alone: bool = False,
+    ) -> None:
         self._budget = budget
+        self._is_alone = is_alone
         self._after_task = after_task
         self._groups: deque[Iterator[Task]] = deque()
         # Tasks that tasks returned; they are taken before the tasks of the groups.
@@ -220,7 +232,7 @@ class _Run:
 
     def _needs_help(self) -> bool:
         """True if more tasks wait: a single task ends before a helper has started."""
-        if self._budget is not None and self._budget.is_small():
+        if self._is_alone or (self._budget is not None and self._budget.is_small()):
             return False
         with self._changed:
             if not self._returned and (task := self._draw()) is not None:

@@ -2,6 +2,8 @@
 
 import base64
 import json
+import threading
+import time
 import tracemalloc
 from itertools import pairwise
 
@@ -16,7 +18,7 @@ from blztable.engine.read import bundles, parts
 from blztable.engine.read.columns import read_columns
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.selection import RowSpan
-from blztable.engine.run import limits
+from blztable.engine.run import limits, pool
 from blztable.engine.version.versions import pin
 from blztable.format import layout, manifest
 from blztable.format.bundle import ENTRY
@@ -387,3 +389,21 @@ def test_nulls_that_a_bundle_has_as_nan_are_null_in_arrow_and_nan_in_pandas(dtyp
     pd.testing.assert_frame_equal(blz.read_blz(store), frame)
     with blz.open(store) as table:
         assert table.to_arrow(filters=pc.field("a").is_null()).num_rows == 3
+
+
+def test_a_bundle_of_numbers_is_read_by_the_caller_alone(monkeypatch):
+    """Threads would only hand the interpreter to each other."""
+    table = pa.table({f"c{n}": np.random.default_rng(n).random(2000) for n in range(100)})
+    store, threads = MemoryStore(), []
+    blz.to_blz(table, store, durability="process")
+
+    def note(self, chunk, contents=bundles.OpenBundle.contents):
+        threads.append(threading.get_ident())
+        time.sleep(0.01)  # Others would come.
+        return contents(self, chunk)
+
+    monkeypatch.setattr(pool, "_processors", lambda: 4)
+    monkeypatch.setattr(bundles.OpenBundle, "contents", note)
+    assert blz.read_table(store) == table
+    assert len(threads) > 4
+    assert set(threads) == {threading.get_ident()}
