@@ -8,6 +8,7 @@ Knows nothing of files: a chunk is bytes, a destination is an address with a len
 
 import struct
 from dataclasses import astuple, dataclass
+from itertools import pairwise
 from typing import Self
 
 import blosc
@@ -156,15 +157,17 @@ def decompress_blocks(
     if flags & MEMCPYED or len(needed) > MANY_BLOCKS * count or is_odd:
         _decompress(chunk, address, nbytes)
         return
-    offsets = np.frombuffer(chunk, "<i4", count, CHUNK_HEADER.size)
+    # Python's lists: a chunk has few blocks.
+    offsets = np.frombuffer(chunk, "<i4", count, CHUNK_HEADER.size).tolist()
     # Blocks lie one after another, in any order: threads may have written them.
-    ends = np.append(np.sort(offsets), len(chunk))
-    if offsets.min() < CHUNK_HEADER.size + 4 * count or ends[-1] <= ends[-2]:
+    ordered = [*sorted(offsets), len(chunk)]
+    if ordered[0] < CHUNK_HEADER.size + 4 * count or ordered[-1] <= ordered[-2]:
         raise CorruptError(f"a block lies outside of its chunk of {len(chunk)} bytes")
+    ends = dict(pairwise(ordered))
     data = memoryview(chunk)
     for block in needed.tolist():
-        start = int(offsets[block])
-        stop = int(ends[np.searchsorted(ends, start, "right")])
+        start = offsets[block]
+        stop = ends[start]
         room = min(size, nbytes - block * size)
         # Blosc never splits a shorter last block into streams; elsewhere a flag says so.
         form = flags | (UNSPLIT if room < size else 0)

@@ -11,10 +11,9 @@ import numpy as np
 
 from blztable.block_terms import VALUES
 from blztable.columns.blocks import Encoding, Stream, StreamLayout
-from blztable.columns.encodings.choose import EXACT, MOST_POWER, ROWS_PER_ODD
+from blztable.columns.encodings.choose import EXACT, ROWS_PER_ODD, may_be_decimals
 from blztable.columns.encodings.numbers import (
     FORMS,
-    INVERSES,
     MOST_ODD,
     POWERS,
     Narrow,
@@ -24,7 +23,6 @@ from blztable.columns.encodings.numbers import (
 
 # So many values of each column, or up to twice as many, show how many decimals it may have.
 FEW_VALUES = 16
-_POWERS, _INVERSES = np.array(POWERS[: MOST_POWER + 1]), np.array(INVERSES[: MOST_POWER + 1])
 
 # Makes the encoding of a column, given its index, the form of its codes and its base.
 _Make = Callable[[int, StreamLayout, np.ndarray], Encoding]
@@ -91,9 +89,9 @@ def _narrowed(columns: np.ndarray, make: _Make) -> dict[int, _Encoded]:
 
 def _scaled(columns: np.ndarray, page_rows: int) -> dict[int, _Encoded]:
     """Return the columns whose doubles have few decimals, by index."""
-    may_have = _powers(columns)
+    may_have = may_be_decimals(columns[:, :: max(columns.shape[1] // FEW_VALUES, 1)])
     encoded: dict[int, _Encoded] = {}
-    for power in range(len(_POWERS)):
+    for power in range(may_have.shape[1]):
         for form in FORMS if power else FORMS[:1]:
             chosen = np.flatnonzero(may_have[:, power])
             if len(chosen):
@@ -127,13 +125,3 @@ def _scaled_by(columns: np.ndarray, power: int, form: str, page_rows: int) -> di
         return Scaled(stored, power, form, base, page_rows, at.astype("<i8"), bits)
 
     return {int(fits[index]): one for index, one in _narrowed(whole, scaled).items()}
-
-
-def _powers(columns: np.ndarray) -> np.ndarray:
-    """Return for each column, and each number of decimals, if half of a few values may have it."""
-    few = columns[:, :: max(columns.shape[1] // FEW_VALUES, 1), None]
-    with np.errstate(invalid="ignore", over="ignore"):
-        whole = np.rint(few * _POWERS)
-        is_decimal = (whole / _POWERS == few) | (whole * _INVERSES == few)
-    enough: np.ndarray = 2 * np.count_nonzero(is_decimal, axis=1) >= few.shape[1]
-    return enough

@@ -184,7 +184,8 @@ def encode_doubles(
         some = _some_of(values, is_number if mask is None else is_number & mask)
     if not len(some):
         return None
-    for power in _powers(some):
+    (enough,) = may_be_decimals(some[np.newaxis, :: -(-len(some) // FEW_VALUES)])
+    for power in np.flatnonzero(enough).tolist():
         for form in FORMS if power else FORMS[:1]:
             if _is_scaled(some, power, form):
                 return _scaled(name, values, mask, page_rows, power, form)
@@ -314,15 +315,20 @@ def _some_of(values: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
     return some if len(some) >= LEAST_VALUES or mask.all() else _some_of(values[mask], None)
 
 
-def _powers(sample: np.ndarray) -> list[int]:
-    """Return the numbers of decimals that half of a few values of the sample may have."""
-    few = sample[:: -(-len(sample) // FEW_VALUES), np.newaxis]
+def may_be_decimals(columns: np.ndarray) -> np.ndarray:
+    """Return for each column, and each number of decimals, if half of its values may have it.
+
+    Parameters
+    ----------
+    columns
+        A few doubles of each column, one column in each row of the matrix.
+    """
+    few = columns[:, :, np.newaxis]
     with np.errstate(invalid="ignore", over="ignore"):
         whole = np.rint(few * _POWERS)
         is_decimal = (whole / _POWERS == few) | (whole * _INVERSES == few)
-    enough = 2 * np.count_nonzero(is_decimal, axis=0) >= len(few)
-    powers: list[int] = np.flatnonzero(enough).tolist()
-    return powers
+    enough: np.ndarray = 2 * np.count_nonzero(is_decimal, axis=1) >= few.shape[1]
+    return enough
 
 
 def _is_scaled(sample: np.ndarray, power: int, form: str) -> bool:

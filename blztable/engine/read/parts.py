@@ -184,11 +184,6 @@ class Part:
         """The name of the stream that may have codes: the first one but the validity."""
         return next((name for name in self.root.streams if name != VALID), "")
 
-    def read(self, start: int, stop: int) -> bytes:
-        """Return bytes of the superchunk, by their offsets in it."""
-        assert self.reader is not None
-        return self.reader.read(start, stop - start)
-
     def forget(self) -> None:
         """Free the kept bytes of a small superchunk; they can be read again."""
         if self.reader is not None:

@@ -118,7 +118,7 @@ def chunks_of(version, index=0, group=0):
     for name, place in part.streams.items():
         for at in range(len(place.info.chunks)):
             start, stop = part.offsets[place.first_chunk + at : place.first_chunk + at + 2]
-            data = part.read(start, stop)
+            data = part.reader.read(start, stop - start)
             assert part.checksum.digest(data[: len(data) - size]) == data[len(data) - size :]
             result[name, at] = data
     return result

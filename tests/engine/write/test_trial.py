@@ -193,7 +193,7 @@ def written(store, name, group=-1):
     version = versions.read(store, versions.newest_number(store))
     index = version.schema.get_field_index(name)
     part = OpenParts(version).open(index, range(len(version.head.row_groups))[group])
-    flags = ChunkHeader.decode(part.read(part.offsets[-2], part.offsets[-2] + 16)).flags
+    flags = ChunkHeader.decode(part.reader.read(part.offsets[-2], 16)).flags
     assert not flags & MEMCPYED
     shuffle = "byte" if flags & BYTE_SHUFFLE else "bit" if flags & BIT_SHUFFLE else "none"
     return CODEC_NAMES[flags >> CODEC_SHIFT], shuffle
