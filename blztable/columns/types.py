@@ -7,6 +7,7 @@ refused when a file is read. Knows nothing of files.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
+import numpy as np
 import pyarrow as pa
 
 from blztable.block_terms import PLAIN, VALID, child_prefix
@@ -20,20 +21,31 @@ from blztable.columns.blocks import (
     StreamLayout,
     Target,
 )
-from blztable.columns.codecs import boolean, dictionary, fixed, null, text, validity
+from blztable.columns.codecs import boolean, dictionary, fixed, lists, null, structs, text, validity
+from blztable.columns.codecs.items import MAX_NARROW
+from blztable.columns.nested import assemble
+from blztable.columns.nested.nodes import (
+    LARGE_LIST,
+    LIST,
+    STRUCT,
+    is_nested,
+    is_nested_storable,
+)
 from blztable.columns.stored import as_stored, stored_type
 from blztable.errors import FormatError, SchemaError
 
 # Codecs by (id of the stored type, encoding).
 CODECS: dict[tuple[int, str], Codec] = {
     (type_id, PLAIN): family.CODEC
-    for family in (fixed, boolean, text, null, dictionary)
+    for family in (fixed, boolean, text, null, dictionary, lists, structs)
     for type_id in family.TYPE_IDS
 }
 
 
 def is_storable(type_: pa.DataType) -> bool:
-    """True if the type is in the closed list."""
+    """True if the type is in the closed list, and so are the types below it."""
+    if is_nested(type_):
+        return is_nested_storable(type_, is_storable)
     if pa.types.is_dictionary(type_):
         return is_storable(type_.value_type) and not pa.types.is_dictionary(type_.value_type)
     if pa.types.is_fixed_size_binary(type_) and type_.byte_width > fixed.MAX_WIDTH:
@@ -100,7 +112,7 @@ def decoder(type_: pa.DataType, pieces: Sequence[Piece]) -> Decoder:
     stored = stored_type(type_)
     if stored.id != type_.id:
         # The offsets of a view have 32 bits.
-        return _Cast(text.TextDecoder(stored, pieces, text.MAX_NARROW_BYTES), type_)
+        return _Cast(text.TextDecoder(stored, pieces, MAX_NARROW), type_)
     return _codec(stored, PLAIN).decoder(stored, pieces, decoder)
 
 
@@ -117,6 +129,8 @@ def one_array(column: pa.ChunkedArray) -> pa.Array:
         return column.chunk(0)
     if pa.types.is_dictionary(column.type):
         joined = dictionary.join(column.chunks)
+    elif is_nested(column.type) and column.type not in (STRUCT, LIST, LARGE_LIST):
+        joined = assemble.joined(column.chunks, one_array)
     else:
         # Empty chunks are left out: Arrow reads the bytes before an imported empty slice.
         chunks = [chunk for chunk in column.chunks if len(chunk)]
@@ -124,6 +138,13 @@ def one_array(column: pa.ChunkedArray) -> pa.Array:
     if not isinstance(joined, pa.Array):
         raise SchemaError(f"{len(column)} rows do not fit into one array of {column.type}")
     return joined
+
+
+def take(array: pa.Array, rows: np.ndarray) -> pa.Array:
+    """Return rows of an array by index, in the type that it is stored as."""
+    if is_nested(array.type):
+        return assemble.taken(array, rows)
+    return as_stored(array).take(pa.array(rows))
 
 
 def _combined(column: pa.ChunkedArray) -> pa.Array | pa.ChunkedArray | None:

@@ -1,25 +1,21 @@
 """Text and binary: a stream of item ends and a stream of bytes.
 
-Item ends count from the part's first byte; the leading 0 is not stored. They are as wide as the
-offsets of the Arrow type. The decoder turns them into offsets into one buffer of the whole column:
-it adds to the ends of each part the number of bytes of the parts before it. A column of a 32-bit
-type is cut into arrays below 2 GiB. A null is an empty item.
+Item ends are as wide as the offsets of the Arrow type (`items.py`). A null is an empty item.
 
 Text is checked to be UTF-8 before Arrow reads it. A range of ASCII needs no further check. In other
 ranges, whole items are checked in a second step, after their ends were checked.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import accumulate
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.block_terms import ENDS, VALID, VALUES
-from blztable.columns.blocks import Codec, Decoder, Piece, Stream, StreamLayout, Target, leaf
-from blztable.columns.codecs.validity import Validity, whole_items
+from blztable.block_terms import ENDS, VALUES
+from blztable.columns.blocks import Codec, Piece, Stream, StreamLayout, Target, leaf
+from blztable.columns.codecs.items import MAX_NARROW, ItemsDecoder, Segment
 from blztable.columns.memory import allocate, bytes_of, numbers_in, view
 from blztable.columns.paging import page_bytes, page_rows_for
 from blztable.errors import CorruptError, SchemaError
@@ -28,7 +24,6 @@ NARROW = (pa.lib.Type_STRING, pa.lib.Type_BINARY)
 TEXT = (pa.lib.Type_STRING, pa.lib.Type_LARGE_STRING)
 TYPE_IDS = (*NARROW, pa.lib.Type_LARGE_STRING, pa.lib.Type_LARGE_BINARY)
 
-MAX_NARROW_BYTES = (1 << 31) - 1
 # Larger items are ignored for the size of a page: a few huge items must not shrink all pages.
 _HUGE_ITEM = 1 << 16
 # Number of bytes of text in one UTF-8 check.
@@ -92,36 +87,26 @@ def _usual_length(lengths: np.ndarray) -> float:
     return float(lengths.mean())
 
 
-class TextDecoder(Decoder):
+class TextDecoder(ItemsDecoder):
     """A decoder straight into one buffer of offsets and one buffer of data per segment."""
 
     def __init__(
         self, type_: pa.DataType, pieces: Sequence[Piece], limit: int | None = None
     ) -> None:
         """Allocate segments of at most `limit` bytes; a 32-bit type has its own limit."""
-        self._type = type_
         self._is_text = type_.id in TEXT
-        self._pieces = pieces
-        self._validity = Validity(pieces)
         if type_.id in NARROW:
-            limit = MAX_NARROW_BYTES
-        sizes = [piece.sizes.get(VALUES, 0) for piece in pieces]
-        self._segments = [
-            _Segment(type_, pieces[start:stop]) for start, stop in _segment(sizes, limit)
-        ]
-        self._places = [
-            (segment, index) for segment in self._segments for index in range(len(segment.pieces))
-        ]
+            limit = MAX_NARROW
+        super().__init__(type_, _width(type_), pieces, limit)
+        self._buffers = {id(segment): allocate(segment.bases[-1]) for segment in self.segments}
         self._beyond_ascii: set[int] = set()
 
     def target(self, piece: int, stream: str) -> Target:
         """Return the buffer for this stream of this piece."""
-        if stream == VALID:
-            return self._validity.target(piece)
-        segment, index = self._places[piece]
-        if stream == ENDS:
-            return segment.ends_target(index)
-        data = segment.values_of(index)
+        if stream != VALUES:
+            return super().target(piece, stream)
+        segment, index = self.places[piece]
+        data = self._bytes(segment)[segment.bases[index] : segment.bases[index + 1]]
 
         def check(start: int, stop: int) -> None:
             if not _is_ascii(data[start:stop]):
@@ -131,94 +116,19 @@ class TextDecoder(Decoder):
 
     def checks(self) -> Iterable[Callable[[], None]]:
         """Check the order of all ends; return UTF-8 checks, of a few megabytes each."""
-        for segment in self._segments:
-            segment.check_order()
+        yield from super().checks()
         for piece in sorted(self._beyond_ascii):
-            segment, index = self._places[piece]
-            yield from segment.utf8_checks(index)
+            segment, index = self.places[piece]
+            offsets = segment.offsets_of(index)
+            yield from _utf8_checks(self._bytes(segment), offsets)
 
-    def finish(self) -> pa.ChunkedArray:
-        """Return the column."""
-        bitmap, nulls = self._validity.finish()
-        if len(self._segments) == 1:
-            return pa.chunked_array([self._segments[0].finish(bitmap, 0, nulls)])
-        arrays, start = [], 0
-        for segment in self._segments:
-            arrays.append(segment.finish(bitmap, start, -1))
-            start += segment.rows
-        return pa.chunked_array(arrays, self._type)
+    def array(self, segment: Segment, bitmap: pa.Buffer | None, nulls: int) -> pa.Array:
+        """Return the text of a segment."""
+        buffers = [bitmap, segment.offsets_buffer, self._buffers[id(segment)]]
+        return pa.Array.from_buffers(self.type, segment.rows, buffers, nulls)
 
-
-class _Segment:
-    """One array of the result: its offsets and data, and the pieces that fill them."""
-
-    def __init__(self, type_: pa.DataType, pieces: Sequence[Piece]) -> None:
-        self.type = type_
-        self.pieces = pieces
-        self.width = _width(type_)
-        self.starts = list(accumulate((piece.rows for piece in pieces), initial=0))
-        sizes = (piece.sizes.get(VALUES, 0) for piece in pieces)
-        self.bases = list(accumulate(sizes, initial=0))
-        self.rows = self.starts[-1]
-        self.offsets_buffer = allocate((self.rows + 1) * self.width)
-        self.offsets = view(self.offsets_buffer).view(f"<i{self.width}")
-        self.offsets[0] = 0
-        self.values_buffer = allocate(self.bases[-1])
-        self.values = view(self.values_buffer)
-        self.seams: list[int] = []
-
-    def values_of(self, index: int) -> np.ndarray:
-        return self.values[self.bases[index] : self.bases[index + 1]]
-
-    def ends_target(self, index: int) -> Target:
-        first, last = self.starts[index] + 1, self.starts[index + 1] + 1
-        size = self.bases[index + 1] - self.bases[index]
-        low = self.pieces[index].first_byte
-        shift = self.bases[index] - low
-        ends = self.offsets[first:last]
-
-        def check(start: int, stop: int) -> None:
-            items = whole_items(start, stop, self.width)
-            part = ends[items]
-            if part[0] < low or part[-1] > low + size or (part[1:] < part[:-1]).any():
-                raise CorruptError(f"the item ends do not ascend within {size} bytes")
-            if shift:
-                ends[start // self.width : stop // self.width] += shift
-            self.seams.append(first + items.start)
-
-        return Target(ends.view(np.uint8), check, shift)
-
-    def check_order(self) -> None:
-        """Raise CorruptError unless ends ascend across chunks and fill each piece and page."""
-        seams = np.array(self.seams, np.int64)
-        if (self.offsets[seams] < self.offsets[seams - 1]).any():
-            raise CorruptError("the item ends descend from one chunk to the next")
-        if (self.offsets[self.starts] != np.array(self.bases)).any():
-            raise CorruptError("the item ends do not match the end of the bytes")
-        # Otherwise a page that is read alone would have other items than in a full read.
-        for piece, start, base in zip(self.pieces, self.starts, self.bases, strict=False):
-            ends = np.cumsum(piece.pages, dtype=np.int64) + base
-            rows = np.arange(1, len(ends) + 1) * piece.page_rows
-            if (self.offsets[start + np.minimum(rows, piece.rows)] != ends).any():
-                raise CorruptError("the item ends do not match the end of their page")
-
-    def utf8_checks(self, index: int) -> Iterable[Callable[[], None]]:
-        first, last = self.starts[index], self.starts[index + 1]
-        offsets = self.offsets[first : last + 1]
-        marks = np.arange(self.bases[index], self.bases[index + 1], _CHECK_BYTES)
-        cuts = np.unique(np.append(np.searchsorted(offsets, marks), last - first)).tolist()
-        for start, stop in zip([0, *cuts], cuts, strict=False):
-            if start < stop:
-                yield partial(_check_utf8, self.values, offsets[start : stop + 1])
-
-    def finish(self, bitmap: pa.Buffer | None, start: int, nulls: int) -> pa.Array:
-        if bitmap is not None and start % 8 == 0:
-            bitmap = bitmap.slice(start // 8)
-        elif bitmap is not None:
-            bits = np.unpackbits(view(bitmap), bitorder="little")[start : start + self.rows]
-            bitmap = pa.py_buffer(np.packbits(bits, bitorder="little"))
-        buffers = [bitmap, self.offsets_buffer, self.values_buffer]
-        return pa.Array.from_buffers(self.type, self.rows, buffers, nulls)
+    def _bytes(self, segment: Segment) -> np.ndarray:
+        return view(self._buffers[id(segment)])
 
 
 CODEC = Codec(layout, encode, leaf(TextDecoder))
@@ -239,17 +149,13 @@ def _is_ascii(data: np.ndarray) -> bool:
     return len(data) == 0 or bool(data.view(np.int8).min() >= 0)
 
 
-def _segment(sizes: Sequence[int], limit: int | None) -> list[tuple[int, int]]:
-    """Return ranges of pieces whose bytes together stay within `limit`."""
-    cuts, total = [0], 0
-    for index, size in enumerate(sizes):
-        if limit is not None and size > limit:
-            raise CorruptError(f"a part has {size} bytes; 32-bit offsets reach to {limit}")
-        if limit is not None and total + size > limit:
-            cuts.append(index)
-            total = 0
-        total += size
-    return list(zip(cuts, [*cuts[1:], len(sizes)], strict=True))
+def _utf8_checks(values: np.ndarray, offsets: np.ndarray) -> Iterator[Callable[[], None]]:
+    """Yield checks of the items with these offsets, of a few megabytes each."""
+    marks = np.arange(int(offsets[0]), int(offsets[-1]), _CHECK_BYTES)
+    cuts = np.unique(np.append(np.searchsorted(offsets, marks), len(offsets) - 1)).tolist()
+    for start, stop in zip([0, *cuts], cuts, strict=False):
+        if start < stop:
+            yield partial(_check_utf8, values, offsets[start : stop + 1])
 
 
 def _check_utf8(values: np.ndarray, offsets: np.ndarray) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from blztable.block_terms import CODES, ENDS, VALID, VALUES
 from blztable.columns.blocks import Encoding, StreamLayout
+from blztable.columns.codecs.lists import ROWS, Below
 from blztable.columns.encodings.constant import Constant, value_from_json, value_width
 from blztable.columns.encodings.dictionary import Dictionary, Spelled, items_from_json
 from blztable.columns.encodings.items import MAX_MADE_BYTES, Each, Lengths, starts_of
@@ -140,14 +141,21 @@ def _dictionary(value: Mapping[str, object], owner: Owner, dtype: str) -> Encodi
         width = value_width(layout)
         stored = _codes(value, owner, dtype, width > 1)
         return Values(stored, values_from_json(value.get("items"), width))
-    if owner.is_child:
-        raise CorruptError("encoding 'dictionary' of items within a dictionary")
+    if owner.is_child or layout.dtype == ROWS:
+        raise CorruptError("encoding 'dictionary' of items within a dictionary, or of a list")
     if layout.name == VALUES and layout.bits is None:
         # The size of the bytes of items follows from no number of rows.
         return Spelled(replace(layout, bits=0))
     stored = _codes(value, owner, dtype, layout.name == ENDS)
     items = items_from_json(value, owner.is_text)
     return Dictionary(stored, layout.typesize, items, _starts(owner), owner.page_rows)
+
+
+def _rows_below(value: Mapping[str, object], owner: Owner, dtype: str) -> Encoding:
+    layout = owner.layout
+    if layout.dtype != ROWS:
+        raise CorruptError(f"encoding {value['kind']!r} of {layout.dtype} in {dtype!r:.100}")
+    return Below(replace(layout, bits=0))
 
 
 def _constant(value: Mapping[str, object], owner: Owner, dtype: str) -> Encoding:
@@ -183,6 +191,7 @@ _KINDS: dict[str, Callable[[Mapping[str, object], Owner, str], Encoding]] = {
     "dictionary": _dictionary,
     "constant": _constant,
     "runs": _runs,
+    "rows": _rows_below,
 }
 
 

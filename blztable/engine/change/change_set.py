@@ -24,11 +24,12 @@ from blztable.arrow_types import Portion
 from blztable.engine.change.changes import Change
 from blztable.engine.run.progress import Progress
 from blztable.engine.version import versions
+from blztable.engine.version.column_tree import paths_of
 from blztable.engine.version.commit import Commit
 from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersion
 from blztable.engine.version.versions import Version
 from blztable.engine.write.bundles import BundleWriter
-from blztable.engine.write.column_writer import ColumnWriter
+from blztable.engine.write.column_writer import ColumnWriter, writers_of
 from blztable.engine.write.columns import write_groups
 from blztable.engine.write.options import WriteOptions
 from blztable.engine.write.reuse import Old
@@ -78,17 +79,23 @@ class ChangeSet:
         """Add a change that changes nothing and conflicts if what it relies on has changed."""
         self._changes.append((change, False))
 
-    def column_writer(self, index: int) -> ColumnWriter:
-        """Return a writer of more parts for the column at this index."""
-        field, column = self.staged.schema.field(index), self.staged.columns[index]
-        return ColumnWriter(column.path, field.name, field.type, field.nullable, column.next_k)
+    def column_writers(self, indices: Iterable[int] | None = None) -> list[ColumnWriter]:
+        """Return the writers of more parts for the nodes of these columns, by default of all."""
+        staged = self.staged
+        writers = []
+        for index in range(len(staged.schema)) if indices is None else indices:
+            columns = [staged.columns[line] for line in staged.tree.nodes(index)]
+            paths, numbers = [one.path for one in columns], [one.next_k for one in columns]
+            writers += writers_of(staged.schema.field(index), paths, numbers)
+        return writers
 
     def new_columns(self, fields: Sequence[pa.Field]) -> list[ColumnWriter]:
-        """Reserve ids for new columns; return their writers."""
+        """Reserve ids for new columns; return the writers of their nodes."""
         paths = self.commit.files.reserve_columns(len(fields))
         return [
-            ColumnWriter(path, field.name, field.type, field.nullable)
-            for path, field in zip(paths, fields, strict=True)
+            writer
+            for field, path in zip(fields, paths, strict=True)
+            for writer in writers_of(field, paths_of(field.type, path))
         ]
 
     def write(

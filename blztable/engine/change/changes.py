@@ -230,7 +230,7 @@ class NoRows:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Replace parts of some columns. The keys of `written` are column indices."""
+    """Replace parts of some columns. The keys of `written` are lines: nodes of columns."""
 
     seen: Seen
     order: Sequence[int]
@@ -256,7 +256,7 @@ class AddColumns:
         """Add the columns to `newest`."""
         self.seen.check(newest, "adding a column")
         schema = pa.schema([*newest.schema, *self.fields], newest.schema.metadata)
-        top = max((column.path[0] + 1 for column in self.written), default=0)
+        top = max((max(column.path) + 1 for column in self.written), default=0)
         return newest.with_columns(
             [*newest.columns, *self.written],
             schema=schema,
@@ -284,8 +284,10 @@ class Retype:
         self.seen.check(newest, "widening a column")
         columns, fields = list(newest.columns), list(newest.schema)
         for index, written in self.written.items():
-            next_k = max(columns[index].next_k, written.next_k)
-            columns[index] = replace(written, next_k=next_k)
+            # The columns whose types change have one node.
+            (line,) = newest.tree.nodes(index)
+            next_k = max(columns[line].next_k, written.next_k)
+            columns[line] = replace(written, next_k=next_k)
             fields[index] = self.fields[index]
         schema = pa.schema(fields, newest.schema.metadata)
         properties = _with_defaults(newest, self.defaults)
@@ -303,7 +305,8 @@ class Select:
     def rebase(self, newest: StagedVersion) -> StagedVersion:
         """Select the columns of `newest`."""
         self.seen.check(newest, "dropping or ordering columns")
-        columns = [newest.columns[index] for index in self.indices]
+        tree = newest.tree
+        columns = [newest.columns[line] for index in self.indices for line in tree.nodes(index)]
         fields = [newest.schema.field(index) for index in self.indices]
         names = {field.name for field in fields}
         ids = {str(column.path[0]) for column in columns}

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from blztable.columns.nested.nodes import Node
 from blztable.columns.types import one_array, stream_layouts
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Append, Seen
@@ -38,7 +39,7 @@ class ColumnwiseAppend:
 
     def __init__(self, change_set: ChangeSet) -> None:
         staged = change_set.staged
-        indices = range(len(staged.columns))
+        indices = range(len(staged.schema))
         self._change_set = change_set
         self._staged = staged
         self._columns = [_Column(change_set, index, _width(staged, index)) for index in indices]
@@ -83,7 +84,7 @@ class ColumnwiseAppend:
         rows = lengths[0] if lengths else 0
         if rows:
             size = self._size or self._rows_per_group()
-            written = [column.finish(size) for column in self._columns]
+            written = [node for column in self._columns for node in column.finish(size)]
             cuts = [min(size, rows - start) for start in range(0, rows, size)]
             seen, groups = Seen.columns_of(self._staged), NewGroups.without_bundles(cuts)
             self._change_set.add("append", Append(seen, groups, written))
@@ -109,11 +110,13 @@ class _Column:
         self.nbytes = 0
         self._estimate = width
         self._change_set = change_set
-        self._writer = change_set.column_writer(index)
+        self._field = change_set.staged.schema.field(index)
+        self._writers = change_set.column_writers([index])
         self._waiting: list[pa.Array] = []
         self._waiting_rows = 0
         self._waiting_bytes = 0
-        self._parts: list[WrittenPart] = []
+        # The written parts of each node.
+        self._parts: list[list[WrittenPart]] = [[] for _ in self._writers]
 
     @property
     def width(self) -> float:
@@ -135,7 +138,7 @@ class _Column:
             try:
                 self._waiting = [one_array(self._whole())]
             except SchemaError as error:
-                raise SchemaError(f"column {self._writer.name!r}: {error}") from None
+                raise SchemaError(f"column {self._field.name!r}: {error}") from None
 
     def write(self, size: int) -> None:
         """Write the waiting rows that fill row groups of `size` rows."""
@@ -149,36 +152,39 @@ class _Column:
             self._waiting_bytes = bytes_taken(rest)
         self._check(self._waiting_rows, self._waiting_bytes, size)
 
-    def finish(self, size: int) -> StagedColumn:
-        """Write all waiting rows; return the column."""
+    def finish(self, size: int) -> list[StagedColumn]:
+        """Write all waiting rows; return the nodes of the column."""
         self.write(size)
         if self._waiting_rows:
             self._write(self._whole(), size)
-        whole = replace(self._writer, parts=dict(enumerate(self._parts)))
-        return StagedColumn.of(whole.finish(), whole.next_k)
+        nodes = [
+            replace(writer, parts=dict(enumerate(parts)))
+            for writer, parts in zip(self._writers, self._parts, strict=True)
+        ]
+        return [StagedColumn.of(node.finish(), node.next_k) for node in nodes]
 
     def _whole(self) -> pa.ChunkedArray:
-        return pa.chunked_array(self._waiting, self._writer.type)
+        return pa.chunked_array(self._waiting, self._field.type)
 
     def _write(self, rows: pa.ChunkedArray, size: int) -> None:
         pieces = [rows.slice(start, size) for start in range(0, len(rows), size)]
         for piece in pieces:
             self._check(len(piece), bytes_taken(piece), size)
-        writer = self._writer
         groups = ((pa.table({"rows": piece}), len(piece)) for piece in pieces)
-        self._change_set.write([writer], groups)
-        self._parts += [writer.parts[group] for group in range(len(pieces))]
-        # A new writer, because a writer counts its row groups from 0.
-        self._writer = replace(writer, first_k=writer.next_k, parts={})
+        self._change_set.write(self._writers, groups)
+        for writer, parts in zip(self._writers, self._parts, strict=True):
+            parts += [writer.parts[group] for group in range(len(pieces))]
+        # New writers, because a writer counts its row groups from 0.
+        self._writers = [replace(one, first_k=one.next_k, parts={}) for one in self._writers]
 
     def _check(self, rows: int, nbytes: int, size: int) -> None:
         """Raise LimitError if these rows are too large for a row group.
 
         A single row is always allowed, and so are rows of a fixed width, whose size is known.
         """
-        if rows > 1 and nbytes > MOST_BYTES and not is_fixed(self._writer.type):
+        if rows > 1 and nbytes > MOST_BYTES and not is_fixed(self._field.type):
             raise LimitError(
-                f"column {self._writer.name!r}: {rows} rows take {nbytes} bytes, more than the "
+                f"column {self._field.name!r}: {rows} rows take {nbytes} bytes, more than the "
                 f"{MOST_BYTES} allowed in a row group, and row groups have {size} rows; append "
                 "whole rows with append(), or pass a smaller row_group_rows"
             )
@@ -188,6 +194,7 @@ def _width(staged: StagedVersion, index: int) -> float:
     """Return the estimated bytes per row of a column."""
     rows = staged.head.rows
     if rows:
-        return staged.columns[index].nbytes / rows
-    bits = [stream.bits for stream in stream_layouts(staged.schema.field(index).type).values()]
+        return staged.nbytes(index) / rows
+    nodes = Node.of(staged.schema.field(index).type).walk()
+    bits = [one.bits for node in nodes for one in stream_layouts(node.flat).values()]
     return sum(ITEM_BYTES if width is None else width / 8 for width in bits)

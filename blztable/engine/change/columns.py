@@ -140,11 +140,11 @@ def widen(change_set: ChangeSet, schema: pa.Schema, frame: Mapping[str, Json] | 
 def defaults(staged: StagedVersion) -> dict[int, pa.Scalar]:
     """Return the declared default values, by index of the column."""
     values = {}
-    for index, column in enumerate(staged.columns):
-        text = staged.defaults.get(str(column.path[0]))
+    for index, field in enumerate(staged.schema):
+        root = staged.columns[staged.tree.nodes(index)[0]]
+        text = staged.defaults.get(str(root.path[0]))
         if text is None:
             continue
-        field = staged.schema.field(index)
         try:
             values[index] = _value(text, field.type)
         except (CorruptError, LimitError) as error:
@@ -176,7 +176,7 @@ def _retype(
 ) -> None:
     """Rewrite the columns at these indices in other types, in one change."""
     staged = change_set.staged
-    columns = [staged.columns[index] for index in fields]
+    columns = [staged.columns[staged.tree.nodes(index)[0]] for index in fields]
     writers = [
         ColumnWriter(column.path, field.name, field.type, field.nullable, column.next_k)
         for column, field in zip(columns, fields.values(), strict=True)
@@ -193,8 +193,8 @@ def _retype(
         _, written = change_set.write(writers, _portions(staged, rows_of))
     declared = defaults(staged)
     texts = {
-        str(staged.columns[index].path[0]): _text(declared[index].cast(field.type))
-        for index, field in fields.items()
+        str(column.path[0]): _text(declared[index].cast(field.type))
+        for (index, field), column in zip(fields.items(), columns, strict=True)
         # The default of a dictionary type does not change: only its codes become wider.
         if index in declared and not pa.types.is_dictionary(field.type)
     }

@@ -102,9 +102,9 @@ def _sort(change_set: ChangeSet, keys: Sequence[Key]) -> None:
         written: list[StagedColumn] = []
         for indices in unsorted.batches():
             groups, parts = change_set.write(
-                [change_set.column_writer(index) for index in indices],
+                change_set.column_writers(indices),
                 unsorted.groups(indices, order, change_set.options.row_group_rows),
-                is_whole=len(indices) == len(staged.columns),
+                is_whole=len(indices) == len(staged.schema),
             )
             written += parts
         change_set.add("sort", Join.of(staged, 0, len(staged.head.row_groups), groups, written))
@@ -145,7 +145,7 @@ def _join(
 ) -> None:
     """Join row groups `start` to `stop` of a staged version into larger ones."""
     full = _full(change_set)
-    columns = [change_set.column_writer(index) for index in range(len(staged.columns))]
+    columns = change_set.column_writers()
     size = merge_policy.rows_per_group(sum(staged.head.row_groups[start:stop]), full)
     with OpenParts(staged) as opened:
         portions = row_groups(_portions(opened, start, stop, size), size)

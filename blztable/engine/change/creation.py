@@ -6,6 +6,7 @@ Knows nothing of changes and rebasing.
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import pyarrow as pa
 
@@ -15,12 +16,13 @@ from blztable.engine.change.sorting import Unsorted
 from blztable.engine.run.progress import Callback, Progress
 from blztable.engine.version import schema as schemas
 from blztable.engine.version import versions
+from blztable.engine.version.column_tree import paths_of
 from blztable.engine.version.commit import Commit, Plan
 from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersion, column_index
 from blztable.engine.version.versions import Version
 from blztable.engine.write import sort_keys
 from blztable.engine.write.bundles import BundleWriter
-from blztable.engine.write.column_writer import ColumnWriter
+from blztable.engine.write.column_writer import ColumnWriter, writers_of
 from blztable.engine.write.columns import write_groups
 from blztable.engine.write.options import WriteOptions
 from blztable.engine.write.row_groups import row_groups
@@ -90,12 +92,13 @@ def create(
     )
     with Commit(plan) as commit:
         _check_absent(store, commit.base, replace_existing)
+        paths = commit.files.reserve_columns(len(schema))
         columns = [
-            ColumnWriter(path, field.name, field.type, field.nullable)
-            for path, field in zip(commit.files.reserve_columns(len(schema)), schema, strict=True)
+            writers_of(field, paths_of(field.type, path))
+            for path, field in zip(paths, schema, strict=True)
         ]
         writes = 2 if keys and contents.rows is None else 1
-        reports = Progress(progress, contents.rows, writes * len(columns))
+        reports = Progress(progress, contents.rows, writes * sum(map(len, columns)))
         next_bundle = commit.base.head.next_bundle if commit.base else 1
         creation = _Creation(store, commit, contents, options, reports, next_bundle)
         staged = creation.sorted(columns, keys) if keys else creation.unsorted(columns)
@@ -119,6 +122,10 @@ def create(
     return published
 
 
+# The writers of the nodes of a column.
+_Nodes = Sequence[ColumnWriter]
+
+
 @dataclass(slots=True)
 class _Creation:
     """Writes the rows of a new table and returns them as a staged version."""
@@ -131,12 +138,12 @@ class _Creation:
     # The number of the next bundle.
     next_bundle: int
 
-    def unsorted(self, columns: Sequence[ColumnWriter]) -> StagedVersion:
+    def unsorted(self, columns: Sequence[_Nodes]) -> StagedVersion:
         """Write all rows in their own order."""
         groups = row_groups(self.contents.parts, self.options.row_group_rows)
         return self._staged(columns, self._write(columns, groups))
 
-    def sorted(self, columns: Sequence[ColumnWriter], keys: Sequence[Key]) -> StagedVersion:
+    def sorted(self, columns: Sequence[_Nodes], keys: Sequence[Key]) -> StagedVersion:
         """Write all rows in the order of the keys, a few columns at a time.
 
         A stream is first written in its own order, because it may not fit in memory.
@@ -148,7 +155,9 @@ class _Creation:
             order = unsorted.order(keys)
             if order is None:
                 return staged
-            columns = [replace(one, first_k=one.next_k, parts={}) for one in columns]
+            columns = [
+                [replace(one, first_k=one.next_k, parts={}) for one in nodes] for nodes in columns
+            ]
         else:
             parts = list(contents.parts)
             [(table, _)] = parts
@@ -164,14 +173,15 @@ class _Creation:
             written = self._write([columns[index] for index in indices], groups)
         return self._staged(columns, written)
 
-    def _write(self, columns: Sequence[ColumnWriter], groups: Iterable[Portion]) -> NewGroups:
+    def _write(self, columns: Sequence[_Nodes], groups: Iterable[Portion]) -> NewGroups:
         """Write row groups; small ones as bundles, if these are all columns."""
         bundles = BundleWriter(self.store, self.next_bundle)
-        self.commit.files.record([*columns, bundles])
+        nodes = list(chain.from_iterable(columns))
+        self.commit.files.record([*nodes, bundles])
         is_whole = len(columns) == len(self.contents.schema)
         written = write_groups(
             self.store,
-            columns,
+            nodes,
             groups,
             self.options,
             self.progress,
@@ -180,10 +190,11 @@ class _Creation:
         self.next_bundle = max([self.next_bundle, *(k + 1 for k in bundles.file_numbers)])
         return written
 
-    def _staged(self, columns: Sequence[ColumnWriter], written: NewGroups) -> StagedVersion:
+    def _staged(self, columns: Sequence[_Nodes], written: NewGroups) -> StagedVersion:
         """Return the written columns as a staged version, which can be read."""
         schema, rows = self.contents.schema, written.rows
-        staged = tuple(StagedColumn.of(column.finish(), column.next_k) for column in columns)
+        nodes = chain.from_iterable(columns)
+        staged = tuple(StagedColumn.of(node.finish(), node.next_k) for node in nodes)
         head = manifest.Head(
             row_groups=tuple(rows),
             schema=schemas.encode(schema),
@@ -250,4 +261,4 @@ def _next_bundle(newest: Version | None, staged: Version) -> int:
 
 def _next_column(newest: Version | None, paths: Sequence[Path]) -> int:
     before = newest.head.next_column if newest else 0
-    return max([before, *(path[0] + 1 for path in paths)])
+    return max([before, *(max(path) + 1 for path in paths)])

@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from blztable.arrow_types import Portion
+from blztable.columns.nested.nodes import is_nested
 from blztable.columns.stored import as_stored, stored_type
-from blztable.columns.types import one_array
+from blztable.columns.types import one_array, take
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Append, NoRows, Rows, Seen
 from blztable.engine.change.columns import widen
@@ -45,7 +46,7 @@ def append(
         widen(change_set, schema, frame)
         # Iterating over the caller's data may run the caller's code, which may change the columns.
         staged = change_set.staged
-        columns = [change_set.column_writer(index) for index in range(len(staged.columns))]
+        columns = change_set.column_writers()
         reports.resume(done, len(columns))
         groups = row_groups(portions, change_set.options.row_group_rows)
         written, parts = change_set.write(columns, groups, reports, is_whole=True)
@@ -94,7 +95,7 @@ def resize(change_set: ChangeSet, rows: int, fillings: Sequence[pa.Scalar]) -> N
             arrays = [repeated(value, count) for value in fillings]
             yield pa.Table.from_arrays(arrays, names=staged.schema.names), count
 
-    columns = [change_set.column_writer(index) for index in range(len(staged.columns))]
+    columns = change_set.column_writers()
     added, written = change_set.write(
         columns, row_groups(parts(), change_set.options.row_group_rows), is_whole=True
     )
@@ -131,16 +132,17 @@ def _keep(change_set: ChangeSet, operation: str, kept: Callable[[int], "RowMask"
     if not removed:
         change_set.add_reliance(NoRows(Seen.rows_of(staged)))
         return 0
-    columns = [change_set.column_writer(index) for index in range(len(staged.columns))]
+    columns = change_set.column_writers()
     with OpenParts(staged) as opened:
 
         def portions() -> Iterator[Portion]:
             for group, selected in touched:
                 opened.forget_before(group)
-                yield read_group(opened, range(len(columns)), group, selected), selected.count
+                indices = range(len(staged.schema))
+                yield read_group(opened, indices, group, selected), selected.count
 
-        def old(column: int, number: int) -> Part:
-            return opened.open(column, touched[number][0])
+        def old(line: int, number: int) -> Part:
+            return opened.open(line, touched[number][0])
 
         counts, written = change_set.write(columns, portions(), old=old, is_whole=True)
     change_set.add(operation, Rows(Seen.rows_of(staged), order, counts, written))
@@ -204,7 +206,11 @@ def read_group(
     arrays = read_columns(opened, indices, [RowSpan(group, 0, stop)])
     stored = [as_stored(one_array(column)) for column in arrays]
     if mask is not None:
-        stored = [array.filter(pa.array(mask)) for array in stored]
+        rows_of = np.flatnonzero(mask)
+        stored = [
+            take(array, rows_of) if is_nested(array.type) else array.filter(pa.array(mask))
+            for array in stored
+        ]
     return pa.Table.from_arrays(stored, names=[str(index) for index in indices])
 
 

@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blztable.arrow_types import Portion, large_type
+from blztable.columns.nested.nodes import is_nested
 from blztable.columns.stored import as_stored, stored_type
-from blztable.columns.types import one_array
+from blztable.columns.types import one_array, take
 from blztable.engine.query.expressions import comparable
 from blztable.engine.read.columns import read_columns
 from blztable.engine.read.parts import OpenParts
@@ -63,7 +64,7 @@ class Unsorted:
         return cls(
             version.schema,
             head.rows,
-            head.columns.nbytes,
+            [version.nbytes(index) for index in range(len(version.schema))],
             column,
         )
 
@@ -97,7 +98,7 @@ class Unsorted:
             for field, index in zip(fields, indices, strict=True)
         ]
         for start in range(0, self.rows, size):
-            rows = pa.array(order[start : start + size])
+            rows = order[start : start + size]
             taken = [
                 _take(field, column, rows) for field, column in zip(fields, whole, strict=True)
             ]
@@ -146,16 +147,19 @@ def _one_array(field: pa.Field, column: pa.ChunkedArray) -> pa.Array:
     """Return a whole column as one array; text gets 64-bit offsets."""
     # An array of text with 32-bit offsets holds at most 2 GiB.
     type_ = large_type(field.type)
-    chunks = [as_stored(chunk).cast(type_) for chunk in column.chunks]
+    chunks = column.chunks
+    if not is_nested(type_):
+        chunks = [as_stored(chunk).cast(type_) for chunk in chunks]
     try:
         return one_array(pa.chunked_array(chunks, type_))
     except SchemaError as error:
         raise SchemaError(f"column {field.name!r}: {error}") from None
 
 
-def _take(field: pa.Field, column: pa.Array, rows: pa.Array) -> pa.Array:
+def _take(field: pa.Field, column: pa.Array, rows: np.ndarray) -> pa.Array:
     try:
-        return column.take(rows).cast(stored_type(field.type))
+        found = take(column, rows)
+        return found if is_nested(field.type) else found.cast(stored_type(field.type))
     except pa.ArrowInvalid as error:
         raise SchemaError(
             f"column {field.name!r}: the rows do not fit in one row group: {error}"

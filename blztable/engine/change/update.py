@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from blztable.arrow_types import Portion
 from blztable.columns.stored import as_stored
-from blztable.columns.types import one_array
+from blztable.columns.types import one_array, take
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import NoRows, Seen, Update
 from blztable.engine.change.rows import Condition, RowMask, read_group, repeated
@@ -85,16 +85,18 @@ def _update(
                 arrays.append(_merged(opened, index, group, mask, new))
             yield pa.Table.from_arrays(arrays, names=list(map(str, indices))), selected.rows
 
-    def old(column: int, number: int) -> Part:
-        return opened.open(indices[column], groups[number])
+    lines = [line for index in indices for line in staged.tree.nodes(index)]
 
-    columns = [change_set.column_writer(index) for index in indices]
+    def old(node: int, number: int) -> Part:
+        return opened.open(lines[node], groups[number])
+
+    columns = change_set.column_writers(indices)
     _, written = change_set.write(columns, portions(), old=old)
     count = len(staged.head.row_groups)
     new = {group: count + number for number, group in enumerate(groups)}
     order = [new.get(group, group) for group in range(count)]
     change_set.add(
-        "update", Update(Seen.rows_of(staged), order, dict(zip(indices, written, strict=True)))
+        "update", Update(Seen.rows_of(staged), order, dict(zip(lines, written, strict=True)))
     )
     return rows
 
@@ -121,7 +123,7 @@ def evaluated(
     result = expressions.evaluate(expression, dict(zip(names, columns, strict=True)), rows)
     if mask is None:
         return result
-    return pa.chunked_array([as_stored(one_array(result)).filter(pa.array(mask))])
+    return pa.chunked_array([take(one_array(result), np.flatnonzero(mask))])
 
 
 def _touched(opened: OpenParts, where: object) -> Iterator[tuple[int, RowMask]]:
@@ -148,4 +150,4 @@ def _merged(
     both = one_array(pa.chunked_array([*old.chunks, *stored]))
     rows = np.arange(len(mask))
     rows[mask] = np.arange(len(mask), len(both))
-    return both.take(pa.array(rows))
+    return take(both, rows)

@@ -37,32 +37,39 @@ _Lost = tuple[int, int, str]
 class ColumnCheck:
     """The check of a column: compare its line of the manifest with the head."""
 
-    def __init__(self, version: Version, index: int) -> None:
+    def __init__(self, version: Version, line: int, position: int) -> None:
+        """Check a node of the column at `position`; `version` has the nodes as columns."""
         self.version = version
-        self.index = index
-        self.name: str = version.schema.field(index).name
-        self.type: pa.DataType = version.schema.field(index).type
+        self.index = line
+        self.position = position
+        self.name: str = version.schema.field(line).name
+        self.type: pa.DataType = version.schema.field(line).type
         self.problems: list[Problem] = []
         self.parts: ColumnParts | None = None
         self.statistics: Statistics | None = None
         try:
-            self.parts = version.column(index)
+            self.parts = version.column(line)
         except BlzError as error:
             self._note(error, is_readable=False)
             return
-        for message in _false_facts(version, index, self.parts):
+        for message in _false_facts(version, line, self.parts):
             self._note(message, is_readable=True)
         try:
             self.statistics = self.parts.statistics
         except CorruptError as error:
             self._note(error, is_readable=True)
 
+    @property
+    def is_child(self) -> bool:
+        """True if this is a node below the root of a column."""
+        return len(self.version.head.columns.paths[self.index]) > 1
+
     def _note(self, cause: str | BlzError, is_readable: bool) -> None:
         key = self.version.key
         message = str(cause).removeprefix(f"{self.version.store.name}/{key}: ")
         rows = self.version.head.rows
         self.problems.append(
-            Problem(message, self.name, self.index, None, 0, rows, key, is_readable)
+            Problem(message, self.name, self.position, None, 0, rows, key, is_readable)
         )
 
 
@@ -122,7 +129,7 @@ class PartCheck:
         try:
             self.array = self._read(parts, 0, self.facts.rows)
         except BlzError as error:
-            pages = -(-self.facts.rows // self.facts.page_rows)
+            pages = -(-self.facts.rows // max(self.facts.page_rows, 1))
             step = -(-pages // PIECES) * self.facts.page_rows
             for start, stop, reason in self._lost(parts, 0, self.facts.rows, step, error):
                 self.note(reason, start, stop)
@@ -198,9 +205,12 @@ class PartCheck:
         context = f"{column.version.store.name}/{self.key}, column {column.name!r}"
         message = str(cause).removeprefix(context).removeprefix(", ").removeprefix(": ")
         stop = self.facts.rows if stop is None else stop
+        if column.is_child:
+            # The rows of a child are not those of the table.
+            start, stop = 0, column.version.head.row_groups[self.group]
         rows = self._first + start, self._first + stop
         self.problems.append(
-            Problem(message, column.name, column.index, self.group, *rows, key, is_readable)
+            Problem(message, column.name, column.position, self.group, *rows, key, is_readable)
         )
 
 
@@ -214,5 +224,5 @@ def _false_facts(version: Version, index: int, parts: ColumnParts) -> Iterator[s
         yield f"files of {parts.cbytes} bytes; the head says {columns.cbytes[index]}"
     if max(numbers, default=0) >= columns.next_k[index]:
         yield f"file {max(numbers)}; the head says that the next one is {columns.next_k[index]}"
-    if parts.path[0] >= head.next_column:
-        yield f"id {parts.path[0]}; the head says that the next one is {head.next_column}"
+    if max(parts.path) >= head.next_column:
+        yield f"id {max(parts.path)}; the head says that the next one is {head.next_column}"

@@ -12,19 +12,21 @@ Memory is bounded by the decoded columns of one window.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import accumulate, chain, repeat
+from itertools import accumulate, chain, groupby
 
 import pyarrow as pa
 
+from blztable.columns.nested.assemble import rebuilt
+from blztable.columns.nested.nodes import Node
 from blztable.columns.types import one_array
 from blztable.engine.check.bundles import bundle_problems
 from blztable.engine.check.examine import ColumnCheck, PartCheck
-from blztable.engine.read.columns import read_columns
+from blztable.engine.read.columns import read_nodes
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.run.pool import run
 from blztable.engine.version.versions import Version, load
-from blztable.errors import BlzError
+from blztable.errors import BlzError, CorruptError
 from blztable.report import Problem, Report
 from blztable.storage.store import KeyNotFound
 
@@ -42,12 +44,14 @@ def verify(version: Version, indices: Sequence[int], *, full: bool) -> Report:
     head = version.head
     # Without the cached lines, so that they are read again.
     version = replace(version, _lines={})
-    problems = list(_manifest(version))
-    columns = [ColumnCheck(version, index) for index in indices]
+    problems, flat = list(_manifest(version)), version.flat
+    columns = [
+        ColumnCheck(flat, line, index) for index in indices for line in version.tree.nodes(index)
+    ]
     files: set[str] = set()
     chunks = nbytes = first = 0
     for groups in _windows(columns, head.row_groups):
-        with OpenParts(version) as opened:
+        with OpenParts(flat) as opened:
             rows = [head.row_groups[group] for group in groups]
             firsts = accumulate(rows, initial=first)
             by_group = [
@@ -57,8 +61,10 @@ def verify(version: Version, indices: Sequence[int], *, full: bool) -> Report:
             parts = list(chain.from_iterable(by_group))
             run(partial(part.open, full, opened) for part in parts)
             if full:
-                _read(opened, by_group, [RowSpan(*one) for one in zip(groups, repeat(0), rows)])
+                _read(opened, by_group)
                 run(part.compare for part in parts)
+                for of_group in by_group:
+                    _check_nested(version, of_group)
             for part in parts:
                 problems += part.problems
                 facts = part.facts
@@ -78,7 +84,7 @@ def verify(version: Version, indices: Sequence[int], *, full: bool) -> Report:
             first += sum(rows)
     for column in columns:
         problems += column.problems
-    names = tuple(column.name for column in columns)
+    names = tuple(version.schema.field(index).name for index in indices)
     problems.sort(key=_order)
     return Report(head.version, head.rows, names, full, len(files), chunks, nbytes, tuple(problems))
 
@@ -121,33 +127,46 @@ def _windows(columns: Sequence[ColumnCheck], row_groups: Sequence[int]) -> Itera
         yield range(start, len(row_groups))
 
 
-def _read(
-    opened: OpenParts, by_group: Sequence[Sequence[PartCheck]], spans: Sequence[RowSpan]
-) -> None:
+def _check_nested(version: Version, parts: Sequence[PartCheck]) -> None:
+    """Put the nodes of nested columns together, in one row group."""
+    for position, of_column in groupby(parts, lambda part: part.column.position):
+        nodes = list(of_column)
+        arrays = [part.array for part in nodes if part.array is not None]
+        root = Node.of(version.schema.field(position).type)
+        if root.children and len(arrays) == root.count:
+            try:
+                rebuilt(root, iter(arrays))
+            except CorruptError as error:
+                nodes[0].note(error)
+
+
+def _read(opened: OpenParts, by_group: Sequence[Sequence[PartCheck]]) -> None:
     """Decode row groups together; if that fails, each alone; if that fails, each part alone."""
     parts = [[part for part in of_group if part.opened] for of_group in by_group]
     is_whole = all(map(len, parts)) and len(set(map(len, parts))) == 1
     if len(parts) > 1:
-        if not is_whole or not _read_together(opened, parts, spans):
-            for of_group, span in zip(parts, spans, strict=True):
-                _read(opened, [of_group], [span])
-    elif parts[0] and not _read_together(opened, parts, spans):
+        if not is_whole or not _read_together(opened, parts):
+            for of_group in parts:
+                _read(opened, [of_group])
+    elif parts[0] and not _read_together(opened, parts):
         for part in parts[0]:
             part.read_alone(opened)
 
 
-def _read_together(
-    opened: OpenParts, by_group: Sequence[Sequence[PartCheck]], spans: Sequence[RowSpan]
-) -> bool:
-    """Decode the same columns of several row groups; False if that fails."""
-    columns = [part.column.index for part in by_group[0]]
+def _read_together(opened: OpenParts, by_group: Sequence[Sequence[PartCheck]]) -> bool:
+    """Decode the same nodes of several row groups; False if that fails."""
+    nodes = list(zip(*by_group, strict=True))
+    spans = {
+        parts[0].column.index: [RowSpan(part.group, 0, part.facts.rows) for part in parts]
+        for parts in nodes
+    }
     try:
-        arrays = read_columns(opened, columns, spans)
-        for place, array in enumerate(arrays):
-            start = 0
-            for parts, span in zip(by_group, spans, strict=True):
-                parts[place].array = one_array(array.slice(start, span.count))
-                start += span.count
+        arrays = read_nodes(opened, spans)
+        for parts in nodes:
+            array, start = arrays[parts[0].column.index], 0
+            for part in parts:
+                part.array = one_array(array.slice(start, part.facts.rows))
+                start += part.facts.rows
     except BlzError:
         return False
     return True

@@ -169,7 +169,8 @@ class Scan:
         statistics: dict[int, list[Runs]] = {index: [] for index in self._group_statistics}
         for group, starts in zip(with_pages, np.split(blocks.starts, firsts[1:]), strict=True):
             for index, runs in statistics.items():
-                part = parts.open(index, group) if index in with_pages[group] else None
+                line = parts.version.tree.nodes(index)[0]
+                part = parts.open(line, group) if index in with_pages[group] else None
                 zone_map = part.zone_map() if part else None
                 if part is None or zone_map is None:
                     runs.append(self._group_statistics[index].take(np.full(len(starts), group)))
@@ -238,4 +239,4 @@ def _statistics_of_groups(version: Version, index: int) -> Runs:
 
 
 def _open(parts: OpenParts, index: int, group: int) -> None:
-    parts.open(index, group)
+    parts.open(parts.version.tree.nodes(index)[0], group)

@@ -84,7 +84,7 @@ class Run:
     @property
     def cells(self) -> float:
         """Return the part's rows times the share of its bytes in this run, for the progress."""
-        return self.part.rows * self.nbytes / max(self.part.nbytes, 1)
+        return self.part.cells * self.nbytes / max(self.part.nbytes, 1)
 
     @property
     def _is_picked(self) -> bool:

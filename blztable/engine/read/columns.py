@@ -27,11 +27,13 @@ import pyarrow as pa
 
 from blztable.block_terms import DICTIONARY
 from blztable.columns.blocks import Decoder, Piece
+from blztable.columns.nested.nodes import is_nested
 from blztable.columns.stored import as_stored
 from blztable.columns.types import decoder, one_array
 from blztable.engine.read import selection
 from blztable.engine.read.chunks import Run, joined
 from blztable.engine.read.direct import DirectColumn, direct
+from blztable.engine.read.nested import NestedRead
 from blztable.engine.read.parts import OpenParts, Part
 from blztable.engine.read.requests import PartRows, PickedRows, SpanRows
 from blztable.engine.read.selection import RowIndices, RowSelection, RowSpan
@@ -68,9 +70,20 @@ def read_columns(
     LimitError
         The result does not fit into the machine's memory.
     """
-    pages = {index: selection.of_spans(parts.version.column(index), selected) for index in indices}
-    columns = _read_by_index(parts, pages, progress, with_nans)
-    return [selection.cut_spans(columns[index], pages[index], selected) for index in indices]
+    tree = parts.version.tree
+    nested = _nested(parts, dict.fromkeys(indices, selected))
+    flat = {index: tree.nodes(index)[0] for index in indices if index not in nested}
+    pages: dict[int, Sequence[RowSelection]] = {
+        line: selection.of_spans(parts.flat.column(line), selected) for line in flat.values()
+    }
+    for one in nested.values():
+        pages |= one.pages
+    nans = {tree.nodes(index)[0] for index in flat if index in with_nans}
+    columns = _read_by_line(parts, pages, progress, nans)
+    found = {index: one.array(columns) for index, one in nested.items()}
+    for index, line in flat.items():
+        found[index] = selection.cut_spans(columns[line], pages[line], selected)
+    return [found[index] for index in indices]
 
 
 def read_rows(
@@ -83,10 +96,39 @@ def read_rows(
 
     `order` has, for each row of the result, its index among the selected rows.
     """
-    columns = _read_by_index(parts, dict.fromkeys(indices, selected))
+    tree = parts.version.tree
+    nested = _nested(parts, dict.fromkeys(indices, selected))
+    flat = {index: tree.nodes(index)[0] for index in indices if index not in nested}
+    pages: dict[int, Sequence[RowSelection]] = dict.fromkeys(flat.values(), selected)
+    for one in nested.values():
+        pages |= one.pages
+    columns = _read_by_line(parts, pages)
+    found = {index: columns[line] for index, line in flat.items()}
+    found |= {index: one.array(columns) for index, one in nested.items()}
     if order is not None:
-        columns = {index: selection.reordered(one, order) for index, one in columns.items()}
-    return [columns[index] for index in indices]
+        found = {index: selection.reordered(one, order) for index, one in found.items()}
+    return [found[index] for index in indices]
+
+
+def read_nodes(
+    parts: OpenParts, selected: Mapping[int, Sequence[RowSpan]]
+) -> dict[int, pa.ChunkedArray]:
+    """Return whole parts of nodes, by line; raise as `read_columns` does."""
+    return _read_by_line(parts, selected)
+
+
+def _nested(
+    parts: OpenParts, selected: Mapping[int, Sequence[RowSelection]]
+) -> dict[int, NestedRead]:
+    """Return the reads of the columns among these whose type is nested."""
+    if parts.version.tree.is_flat:
+        return {}
+    types = parts.version.schema
+    return {
+        index: NestedRead(parts, index, rows)
+        for index, rows in selected.items()
+        if is_nested(types.field(index).type)
+    }
 
 
 def read_codes(
@@ -97,9 +139,10 @@ def read_codes(
     The codes are unsigned integers, null where the row is null. Raise as `read_columns` does.
     """
     groups = {span.group: [one for one in selected if one.group == span.group] for span in selected}
-    lines = parts.version.column(index)
+    (line,) = parts.version.tree.nodes(index)
+    lines = parts.flat.column(line)
     pages = [selection.of_spans(lines, spans) for spans in groups.values()]
-    codes = _read(parts, [_Column(parts, index, rows, Part.as_codes) for rows in pages])
+    codes = _read(parts, [_Column(parts, line, rows, Part.as_codes) for rows in pages])
     return [
         (group, selection.cut_spans(column, rows, spans))
         for (group, spans), rows, column in zip(groups.items(), pages, codes, strict=True)
@@ -111,7 +154,10 @@ def values_of_codes(parts: OpenParts, index: int, group: int, most: int) -> pa.A
 
     Return None if they are more, or if a code has no one value. Raise as `read_columns` does.
     """
-    part, type_ = parts.open(index, group), parts.version.schema.field(index).type
+    nodes, type_ = parts.version.tree.nodes(index), parts.version.schema.field(index).type
+    if is_nested(type_):
+        return None
+    part = parts.open(nodes[0], group)
     if not pa.types.is_dictionary(part.type):
         values = part.values_of_codes(most)
         if values is None or not pa.types.is_dictionary(type_):
@@ -126,7 +172,7 @@ def values_of_codes(parts: OpenParts, index: int, group: int, most: int) -> pa.A
         indices = pa.array(np.arange(dictionary.rows)).cast(part.type.index_type)
     except pa.ArrowInvalid:
         return None
-    column = _Column(parts, index, [RowSpan(group, 0, dictionary.rows)], Part.dictionary)
+    column = _Column(parts, nodes[0], [RowSpan(group, 0, dictionary.rows)], Part.dictionary)
     values = one_array(_read(parts, [column])[0])
     return pa.DictionaryArray.from_arrays(indices, values, ordered=part.type.ordered)
 
@@ -143,13 +189,13 @@ def file_bytes(parts: OpenParts, index: int, pages: Sequence[RowSpan]) -> int:
     return sum(one.cbytes for one in column.fill(None) if not one.part.is_small)
 
 
-def _read_by_index(
+def _read_by_line(
     parts: OpenParts,
     selected: Mapping[int, Sequence[RowSelection]],
     progress: Progress | None = None,
     with_nans: Container[int] = (),
 ) -> dict[int, pa.ChunkedArray]:
-    """Return the selected rows of each column."""
+    """Return the selected rows of each node."""
     readers = {
         index: _readers(parts, index, rows, index in with_nans) for index, rows in selected.items()
     }
@@ -160,7 +206,7 @@ def _read_by_index(
             columns[index] = next(arrays)
         else:
             chunks = [chunk for _ in of_index for chunk in next(arrays).chunks]
-            columns[index] = pa.chunked_array(chunks, parts.version.schema.field(index).type)
+            columns[index] = pa.chunked_array(chunks, parts.flat.schema.field(index).type)
     return columns
 
 
@@ -168,7 +214,7 @@ def _readers(
     parts: OpenParts, index: int, selected: Sequence[RowSelection], with_nans: bool
 ) -> list["_Column"]:
     """Return the reads of a column: one, or one a part if values are shown as dictionaries."""
-    version = parts.version
+    version = parts.flat
     if not version.shows_dictionary(index):
         # Otherwise a null in a field that has none would not be seen.
         is_nullable = version.schema.field(index).nullable
@@ -179,7 +225,8 @@ def _readers(
         groups.setdefault(one.group, []).append(one)
     readers: list[_Column] = []
     for group, rows in groups.items():
-        values = values_of_codes(parts, index, group, version.head.row_groups[group])
+        field = parts.version.tree.field_of(index)
+        values = values_of_codes(parts, field, group, version.head.row_groups[group])
         view = Part.itself if values is None else Part.as_codes
         readers.append(_DictionaryColumn(parts, index, rows, view, values))
     return readers
@@ -233,10 +280,10 @@ class _Column:
         self._view = view
         self.decoder: Decoder
         self._parts = parts
-        self._field: pa.Field = parts.version.schema.field(index)
+        self._field: pa.Field = parts.flat.schema.field(index)
         # Read the column's line of the manifest here, before the threads need it.
-        self._lines = parts.version.column(index)
-        self._selected = _by_part(selected)
+        self._lines = parts.flat.column(index)
+        self._selected = _by_part([one for one in selected if one.count])
         self.rows: list[PartRows] = [None] * len(self._selected)  # type: ignore[list-item]
         self._pieces: list[Piece] = []
 

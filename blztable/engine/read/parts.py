@@ -56,6 +56,8 @@ class Part:
     slots
         The chunk of the bundle, and the first byte in it, of each stream that has bytes. These
         streams have one chunk each, by whose number the slot is found.
+    share
+        The rows of the table that count as read with the part, for the progress; None for its own.
     """
 
     context: str
@@ -67,6 +69,12 @@ class Part:
     reader: PartReader | None = None
     bundle: OpenBundle | None = None
     slots: Sequence[Slot] = ()
+    share: float | None = None
+
+    @property
+    def cells(self) -> float:
+        """Return the rows of the table that count as read with the part."""
+        return self.rows if self.share is None else self.share
 
     @property
     def rows(self) -> int:
@@ -223,7 +231,7 @@ def open_part(
         _check_nan(type_, nan_is_null)
         if reader is None:
             needed = [name for name in layout_of(type_).streams if name != VALID]
-            if needed:
+            if needed and facts.rows:
                 raise CorruptError(f"no stream {needed[0]!r} in a column of {type_}")
             root = BlockPlace(facts.rows, max(facts.page_rows, 1), {}, {})
             return Part(context, facts, type_, 0, root)
@@ -263,20 +271,31 @@ class OpenParts(Closing):
     def __init__(self, version: Version) -> None:
         """Open nothing yet."""
         self.version = version
+        self._flat = version.flat
         self._files = OpenFiles(version.store)
         self._parts: dict[tuple[int, int], Part] = {}
         self._bundles: dict[int, OpenBundle] = {}
         self._kept = 0
 
-    def open(self, index: int, group: int) -> Part:
-        """Return the part of a column in a row group."""
-        part = self._parts.get((index, group))
+    @property
+    def flat(self) -> Version:
+        """The version with each node as a column."""
+        return self._flat
+
+    def open(self, line: int, group: int) -> Part:
+        """Return the part of a node in a row group; nodes count as lines of the manifest."""
+        part = self._parts.get((line, group))
         if part is None:
-            part = self._parts[index, group] = self._open(index, group)
+            part = self._open(line, group)
+            if self._flat is not self.version:
+                # All nodes of a column together count as one column.
+                nodes = self.version.tree.nodes(self.version.tree.field_of(line))
+                part = replace(part, share=self.version.head.row_groups[group] / len(nodes))
+            self._parts[line, group] = part
         return part
 
     def _open(self, index: int, group: int) -> Part:
-        version, parts = self.version, self.version.column(index)
+        version, parts = self._flat, self._flat.column(index)
         key, type_ = parts.key(group, version.head.bundles), version.stored_type(index)
         file = f"{version.store.name}/{key}" if key else version.store.name
         context = f"{file}, column {version.schema.field(index).name!r}"

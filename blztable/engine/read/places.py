@@ -13,6 +13,7 @@ import pyarrow as pa
 from blztable.arrow_types import is_text
 from blztable.block_terms import CODES, ENDS, PLAIN, VALID, VALUES, child_prefix
 from blztable.columns.blocks import Encoding, StreamLayout
+from blztable.columns.codecs.lists import ROWS, Below
 from blztable.columns.encodings.dictionary import Dictionary, Spelled
 from blztable.columns.encodings.parse import Owner, parse
 from blztable.columns.sinks import Decoding, Sink
@@ -127,6 +128,8 @@ def place(info: BlockInfo, type_: pa.DataType, prefix: str, first_chunk: int) ->
             owner = Owner(own, info.rows, info.page_rows, pages, is_text(type_), bool(prefix))
             encoding = parse(stream.encoding, owner, stream.dtype)
             stored = encoding.stored
+        if own.dtype == ROWS and not isinstance(encoding, Below):
+            raise CorruptError("the items of a list are not rows of another part")
         rows = info.rows if encoding is None or encoding.has_codes else 0
         if (stream.pages is None) != (own.bits is not None):
             raise CorruptError(
@@ -136,14 +139,12 @@ def place(info: BlockInfo, type_: pa.DataType, prefix: str, first_chunk: int) ->
         if encoding and encoding.needs_pages:
             _check_whole_pages(stream, stored.nbytes(info.page_rows))
         bounds = () if stream.pages is None else tuple(accumulate(stream.pages, initial=0))
+        nbytes = own.nbytes(info.rows) if own.bits is not None else bounds[-1]
+        if own.dtype == ROWS:
+            # The pages count rows, whose bytes are in another part.
+            nbytes = 0
         streams[stream.name] = StreamPlace(
-            prefix + stream.name,
-            own,
-            stream,
-            first_chunk,
-            bounds,
-            own.nbytes(info.rows) if own.bits is not None else bounds[-1],
-            encoding,
+            prefix + stream.name, own, stream, first_chunk, bounds, nbytes, encoding
         )
         first_chunk += len(stream.chunks)
     _check_dictionary(streams)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from blztable.columns.stored import as_stored, stored_type
-from blztable.columns.types import one_array
+from blztable.columns.types import one_array, take
 from blztable.errors import SchemaError
 from blztable.format.line import ColumnParts
 
@@ -129,8 +129,7 @@ def take_places(column: pa.ChunkedArray, places: np.ndarray) -> pa.ChunkedArray:
     begins = np.cumsum([0, *map(len, column.chunks)])
     cuts = np.searchsorted(places, begins)
     taken = [
-        # Arrow's `take` does not support views.
-        as_stored(chunk).take(pa.array(places[first:last] - begin)).cast(column.type)
+        _cast(take(chunk, places[first:last] - begin), column.type)
         for chunk, begin, (first, last) in zip(column.chunks, begins, pairwise(cuts), strict=False)
         if first < last
     ]
@@ -139,9 +138,14 @@ def take_places(column: pa.ChunkedArray, places: np.ndarray) -> pa.ChunkedArray:
 
 def reordered(column: pa.ChunkedArray, order: np.ndarray) -> pa.ChunkedArray:
     """Return rows in another order, repeated as often as `order` has their index, in few arrays."""
-    # Arrow's `take` does not support views.
     stored = pa.chunked_array(list(map(as_stored, column.chunks)), stored_type(column.type))
-    return _reordered(stored, order).cast(column.type)
+    found = _reordered(stored, order)
+    return pa.chunked_array([_cast(chunk, column.type) for chunk in found.chunks], column.type)
+
+
+def _cast(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Return an array in the type of its column, which is not the stored one for views."""
+    return array if array.type.id == type_.id else array.cast(type_)
 
 
 def _reordered(column: pa.ChunkedArray, order: np.ndarray) -> pa.ChunkedArray:
@@ -152,7 +156,7 @@ def _reordered(column: pa.ChunkedArray, order: np.ndarray) -> pa.ChunkedArray:
         chunks = np.searchsorted(begins, order, "right") - 1
         cuts = np.flatnonzero(np.diff(chunks)) + 1
         taken = [
-            column.chunk(int(chunks[start])).take(pa.array(rows - begins[chunks[start]]))
+            take(column.chunk(int(chunks[start])), rows - begins[chunks[start]])
             for start, rows in zip([0, *cuts.tolist()], np.split(order, cuts), strict=True)
         ]
         return pa.chunked_array(taken, column.type)
@@ -162,7 +166,7 @@ def _reordered(column: pa.ChunkedArray, order: np.ndarray) -> pa.ChunkedArray:
 def _taken_as_fits(array: pa.Array, order: np.ndarray) -> Iterator[pa.Array]:
     """Take rows; if the result exceeds 2 GiB of text, split the request in half and retry."""
     try:
-        yield array.take(pa.array(order))
+        yield take(array, order)
     except pa.ArrowInvalid:
         if len(order) < 2:
             raise

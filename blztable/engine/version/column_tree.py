@@ -1,15 +1,18 @@
 """Column tree: which lines of the manifest hold the nodes of which field.
 
-A field of a flat type is one node. A nested type has a node for each of Arrow's child fields, at
-every level. The manifest lists the nodes of a column in pre-order. Rows are counted by node: a
-root has the rows of the table, a child has its own. Knows nothing of files.
+A field of a flat type is one node. A nested type has a node for each of its child fields, at every
+level (`columns/nested`). The manifest lists the nodes of a column in pre-order. The path of a node
+is the path of its parent and an id of its own. Rows are counted by node: a root has the rows of the
+table, a child has its own. Knows nothing of files.
 """
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
+from blztable.columns.nested.nodes import Node, is_nested
 from blztable.errors import CorruptError
 from blztable.format.layout import Path
 
@@ -32,26 +35,57 @@ class ColumnTree:
         roots = [line for line, path in enumerate(paths) if len(path) == 1]
         if len(roots) != len(schema) or roots[:1] not in ([], [0]):
             raise CorruptError(f"{len(schema)} fields, {len(roots)} columns")
-        if len(paths) == len(roots) and not any(field.type.num_fields for field in schema):
+        if len(paths) == len(roots) and not any(is_nested(type_) for type_ in schema.types):
             return cls(range(len(roots) + 1))
         starts = [*roots, len(paths)]
         for field, first, stop in zip(schema, roots, starts[1:], strict=True):
-            listed = [path[1:] for path in paths[first:stop]]
-            ids = {path[0] for path in paths[first:stop]}
-            if len(ids) != 1 or listed != list(_nodes(field.type)):
+            root = Node.of(field.type)
+            if not _are_nodes(root, paths[first:stop]):
                 raise CorruptError(
-                    f"column {field.name!r} has the nodes {listed}; "
-                    f"its type {field.type} has {list(_nodes(field.type))}"
+                    f"column {field.name!r} has the nodes {list(paths[first:stop])}; "
+                    f"its type {field.type} has {root.count}"
                 )
         return cls(starts)
+
+    @property
+    def is_flat(self) -> bool:
+        """True if no field has a nested type."""
+        return isinstance(self.starts, range)
 
     def nodes(self, field: int) -> range:
         """Return the lines of a field's nodes, in pre-order; the first is the root."""
         return range(self.starts[field], self.starts[field + 1])
 
+    def field_of(self, line: int) -> int:
+        """Return the index of the field that a node belongs to."""
+        return bisect_right(self.starts, line) - 1
 
-def _nodes(type_: pa.DataType, path: Path = ()) -> Iterator[Path]:
-    """Yield the path of each node of a type below its root, in pre-order."""
-    yield path
-    for number in range(type_.num_fields):
-        yield from _nodes(type_.field(number).type, (*path, number))
+
+def paths_of(type_: pa.DataType, root: Path) -> list[Path]:
+    """Return the path of each node of a new column, in pre-order, given the path of its root.
+
+    The ids below the root follow its own. So no id of a table is above the next one in the head.
+    """
+    return _paths_of(Node.of(type_), root, root[0] + 1)
+
+
+def _paths_of(node: Node, path: Path, first: int) -> list[Path]:
+    paths = [path]
+    for child in node.children:
+        more = _paths_of(child, (*path, first), first + 1)
+        paths += more
+        first += len(more)
+    return paths
+
+
+def _are_nodes(node: Node, paths: Sequence[Path]) -> bool:
+    """True if these are the paths of a tree: each node lies below its parent."""
+    if len(paths) != node.count or len(set(paths)) != len(paths):
+        return False
+    start = 1
+    for child in node.children:
+        below = paths[start : start + child.count]
+        if below[0][:-1] != paths[0] or not _are_nodes(child, below):
+            return False
+        start += child.count
+    return True

@@ -158,7 +158,7 @@ class StagedVersion(Version):
 
     def row_group_files(self, start: int = 0, stop: int | None = None) -> list[tuple[int, ...]]:
         """Return (rows, bundle, file number in each column) of each row group: its identity."""
-        numbers = [self.column(index).k[start:stop] for index in range(len(self.columns))]
+        numbers = [self._staged_parts(line).k[start:stop] for line in range(len(self.columns))]
         rows, bundles = self.head.row_groups[start:stop], self._bundle_numbers[start:stop]
         return list(zip(rows, bundles, *numbers, strict=True))
 
@@ -255,10 +255,10 @@ class StagedVersion(Version):
     def with_parts(
         self, written: Mapping[int, StagedColumn], order: Sequence[int]
     ) -> "StagedVersion":
-        """Return this version with other parts in some columns; `order` as in `with_row_groups`."""
+        """Return this version with other parts in some lines; `order` as in `with_row_groups`."""
         columns = list(self.columns)
-        for index, new in written.items():
-            columns[index] = self._arranged(index, new, order)
+        for line, new in written.items():
+            columns[line] = self._arranged(line, new, order)
         return self.with_columns(columns)
 
     def with_head(self, **fields: Any) -> "StagedVersion":
@@ -291,11 +291,11 @@ class StagedVersion(Version):
             mine.nan_is_null or written.nan_is_null,
         )
 
-    def _arranged(self, index: int, written: StagedColumn, order: Sequence[int]) -> StagedColumn:
-        """Return the column at this index; `order` arranges its parts and the written ones."""
+    def _arranged(self, line: int, written: StagedColumn, order: Sequence[int]) -> StagedColumn:
+        """Return the node in this line; `order` arranges its parts and the written ones."""
         assert isinstance(written.parts, ColumnParts)
-        parts = self.column(index).arranged(written.parts, order)
-        return StagedColumn.of(parts, max(self.columns[index].next_k, written.next_k))
+        parts = self._staged_parts(line).arranged(written.parts, order)
+        return StagedColumn.of(parts, max(self.columns[line].next_k, written.next_k))
 
 
 def column_index(columns: Sequence[StagedColumn]) -> ColumnIndex:

@@ -11,6 +11,7 @@ from typing import Self
 
 import pyarrow as pa
 
+from blztable.columns.nested.nodes import Node
 from blztable.engine.version import schema
 from blztable.engine.version.column_tree import ColumnTree
 from blztable.errors import (
@@ -62,6 +63,10 @@ class Version:
     head: manifest.Head
     schema: pa.Schema
     tree: ColumnTree = field(init=False, repr=False)
+    # True if each node is a column, of the type of its own streams.
+    is_flat: bool = field(default=False, kw_only=True)
+    # The flat version, once it is made.
+    _flat: list["Version"] = field(default_factory=list, init=False, repr=False)
     _lines: dict[int, ColumnParts] = field(default_factory=dict, repr=False)
     # Lines that are not decoded yet, because they were read together with an earlier line, or
     # because this process has just published them.
@@ -71,8 +76,33 @@ class Version:
 
     def __post_init__(self) -> None:
         """Match fields with lines; raise CorruptError if nodes of a field are missing."""
-        tree = ColumnTree.of(self.schema, self.head.columns.paths)
+        paths = self.head.columns.paths
+        if self.is_flat:
+            tree = ColumnTree(range(len(paths) + 1))
+        else:
+            tree = ColumnTree.of(self.schema, paths)
         object.__setattr__(self, "tree", tree)
+
+    @property
+    def flat(self) -> "Version":
+        """This version with each node as a column, in the order of the lines.
+
+        The columns of nested types are columns of flat types, whose rows may differ.
+        """
+        if self.tree.is_flat:
+            return self
+        if not self._flat:
+            fields: list[pa.Field] = []
+            for one in self.schema:
+                root = Node.of(one.type)
+                names = zip(root.names(one.name), root.walk(), strict=True)
+                flat = [pa.field(name, node.flat) for name, node in names]
+                # Only the root has the promise of the schema.
+                fields += [flat[0].with_nullable(one.nullable), *flat[1:]]
+            stored = {self.tree.nodes(index)[0]: one for index, one in self._stored_types.items()}
+            schema = pa.schema(fields)
+            self._flat.append(replace(self, schema=schema, is_flat=True, _stored_types=stored))
+        return self._flat[0]
 
     def column(self, index: int) -> ColumnParts:
         """Return the parts of a column; if its type is nested, the parts of its root."""

@@ -201,7 +201,7 @@ class Bundle:
 
     def takes(self, block: Block) -> bool:
         """True if a part fits into the bundle, which then keeps room for it."""
-        if not (block.streams and fits(block)):
+        if not (block.rows and block.streams and fits(block)):
             return False
         with self._lock:
             self._room -= _directory_bytes(block)
@@ -302,7 +302,7 @@ class _Contents:
             return 0, 0
         parameters, base = stream.encoding.shared()
         if stream.pages is not None:
-            base = stream.nbytes
+            base = sum(stream.pages)
         form = {"dtype": stream.layout.dtype, "typesize": stream.layout.typesize}
         # Parameters are texts and numbers.
         line = tuple({"kind": stream.encoding.kind, **form, **parameters}.items())

@@ -3,12 +3,14 @@
 Writes nothing itself.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
 import pyarrow as pa
 
+from blztable.columns.nested.flatten import flatten, hidden
+from blztable.columns.nested.nodes import Node, is_nested
 from blztable.columns.types import stream_layouts
 from blztable.format import layout
 from blztable.format.line import ColumnParts, FactArrays
@@ -32,7 +34,10 @@ class WrittenPart:
 
 @dataclass(slots=True)
 class ColumnWriter:
-    """A column while it is written: its file numbers, and its written parts by row group."""
+    """A node of a column while it is written: its file numbers, and its parts by row group.
+
+    A column of a flat type has one node. `name` is that of the column.
+    """
 
     path: layout.Path
     name: str
@@ -57,6 +62,11 @@ class ColumnWriter:
         """The file number after the largest one used; no number is used twice."""
         return max([self.first_k, *(part.k + 1 for part in self.parts.values())])
 
+    @property
+    def is_child(self) -> bool:
+        """True if this is a node below the root of a column."""
+        return len(self.path) > 1
+
     def finish(self) -> ColumnParts:
         """Return the parts as a line of the manifest."""
         parts = [self.parts[group] for group in sorted(self.parts)]
@@ -74,3 +84,28 @@ class ColumnWriter:
             if any(part.nan_is_null for part in parts)
             else (),
         )
+
+
+def writers_of(
+    field: pa.Field, paths: Sequence[layout.Path], numbers: Sequence[int] = ()
+) -> list[ColumnWriter]:
+    """Return the writer of each node of a column, in pre-order.
+
+    `numbers` are the first file numbers to use, by default 1.
+    """
+    nodes = list(Node.of(field.type).walk())
+    firsts = numbers or [1] * len(nodes)
+    return [
+        # The schema promises nothing of the nodes below the root.
+        ColumnWriter(path, field.name, node.flat, field.nullable or node is not nodes[0], first)
+        for node, path, first in zip(nodes, paths, firsts, strict=True)
+    ]
+
+
+def flat_columns(column: pa.ChunkedArray) -> list[pa.ChunkedArray]:
+    """Return the rows of a column as those of each of its nodes, in pre-order."""
+    if not is_nested(column.type):
+        return [column]
+    node = Node.of(column.type)
+    flats = [flatten(node, chunk) for chunk in column.chunks or [hidden(column.type, 0)]]
+    return [pa.chunked_array(of_node) for of_node in zip(*flats, strict=True)]

@@ -23,7 +23,7 @@ from blztable.engine.run.progress import Progress
 from blztable.engine.run.tasks import Task
 from blztable.engine.version.staged import NewGroups
 from blztable.engine.write.bundles import MOST_COLUMN_BYTES, Bundle, BundleWriter, is_small
-from blztable.engine.write.column_writer import ColumnWriter
+from blztable.engine.write.column_writer import ColumnWriter, flat_columns
 from blztable.engine.write.options import WriteOptions
 from blztable.engine.write.parts import TASK_BYTES, PartWriter, Shared, write_all
 from blztable.engine.write.reuse import Old
@@ -44,6 +44,8 @@ def write_groups(
 ) -> NewGroups:
     """Write row groups in their order, and return them; none may be empty.
 
+    There is a writer for each node of the columns of the row groups, in pre-order.
+
     Small row groups are bundled if there is a writer of bundles. The next row group is fetched
     while one is written. The memory of an array is released as soon as it is encoded. Chunks with
     the same contents as in the part that `old` returns are copied.
@@ -54,15 +56,17 @@ def write_groups(
 
     def tasks() -> Iterator[Iterator[Task]]:
         for table, nrows in groups:
-            nbytes = [column.nbytes for column in table.columns]
-            entries = zip(range(len(columns)), columns, table.columns, nbytes, strict=True)
+            nodes = [node for column in table.columns for node in flat_columns(column)]
             del table
+            nbytes = [node.nbytes for node in nodes]
+            entries = zip(range(len(columns)), columns, nodes, nbytes, strict=True)
+            del nodes
             # The largest first: memory is released early, and small tasks remain for the end.
             arrays = deque(sorted(entries, key=_nbytes, reverse=True))
             del entries
             shared.budget.acquire(sum(map(_nbytes, arrays)))
             made.append(_bundle(shared, arrays, nrows, bundles))
-            yield _encode_tasks(shared, arrays, len(rows), made[-1])
+            yield _encode_tasks(shared, arrays, (len(rows), nrows), made[-1])
             rows.append(nrows)
 
     run_groups(tasks(), shared.budget, progress.report)
@@ -75,9 +79,12 @@ _nbytes = itemgetter(3)
 
 
 def _encode_tasks(
-    shared: Shared, arrays: deque[_Entry], group: int, bundle: Bundle | None
+    shared: Shared, arrays: deque[_Entry], group: tuple[int, int], bundle: Bundle | None
 ) -> Iterator[Task]:
-    """Yield the tasks that encode one row group; `arrays` has the columns not begun yet."""
+    """Yield the tasks that encode a row group, given as its index and its rows.
+
+    `arrays` has the columns not begun yet.
+    """
     bundled = bundle.columns if bundle else ()
     while arrays:
         entry = arrays.popleft()

@@ -65,12 +65,12 @@ class Shared:
 
 def write_all(writers: Sequence["PartWriter"]) -> list[Task]:
     """Encode several parts of a bundle; return the tasks that the bundle needs after its last."""
-    kinds: dict[pa.DataType | None, list[PartWriter]] = {}
+    kinds: dict[tuple[pa.DataType | None, int], list[PartWriter]] = {}
     for writer in writers:
-        kinds.setdefault(writer.kind, []).append(writer)
+        kinds.setdefault((writer.kind, len(writer._array)), []).append(writer)
     tasks: list[Task] = []
-    for kind, alike in kinds.items():
-        if kind is not None and len(alike) >= LEAST_ALIKE:
+    for (kind, rows), alike in kinds.items():
+        if rows and kind is not None and len(alike) >= LEAST_ALIKE:
             tasks += PartWriter.encode_alike(alike)
         else:
             tasks += (task for writer in alike for task in writer.encode())
@@ -87,9 +87,10 @@ class PartWriter:
         column: ColumnWriter,
         array: pa.ChunkedArray,
         nbytes: int,
-        group: int,
+        group: tuple[int, int],
         bundle: Bundle | None = None,
     ) -> None:
+        """Write an array; `group` is the index of its row group, and the rows of that."""
         self._shared = shared
         self._index = index
         self._options = shared.options
@@ -97,7 +98,7 @@ class PartWriter:
         # Numbers are taken in the order of the rows, for readers that sort the files by number.
         self._k = next(column.numbers) if bundle is None else NO_FILE
         self._bundle = bundle
-        self._group = group
+        self._group, self._rows = group
         self._array = array
         self._nbytes = nbytes
         self._checksum = shared.options.checksum_of_chunks
@@ -174,7 +175,7 @@ class PartWriter:
 
     def _compressing(self, block: Block) -> list[Task]:
         """Return the tasks that compress the chunks; the last of them stores the file."""
-        if not block.streams:
+        if not (block.rows and block.streams):
             self._k = NO_FILE
             self._finish(PartFacts(block.rows, block.page_rows, 0, 0, 0, 0))
             return []
@@ -261,7 +262,8 @@ class PartWriter:
         self._column.parts[self._group] = WrittenPart(
             k, facts, self._sizes, self._whole, at, self._nan_is_null
         )
-        self._shared.progress.add(facts.rows)
+        # A node counts like a column, whatever rows it has.
+        self._shared.progress.add(self._rows)
 
 
 def _block_info(block: Block, target: int) -> BlockInfo:

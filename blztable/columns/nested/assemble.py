@@ -1,0 +1,126 @@
+"""Assemble: a nested array from the arrays of its node and of its children.
+
+The opposite of `flatten`. The arrays come from files, whose item ends and type codes were checked
+or are checked here, before Arrow reads them.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from blztable.columns.memory import numbers_in
+from blztable.columns.nested.flatten import bitmap, flatten
+from blztable.columns.nested.nodes import ITEMS, LARGE_LIST, RUNS, SIZE, Node
+from blztable.columns.stored import stored_type
+from blztable.errors import CorruptError
+
+
+def assemble(node: Node, flat: pa.Array, children: Sequence[pa.Array]) -> pa.Array:
+    """Return the array of a node.
+
+    Parameters
+    ----------
+    node
+        The node.
+    flat
+        The node's own array.
+    children
+        The arrays of the children, with the rows that `flat` needs.
+
+    Raises
+    ------
+    CorruptError
+        The children do not have the rows that the node needs, or a type code is unknown.
+    """
+    if not node.rows:
+        return flat.cast(node.type) if flat.type.id != node.type.id else flat
+    needed = rows_of_children(node, flat)
+    if any(len(child) != needed for child in children):
+        counts = [len(child) for child in children]
+        raise CorruptError(f"the children of {node.type} have {counts} rows; expected {needed}")
+    rows = len(flat)
+    if pa.types.is_union(node.type):
+        return _union(node.type, flat, children)
+    if node.rows == RUNS:
+        # The first row continues a run, or begins one.
+        ends = np.append(np.flatnonzero(np.diff(_offsets(node, flat))[1:]) + 1, rows)[:needed]
+        run_ends = pa.array(ends, node.type.run_end_type)
+        return pa.RunEndEncodedArray.from_arrays(run_ends, children[0], type=node.type)
+    validity = _validity(flat)
+    if node.rows != ITEMS:
+        return pa.Array.from_buffers(node.type, rows, [validity], children=list(children))
+    offsets = _offsets(node, flat)
+    offsets = offsets - offsets[0] if offsets[0] else offsets
+    if pa.types.is_map(node.type):
+        entries = pa.struct([node.type.key_field, node.type.item_field])
+        child = pa.Array.from_buffers(entries, needed, [None], children=list(children))
+    else:
+        (child,) = children
+    buffers = [validity, pa.py_buffer(offsets)]
+    if node.type.id in (pa.lib.Type_LIST_VIEW, pa.lib.Type_LARGE_LIST_VIEW):
+        buffers = [validity, pa.py_buffer(offsets[:-1].copy()), pa.py_buffer(np.diff(offsets))]
+    return pa.Array.from_buffers(node.type, rows, buffers, children=[child])
+
+
+def rows_of_children(node: Node, flat: pa.Array) -> int:
+    """Return the rows that each child of a node has."""
+    if node.rows == SIZE:
+        return len(flat) * int(node.type.list_size)
+    if node.rows not in (ITEMS, RUNS):
+        return len(flat)
+    offsets = _offsets(node, flat)
+    count = int(offsets[-1] - offsets[0])
+    # A run that began before the first row has a value, too.
+    return count + int(node.rows == RUNS and len(flat) > 0 and offsets[0] == offsets[1])
+
+
+def taken(array: pa.Array, rows: np.ndarray) -> pa.Array:
+    """Return rows of a nested array by index; Arrow's `take` does not know all types."""
+    node = Node.of(array.type)
+    return rebuilt(node, iter(flatten(node, array, rows)))
+
+
+def joined(chunks: Sequence[pa.Array], join: Callable[[pa.ChunkedArray], pa.Array]) -> pa.Array:
+    """Return nested arrays of one type as one array; Arrow cannot concatenate all types.
+
+    `join` does the same with flat arrays.
+    """
+    node = Node.of(chunks[0].type)
+    flats = zip(*(flatten(node, chunk) for chunk in chunks), strict=True)
+    types = [stored_type(one.flat) for one in node.walk()]
+    whole = (join(pa.chunked_array(one, type_)) for one, type_ in zip(flats, types, strict=True))
+    return rebuilt(node, whole)
+
+
+def rebuilt(node: Node, flats: Iterator[pa.Array]) -> pa.Array:
+    """Return the array of a tree from its flat arrays, in pre-order."""
+    flat = next(flats)
+    return assemble(node, flat, [rebuilt(child, flats) for child in node.children])
+
+
+def _union(type_: pa.UnionType, flat: pa.Array, children: Sequence[pa.Array]) -> pa.Array:
+    codes = numbers_in(flat.buffers()[1], "i1", flat.offset, len(flat))
+    if flat.null_count or not np.isin(codes, np.array(type_.type_codes, "i1")).all():
+        raise CorruptError(f"a type code is none of {type_}")
+    buffers = [None, pa.py_buffer(codes.copy())]
+    if type_.mode == "dense":
+        # Each child has all rows, of which the union uses some.
+        buffers.append(pa.py_buffer(np.arange(len(flat), dtype="<i4")))
+    return pa.Array.from_buffers(type_, len(flat), buffers, children=list(children))
+
+
+def _offsets(node: Node, flat: pa.Array) -> np.ndarray:
+    dtype = "<i8" if node.flat == LARGE_LIST else "<i4"
+    offsets = numbers_in(flat.buffers()[1], dtype, flat.offset, len(flat) + 1)
+    return offsets if len(offsets) else np.zeros(1, dtype)
+
+
+def _validity(flat: pa.Array) -> pa.Buffer | None:
+    """Return the bits of validity from bit 0 on."""
+    if not flat.null_count:
+        return None
+    buffer = flat.buffers()[0]
+    if flat.offset % 8 == 0:
+        return buffer.slice(flat.offset // 8)
+    return bitmap(flat.is_valid().to_numpy(zero_copy_only=False))

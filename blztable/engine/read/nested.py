@@ -1,0 +1,188 @@
+"""Nested columns: which rows of which nodes a read needs, and arrays of these nodes.
+
+Theory of operation. The rows of a child follow from those of its parent. Of a struct they are the
+same; of a list the pages say how many items they have, so no item end is decoded before it is
+known which items to read. So the rows of all nodes are planned from the root down by fronts alone,
+and the chunks of all nodes are decoded together, as if they were columns. Then the arrays are put
+together from the leaves up. A list is read in whole pages and cut afterwards.
+
+Single rows are read with the pages that have them. Decodes nothing itself.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from blztable.block_terms import VALUES
+from blztable.columns.nested.assemble import assemble, rows_of_children, taken
+from blztable.columns.nested.nodes import ITEMS, RUNS, SIZE, Node
+from blztable.columns.types import one_array
+from blztable.engine.read import selection
+from blztable.engine.read.parts import OpenParts
+from blztable.engine.read.selection import RowIndices, RowSelection, RowSpan
+from blztable.errors import CorruptError
+
+
+class NestedRead:
+    """The read of the selected rows of a column of a nested type.
+
+    Attributes
+    ----------
+    pages
+        The rows to read of each node, by line.
+    """
+
+    def __init__(self, parts: OpenParts, index: int, selected: Sequence[RowSelection]) -> None:
+        """Plan the rows of all nodes, which opens the parts of lists."""
+        version, field = parts.version, parts.version.schema.field(index)
+        self._type: pa.DataType = field.type
+        self._selected = selected
+        line = version.tree.nodes(index)[0]
+        facts = parts.flat.column(line)
+        picked = [one for one in selected if isinstance(one, RowIndices)]
+        spans = [one for one in selected if isinstance(one, RowSpan)]
+        # Pages of a struct may be large, and those of its fields small.
+        self._spans = spans if not picked else selection.of_rows(facts, picked)
+        self.pages: dict[int, Sequence[RowSelection]] = {}
+        self._root = _NodeRead.of(parts, Node.of(field.type), line, self._spans, self.pages)
+
+    def array(self, columns: Mapping[int, pa.ChunkedArray]) -> pa.ChunkedArray:
+        """Return the selected rows, given those of each node."""
+        arrays = self._root.arrays(columns)
+        picked = [one for one in self._selected if isinstance(one, RowIndices)]
+        if picked:
+            arrays = list(_picked(arrays, self._spans, picked))
+        return pa.chunked_array(arrays, self._type)
+
+
+@dataclass(frozen=True, slots=True)
+class _NodeRead:
+    """The rows that are wanted of a node.
+
+    Attributes
+    ----------
+    node, line
+        The node, and its line in the manifest.
+    spans
+        The wanted rows, ascending.
+    pages
+        The rows that are read.
+    inner
+        The rows that are put together with those of the children: `pages` of a list.
+    children
+        The reads of the children.
+    context
+        The table and the node, for errors.
+    """
+
+    node: Node
+    line: int
+    spans: Sequence[RowSpan]
+    pages: Sequence[RowSpan]
+    inner: Sequence[RowSpan]
+    children: Sequence["_NodeRead"]
+    context: str
+
+    @classmethod
+    def of(
+        cls,
+        parts: OpenParts,
+        node: Node,
+        line: int,
+        spans: Sequence[RowSpan],
+        planned: dict[int, Sequence[RowSelection]],
+    ) -> "_NodeRead":
+        """Plan the read of a node and of its children."""
+        facts = parts.flat.column(line)
+        pages = selection.of_spans(facts, [span for span in spans if span.count])
+        planned[line] = pages
+        inner = pages if node.rows in (ITEMS, RUNS) else spans
+        below = [_rows_below(parts, node, line, span) for span in inner]
+        children, first = [], line + 1
+        for child in node.children:
+            _check_rows(parts, node, line, first, inner)
+            children.append(cls.of(parts, child, first, below, planned))
+            first += child.count
+        name = parts.flat.schema.field(line).name
+        context = f"{parts.version.store.name}, column {name!r}"
+        return cls(node, line, spans, pages, inner, children, context)
+
+    def arrays(self, columns: Mapping[int, pa.ChunkedArray]) -> list[pa.Array]:
+        """Return an array of each wanted span."""
+        flats = _cut(columns[self.line], self.pages, self.inner)
+        children = [child.arrays(columns) for child in self.children]
+        built = []
+        for number, flat in enumerate(flats):
+            below = [arrays[number] for arrays in children]
+            if self.node.rows == RUNS:
+                # The run before the first row is not needed if that row begins one.
+                spare = len(below[0]) - rows_of_children(self.node, flat)
+                below = [below[0][max(spare, 0) :]]
+            try:
+                built.append(assemble(self.node, flat, below))
+            except CorruptError as error:
+                raise CorruptError(f"{self.context}: {error}") from None
+        if self.inner is self.spans:
+            return built
+        return _cut(pa.chunked_array(built, self.node.type), self.inner, self.spans)
+
+
+def _rows_below(parts: OpenParts, node: Node, line: int, span: RowSpan) -> RowSpan:
+    """Return the rows of the children that these rows of a node need."""
+    if node.rows == SIZE:
+        size = int(node.type.list_size)
+        return RowSpan(span.group, span.start * size, span.stop * size)
+    if node.rows not in (ITEMS, RUNS) or not span.count:
+        return span
+    part = parts.open(line, span.group)
+    low, high = part.root.streams[VALUES].value_range(span.start, span.stop, part.page_rows)
+    if node.rows == RUNS and span.start and low:
+        # The run of the first row may have begun before it.
+        low -= 1
+    return RowSpan(span.group, low, high)
+
+
+def _check_rows(
+    parts: OpenParts, node: Node, line: int, child: int, spans: Sequence[RowSpan]
+) -> None:
+    """Raise CorruptError unless the child has the rows that the node's parts need."""
+    own, below = parts.flat.column(line).facts, parts.flat.column(child).facts
+    for group in dict.fromkeys(span.group for span in spans):
+        rows = own.rows[group]
+        needed = _rows_below(parts, node, line, RowSpan(group, 0, rows)).stop if rows else 0
+        if below.rows[group] != needed:
+            name = parts.flat.schema.field(child).name
+            raise CorruptError(
+                f"{parts.version.store.name}, column {name!r}: {below.rows[group]} rows in row "
+                f"group {group}; expected {needed}"
+            )
+
+
+def _cut(
+    column: pa.ChunkedArray, pages: Sequence[RowSpan], spans: Sequence[RowSpan]
+) -> list[pa.Array]:
+    """Return the rows of each span as one array, of a column that has all rows of the pages."""
+    arrays, at, before = [], 0, 0
+    for span in spans:
+        if not span.count:
+            arrays.append(pa.nulls(0, column.type))
+            continue
+        while pages[at].group != span.group or pages[at].stop < span.stop:
+            before += pages[at].count
+            at += 1
+        start = before + span.start - pages[at].start
+        arrays.append(one_array(column.slice(start, span.count)))
+    return arrays
+
+
+def _picked(
+    arrays: Sequence[pa.Array], spans: Sequence[RowSpan], picked: Sequence[RowIndices]
+) -> Iterator[pa.Array]:
+    """Yield single rows of spans."""
+    for one in picked:
+        for array, span in zip(arrays, spans, strict=True):
+            if span.group == one.group:
+                rows = one.rows[(one.rows >= span.start) & (one.rows < span.stop)]
+                if len(rows):
+                    yield taken(array, rows - span.start)
