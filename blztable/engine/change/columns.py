@@ -178,7 +178,7 @@ def _retype(
     staged = change_set.staged
     columns = [staged.columns[index] for index in fields]
     writers = [
-        ColumnWriter(column.path, field.name, field.type, field.nullable, column.next_k)
+        ColumnWriter.of(column.path, field, column.next_k)
         for column, field in zip(columns, fields.values(), strict=True)
     ]
     with OpenParts(staged) as opened:
