@@ -47,7 +47,8 @@ def is_storable(type_: pa.DataType) -> bool:
     if is_nested(type_):
         return is_nested_storable(type_, is_storable)
     if pa.types.is_dictionary(type_):
-        return is_storable(type_.value_type) and not pa.types.is_dictionary(type_.value_type)
+        values = type_.value_type
+        return not (pa.types.is_dictionary(values) or is_nested(values)) and is_storable(values)
     if pa.types.is_fixed_size_binary(type_) and type_.byte_width > fixed.MAX_WIDTH:
         return False
     if isinstance(type_, pa.BaseExtensionType):

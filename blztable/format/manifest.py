@@ -59,7 +59,8 @@ Bundles = tuple[BundleFacts | None, ...]
 # Features beyond this version of the format that this program supports.
 BUNDLES = "bundles"
 NAN_IS_NULL = "nan_is_null"
-KNOWN_FEATURES = frozenset({BUNDLES, NAN_IS_NULL})
+NESTED = "nested"
+KNOWN_FEATURES = frozenset({BUNDLES, NAN_IS_NULL, NESTED})
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00", re.ASCII)
 
 
@@ -125,8 +126,12 @@ class Head:
     @property
     def requires(self) -> tuple[str, ...]:
         """The features that a program must know to read this version."""
-        bundles = (BUNDLES,) if self.bundles else ()
-        return (*bundles, NAN_IS_NULL) if self.nan_is_null else bundles
+        has = {
+            BUNDLES: bool(self.bundles),
+            NAN_IS_NULL: self.nan_is_null,
+            NESTED: any(len(path) > 1 for path in self.columns.paths),
+        }
+        return tuple(name for name, is_used in has.items() if is_used)
 
     @property
     def bundle_numbers(self) -> frozenset[int]:
@@ -227,7 +232,11 @@ def decode_head(data: bytes) -> Head:
             "the head of a manifest: a time is not of the form 2026-11-22T09:30:00.000000+00:00"
         )
     values["schema"] = _base64(text.get("schema"))
-    values["columns"] = _columns(text.get("columns"), len(data))
+    values["columns"] = columns = _columns(text.get("columns"), len(data))
+    if NESTED not in features and any(len(path) > 1 for path in columns.paths):
+        raise CorruptError(
+            f"the head of a manifest: nested columns, but 'requires' lacks {NESTED!r}"
+        )
     return Head(**values)  # type: ignore[arg-type]
 
 

@@ -267,6 +267,9 @@ EXAMPLES = {
     "bool": pa.bool_(),
     "na": pa.null(),
     "interval_month_day_nano": pa.month_day_nano_interval(),
+    "list": pa.list_(pa.null()),
+    "large_list": pa.large_list(pa.null()),
+    "struct": pa.struct([]),
 }
 
 

@@ -63,14 +63,16 @@ def _flattened(node: Node, array: pa.Array, rows: _Rows, visible: _Visible) -> I
     mask = _both(_picked(_mask(array), rows), visible)
     if node.rows == ITEMS:
         starts, lengths = _items(array)
-        starts, lengths = _picked(starts, rows), _picked(lengths, rows)
+        if rows is not None:
+            starts, lengths = starts[rows], lengths[rows]
         lengths = lengths if mask is None else np.where(mask, lengths, 0)
         yield list_array(node.flat, lengths, mask)
         below = _ranges(starts, lengths)
         for child, values in zip(node.children, _values(array), strict=True):
-            whole = isinstance(below, slice)
-            inner = values[below] if whole else values
-            yield from _flattened(child, inner, None if whole else below, None)
+            if isinstance(below, slice):
+                yield from _flattened(child, values[below], None, None)
+            else:
+                yield from _flattened(child, values, below, None)
         return
     yield struct_array(count, mask)
     if node.rows == SIZE:
@@ -91,8 +93,9 @@ def _union(node: Node, array: pa.Array, rows: _Rows, visible: _Visible) -> Itera
     codes = numbers_in(buffers[1], "i1", array.offset, len(array))
     places = None
     if node.type.mode == "dense":
-        places = _picked(numbers_in(buffers[2], "<i4", array.offset, len(array)), rows)
-    codes = _picked(codes, rows)
+        places = numbers_in(buffers[2], "<i4", array.offset, len(array))
+    if rows is not None:
+        codes, places = codes[rows], None if places is None else places[rows]
     known = np.array(node.type.type_codes, "i1")
     if not np.isin(codes, known).all():
         raise SchemaError("a type code of an Arrow union is not one of its type's")
@@ -100,7 +103,8 @@ def _union(node: Node, array: pa.Array, rows: _Rows, visible: _Visible) -> Itera
         codes = np.where(visible, codes, known[0])
     yield pa.array(codes, pa.int8())
     for number, child in enumerate(node.children):
-        used = _both(codes == known[number], visible)
+        used = codes == known[number]
+        used = used if visible is None else used & visible
         values, below = array.field(number), rows
         if places is not None:
             below = np.where(used, places, 0)
@@ -133,7 +137,8 @@ def _leaf(array: pa.Array, rows: _Rows, visible: _Visible) -> pa.Array:
         array = array.take(pa.array(rows))
     if visible is None or visible.all():
         return array
-    mask = _both(_mask(array), visible)
+    own = _mask(array)
+    mask = visible if own is None else own & visible
     if pa.types.is_dictionary(array.type):
         type_, indices = array.type, _masked(array.indices, mask)
         return pa.DictionaryArray.from_arrays(

@@ -22,7 +22,7 @@ from blztable.engine.read.selection import RowSpan
 from blztable.engine.run.limits import check_values
 from blztable.engine.version import schema as schemas
 from blztable.engine.version.staged import StagedColumn, StagedVersion
-from blztable.engine.write.column_writer import ColumnWriter
+from blztable.engine.write.column_writer import writers_of
 from blztable.errors import CorruptError, LimitError, SchemaError, no_column
 from blztable.format.jsontext import Json
 
@@ -178,8 +178,9 @@ def _retype(
     staged = change_set.staged
     columns = [staged.columns[staged.tree.nodes(index)[0]] for index in fields]
     writers = [
-        ColumnWriter(column.path, field.name, field.type, field.nullable, column.next_k)
+        writer
         for column, field in zip(columns, fields.values(), strict=True)
+        for writer in writers_of(field, [column.path], [column.next_k])
     ]
     with OpenParts(staged) as opened:
 

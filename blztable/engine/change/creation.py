@@ -11,6 +11,7 @@ from itertools import chain
 import pyarrow as pa
 
 from blztable.arrow_types import Portion
+from blztable.columns.digits import rounded
 from blztable.engine.change import sorting
 from blztable.engine.change.sorting import Unsorted
 from blztable.engine.run.progress import Callback, Progress
@@ -161,7 +162,8 @@ class _Creation:
         else:
             parts = list(contents.parts)
             [(table, _)] = parts
-            unsorted = Unsorted.of_table(table)
+            # Rows are sorted by the values that are stored.
+            unsorted = Unsorted.of_table(_rounded(table, contents.schema))
             order = unsorted.order(keys)
             if order is None:
                 return self._staged(
@@ -238,6 +240,16 @@ def restore(old: Version, *, is_durable: bool) -> tuple[Version, Lock]:
         published = commit.publish("restore", rebased)
     commit.emit_warnings()
     return published
+
+
+def _rounded(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the table with floats of as many digits as the schema says."""
+    for index, field in enumerate(schema):
+        digits = schemas.digits_of(field)
+        if digits is not None:
+            chunks = [rounded(chunk, digits) for chunk in table.column(index).chunks]
+            table = table.set_column(index, field, pa.chunked_array(chunks, field.type))
+    return table
 
 
 def _check_absent(store: Store, version: Version | None, replace_existing: bool) -> None:

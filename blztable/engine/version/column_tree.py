@@ -61,6 +61,18 @@ class ColumnTree:
         return bisect_right(self.starts, line) - 1
 
 
+def flat_schema(schema: pa.Schema) -> pa.Schema:
+    """Return a field for each node: of a flat type, named by its path of names."""
+    fields: list[pa.Field] = []
+    for field in schema:
+        root = Node.of(field.type)
+        names = zip(root.names(field.name), root.walk(), strict=True)
+        flat = [pa.field(name, node.flat) for name, node in names]
+        # Only the root has the promise of the schema.
+        fields += [flat[0].with_nullable(field.nullable), *flat[1:]]
+    return pa.schema(fields)
+
+
 def paths_of(type_: pa.DataType, root: Path) -> list[Path]:
     """Return the path of each node of a new column, in pre-order, given the path of its root.
 

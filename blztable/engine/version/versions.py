@@ -11,9 +11,8 @@ from typing import Self
 
 import pyarrow as pa
 
-from blztable.columns.nested.nodes import Node
 from blztable.engine.version import schema
-from blztable.engine.version.column_tree import ColumnTree
+from blztable.engine.version.column_tree import ColumnTree, flat_schema
 from blztable.errors import (
     BlzError,
     CorruptError,
@@ -92,16 +91,9 @@ class Version:
         if self.tree.is_flat:
             return self
         if not self._flat:
-            fields: list[pa.Field] = []
-            for one in self.schema:
-                root = Node.of(one.type)
-                names = zip(root.names(one.name), root.walk(), strict=True)
-                flat = [pa.field(name, node.flat) for name, node in names]
-                # Only the root has the promise of the schema.
-                fields += [flat[0].with_nullable(one.nullable), *flat[1:]]
             stored = {self.tree.nodes(index)[0]: one for index, one in self._stored_types.items()}
-            schema = pa.schema(fields)
-            self._flat.append(replace(self, schema=schema, is_flat=True, _stored_types=stored))
+            nodes = flat_schema(self.schema)
+            self._flat.append(replace(self, schema=nodes, is_flat=True, _stored_types=stored))
         return self._flat[0]
 
     def column(self, index: int) -> ColumnParts:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from blztable.columns.nested.flatten import flatten, hidden
 from blztable.columns.nested.nodes import Node, is_nested
 from blztable.columns.types import stream_layouts
+from blztable.engine.version.schema import digits_of
 from blztable.format import layout
 from blztable.format.line import ColumnParts, FactArrays
 from blztable.format.statistics import Statistics
@@ -45,6 +46,8 @@ class ColumnWriter:
     nullable: bool = True
     # The first file number to use; above 1 if the column has files already.
     first_k: int = 1
+    # The significant digits that floats are rounded to; None to keep all.
+    digits: int | None = None
     parts: dict[int, WrittenPart] = field(default_factory=dict)
     numbers: Iterator[int] = field(init=False)
 
@@ -93,11 +96,13 @@ def writers_of(
 
     `numbers` are the first file numbers to use, by default 1.
     """
-    nodes = list(Node.of(field.type).walk())
+    nodes, digits = list(Node.of(field.type).walk()), digits_of(field)
     firsts = numbers or [1] * len(nodes)
     return [
         # The schema promises nothing of the nodes below the root.
-        ColumnWriter(path, field.name, node.flat, field.nullable or node is not nodes[0], first)
+        ColumnWriter(
+            path, field.name, node.flat, field.nullable or node is not nodes[0], first, digits
+        )
         for node, path, first in zip(nodes, paths, firsts, strict=True)
     ]
 

@@ -111,6 +111,8 @@ def test_rows_named_often_that_have_no_room_in_one_array_come_in_halves(monkeypa
     class Narrow:
         """A text array with room for five rows."""
 
+        type = pa.string()
+
         def take(self, order):
             if len(order) > 5:
                 raise pa.ArrowInvalid("offset overflow")
@@ -137,6 +139,8 @@ def test_rows_of_chunks_that_do_not_join_come_in_their_order():
 
 def test_one_item_without_room_is_told():
     class Full:
+        type = pa.string()
+
         def take(self, order):
             raise pa.ArrowInvalid("offset overflow")
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blztable.engine.version.column_tree import ColumnTree
+from blztable.engine.version.column_tree import ColumnTree, paths_of
 from blztable.errors import CorruptError
 
 TYPES = st.recursive(
@@ -21,10 +21,16 @@ TYPES = st.recursive(
 )
 
 
-def paths_of(type_, path):
-    """The nodes of a type, written down by hand: a node, then those of each child."""
-    children = [type_.field(number).type for number in range(type_.num_fields)]
-    below = [paths_of(child, (*path, number)) for number, child in enumerate(children)]
+def children_of(type_):
+    """The types of the child nodes, written down by hand."""
+    if pa.types.is_map(type_):
+        return [type_.key_type, type_.item_type]
+    return [type_.field(number).type for number in range(type_.num_fields)]
+
+
+def nodes_of(type_, path, ids):
+    """The nodes of a type: a node, then those of each child, with any ids that differ."""
+    below = [nodes_of(child, (*path, next(ids)), ids) for child in children_of(type_)]
     return [path, *(one for some in below for one in some)]
 
 
@@ -35,7 +41,10 @@ def schema_of(types):
 @given(st.lists(TYPES, max_size=4), st.randoms())
 def test_each_field_has_the_nodes_of_its_type(types, random):
     ids = random.sample(range(100), len(types))
-    nodes = [paths_of(type_, (id_,)) for type_, id_ in zip(types, ids, strict=True)]
+    nodes = [
+        nodes_of(type_, (id_,), iter(random.sample(range(1000), 1000)))
+        for type_, id_ in zip(types, ids, strict=True)
+    ]
     paths = [path for some in nodes for path in some]
     tree = ColumnTree.of(schema_of(types), paths)
     assert [[paths[line] for line in tree.nodes(field)] for field in range(len(types))] == nodes
@@ -44,6 +53,7 @@ def test_each_field_has_the_nodes_of_its_type(types, random):
 @given(st.lists(TYPES, min_size=1, max_size=4), st.data())
 def test_nodes_that_a_type_has_not_are_refused(types, data):
     paths = [path for id_, type_ in enumerate(types) for path in paths_of(type_, (id_,))]
+    assert ColumnTree.of(schema_of(types), paths)
     wrong = list(paths)
     index = data.draw(st.integers(0, len(paths) - 1))
     if data.draw(st.booleans()):

@@ -53,7 +53,9 @@ def test_metadata_that_only_mention_an_extension_type_are_read():
     assert schema.decode(fields.serialize().to_pybytes()).equals(fields, check_metadata=True)
 
 
-@pytest.mark.parametrize("type_", [pa.list_(pa.int8()), pa.struct([]), pa.uuid()], ids=str)
+@pytest.mark.parametrize(
+    "type_", [pa.list_(pa.uuid()), pa.dictionary(pa.int8(), pa.struct([])), pa.uuid()], ids=str
+)
 @pytest.mark.parametrize("place", [0, 700, 999])
 def test_a_type_that_is_not_known_is_refused_wherever_it_stands(type_, place):
     fields = [(f"c{index}", pa.timestamp("ns", "UTC")) for index in range(1000)]
