@@ -13,10 +13,9 @@ from pandas.api.extensions import no_default
 from blztable.arrow_errors import REFUSALS
 from blztable.arrow_types import is_number, is_view, recoded, without_view
 from blztable.errors import SchemaError
-from blztable.report import StreamStorage
+from blztable.report import StreamStorage, size_text
 from blztable.table.indices import checked_integer
 from blztable.table.snapshot import Snapshot
-from blztable.text import size_text
 
 
 class Column:

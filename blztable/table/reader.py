@@ -15,7 +15,7 @@ from blztable.engine.check.verify import verify
 from blztable.engine.version.versions import Version
 from blztable.engine.write.sort_keys import kept
 from blztable.errors import ColumnNotFoundError
-from blztable.report import Explanation, Report
+from blztable.report import Explanation, Report, short_text, size_text
 from blztable.storage.store import Lock
 from blztable.table.batches import Batches
 from blztable.table.column import Column
@@ -23,7 +23,6 @@ from blztable.table.dataset import BlzDataset
 from blztable.table.indices import checked_count, row_numbers
 from blztable.table.progress import ProgressOption, reporting
 from blztable.table.snapshot import Reading, Snapshot
-from blztable.text import short_text, size_text
 
 # Columns that a repr lists; it counts the rest.
 SHOWN = 40
