@@ -40,6 +40,7 @@ def create(
     durability: str = "full",
     attrs: Mapping[str, Any] | None = None,
     nan_as_null: bool | None = None,
+    truncate: Mapping[str, int] | None = None,
 ) -> CTable:
     """Create a table without rows and open it for changes.
 
@@ -73,6 +74,8 @@ def create(
         Attributes of the table, as in `to_blz`.
     nan_as_null : bool, optional
         Whether NaN among floats is a missing value, as in `to_blz`.
+    truncate : mapping of column names to int, optional
+        Number of significant decimal digits to keep of columns of floats, as in `to_blz`.
 
     Returns
     -------
@@ -101,7 +104,8 @@ def create(
     """
     check_choice("mode", mode, ("w", "x"))
     attributes = checked_attrs(dict(attrs or {}))
-    contents = creation.Contents(schemas.from_types(schema), (), attributes=attributes)
+    kept = schemas.with_digits(schemas.from_types(schema), truncate)
+    contents = creation.Contents(kept, (), attributes=attributes)
     options = WriteOptions(
         compression,
         clevel,

@@ -14,6 +14,7 @@ from blztable.convert.stream import stream
 from blztable.engine.change import creation
 from blztable.engine.version import versions
 from blztable.engine.version.commit import AlreadyCommitted
+from blztable.engine.version.schema import check_digits, with_digits
 from blztable.engine.write.options import WriteOptions, check_choice, check_id
 from blztable.engine.write.sort_keys import parsed
 from blztable.errors import ConflictError, TableExistsError
@@ -47,6 +48,7 @@ def to_blz(
     commit_id: str | None = None,
     sort_by: str | Sequence[str | tuple[str, str]] | None = None,
     nan_as_null: bool | None = None,
+    truncate: Mapping[str, int] | None = None,
     progress: ProgressOption = None,
 ) -> None:
     """Write data as a table, in one commit: readers see the old table or the new one.
@@ -123,6 +125,10 @@ def to_blz(
         makes it missing in these too, and False keeps it a value everywhere. In Arrow data and in
         the nullable dtypes of pandas, which have a missing value of their own, NaN always stays a
         value. The table keeps this setting for later changes.
+    truncate : mapping of column names to int, optional
+        Number of significant decimal digits to keep of columns of floats, from 1 to 17, so that
+        they take fewer bytes. A value changes by at most half of a unit of the last digit kept. The
+        setting is part of the schema and holds for all later changes of the table.
     progress : bool or callable, optional
         True shows a bar (needs tqdm, the extra `progress`). A callable is called in this thread
         with the number of rows done and of all rows, None while a stream's length is unknown.
@@ -187,7 +193,7 @@ def to_blz(
             nan = Nan.of(nan_as_null, is_frame=False)
             source = stream(data, index=index, nan=nan, evolve=evolve)
             contents = creation.Contents(
-                *(source.schema, source.parts, source.frame),
+                *(with_digits(source.schema, truncate), source.parts, source.frame),
                 *(source.attrs | attributes, source.rows, order),
                 more=source.more,
             )
@@ -204,6 +210,7 @@ def to_blz(
 
         def append() -> None:
             snapshot = Snapshot(*versions.pin(store))
+            check_digits(snapshot.version.schema, truncate)
             with (
                 CTable(
                     snapshot, writable=True, durability=durability, overrides=overrides

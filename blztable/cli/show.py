@@ -28,6 +28,7 @@ def info(table: blz.CTable) -> Json:
         "columns": len(table.column_names),
         "row_groups": entry.row_groups,
         "sort_by": [list(key) for key in table.sort_by],
+        "digits": table.digits,
         "nbytes": table.nbytes,
         "cbytes": table.cbytes,
         "ratio": round(table.nbytes / table.cbytes, 3) if table.cbytes else None,
@@ -39,7 +40,8 @@ def info_lines(result: Json) -> Iterator[str]:
     """Yield one line per value."""
     sizes = {"nbytes": " bytes uncompressed", "cbytes": " bytes on disk"}
     order = (name if way == "ascending" else f"{name} {way}" for name, way in result["sort_by"])
-    for name, value in {**result, "sort_by": ", ".join(order)}.items():
+    digits = ", ".join(f"{name} {kept}" for name, kept in result["digits"].items())
+    for name, value in {**result, "sort_by": ", ".join(order), "digits": digits}.items():
         if name != "attributes" and value != "":
             number = f"{value:,}" if isinstance(value, int) else str(value)
             title = name.replace("_", " ")
@@ -115,10 +117,15 @@ def _commit(one: blz.VersionInfo) -> Json:
 
 
 def schema(table: blz.CTable) -> Json:
-    """Return the name and type of each column, and whether it is nullable."""
+    """Return name and type of each column, whether it is nullable, and the digits kept."""
     return {
         "columns": [
-            {"name": field.name, "type": str(field.type), "nullable": field.nullable}
+            {
+                "name": field.name,
+                "type": str(field.type),
+                "nullable": field.nullable,
+                "digits": table.digits.get(field.name),
+            }
             for field in table.schema
         ]
     }
@@ -151,7 +158,12 @@ def streams_lines(result: Json) -> Iterator[str]:
 def schema_lines(result: Json) -> Iterator[str]:
     """Yield one line per column."""
     rows = [
-        (entry["name"], entry["type"], "" if entry["nullable"] else "not null")
+        (
+            entry["name"],
+            entry["type"],
+            "" if entry["nullable"] else "not null",
+            "" if entry["digits"] is None else f"{entry['digits']} digits",
+        )
         for entry in result["columns"]
     ]
     return _aligned([[printable(cell) for cell in column] for column in zip(*rows, strict=True)])

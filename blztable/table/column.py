@@ -12,6 +12,7 @@ from pandas.api.extensions import no_default
 
 from blztable.arrow_errors import REFUSALS
 from blztable.arrow_types import is_number, is_view, recoded, without_view
+from blztable.engine.version.schema import digits_of
 from blztable.errors import SchemaError
 from blztable.report import StreamStorage, size_text
 from blztable.table.indices import checked_integer
@@ -71,6 +72,25 @@ class Column:
         DataType(int64)
         """
         return self._field.type
+
+    @property
+    def digits(self) -> int | None:
+        """Number of significant decimal digits kept of floats, by the option `truncate`.
+
+        Returns
+        -------
+        int or None
+            The number of digits; None if values are stored as they are.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"price": [1.23456, 123.456]}, "t.blz", truncate={"price": 3})
+        >>> with blz.open("t.blz") as t:
+        ...     t["price"].digits, t["price"].to_numpy()
+        (3, array([  1.234375, 123.4375  ]))
+        """
+        return digits_of(self._field)
 
     @property
     def nbytes(self) -> int:
@@ -302,9 +322,10 @@ class Column:
             ) from None
 
     def __repr__(self) -> str:
+        kept = "" if self.digits is None else f"{self.digits} digits kept, "
         return (
-            f"<Column {self.name!r} of {self._snapshot.name}: {self.type}, {len(self):,} rows, "
-            f"{size_text(self.nbytes)} in {size_text(self.cbytes)}>"
+            f"<Column {self.name!r} of {self._snapshot.name}: {self.type}, {kept}"
+            f"{len(self):,} rows, {size_text(self.nbytes)} in {size_text(self.cbytes)}>"
         )
 
     @property

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from pandas.api.extensions import no_default
 
 from blztable.engine.check.verify import verify
+from blztable.engine.version.schema import digits_of
 from blztable.engine.version.versions import Version
 from blztable.engine.write.sort_keys import kept
 from blztable.errors import ColumnNotFoundError
@@ -166,6 +167,28 @@ class TableReader:
         version = self._snapshot.version
         keys = kept(version.head.properties, version.head.columns.paths)
         return [(version.schema.names[index], way) for index, way in keys]
+
+    @property
+    def digits(self) -> dict[str, int]:
+        """Number of significant decimal digits kept of floats, by the option `truncate`.
+
+        Returns
+        -------
+        dict of str to int
+            Name of each column of which not all digits are kept, and their number.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"id": [1, 2], "price": [1.23456, 123.456]}, "t.blz", truncate={"price": 3})
+        >>> with blz.open("t.blz") as t:
+        ...     t.digits
+        {'price': 3}
+        """
+        snapshot, shown = self._reading()
+        fields = (snapshot.version.schema.field(index) for index in shown)
+        kept = ((field.name, digits_of(field)) for field in fields)
+        return {name: digits for name, digits in kept if digits is not None}
 
     @property
     def version(self) -> int:

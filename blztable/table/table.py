@@ -486,7 +486,9 @@ class CTable(TableReader, Closing):
         """
         return self._change(Transaction.resize, n)
 
-    def add_column(self, name: str, data: Any, *, default: Any = None) -> int:
+    def add_column(
+        self, name: str, data: Any, *, default: Any = None, truncate: int | None = None
+    ) -> int:
         """Add a column behind the others, without writing any of them.
 
         Parameters
@@ -499,6 +501,8 @@ class CTable(TableReader, Closing):
             meets a float, `pc.field("a").cast("double")`, or the result may be a float32.
         default : scalar, optional
             Value of the column in rows that are appended without it; null by default.
+        truncate : int, optional
+            Number of significant decimal digits to keep of floats, as in `to_blz`.
 
         Returns
         -------
@@ -529,7 +533,7 @@ class CTable(TableReader, Closing):
         ...     print(t.head().to_pydict())
         {'net': [10.0, 20.0], 'gross': [15.0, 30.0]}
         """
-        return self._change(Transaction.add_column, name, data, default=default)
+        return self._change(Transaction.add_column, name, data, default=default, truncate=truncate)
 
     def alter_column(
         self,

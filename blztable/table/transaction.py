@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial, wraps
-from itertools import accumulate
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import pyarrow as pa
@@ -30,9 +29,10 @@ from blztable.engine.change.changes import Keys
 from blztable.engine.query import expressions
 from blztable.engine.run.progress import Callback
 from blztable.engine.version.commit import AlreadyCommitted, Commit, Plan
+from blztable.engine.version.schema import kept_digits
 from blztable.engine.write import sort_keys
 from blztable.engine.write.options import WriteOptions, check_id
-from blztable.errors import ReadOnlyError, SchemaError, TransactionError
+from blztable.errors import ReadOnlyError, TransactionError
 from blztable.interrupts import DeferInterrupt
 from blztable.table.appender import Appender
 from blztable.table.attributes import Attributes
@@ -399,7 +399,9 @@ class Transaction(TableReader):
         rows.resize(change_set, checked_count(n, "n"), fillings)
 
     @_verb(if_repeated=None)
-    def add_column(self, name: str, data: Any, *, default: Any = None) -> None:
+    def add_column(
+        self, name: str, data: Any, *, default: Any = None, truncate: int | None = None
+    ) -> None:
         """Add a column behind the others, see `CTable.add_column`.
 
         Parameters
@@ -411,6 +413,8 @@ class Transaction(TableReader):
             columns.
         default : scalar, optional
             Value of the column in rows that are appended without it; null by default.
+        truncate : int, optional
+            Number of significant decimal digits to keep of floats, as in `to_blz`.
 
         Raises
         ------
@@ -446,8 +450,8 @@ class Transaction(TableReader):
         else:
             values, descriptor = values_of(data, f"column {name!r}", self._target.nan())
             type_ = values.type
-            rows_of = _by_group(values, staged.head.row_groups, name)
-        field = described(pa.field(name, type_), descriptor)
+            rows_of = rows.by_group(values, staged.head.row_groups, name)
+        field = kept_digits(described(pa.field(name, type_), descriptor), truncate)
         declared = self._target.default(default, field, order_of(values))
         evolving.add_column(self._change_set, field, rows_of, declared)
 
@@ -803,22 +807,6 @@ class Transaction(TableReader):
                 f"{self.path}: the transaction began in another process; open the table again in "
                 "this one"
             )
-
-
-def _by_group(
-    values: pa.Scalar | pa.Array | pa.ChunkedArray, row_groups: Sequence[int], name: str
-) -> Callable[[int], pa.Array | pa.ChunkedArray]:
-    """Return a function from a row group's index to its values."""
-    if isinstance(values, pa.Scalar):
-        return lambda group: rows.repeated(values, row_groups[group])
-    total = sum(row_groups)
-    if len(values) != total:
-        raise SchemaError(
-            f"column {name!r}: {len(values)} values for a table of {total} rows; pass one value "
-            "per row, or one scalar for all rows"
-        )
-    first = list(accumulate(row_groups, initial=0))
-    return lambda group: values.slice(first[group], row_groups[group])
 
 
 def _set_keys(

@@ -110,6 +110,7 @@ def test_info_says_what_a_table_is(run, run_json, path):
             "columns": 3,
             "row_groups": 1,
             "sort_by": [],
+            "digits": {},
             "nbytes": table.nbytes,
             "cbytes": table.cbytes,
             "ratio": round(table.nbytes / table.cbytes, 3),
@@ -142,7 +143,18 @@ def test_schema_says_names_and_types(run, run_json, path):
         "name": "visits",
         "type": "int64",
         "nullable": False,
+        "digits": None,
     }
+
+
+def test_info_and_schema_say_how_many_digits_are_kept(run, run_json, tmp_path):
+    path = str(tmp_path / "t.blz")
+    blz.to_blz({"volts": [1.5], EVIL: [2.5], "n": [1]}, path, truncate={"volts": 3, EVIL: 2})
+    assert run_json("info", path)["digits"] == {"volts": 3, EVIL: 2}
+    assert "\ndigits:     volts 3, " in run("info", path)[1]
+    assert [one["digits"] for one in run_json("schema", path)["columns"]] == [3, 2, None]
+    lines = run("schema", path)[1].splitlines()
+    assert [line.split("double")[-1].strip() for line in lines[:2]] == ["3 digits", "2 digits"]
 
 
 def test_head_shows_rows_under_their_names(run, run_json, path):

@@ -81,15 +81,12 @@ class ChangeSet:
     def column_writer(self, index: int) -> ColumnWriter:
         """Return a writer of more parts for the column at this index."""
         field, column = self.staged.schema.field(index), self.staged.columns[index]
-        return ColumnWriter(column.path, field.name, field.type, field.nullable, column.next_k)
+        return ColumnWriter.of(column.path, field, column.next_k)
 
     def new_columns(self, fields: Sequence[pa.Field]) -> list[ColumnWriter]:
         """Reserve ids for new columns; return their writers."""
         paths = self.commit.files.reserve_columns(len(fields))
-        return [
-            ColumnWriter(path, field.name, field.type, field.nullable)
-            for path, field in zip(paths, fields, strict=True)
-        ]
+        return list(map(ColumnWriter.of, paths, fields))
 
     def write(
         self,

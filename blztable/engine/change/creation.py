@@ -4,12 +4,13 @@ Knows nothing of changes and rebasing.
 """
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from blztable.arrow_types import Portion
+from blztable.columns.digits import rounded
 from blztable.engine.change import sorting
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.rows import Run, append_runs
@@ -60,6 +61,17 @@ class Contents:
     sort_by: Sequence[tuple[str, str]] = ()
     more: Iterable[Run] = ()
 
+    def later_runs(self) -> Iterator[Run]:
+        """Yield the runs of `more`, in which columns keep as many digits as in `schema`."""
+        kept = list(map(schemas.digits_of, self.schema))
+        for schema, frame, parts in self.more:
+            fields = [
+                schemas.kept_digits(field, digits) if pa.types.is_floating(field.type) else field
+                for field, digits in zip(schema, kept, strict=False)
+            ]
+            rest = list(schema)[len(kept) :]
+            yield pa.schema([*fields, *rest], schema.metadata), frame, parts
+
 
 def create(
     store: Store,
@@ -95,10 +107,8 @@ def create(
     )
     with Commit(plan) as commit:
         _check_absent(store, commit.base, replace_existing)
-        columns = [
-            ColumnWriter(path, field.name, field.type, field.nullable)
-            for path, field in zip(commit.files.reserve_columns(len(schema)), schema, strict=True)
-        ]
+        paths = commit.files.reserve_columns(len(schema))
+        columns = list(map(ColumnWriter.of, paths, schema))
         writes = 2 if keys and contents.rows is None else 1
         reports = Progress(progress, contents.rows, writes * len(columns))
         next_bundle = commit.base.head.next_bundle if commit.base else 1
@@ -143,7 +153,7 @@ class _Creation:
         change_set = ChangeSet(self.commit, self.options, first)
         # The progress of a sort counts each row twice.
         progress = Progress(None, None, 1) if self.contents.sort_by else self.progress
-        append_runs(change_set, self.contents.more, progress, first.head.rows)
+        append_runs(change_set, self.contents.later_runs(), progress, first.head.rows)
         return change_set.staged
 
     def sorted(self, columns: Sequence[ColumnWriter], keys: Sequence[Key]) -> StagedVersion:
@@ -167,7 +177,8 @@ class _Creation:
         else:
             parts = list(contents.parts)
             [(table, _)] = parts
-            unsorted = Unsorted.of_table(table)
+            # Rows are sorted by the values that are stored.
+            unsorted = Unsorted.of_table(_rounded(table, contents.schema))
             order = unsorted.order(keys)
             if order is None:
                 return self._staged(
@@ -242,6 +253,16 @@ def restore(old: Version, *, is_durable: bool) -> tuple[Version, Lock]:
         published = commit.publish("restore", rebased)
     commit.emit_warnings()
     return published
+
+
+def _rounded(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the table with floats of as many digits as the schema says."""
+    for index, field in enumerate(schema):
+        digits = schemas.digits_of(field)
+        if digits is not None:
+            chunks = [rounded(chunk, digits) for chunk in table.column(index).chunks]
+            table = table.set_column(index, field, pa.chunked_array(chunks, field.type))
+    return table
 
 
 def _check_absent(store: Store, version: Version | None, replace_existing: bool) -> None:

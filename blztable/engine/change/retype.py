@@ -54,6 +54,7 @@ def retype(
     """
     staged = change_set.staged
     schemas.check(pa.schema(list(fields.values())))
+    fields = {index: schemas.without_false_digits(field) for index, field in fields.items()}
     present = {index: staged.schema.field(index) for index in fields}
     strict = [index for index, new in fields.items() if present[index].nullable > new.nullable]
     for index in strict:
@@ -83,7 +84,7 @@ def _rewritten(
     staged = change_set.staged
     columns = [staged.columns[index] for index in fields]
     writers = [
-        ColumnWriter(column.path, field.name, field.type, field.nullable, column.next_k)
+        ColumnWriter.of(column.path, field, column.next_k)
         for column, field in zip(columns, fields.values(), strict=True)
     ]
     with OpenParts(staged) as opened:

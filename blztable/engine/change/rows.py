@@ -24,7 +24,7 @@ from blztable.engine.read.selection import RowIndices, RowSpan
 from blztable.engine.run.limits import check_rows, check_values
 from blztable.engine.run.progress import Callback, Progress
 from blztable.engine.write.row_groups import row_groups
-from blztable.errors import LimitError
+from blztable.errors import LimitError, SchemaError
 from blztable.format.jsontext import MAX_NUMBER, Json
 
 # A schema, the frame descriptor for it, and rows of this schema.
@@ -115,6 +115,22 @@ def resize(change_set: ChangeSet, rows: int, fillings: Sequence[pa.Scalar]) -> N
     # Not an append: after a rebase on more rows the result would have too many rows.
     order = range(len(staged.head.row_groups) + len(added.rows))
     change_set.add("resize", Rows(Seen.rows_of(staged), order, added, written))
+
+
+def by_group(
+    values: pa.Scalar | pa.Array | pa.ChunkedArray, row_groups: Sequence[int], name: str
+) -> Callable[[int], pa.Array | pa.ChunkedArray]:
+    """Return a function from a row group's index to its values."""
+    if isinstance(values, pa.Scalar):
+        return lambda group: repeated(values, row_groups[group])
+    total = sum(row_groups)
+    if len(values) != total:
+        raise SchemaError(
+            f"column {name!r}: {len(values)} values for a table of {total} rows; pass one value "
+            "per row, or one scalar for all rows"
+        )
+    first = list(accumulate(row_groups, initial=0))
+    return lambda group: values.slice(first[group], row_groups[group])
 
 
 def repeated(value: pa.Scalar, rows: int) -> pa.Array:

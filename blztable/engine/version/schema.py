@@ -5,15 +5,19 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from blztable.arrow_errors import REFUSALS, is_foreign
+from blztable.columns.digits import MAX_DIGITS
 from blztable.columns.types import is_storable
 from blztable.errors import ColumnNotFoundError, CorruptError, FormatError, SchemaError, no_column
 
 # Arrow reads an unregistered extension type as its storage type with this key in the metadata. It
 # is refused like a registered one, so that every program reads the same tables.
 EXTENSION_KEY = b"ARROW:extension:name"
+# The significant decimal digits kept of the floats of a column.
+TRUNCATE_KEY = b"blz:truncate"
 # Errors that Arrow, or a registered extension type, raises for invalid schema bytes. Other errors,
 # for example MemoryError or the exception of a signal handler, do not prove damage.
 _UNREADABLE = (
@@ -53,6 +57,76 @@ def check(schema: pa.Schema) -> None:
             raise SchemaError(
                 f"column {field.name!r}: the name is not valid UTF-8; rename it"
             ) from None
+
+
+def digits_of(field: pa.Field) -> int | None:
+    """Return the significant decimal digits kept of the floats of a column; None for all."""
+    text = (field.metadata or {}).get(TRUNCATE_KEY, b"")
+    is_number = pa.types.is_floating(field.type) and text.isdigit() and len(text) <= 2
+    return int(text) if is_number and 1 <= int(text) <= MAX_DIGITS else None
+
+
+def without_false_digits(field: pa.Field) -> pa.Field:
+    """Return the field; without the digits to keep, if its values are no floats."""
+    if TRUNCATE_KEY not in (field.metadata or {}) or pa.types.is_floating(field.type):
+        return field
+    kept = {key: text for key, text in field.metadata.items() if key != TRUNCATE_KEY}
+    return field.with_metadata(kept or None)
+
+
+def with_digits(schema: pa.Schema, truncate: Mapping[str, int] | None) -> pa.Schema:
+    """Return the schema of columns of which only some significant digits are kept, by name.
+
+    Raises
+    ------
+    ColumnNotFoundError
+        No column has one of these names.
+    SchemaError
+        A column is not one of floats.
+    """
+    if truncate is None:
+        return schema
+    if not isinstance(truncate, Mapping):
+        raise TypeError(
+            "truncate must be a mapping of column names to numbers of digits, "
+            f"not {type(truncate).__name__}"
+        )
+    for name in truncate:
+        if name not in schema.names:
+            raise ColumnNotFoundError(f"truncate: {no_column(name, schema.names)}")
+    fields = [kept_digits(field, truncate.get(field.name)) for field in schema]
+    return pa.schema(fields, schema.metadata)
+
+
+def kept_digits(field: pa.Field, digits: int | None) -> pa.Field:
+    """Return the field of a column of which so many digits are kept; unchanged for None."""
+    if digits is None:
+        return field
+    is_number = isinstance(digits, int | np.integer) and not isinstance(digits, bool)
+    if not is_number or not 1 <= digits <= MAX_DIGITS:
+        raise ValueError(
+            f"truncate: column {field.name!r} must keep from 1 to {MAX_DIGITS} digits, "
+            f"not {digits!r}"
+        )
+    if not pa.types.is_floating(field.type):
+        raise SchemaError(
+            f"column {field.name!r}: truncate keeps digits of floats, not of {field.type}; "
+            "leave the column out of it"
+        )
+    return field.with_metadata({**(field.metadata or {}), TRUNCATE_KEY: b"%d" % digits})
+
+
+def check_digits(schema: pa.Schema, truncate: Mapping[str, int] | None) -> None:
+    """Raise unless the columns of a table already keep as many digits as `truncate` says."""
+    wanted = with_digits(schema, truncate)
+    for field, other in zip(schema, wanted, strict=True):
+        kept, asked = digits_of(field), digits_of(other)
+        if kept != asked:
+            raise SchemaError(
+                f"column {field.name!r}: truncate is {asked}, but the table keeps "
+                f"{kept or 'all'} digits of it, and rows of both kinds could not be told apart; "
+                'leave truncate out, or write all rows again with mode="w"'
+            )
 
 
 def index_of(schema: pa.Schema, name: str, context: str) -> int:

@@ -6,10 +6,12 @@ Writes nothing itself.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Self
 
 import pyarrow as pa
 
 from blztable.columns.types import stream_layouts
+from blztable.engine.version.schema import digits_of
 from blztable.format import layout
 from blztable.format.line import ColumnParts, FactArrays
 from blztable.format.statistics import Statistics
@@ -40,12 +42,20 @@ class ColumnWriter:
     nullable: bool = True
     # The first file number to use; above 1 if the column has files already.
     first_k: int = 1
+    # The significant digits that floats are rounded to; None to keep all.
+    digits: int | None = None
     parts: dict[int, WrittenPart] = field(default_factory=dict)
     numbers: Iterator[int] = field(init=False)
 
     def __post_init__(self) -> None:
         """Begin to count file numbers."""
         self.numbers = count(self.first_k)
+
+    @classmethod
+    def of(cls, path: layout.Path, field: pa.Field, first_k: int = 1) -> Self:
+        """Return the writer of a column with the name, type and properties of `field`."""
+        name, type_, digits = field.name, field.type, digits_of(field)
+        return cls(path, name, type_, field.nullable, first_k, digits)
 
     @property
     def file_numbers(self) -> list[int]:

@@ -18,6 +18,7 @@ from blztable.columns import paging
 from blztable.columns.blocks import Block, Stream
 from blztable.columns.codecs import fixed
 from blztable.columns.codecs.fixed import NUMPY_TYPES
+from blztable.columns.digits import rounded
 from blztable.columns.encodings.alike import encode_alike
 from blztable.columns.encodings.choose import encoded
 from blztable.columns.encodings.few_items import encode_few_items
@@ -126,7 +127,7 @@ class PartWriter:
         array = as_stored(one_array(self._array))
         # The caller's array is released as soon as a copy of it exists.
         del self._array
-        return array
+        return array if self._column.digits is None else rounded(array, self._column.digits)
 
     def _release(self) -> None:
         """Release the array, whose copy is small or is compressed at once."""
