@@ -509,6 +509,7 @@ def test_the_operations_are_those_of_the_page():
             lambda: t.resize(2),
             lambda: t.truncate(1),
             lambda: t.add_column("m", 1, default=2),
+            lambda: t.alter_column("m", default=3),
             lambda: t.rename_columns({"m": "o"}),
             lambda: t.reorder_columns(["o"]),
             lambda: t.attrs.update(a=1),
