@@ -48,6 +48,9 @@ def encode(values: np.ndarray, context: str, nan_as_null: bool) -> dtypes.Encode
             data = np.ascontiguousarray(values).view(np.uint8)
             type_ = pa.binary(dtype.itemsize)
             return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(data)], 0), None
+        case "S" | "U":
+            # Arrow would end a value at its first zero.
+            return arrow_array(values.tolist() or values, context), None
         case "c":
             raise dtypes.refusal(dtype, context)
     return arrow_array(values, context), None

@@ -24,7 +24,7 @@ MIXED = np.dtype(
         *(("at", "M8[ms]"), ("day", "M8[D]"), ("took", "m8[ns]"), ("bits", "V3")),
     ]
 )
-LETTERS = st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=3)
+LETTERS = st.text(st.characters(codec="utf-8"), max_size=3)
 INT32 = st.integers(-(2**31), 2**31 - 1)
 ROW = st.tuples(
     *(INT32, st.floats(), st.booleans(), LETTERS, st.binary(max_size=2), st.floats(width=16)),
@@ -65,6 +65,13 @@ def test_a_structured_array_comes_back_equal(values, rows):
         assert str(found[name].tolist()) == str(array[name].tolist())
         if name not in ("word", "raw"):
             assert found.dtype[name] == array.dtype[name].newbyteorder("=")
+
+
+def test_zeros_in_text_and_bytes_are_kept_but_for_those_at_the_end():
+    data = {"raw": np.array([b"\0a", b"b\0c\0"]), "word": np.array(["\0a", "b\0c\0"])}
+    assert stored(data).to_pydict() == {"raw": [b"\0a", b"b\0c"], "word": ["\0a", "b\0c"]}
+    empty = stored({name: values[:0] for name, values in data.items()})
+    assert empty.schema.types == [pa.binary(), pa.string()]
 
 
 def test_a_masked_field_is_null_whatever_is_below_the_mask():
