@@ -53,8 +53,9 @@ def to_blz(
 ) -> None:
     """Write data as a table, in one commit: readers see the old table or the new one.
 
-    Data larger than memory are written from a stream: a RecordBatchReader, a pyarrow Dataset, or an
-    iterator of DataFrames, tables, batches or mappings. Items are fetched while earlier ones are
+    Data larger than memory are written from a stream: a RecordBatchReader, a pyarrow Dataset, a
+    ParquetFile, a LazyFrame of Polars, anything with `iter_batches`, or an iterator of DataFrames,
+    tables, batches, mappings of arrays, or rows. Items are fetched while earlier ones are
     written; about two row groups are in memory, and the items that hold their rows. The first item
     decides columns and index; later items may have another order of columns. A column becomes wider
     where a later item needs it, as with `evolve` in `CTable.append`. The caller may change frames
@@ -64,8 +65,9 @@ def to_blz(
     Parameters
     ----------
     data : DataFrame, Arrow data, mapping, or an iterable of these
-        A pandas DataFrame, a pyarrow Table or RecordBatch, anything with the Arrow PyCapsule
-        interface (polars, duckdb), a mapping of names to arrays of one length; or a stream.
+        A pandas DataFrame or Series, a pyarrow Table or RecordBatch, anything with the Arrow
+        PyCapsule interface (polars, duckdb), a structured numpy array, a mapping of names to arrays
+        of one length, a list of rows (mappings of names to values); or a stream.
     path : path-like
         Directory of the table.
     mode : {"w", "a", "x"}

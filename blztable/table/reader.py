@@ -6,11 +6,13 @@ Base of CTable and of Transaction, which shows the table as its changes have mad
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias, overload
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from pandas.api.extensions import no_default
 
+from blztable.convert.foreign.structured import matrix, structured_array
 from blztable.engine.check.verify import verify
 from blztable.engine.version.schema import digits_of
 from blztable.engine.version.versions import Version
@@ -421,6 +423,54 @@ class TableReader:
                 dtype_backend=dtype_backend,
                 how=Reading(filters, on_corrupt, callback),
             )
+
+    def to_numpy(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        filters: Filters = None,
+        structured: bool = False,
+    ) -> np.ndarray:
+        """Read into one numpy array, as `DataFrame.to_numpy` of Polars does.
+
+        Parameters
+        ----------
+        columns : sequence of str, optional
+            Names of the columns to read, in this order; all by default.
+        filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
+            Condition that a row must meet, as in `read_blz`; all rows by default.
+        structured : bool, optional
+            If True, each column is a field with a dtype of its own. Text and binary without nulls
+            then have the width of their longest value.
+
+        Returns
+        -------
+        numpy.ndarray
+            With shape (rows, columns), in the dtype that numpy promotes the columns to, or object;
+            with `structured`, with shape (rows,). Values are as in `Column.to_numpy`.
+
+        Raises
+        ------
+        SchemaError
+            Numpy has no type for these values, or two fields would have one name.
+        ColumnNotFoundError, CorruptError, LimitError, ClosedError
+            As in `to_arrow`.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"n": [1, 2], "x": [0.5, 1.5], "word": ["a", "bc"]}, "t.blz")
+        >>> with blz.open("t.blz") as t:
+        ...     t.to_numpy(["n", "x"])
+        ...     t.to_numpy(structured=True)
+        array([[1. , 0.5],
+               [2. , 1.5]])
+        array([(1, 0.5, 'a'), (2, 1.5, 'bc')],
+              dtype=[('n', '<i8'), ('x', '<f8'), ('word', '<U2')])
+        """
+        table = self.to_arrow(columns, filters=filters)
+        make = structured_array if structured else matrix
+        return make(table, self._snapshot.check_rows)
 
     def count(self, *, filters: Filters = None) -> int:
         """Count the rows, or the rows that meet a condition.

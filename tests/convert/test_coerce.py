@@ -435,7 +435,7 @@ def test_labels_and_attributes_are_those_of_the_first():
 # Items
 
 
-@pytest.mark.parametrize("item", [None, 7, "text", [1, 2], np.zeros((2, 2))], ids=repr)
+@pytest.mark.parametrize("item", [None, 7, "text", [1, 2]], ids=repr)
 def test_what_is_no_table_is_told_with_its_place(item):
     good = F({"a": [1]})
     for items in ([item], [good, good, item]):
@@ -454,7 +454,7 @@ def test_no_items_are_no_table(items):
 
 
 def test_a_column_that_cannot_be_stored_is_told_with_its_item():
-    with pytest.raises(SchemaError, match=r"^item 1: column 'a': "):
+    with pytest.raises(SchemaError, match=r"^item 1: column 'a', row 1: "):
         streamed([{"a": [1]}, {"a": [1, "x"]}])
     with pytest.raises(SchemaError, match=r"^item 1: columns of different lengths"):
         streamed([{"a": [1], "b": [1]}, {"a": [1], "b": [1, 2]}])
