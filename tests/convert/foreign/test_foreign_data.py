@@ -85,6 +85,14 @@ def test_a_masked_field_is_null_whatever_is_below_the_mask():
     }
 
 
+def test_a_value_below_the_mask_is_not_looked_at():
+    times = np.ma.masked_array(np.array([1000, 5], "M8[ps]"), [False, True])
+    words = np.ma.masked_array(np.array(["a", 7], object), [False, True])
+    found = stored({"at": times, "word": words})
+    assert found["at"].cast("int64").to_pylist() == [1, None]
+    assert found["word"].to_pylist() == ["a", None]
+
+
 def test_a_structured_array_is_one_item_of_a_stream_that_may_be_filled_again():
     def items():
         array = np.zeros(2, [("n", "i8")])
