@@ -1,4 +1,4 @@
-"""Accessor: `df.to_blz(path)`, registered with pandas when this is imported.
+"""Accessor: `df.to_blz(path)`, also of a Series, registered with pandas when this is imported.
 
 The writer is imported at the first use.
 """
@@ -24,11 +24,11 @@ class _ToBlz:
     # `df.to_blz` has the documentation and the signature of the function.
     __doc__ = property(lambda self: _writer().__doc__)
 
-    def __init__(self, frame: pd.DataFrame) -> None:
-        self._frame = frame
+    def __init__(self, data: pd.DataFrame | pd.Series) -> None:
+        self._data = data
 
     def __call__(self, path: "StoreLike", **options: Any) -> None:
-        _writer()(self._frame, path, **options)
+        _writer()(self._data, path, **options)
 
     @property
     def __signature__(self) -> Signature:
@@ -40,3 +40,5 @@ class _ToBlz:
 # A second registration, on a reload, would warn.
 if not hasattr(pd.DataFrame, "to_blz"):
     pd.api.extensions.register_dataframe_accessor("to_blz")(_ToBlz)
+if not hasattr(pd.Series, "to_blz"):
+    pd.api.extensions.register_series_accessor("to_blz")(_ToBlz)

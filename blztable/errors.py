@@ -4,7 +4,10 @@ Errors about data, arguments and files have a builtin as second base, so
 ``except FileNotFoundError`` works without an import of this file. Knows nothing of causes.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+# Columns that one message names.
+NAMED_ERRORS = 20
 
 
 class BlzError(Exception):
@@ -153,6 +156,14 @@ class SchemaError(BlzError, TypeError):
         ...
     blztable.errors.SchemaError: ...
     """
+
+
+def check_none(errors: Sequence[SchemaError]) -> None:
+    """Raise one error for all of these, a line each; do nothing if there are none."""
+    if errors:
+        more = len(errors) - NAMED_ERRORS
+        rest = [f"... and {more} more columns"] if more > 0 else []
+        raise SchemaError("\n".join([*map(str, errors[:NAMED_ERRORS]), *rest])) from None
 
 
 class ConflictError(BlzError):

@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from blztable.text import short_text, size_text
-
 # Problems that the text of a report lists; it counts the rest.
 SHOWN = 40
+# Characters of a name in a line of text.
+NAME_LENGTH = 40
 
 Rows = tuple[int, int]
 
@@ -561,3 +561,16 @@ def _without(rows: int, lost: Sequence[Rows]) -> tuple[Rows, ...]:
             intact.append((begin, start))
         begin = max(begin, stop)
     return (*intact, (begin, rows)) if begin < rows else tuple(intact)
+
+
+def short_text(name: str) -> str:
+    """Return the name, cut to fit a line."""
+    return name if len(name) <= NAME_LENGTH else name[: NAME_LENGTH - 3] + "..."
+
+
+def size_text(nbytes: int) -> str:
+    """Return a number of bytes as text with a unit."""
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if nbytes >= size:
+            return f"{nbytes / size:.1f} {unit}"
+    return f"{nbytes} bytes"

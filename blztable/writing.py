@@ -34,6 +34,7 @@ def to_blz(
     *,
     mode: str = "w",
     index: bool | None = None,
+    evolve: bool = False,
     optimize: str | Mapping[str, str] | None = None,
     compression: str | Mapping[str, str] | None = None,
     clevel: int | Mapping[str, int] | None = None,
@@ -52,18 +53,21 @@ def to_blz(
 ) -> None:
     """Write data as a table, in one commit: readers see the old table or the new one.
 
-    Data larger than memory are written from a stream: a RecordBatchReader, a pyarrow Dataset, or an
-    iterator of DataFrames, tables, batches or mappings. Items are fetched while earlier ones are
+    Data larger than memory are written from a stream: a RecordBatchReader, a pyarrow Dataset, a
+    ParquetFile, a LazyFrame of Polars, anything with `iter_batches`, or an iterator of DataFrames,
+    tables, batches, mappings of arrays, or rows. Items are fetched while earlier ones are
     written; about two row groups are in memory, and the items that hold their rows. The first item
-    decides columns, types and index; later items may have another order of columns, and types whose
-    values fit. The caller may change frames and arrays after they were yielded, but not Arrow data.
+    decides columns and index; later items may have another order of columns. A column becomes wider
+    where a later item needs it, as with `evolve` in `CTable.append`. The caller may change frames
+    and arrays after they were yielded, but not Arrow data.
     An exception of the iterator is raised unchanged, and nothing is committed.
 
     Parameters
     ----------
     data : DataFrame, Arrow data, mapping, or an iterable of these
-        A pandas DataFrame, a pyarrow Table or RecordBatch, anything with the Arrow PyCapsule
-        interface (polars, duckdb), a mapping of names to arrays of one length; or a stream.
+        A pandas DataFrame or Series, a pyarrow Table or RecordBatch, anything with the Arrow
+        PyCapsule interface (polars, duckdb), a structured numpy array, a mapping of names to arrays
+        of one length, a list of rows (mappings of names to values); or a stream.
     path : path-like
         Directory of the table.
     mode : {"w", "a", "x"}
@@ -73,6 +77,9 @@ def to_blz(
         Whether to store a DataFrame's index. By default, a RangeIndex is kept as start, stop and
         step, and any other index as columns; True stores a RangeIndex as a column too, False stores
         no index.
+    evolve : bool, optional
+        If True, an append in mode "a" may bring new columns and wider types, see `CTable.append`,
+        and so may the later items of a stream in any mode. A column that an item lacks is null.
     optimize : {"speed", "size"} or mapping of column names to one, optional
         What the choice of a codec aims at. By default, each column of each row group gets the codec
         and the shuffle that a trial on a small part of it finds best: lz4 for numbers, lz4hc for
@@ -185,10 +192,12 @@ def to_blz(
     with opened_at(path) as store:
 
         def create(mode: str) -> None:
-            source = stream(data, index=index, nan=Nan.of(nan_as_null, is_frame=False))
+            nan = Nan.of(nan_as_null, is_frame=False)
+            source = stream(data, index=index, nan=nan, evolve=evolve)
             contents = creation.Contents(
                 *(with_digits(source.schema, truncate), source.parts, source.frame),
                 *(source.attrs | attributes, source.rows, order),
+                more=source.more,
             )
             with reporting(progress, "writing") as callback, suppress(AlreadyCommitted):
                 _, lock = creation.create(
@@ -216,7 +225,7 @@ def to_blz(
                         'sort_by is not supported with mode="a"; append, then sort all rows '
                         "with CTable.compact(sort_by=...)"
                     )
-                tx.append(data, index=index, progress=callback)
+                tx.append(data, index=index, evolve=evolve, progress=callback)
                 if attributes:
                     tx.attrs.update(attrs)
 

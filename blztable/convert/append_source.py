@@ -8,7 +8,8 @@ Theory of operation
 of parts. The writer draws the parts, in one thread at a time, in the order of the rows.
 
 1. `source` yields a DataFrame or an Arrow table as one item, and an iterator item by item.
-2. With `evolve`, `evolved` widens the schema for the item. A changed schema ends the run.
+2. With `evolve`, `evolved` widens the schema for the item. A changed schema ends the run. For a new
+   table, `evolved` always widens types.
 3. `coerce_item` matches columns by name, casts each without loss, fills the columns that the item
    lacks, and checks that its index continues the table's.
 4. Ordered categories are compared with the table's, or with those of the first item.
@@ -23,11 +24,11 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from blztable.arrow_casts import repeated
 from blztable.arrow_types import Portion
 from blztable.convert.categories import Orders
 from blztable.convert.coerce import coerce_item
 from blztable.convert.coerce_index import needs_exact_rows
-from blztable.convert.exact_cast import repeated
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.gateway import Ingested, Nan
 from blztable.convert.source import Source, source
@@ -45,6 +46,8 @@ class TableSpec:
     defaults: Mapping[int, pa.Scalar]
     # Returns the categories of an ordered column, by its index; None if no row has any.
     orders: Callable[[int], pa.Array | None]
+    # True for a column, by its index, that holds nothing but nulls.
+    is_empty: Callable[[int], bool] = lambda index: False
 
 
 class SchemaRun(NamedTuple):
@@ -68,9 +71,15 @@ def append_source(
 
 
 class AppendSource:
-    """Data to append to a table, as runs of one schema; a single run without `evolve`."""
+    """Data to append to a table, as runs of one schema.
 
-    def __init__(self, items: Source, table: TableSpec, evolve: bool) -> None:
+    Without `evolve` a table that exists gets a single run, and the items of a new table must have
+    the columns of the first one.
+    """
+
+    def __init__(
+        self, items: Source, table: TableSpec, evolve: bool, *, is_new: bool = False
+    ) -> None:
         # Number of rows; None if it is unknown.
         self.rows = items.rows
         # Valid after all parts were drawn: True if the data fits only after `table.rows` rows.
@@ -78,12 +87,17 @@ class AppendSource:
         self.runs: Iterator[SchemaRun] = self._runs()
         self._items = items.items
         self._table = table
-        self._evolve = evolve
+        self._evolve, self._is_new = evolve, is_new
         self._schema, self._frame = table.schema, table.frame
         # The table has no categories of a column that it lacks.
         known = len(table.schema)
-        self._orders = Orders(lambda index: table.orders(index) if index < known else None)
+        self._orders = Orders(
+            lambda index: table.orders(index) if index < known else None,
+            "the first item" if is_new else "the table",
+        )
         self._drawn = 0
+        # The columns that have a value in the parts drawn so far.
+        self._valued: set[int] = set()
         # A part that is coerced but not yielded yet: its schema decides if the run continues.
         self._next: Portion | None = None
 
@@ -107,6 +121,8 @@ class AppendSource:
     def _advance(self) -> None:
         """Coerce the next item, to a widened schema if `evolve` is set."""
         item = next(self._items, None)
+        while item is not None and self._is_new and self._drawn and _is_nothing(item.data):
+            item = next(self._items, None)
         if item is None:
             return
         context, data = item.context, item.data
@@ -117,8 +133,12 @@ class AppendSource:
         self._next = table, data.rows
 
     def _coerced(self, data: Ingested, context: str) -> pa.Table:
-        if self._evolve:
-            schema, frame = evolved(data, self._schema, self._frame)
+        if self._evolve or self._is_new:
+            schema, frame = evolved(
+                *(data, self._schema, self._frame),
+                is_empty=self._is_empty,
+                takes_columns=self._evolve,
+            )
             # Another schema object ends the run.
             if not schema.equals(self._schema, check_metadata=True):
                 self._schema, self._frame = schema, frame
@@ -128,11 +148,26 @@ class AppendSource:
         table = coerce_item(
             *(data, self._schema, self._frame, rows, context),
             drawn=drawn,
-            fill=self._fill,
+            fill=None if self._is_new and not self._evolve else self._fill,
             evolve=self._evolve,
+            is_new=self._is_new,
+            is_empty=self._is_empty,
         )
         self.continues_index |= needs_exact_rows(data, self._frame, drawn)
+        if (self._evolve or self._is_new) and len(self._valued) < len(self._schema):
+            columns = enumerate(table.columns)
+            self._valued |= {index for index, one in columns if one.null_count < len(one)}
         return table
+
+    def _is_empty(self, index: int) -> bool:
+        """True if a column has no value yet, in the table and in the parts drawn so far."""
+        known = index >= len(self._table.schema) or self._table.is_empty(index)
+        return known and index not in self._valued and index not in self._table.defaults
 
     def _fill(self, index: int, rows: int) -> pa.ChunkedArray:
         return repeated(self._schema.field(index).type, rows, self._table.defaults.get(index))
+
+
+def _is_nothing(data: Ingested) -> bool:
+    """True for a DataFrame without rows and columns, such as a day without data."""
+    return data.frame is not None and not (data.rows or data.table.num_columns)

@@ -8,10 +8,14 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from blztable.arrow_errors import REFUSALS
 from blztable.arrow_types import bits_of
+from blztable.errors import SchemaError
 
 # An extension array of pandas; the stubs lack some of its members.
 PandasArray: TypeAlias = Any
+# What Arrow raises for values of which it makes no array.
+UNSUITABLE = (*REFUSALS, TypeError, ValueError, OverflowError, LookupError)
 
 
 def from_values(values: np.ndarray, missing: np.ndarray | None, type_: pa.DataType) -> pa.Array:
@@ -29,6 +33,35 @@ def from_values(values: np.ndarray, missing: np.ndarray | None, type_: pa.DataTy
     validity = pa.py_buffer(np.packbits(~missing, bitorder="little"))
     nulls = int(np.count_nonzero(missing))
     return pa.Array.from_buffers(type_, count, [validity, pa.py_buffer(data)], nulls)
+
+
+def arrow_array(values: Any, context: str, nan_as_null: bool = False) -> pa.Array | pa.ChunkedArray:
+    """Return values as an Arrow array of the type that Arrow infers."""
+    try:
+        try:
+            array = pa.array(values)
+        except OverflowError:
+            # Arrow infers no unsigned type.
+            return pa.array(values, pa.uint64())
+        is_float = nan_as_null and pa.types.is_floating(array.type)
+        return pa.array(values, array.type, from_pandas=True) if is_float else array
+    except UNSUITABLE as error:
+        is_one = isinstance(values, np.ndarray) or len(values) == 1
+        where = context if is_one else _first_unsuitable(values, context)
+        raise SchemaError(f"{where}: {error}") from None
+
+
+def _first_unsuitable(values: Any, context: str) -> str:
+    """Return the context with the number of the first row that Arrow cannot take."""
+    fine, found = 0, len(values)
+    while found - fine > 1:
+        middle = (fine + found) // 2
+        try:
+            pa.array(values[:middle])
+            fine = middle
+        except UNSUITABLE:
+            found = middle
+    return f"{context}, row {fine}"
 
 
 def whole(column: pa.ChunkedArray) -> pa.Array:

@@ -4,6 +4,7 @@ Knows names, types and the index of the table, not where the table is.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import pyarrow as pa
 
@@ -12,7 +13,7 @@ from blztable.convert.coerce_index import align_empty_index, align_index
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.frame import Facts, descriptor_of
 from blztable.convert.gateway import Ingested
-from blztable.errors import SchemaError
+from blztable.errors import SchemaError, check_none
 
 # Returns the values of a column that the data lacks, given its index and row count.
 Fill = Callable[[int, int], pa.ChunkedArray]
@@ -28,19 +29,22 @@ def coerce_item(
     drawn: int | None = None,
     fill: Fill | None = None,
     evolve: bool | None = None,
+    is_new: bool = False,
+    is_empty: Callable[[int], bool] = lambda index: False,
 ) -> pa.Table:
     """Return `data` with the columns and types of a table of `rows` rows.
 
     `drawn` of these rows came from the same source, which may count its own rows. Without `fill`
-    the data needs all columns. `evolve` is the option of the call, None if it has none.
+    the data needs all columns. `evolve` is the option of the call, None if it has none. `is_new`
+    says that the table is being created, `is_empty` whether a column holds nothing but nulls.
 
     Raises
     ------
     SchemaError
         The columns, a type, a dtype or the index do not match the table; `context` begins the
-        message.
+        message, which names every column that does not.
     """
-    target = TableFacts.of(frame, "appended to", evolve)
+    target = TableFacts(Facts.decode(frame), "appended to", evolve, is_new)
     facts, table = Facts.decode(data.frame), data.table
     if data.frame is not None and data.rows:
         table = align_index(data, target.facts, facts, rows, drawn, context)
@@ -48,22 +52,48 @@ def coerce_item(
         table = align_empty_index(table, target.facts, facts)
     is_same = table.schema.equals(schema, check_metadata=True)
     if is_same and target.facts.dtypes == facts.dtypes:
-        _check_nulls(table, target, context)
-        return (
-            table  # Unchanged, because Arrow refuses to rebuild some arrays, such as empty views.
-        )
+        nullable = [field.nullable for field in schema]
+        if not all(nullable):
+            _each(schema, context, partial(_checked, table, target))
+        # Unchanged, because Arrow refuses to rebuild some arrays, such as empty views.
+        return table
     indices = _match(table.schema.names, schema.names, context, fill is None, evolve)
-    columns = []
-    for index, (field, position) in enumerate(zip(schema, indices, strict=True)):
-        column_context = f"{context}, column {field.name!r}"
+
+    def coerced(index: int, field: pa.Field, context: str) -> pa.ChunkedArray:
+        position = indices[index]
         if position is None:
             assert fill is not None
-            columns.append(_filled(fill, index, data.rows, field, target, column_context))
-        else:
-            descriptor = descriptor_of(table.schema.field(position), facts)
-            column = table.column(position)
-            columns.append(coerce_column(column, descriptor, field, target, column_context))
+            return _filled(fill, index, data.rows, field, target, context)
+        descriptor = descriptor_of(table.schema.field(position), facts)
+        return coerce_column(
+            *(table.column(position), descriptor, field, target, context),
+            is_empty=partial(is_empty, index),
+        )
+
+    columns = _each(schema, context, coerced)
     return table if is_same else pa.Table.from_arrays(columns, schema=schema)
+
+
+def _each(
+    schema: pa.Schema, context: str, coerced: Callable[[int, pa.Field, str], pa.ChunkedArray]
+) -> list[pa.ChunkedArray]:
+    """Return each column; SchemaError that names all columns that do not fit."""
+    columns, errors = [], []
+    for index, field in enumerate(schema):
+        try:
+            columns.append(coerced(index, field, f"{context}, column {field.name!r}"))
+        except SchemaError as error:
+            errors.append(error)
+    check_none(errors)
+    return columns
+
+
+def _checked(
+    table: pa.Table, target: TableFacts, index: int, field: pa.Field, context: str
+) -> pa.ChunkedArray:
+    column = table.column(index)
+    target.check_nulls(column, field, context)
+    return column
 
 
 def indices_by_name(names_present: Sequence[str], names: Sequence[str]) -> list[int | None] | None:
@@ -90,22 +120,17 @@ def _match(
     if indices is not None and not unknown and not missing:
         return indices
     or_evolve = ", or pass evolve=True" if evolve is False and indices is not None else ""
+    verbs = [verb for verb, names in (("add", missing), ("drop", unknown)) if names]
     remedies = [
         f"; missing: {missing!r:.200}" if missing else "",
-        f"; unknown: {unknown!r:.200}; drop them{or_evolve}" if unknown else "",
+        f"; unknown: {unknown!r:.200}" if unknown else "",
+        f"; {' and '.join(verbs)} them{or_evolve}" if verbs else "",
         "; duplicate names need the order of the table" if indices is None else "",
     ]
     raise SchemaError(
         f"{context}: expected the columns {names!r:.300}, found {names_present!r:.300}"
         + "".join(remedies)
     )
-
-
-def _check_nulls(table: pa.Table, target: TableFacts, context: str) -> None:
-    """Raise SchemaError for missing values in a column that cannot be null."""
-    for index, field in enumerate(table.schema):
-        if target.is_frame or not field.nullable:
-            target.check_nulls(table.column(index), field, f"{context}, column {field.name!r}")
 
 
 def _filled(
@@ -119,6 +144,6 @@ def _filled(
         return coerce_column(fill(index, rows), descriptor, field, target, context)
     except SchemaError:
         raise SchemaError(
-            f"{context}: missing, without a default, and {field.type} cannot be null here; "
-            "add it to the data"
+            f"{context}: missing, not nullable and without a default; add it to the data, or call "
+            f"alter_column({field.name!r}, default=...)"
         ) from None

@@ -3,15 +3,18 @@
 Knows one column at a time; nothing of names and other columns.
 """
 
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from blztable.arrow_casts import cast_exactly, misfit, repeated
 from blztable.arrow_errors import REFUSALS
-from blztable.arrow_types import is_number, is_text
+from blztable.arrow_types import is_text, value_type
 from blztable.convert.categories import one_in_order
-from blztable.convert.exact_cast import as_categories, cast_exactly, repeated
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.frame import Facts, descriptor_of
 from blztable.convert.gateway import Nan
@@ -28,35 +31,24 @@ class TableFacts:
     """The facts that the columns of a table share, and words for errors about them."""
 
     facts: Facts
-    is_frame: bool
     verb: str = "stored as"
     # The option `evolve` of the call; None if it has none.
     evolve: bool | None = None
-
-    @classmethod
-    def of(
-        cls, frame: Descriptor | None, verb: str = "stored as", evolve: bool | None = None
-    ) -> Self:
-        """Return the facts of a table with this frame descriptor."""
-        return cls(Facts.decode(frame), frame is not None, verb, evolve)
-
-    def can_be_null(self, field: pa.Field) -> bool:
-        """True if a column can hold missing values; numpy's integers and booleans cannot."""
-        # pandas would convert them to floats or objects.
-        is_plain = pa.types.is_integer(field.type) or pa.types.is_boolean(field.type)
-        is_numpy = self.is_frame and is_plain and descriptor_of(field, self.facts) is None
-        return bool(field.nullable) and not is_numpy
+    # True for a table that is being created from a stream.
+    is_new: bool = False
 
     def check_nulls(self, column: pa.ChunkedArray, field: pa.Field, context: str) -> None:
         """SchemaError for missing values that the field cannot hold."""
-        if column.null_count and not self.can_be_null(field):
-            why = "a numpy dtype without nulls" if field.nullable else "which is not nullable"
-            is_float = pa.types.is_floating(field.type)
-            or_keep = ", or pass nan_as_null=False to keep NaN" if is_float else ""
-            raise SchemaError(
-                f"{context}: missing values cannot be {self.verb} {field.type}, {why}; "
-                f"fill or drop them first{or_keep}"
-            )
+        if field.nullable or not column.null_count:
+            return
+        row = pc.index(column.is_null(), True).as_py()
+        is_float = pa.types.is_floating(field.type)
+        or_keep = ", or pass nan_as_null=False to keep NaN" if is_float else ""
+        raise SchemaError(
+            f"{context}: missing values cannot be {self.verb} {field.type}, which is not nullable; "
+            f"the first is in row {row}; fill or drop them{or_keep}, or allow them with "
+            f"alter_column({field.name!r}, nullable=True)"
+        )
 
 
 def coerce_column(
@@ -65,20 +57,18 @@ def coerce_column(
     field: pa.Field,
     table: TableFacts,
     context: str,
+    is_empty: Callable[[], bool] = lambda: False,
 ) -> pa.ChunkedArray:
-    """Return the column as `field` of a table; SchemaError if a value would change."""
+    """Return the column as `field` of a table; SchemaError if a value would change.
+
+    `is_empty` returns whether the table's column holds nothing but nulls.
+    """
     source, type_, verb = column.type, field.type, table.verb
-    try:
-        array = cast_exactly(column, type_)
-    except REFUSALS as error:
-        raise SchemaError(
-            f"{context}: {source} values cannot be {verb} {type_} without loss: {error}"
-            + _remedies(column, type_, table.evolve)
-        ) from None
+    array = cast_exactly(column, type_)
     if array is None:
         raise SchemaError(
-            f"{context}: type {source} cannot be {verb} {type_} without loss"
-            + _remedies(column, type_, table.evolve, f"cast the data to {type_}")
+            f"{context}: type {source} cannot be {verb} {type_} without loss: "
+            f"{_misfit(column, type_)}; {_remedies(column, field, table, is_empty)}"
         )
     table.check_nulls(array, field, context)
     ours, theirs = _word(descriptor_of(field, table.facts)), _word(descriptor)
@@ -91,19 +81,46 @@ def coerce_column(
     return array
 
 
+def _misfit(column: pa.ChunkedArray, type_: pa.DataType) -> str:
+    """Return why a column does not fit a type: a row, or too many categories."""
+    if pa.types.is_dictionary(type_):
+        roomy = pa.dictionary(pa.int64(), type_.value_type, type_.ordered)
+        if cast_exactly(column, roomy) is not None:
+            return f"codes of {type_.index_type} have no room for all categories"
+    row, value = misfit(column, lambda rows: cast_exactly(rows, type_))
+    return f"row {row} is {value}"
+
+
 def _remedies(
-    column: pa.ChunkedArray, type_: pa.DataType, evolve: bool | None, *remedies: str
+    column: pa.ChunkedArray, field: pa.Field, table: TableFacts, is_empty: Callable[[], bool]
 ) -> str:
-    """Return the end of an error about a column that does not fit `type_`: the calls that help."""
-    why = ""
-    if pa.types.is_null(type_):
-        remedies = ("add a new column",)
-    elif evolve is False and wider(column, type_) != type_:
-        remedies = (*remedies, "pass evolve=True")
-    elif evolve is not None and is_number(column.type) and is_number(type_):
-        why = f"; {type_} cannot be widened to {column.type} without loss"
-        remedies = (*remedies, "add a new column")
-    return f"{why}; {', or '.join(remedies)}" if remedies else why
+    """Return the end of an error about a column that does not fit a field: the calls that help."""
+    may_evolve = table.evolve is False and not table.is_new
+    if may_evolve and wider(column, field.type, is_empty=is_empty()) != field.type:
+        return "pass evolve=True"
+    if pa.types.is_dictionary(field.type) and field.type.ordered:
+        return "give the data the same ordered categories, with pd.Categorical"
+    remedies = []
+    with suppress(*REFUSALS):
+        column.cast(field.type)
+        remedies.append(f"cast the data to {field.type}")
+    if table.is_new:
+        remedies.append("give the column one type in all items, such as text")
+    else:
+        type_ = _spelled(value_type(column.type))
+        remedies.append(
+            f"change the column with alter_column({field.name!r}, type={type_}, safe=False)"
+        )
+    return ", or ".join(remedies)
+
+
+def _spelled(type_: pa.DataType) -> str:
+    """Return a type as Python code, or dots for one with parameters."""
+    try:
+        pa.type_for_alias(str(type_))
+    except ValueError:
+        return "..."
+    return f'"{type_}"'
 
 
 def coerce_values(
@@ -125,9 +142,7 @@ def coerce_values(
         column = _one_row(values, field.type)
     else:
         column = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
-        if is_text(column.type):
-            column = as_categories(column, field.type)
-    return coerce_column(column, descriptor, field, TableFacts.of(frame), context)
+    return coerce_column(column, descriptor, field, TableFacts(Facts.decode(frame)), context)
 
 
 def default_of(
@@ -166,8 +181,7 @@ def _word(descriptor: object) -> str | None:
         return None
     if descriptor.get("dtype") == "category":
         facts = descriptor.get("categories")
-        inner = _word(facts.get("values")) if isinstance(facts, dict) else None
-        # For most categories the Arrow type says all.
-        return None if inner is None else f"categories of {inner}"
+        # The Arrow type says that it is a category.
+        return _word(facts.get("values")) if isinstance(facts, dict) else None
     words = [str(descriptor[key]) for key in ("dtype", "freq", "library") if key in descriptor]
     return " ".join(words)

@@ -13,7 +13,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from blztable.arrow_errors import REFUSALS
+from blztable.convert.arrays import arrow_array
+from blztable.convert.foreign import numpy_arrays
+from blztable.convert.foreign.readers import check_no_objects, framed
+from blztable.convert.foreign.rows import are_rows, columns_of, is_row, is_value, refuse_row
+from blztable.convert.foreign.structured import fields_of
 from blztable.convert.frames import dtypes
 from blztable.convert.frames.attributes import checked_attrs
 from blztable.convert.frames.descriptor import Descriptor
@@ -22,9 +26,11 @@ from blztable.convert.frames.pandas_metadata import from_metadata
 from blztable.convert.frames.text import check_text
 from blztable.errors import SchemaError
 
+TABULAR = (pd.DataFrame, pd.Series, pd.Index, pa.Table, pa.RecordBatch, np.ndarray, Mapping)
 ACCEPTED = (
     "a pandas DataFrame, an Arrow table, record batch or reader, anything with __arrow_c_stream__ "
-    "or __arrow_c_array__ (polars, duckdb, ...), or a mapping of names to arrays"
+    "or __arrow_c_array__ (polars, duckdb, ...), a structured numpy array, a mapping of names to "
+    "arrays, or a list of mappings of names to values"
 )
 
 
@@ -58,7 +64,8 @@ class Ingested:
 def is_tabular(data: Any) -> bool:
     """True for data that `ingest` takes."""
     return (
-        isinstance(data, pd.DataFrame | pa.Table | pa.RecordBatch | Mapping)
+        isinstance(data, TABULAR)
+        or are_rows(data)
         or hasattr(data, "__arrow_c_stream__")
         or hasattr(data, "__arrow_c_array__")
     )
@@ -66,7 +73,8 @@ def is_tabular(data: Any) -> bool:
 
 def ingest(data: Any, *, index: bool | None = None, nan: Nan = Nan.NULL_IN_PANDAS) -> Ingested:
     """Return tabular data of any kind as an Arrow table and its facts for pandas."""
-    check_no_series(data, "the data")
+    data = framed(data)
+    check_no_objects(data, "the data")
     if isinstance(data, pd.DataFrame):
         attrs = checked_attrs(data.attrs)
         table, frame = from_frame(data, index, nan is not Nan.VALUE)
@@ -84,6 +92,12 @@ def ingest(data: Any, *, index: bool | None = None, nan: Nan = Nan.NULL_IN_PANDA
         except pa.ArrowInvalid as error:
             raise _not_a_table(data, error) from None
         return _from_arrow(pa.Table.from_batches([batch]), batch.num_rows)
+    if isinstance(data, np.ndarray):
+        return _from_mapping(fields_of(data), nan)
+    if are_rows(data):
+        return _from_mapping(columns_of(data), nan)
+    if is_row(data):
+        raise refuse_row(data)
     if isinstance(data, Mapping):
         return _from_mapping(data, nan)
     raise TypeError(f"expected {ACCEPTED}; found {type(data).__name__}")
@@ -92,15 +106,6 @@ def ingest(data: Any, *, index: bool | None = None, nan: Nan = Nan.NULL_IN_PANDA
 def _from_arrow(table: pa.Table, rows: int) -> Ingested:
     frame, attrs = from_metadata(table.schema, rows)
     return Ingested(table, rows, frame, attrs)
-
-
-def check_no_series(data: Any, context: str) -> None:
-    """SchemaError for a Series, which has the methods of a stream but is one column."""
-    if isinstance(data, pd.Series):
-        raise SchemaError(
-            f"{context}: expected a DataFrame, found a pandas Series, which is one column; "
-            'call series.to_frame("name")'
-        )
 
 
 def _not_a_table(data: Any, error: Exception) -> SchemaError:
@@ -156,31 +161,10 @@ def encoded(values: Any, context: str, nan: Nan = Nan.NULL_IN_PANDAS) -> dtypes.
     if isinstance(values, pd.Series | pd.Index | pd.api.extensions.ExtensionArray):
         values, nan_as_null = getattr(values, "array", values), nan is not Nan.VALUE
     if isinstance(values, np.ndarray):
-        if values.ndim != 1:
-            raise SchemaError(f"{context}: expected one dimension, found {values.ndim}")
-        known = values.dtype.kind in "iufbOmM" and not np.ma.isMaskedArray(values)
-        if known and values.dtype not in DAYS:
-            return dtypes.encode(values, context, nan_as_null)
-    elif isinstance(values, pd.api.extensions.ExtensionArray):
+        return numpy_arrays.encode(values, context, nan_as_null)
+    if isinstance(values, pd.api.extensions.ExtensionArray):
         return dtypes.encode(values, context, nan_as_null)
-    elif isinstance(values, str | bytes) or not hasattr(values, "__len__"):
+    if is_value(values):
         raise SchemaError(f"{context}: expected an array, found {type(values).__name__}")
+    check_no_objects(values, context)
     return arrow_array(values, context, nan_as_null), None
-
-
-def arrow_array(values: Any, context: str, nan_as_null: bool = False) -> pa.Array | pa.ChunkedArray:
-    """Return values as an Arrow array of the type that Arrow infers."""
-    try:
-        try:
-            array = pa.array(values)
-        except OverflowError:
-            # Arrow infers no unsigned type.
-            return pa.array(values, pa.uint64())
-        is_float = nan_as_null and pa.types.is_floating(array.type)
-        return pa.array(values, array.type, from_pandas=True) if is_float else array
-    except (*REFUSALS, TypeError, ValueError, OverflowError, LookupError) as error:
-        raise SchemaError(f"{context}: {error}") from None
-
-
-# Arrow has dates for this dtype, pandas has none.
-DAYS = (np.dtype("M8[D]"),)

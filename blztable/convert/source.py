@@ -14,13 +14,14 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from blztable.convert.foreign.readers import check_no_objects, framed, in_parts
+from blztable.convert.foreign.rows import Grouped, are_rows
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.pandas_metadata import from_metadata
 from blztable.convert.gateway import (
     ACCEPTED,
     Ingested,
     Nan,
-    check_no_series,
     ingest,
     is_tabular,
     reader_of,
@@ -55,9 +56,11 @@ class Source:
 
 def source(data: Any, *, index: bool | None, nan: Nan = Nan.NULL_IN_PANDAS) -> Source:
     """Return the items of tabular `data`, or of an iterable of tabular data."""
-    if isinstance(data, pd.DataFrame | pa.Table | pa.RecordBatch):
+    if isinstance(data, pa.Table | pa.RecordBatch):
         return _of_one(data, index, nan)
-    check_no_series(data, "the data")
+    data = framed(in_parts(data))
+    if isinstance(data, pd.DataFrame | np.ndarray) or are_rows(data):
+        return _of_one(data, index, nan)
     if hasattr(data, "scanner"):  # A dataset.
         # A dataset reads far ahead by default.
         data = data.scanner(batch_readahead=1, fragment_readahead=1)
@@ -69,12 +72,13 @@ def source(data: Any, *, index: bool | None, nan: Nan = Nan.NULL_IN_PANDAS) -> S
         # Not through a capsule, which loses the exceptions of the iterator.
         return _of_reader(data)
     if hasattr(data, "__arrow_c_stream__"):
+        check_no_objects(data, "the data")
         return _of_reader(reader_of(data))
     if hasattr(data, "__arrow_c_array__") or isinstance(data, Mapping):
         return _of_one(data, index, nan)
     if isinstance(data, Iterable) and not isinstance(data, str | bytes | bytearray | memoryview):
         # `map` holds no item while it is used; a generator would.
-        return Source(map(partial(_item, index, nan), count(), data))
+        return Source(map(partial(_item, index, nan), count(), Grouped(data)))
     raise TypeError(f"expected {ACCEPTED}, or an iterable of these; found {type(data).__name__}")
 
 
@@ -83,6 +87,8 @@ def is_repeatable(data: Any) -> bool:
 
     Anything else may be a cursor, a queue or a socket, which can be read once.
     """
+    if are_rows(data) or isinstance(data, IN_MEMORY[:5]):
+        return True
     if isinstance(data, list | tuple):
         return all(map(is_repeatable, data))
     if isinstance(data, Mapping):
@@ -113,11 +119,12 @@ def _batch(schema: pa.Schema, frame: Descriptor | None, number: int, batch: pa.R
 def _item(index: bool | None, nan: Nan, number: int, item: Any) -> Item:
     """Return one item; copy its memory where the caller could write to it before it is stored."""
     context = f"item {number}"
-    check_no_series(item, context)
     if not is_tabular(item):
         raise TypeError(f"{context}: expected {ACCEPTED}; found {type(item).__name__}")
     if isinstance(item, pd.DataFrame):
         item = item.copy().set_axis(item.index.copy(deep=True))
+    elif isinstance(item, np.ndarray):
+        item = item.copy()
     elif isinstance(item, Mapping):
         item = {name: kept(values) for name, values in item.items()}
     try:

@@ -1,24 +1,23 @@
 """Stream: data for a new table, in parts of an unknown number.
 
-Knows nothing of where the table is. The first part decides the columns, types and index of the
-table; the later parts are coerced to them.
+Knows nothing of where the table is. The first item decides the columns and the index of the table.
+Later items are coerced to its types; where these lack a value, they become wider.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from blztable.arrow_types import Portion
+from blztable.convert.append_source import AppendSource, SchemaRun, TableSpec
 from blztable.convert.categories import Orders, with_room
-from blztable.convert.coerce import coerce_item
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.frame import Facts
 from blztable.convert.frames.pandas_metadata import from_metadata
 from blztable.convert.gateway import Ingested, Nan
-from blztable.convert.source import Item, source
+from blztable.convert.source import Item, Source, source
 from blztable.errors import SchemaError
 
 
@@ -33,10 +32,17 @@ class Stream:
     # Returns the frame descriptor for a row count.
     frame: Callable[[int], Descriptor | None]
     attrs: dict[str, Any]
+    # Later parts that need another schema, after all of `parts` were drawn.
+    more: Iterator[SchemaRun] = field(default_factory=lambda: iter(()))
 
 
-def stream(data: Any, *, index: bool | None, nan: Nan = Nan.NULL_IN_PANDAS) -> Stream:
-    """Return tabular `data`, or an iterable of tabular data, as parts of one table."""
+def stream(
+    data: Any, *, index: bool | None, nan: Nan = Nan.NULL_IN_PANDAS, evolve: bool = False
+) -> Stream:
+    """Return tabular `data`, or an iterable of tabular data, as parts of one table.
+
+    With `evolve`, later items may have other columns than the first one.
+    """
     items = source(data, index=index, nan=nan)
     if items.schema is not None:
         return _of_batches(items.items, items.schema)
@@ -49,7 +55,7 @@ def stream(data: Any, *, index: bool | None, nan: Nan = Nan.NULL_IN_PANDAS) -> S
         )
     if items.rows is not None:
         return _of_one(first.data)
-    return _of_items(first, items.items)
+    return _of_items(first, items.items, evolve)
 
 
 def _of_one(data: Ingested) -> Stream:
@@ -74,30 +80,18 @@ def _in_order(items: Iterable[Item]) -> Iterator[Portion]:
         del table
 
 
-def _of_items(first: Item, others: Iterator[Item]) -> Stream:
+def _of_items(first: Item, others: Iterator[Item], evolve: bool) -> Stream:
     schema, frame, attrs = first.data.table.schema, first.data.frame, first.data.attrs
     if frame is not None:
         schema = with_room(schema, Facts.decode(frame))
-
-    def parts(item: Item) -> Iterator[Portion]:
-        rows, orders = 0, Orders(lambda index: None, "the first item")
-        for later in chain([None], others):
-            if later is not None:
-                if _is_nothing(later.data):
-                    continue
-                item = later
-            del later
-            context, count = item.context, item.data.rows
-            table = coerce_item(item.data, schema, frame, rows, context)
-            del item  # Not held while the next one comes.
-            orders.check(table, context)
-            rows += count
-            yield table, count
-            del table
-
-    return Stream(schema, parts(first), None, lambda rows: frame, attrs)
+    nothing = TableSpec(schema, frame, 0, {}, lambda index: None, lambda index: True)
+    items = Source(_and_others([first], others))
+    runs = AppendSource(items, nothing, evolve, is_new=True).runs
+    run = next(runs)
+    return Stream(run.schema, run.parts, None, lambda rows: run.frame, attrs, runs)
 
 
-def _is_nothing(data: Ingested) -> bool:
-    """True for a DataFrame without rows and columns, such as a day without data."""
-    return data.frame is not None and not (data.rows or data.table.num_columns)
+def _and_others(first: list[Item], others: Iterator[Item]) -> Iterator[Item]:
+    # Not held while the next one comes.
+    yield first.pop()
+    yield from others

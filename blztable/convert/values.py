@@ -10,9 +10,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from blztable.convert.arrays import arrow_array
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.text import check_text
-from blztable.convert.gateway import Nan, arrow_array, encoded
+from blztable.convert.gateway import Nan, encoded
 from blztable.errors import SchemaError
 
 # pandas keeps more of these than Arrow would.

@@ -10,14 +10,11 @@ import pandas as pd
 import pyarrow as pa
 from pandas.api.extensions import no_default
 
-from blztable.arrow_errors import REFUSALS
-from blztable.arrow_types import is_number, is_view, recoded, without_view
+from blztable.convert.foreign.numpy_arrays import decode
 from blztable.engine.version.schema import digits_of
-from blztable.errors import SchemaError
-from blztable.report import StreamStorage
+from blztable.report import StreamStorage, size_text
 from blztable.table.indices import checked_integer
 from blztable.table.snapshot import Snapshot
-from blztable.text import size_text
 
 
 class Column:
@@ -304,23 +301,10 @@ class Column:
         array([1, 2, 3])
         """
         array = self._snapshot.array(self._index, range(len(self)))
-        type_ = array.type
-        if not pa.types.is_primitive(type_):
+        if not pa.types.is_primitive(array.type):
             # Rows of the null type take no memory in Arrow, but one pointer each in numpy.
             self._snapshot.check_rows(len(array), f"column {self.name!r}")
-        if is_number(type_) and array.null_count == 0 and len(array):
-            buffer, dtype = array.buffers()[1], np.dtype(type_.to_pandas_dtype())
-            return np.frombuffer(buffer, dtype, len(array), array.offset * dtype.itemsize)
-        if pa.types.is_dictionary(type_) and is_view(type_.value_type):
-            # Arrow has no kernel that takes views out of a dictionary.
-            plain = pa.dictionary(type_.index_type, without_view(type_.value_type))
-            array = recoded(array, plain)
-        try:
-            return array.to_numpy(zero_copy_only=False)
-        except (*REFUSALS, ArithmeticError, ValueError) as error:
-            raise SchemaError(
-                f"column {self.name!r}: numpy has no type for {type_}: {error}; use to_arrow()"
-            ) from None
+        return decode(array, f"column {self.name!r}")
 
     def __repr__(self) -> str:
         kept = "" if self.digits is None else f"{self.digits} digits kept, "

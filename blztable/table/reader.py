@@ -6,17 +6,19 @@ Base of CTable and of Transaction, which shows the table as its changes have mad
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias, overload
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from pandas.api.extensions import no_default
 
+from blztable.convert.foreign.structured import matrix, structured_array
 from blztable.engine.check.verify import verify
 from blztable.engine.version.schema import digits_of
 from blztable.engine.version.versions import Version
 from blztable.engine.write.sort_keys import kept
 from blztable.errors import ColumnNotFoundError
-from blztable.report import Explanation, Report
+from blztable.report import Explanation, Report, short_text, size_text
 from blztable.storage.store import Lock
 from blztable.table.batches import Batches
 from blztable.table.column import Column
@@ -24,7 +26,6 @@ from blztable.table.dataset import BlzDataset
 from blztable.table.indices import checked_count, row_numbers
 from blztable.table.progress import ProgressOption, reporting
 from blztable.table.snapshot import Reading, Snapshot
-from blztable.text import short_text, size_text
 
 # Columns that a repr lists; it counts the rest.
 SHOWN = 40
@@ -422,6 +423,54 @@ class TableReader:
                 dtype_backend=dtype_backend,
                 how=Reading(filters, on_corrupt, callback),
             )
+
+    def to_numpy(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        filters: Filters = None,
+        structured: bool = False,
+    ) -> np.ndarray:
+        """Read into one numpy array, as `DataFrame.to_numpy` of Polars does.
+
+        Parameters
+        ----------
+        columns : sequence of str, optional
+            Names of the columns to read, in this order; all by default.
+        filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
+            Condition that a row must meet, as in `read_blz`; all rows by default.
+        structured : bool, optional
+            If True, each column is a field with a dtype of its own. Text and binary without nulls
+            then have the width of their longest value.
+
+        Returns
+        -------
+        numpy.ndarray
+            With shape (rows, columns), in the dtype that numpy promotes the columns to, or object;
+            with `structured`, with shape (rows,). Values are as in `Column.to_numpy`.
+
+        Raises
+        ------
+        SchemaError
+            Numpy has no type for these values, or two fields would have one name.
+        ColumnNotFoundError, CorruptError, LimitError, ClosedError
+            As in `to_arrow`.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"n": [1, 2], "x": [0.5, 1.5], "word": ["a", "bc"]}, "t.blz")
+        >>> with blz.open("t.blz") as t:
+        ...     t.to_numpy(["n", "x"])
+        ...     t.to_numpy(structured=True)
+        array([[1. , 0.5],
+               [2. , 1.5]])
+        array([(1, 0.5, 'a'), (2, 1.5, 'bc')],
+              dtype=[('n', '<i8'), ('x', '<f8'), ('word', '<U2')])
+        """
+        table = self.to_arrow(columns, filters=filters)
+        make = structured_array if structured else matrix
+        return make(table, self._snapshot.check_rows)
 
     def count(self, *, filters: Filters = None) -> int:
         """Count the rows, or the rows that meet a condition.

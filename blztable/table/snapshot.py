@@ -218,9 +218,9 @@ class Snapshot:
         self.check_rows(len(rows), "rows by their numbers")
         return np.arange(rows.start, rows.stop, rows.step)
 
-    def check_rows(self, rows: int, context: str) -> None:
-        """Raise LimitError if the machine cannot hold 8 bytes per row."""
-        check_rows(rows, f"{self.name}, {context}", row_bytes=8)
+    def check_rows(self, rows: int, context: str, row_bytes: int = 8) -> None:
+        """Raise LimitError if the machine cannot hold these rows."""
+        check_rows(rows, f"{self.name}, {context}", row_bytes)
 
     def arrow(
         self, positions: Sequence[int], start: int, stop: int, how: Reading | None = None

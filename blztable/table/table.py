@@ -11,6 +11,7 @@ from typing import Any, Concatenate, ParamSpec, overload
 from weakref import WeakSet
 
 import pyarrow as pa
+from pandas.api.extensions import no_default
 
 from blztable.closing import Closing
 from blztable.engine.change import creation
@@ -227,16 +228,18 @@ class CTable(TableReader, Closing):
         """Add rows at the end.
 
         Columns are matched by name, in any order. A missing column is filled with its default, or
-        with nulls if it is nullable. Text may be longer than before, and categories may differ.
+        with nulls if it is nullable. Another type is taken where no value changes, such as whole
+        floats for integers or categories for text. Categories may differ from those before.
 
         Parameters
         ----------
         data : DataFrame, Arrow data, mapping, or an iterable of these
             The rows, as in `to_blz`; iterators are streamed.
         evolve : bool, optional
-            If True, columns that the table lacks are added, with nulls in the existing rows, and
-            integer and float columns are widened if a type holds the old and new values, all in
-            the same commit.
+            If True, columns that the table lacks are added, with nulls in the existing rows, and a
+            column becomes wider where the data needs it, all in the same commit: integers and
+            floats, decimals, times and timestamps get the narrowest type that holds the old and new
+            values, and a column of nulls gets the type of the data.
         commit_id : str, optional
             The caller's name for the commit, as in `transaction`: if it is known, nothing is
             written and the version of that commit is returned.
@@ -259,8 +262,9 @@ class CTable(TableReader, Closing):
         Raises
         ------
         SchemaError
-            A column is unknown, missing or of a type that cannot be stored without loss, or the
-            index does not continue the table's. Nothing is committed.
+            A column is unknown, missing or has a value that cannot be stored without loss, or the
+            index does not continue the table's. The message names each such column, with a row, a
+            value and a remedy. Nothing is committed.
         ConflictError
             Another commit changed the columns. Or it changed the rows, and the data have a
             RangeIndex that continues the table's, or `evolve` adds or widens a column.
@@ -530,6 +534,83 @@ class CTable(TableReader, Closing):
         {'net': [10.0, 20.0], 'gross': [15.0, 30.0]}
         """
         return self._change(Transaction.add_column, name, data, default=default, truncate=truncate)
+
+    def alter_column(
+        self,
+        name: str,
+        *,
+        type: Any = None,
+        nullable: bool | None = None,
+        default: Any = no_default,
+        safe: bool = True,
+    ) -> int:
+        """Change the type, the nulls or the default of a column.
+
+        The other columns are not touched. The column keeps its files where their bytes mean the
+        same in the new type: more digits of a decimal, another time zone, text as bytes of the same
+        offsets. Any other new type writes the column again.
+
+        Parameters
+        ----------
+        name : str
+            Name of the column.
+        type : pyarrow.DataType, str or dtype of pandas, optional
+            New type: a type, its name in the schema such as ``"int64"``, or a dtype of pandas such
+            as ``"Int64"`` or ``"category"``, in which the column is also read; unchanged by
+            default.
+        nullable : bool, optional
+            True allows nulls. False forbids them; it is an error if a row is null. Unchanged by
+            default.
+        default : scalar, optional
+            Value of the column in rows that are appended without it, None for null; unchanged by
+            default.
+        safe : bool, optional
+            If True, each value must stay the same, or it is an error. If False, values are
+            converted as by `pyarrow.ChunkedArray.cast` with ``safe=False``, for example numbers to
+            text and back, or 1.5 to 1; a text that is no number, and a NaN as an integer, are
+            errors all the same.
+
+        Returns
+        -------
+        int
+            Number of the version that has the changed column.
+
+        Raises
+        ------
+        ColumnNotFoundError
+            The table has no column of this name.
+        SchemaError
+            A value does not fit the new type, or is null in a column that shall not be; the message
+            names the row.
+        ValueError
+            Nothing to change was given.
+        ConflictError
+            Another commit changed the columns; or, if the column was written again or `nullable`
+            became False, the rows.
+        ReadOnlyError
+            The table was opened with mode "r".
+        BusyError, StorageError, CommitUnknownError
+            The commit failed, see `CTable`.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"visits": [1, 2], "zip": [8000, 3001]}, "t.blz")
+        >>> with blz.open("t.blz", mode="a") as t:
+        ...     version = t.alter_column("visits", type="int32", nullable=False, default=0)
+        ...     version = t.alter_column("zip", type="string", safe=False)
+        ...     version = t.append({"zip": ["0150"]})
+        ...     print(t.to_arrow().to_pydict())
+        {'visits': [1, 2, 0], 'zip': ['8000', '3001', '0150']}
+        """
+        return self._change(
+            Transaction.alter_column,
+            name,
+            type=type,
+            nullable=nullable,
+            default=default,
+            safe=safe,
+        )
 
     def drop_columns(self, names: Iterable[str]) -> int:
         """Drop columns; no data are read or written.

@@ -13,18 +13,17 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pandas.api.extensions import no_default
 
-from blztable.convert.append_source import TableSpec, append_source
-from blztable.convert.categories import check_order, one_in_order, order_of
-from blztable.convert.coerce_column import TableFacts, coerce_values, default_of
-from blztable.convert.exact_cast import narrowed
+from blztable.arrow_casts import cast_anyhow, cast_exactly
+from blztable.convert.append_source import append_source
+from blztable.convert.categories import order_of
+from blztable.convert.column_type import altered
 from blztable.convert.frames.attributes import checked_attrs
 from blztable.convert.frames.frame import described, dropped, renamed
-from blztable.convert.gateway import Nan
 from blztable.convert.values import values_of
-from blztable.convert.widen import with_nulls
 from blztable.engine.change import columns as evolving
-from blztable.engine.change import compact, rows, update
+from blztable.engine.change import compact, retype, rows, update
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Keys
 from blztable.engine.query import expressions
@@ -40,6 +39,7 @@ from blztable.table.attributes import Attributes
 from blztable.table.indices import checked_count
 from blztable.table.reader import TableReader
 from blztable.table.snapshot import Snapshot
+from blztable.table.target import Target
 
 # Operations that may leave small row groups at the end.
 GROWING = {"append", "resize"}
@@ -171,8 +171,8 @@ class Transaction(TableReader):
         data : DataFrame, Arrow data, mapping, or an iterable of these
             The rows, as in `to_blz`; iterators are streamed.
         evolve : bool, optional
-            If True, columns that the table lacks are added, with nulls in the existing rows, and
-            integer and float columns are widened if a type holds the old and new values.
+            If True, columns that the table lacks are added, with nulls in the existing rows, and a
+            column becomes wider where the data needs it.
         index : bool, optional
             Whether the DataFrame's index is stored, as in `CTable.append`.
         nan_as_null : bool, optional
@@ -203,13 +203,9 @@ class Transaction(TableReader):
         3 1
         3 2
         """
-        change_set = self._change_set
-        schema, head = change_set.staged.schema, change_set.staged.head
-        frame, declared = change_set.staged.frame, evolving.defaults(change_set.staged)
-        defaults = {index: self._in_order(index, value) for index, value in declared.items()}
-        target = TableSpec(schema, frame, head.rows, defaults, self._categories)
-        nan = self._nan(nan_as_null)
-        source = append_source(data, target, index=index, evolve=evolve, nan=nan)
+        change_set, target = self._change_set, self._target
+        nan = target.nan(nan_as_null)
+        source = append_source(data, target.spec(), index=index, evolve=evolve, nan=nan)
         rows.append(
             change_set,
             source.runs,
@@ -248,7 +244,8 @@ class Transaction(TableReader):
         ...         print(tx.tail(1).to_pydict())
         {'x': [2], 'y': ['b']}
         """
-        return Appender(self._working(), self._categories, self._nan(), self._show)
+        working, target = self._working(), self._target
+        return Appender(working, target.categories, target.nan(), self._show)
 
     @_verb(if_repeated=0)
     def update(self, values: Mapping[str, Any], where: Any = None) -> int:
@@ -290,30 +287,13 @@ class Transaction(TableReader):
         1
         [4.0, 8.0]
         """
-        staged = self._change_set.staged
-
-        def coerced(index: int, array: Any, descriptor: Any = None) -> pa.ChunkedArray:
-            field = staged.schema.field(index)
-            context = f"column {field.name!r}"
-            return coerce_values(array, descriptor, field, staged.frame, context)
-
-        def computed(index: int, array: pa.ChunkedArray) -> pa.ChunkedArray:
-            return coerced(index, narrowed(array, staged.schema.field(index).type))
-
-        new_values: dict[int, update.Values] = {}
+        target, new_values = self._target, {}
         for name, value in evolving.checked_mapping(values, "values").items():
-            index = staged.index_of(name)
-            if isinstance(value, pc.Expression):
-                new_values[index] = expressions.as_expression(value)
-                continue
-            array, descriptor = values_of(value, f"column {name!r}", self._nan())
-            column = coerced(index, array, descriptor)
-            if isinstance(array, pa.Scalar):
-                new_values[index] = self._in_order(index, column[0])
-            else:
-                check_order(column, self._categories(index), f"column {name!r}")
-                new_values[index] = column
-        return update.update(self._change_set, new_values, where, computed)
+            index = target.staged.index_of(name)
+            is_expression = isinstance(value, pc.Expression)
+            new = expressions.as_expression(value) if is_expression else target.values(index, value)
+            new_values[index] = new
+        return update.update(self._change_set, new_values, where, target.computed)
 
     @_verb(if_repeated=0)
     def delete(self, where: Any) -> int:
@@ -413,10 +393,9 @@ class Transaction(TableReader):
         [1, 2, None]
         """
         change_set = self._change_set
-        facts = TableFacts.of(change_set.staged.frame)
-        nullable = [facts.can_be_null(field) for field in change_set.staged.schema]
-        empty = evolving.fillings(change_set.staged, nullable)
-        fillings = [self._in_order(index, value) for index, value in enumerate(empty)]
+        empty = evolving.fillings(change_set.staged)
+        in_order = self._target.in_order
+        fillings = [in_order(index, value) for index, value in enumerate(empty)]
         rows.resize(change_set, checked_count(n, "n"), fillings)
 
     @_verb(if_repeated=None)
@@ -469,26 +448,78 @@ class Transaction(TableReader):
             type_ = expressions.type_of(data, staged.schema)
             rows_of = partial(update.computed, staged, data)
         else:
-            values, descriptor = values_of(data, f"column {name!r}", self._nan())
+            values, descriptor = values_of(data, f"column {name!r}", self._target.nan())
             type_ = values.type
             rows_of = rows.by_group(values, staged.head.row_groups, name)
-        field, nulls = kept_digits(described(pa.field(name, type_), descriptor), truncate), 0
+        field = kept_digits(described(pa.field(name, type_), descriptor), truncate)
+        declared = self._target.default(default, field, order_of(values))
+        evolving.add_column(self._change_set, field, rows_of, declared)
 
-        def counted(group: int) -> Any:
-            nonlocal nulls
-            column = rows_of(group)
-            nulls += column.null_count
-            return column
+    @_verb(if_repeated=None)
+    def alter_column(
+        self,
+        name: str,
+        *,
+        type: Any = None,
+        nullable: bool | None = None,
+        default: Any = no_default,
+        safe: bool = True,
+    ) -> None:
+        """Change the type, the nulls or the default of a column, see `CTable.alter_column`.
 
-        def settled() -> tuple[pa.Field, pa.Scalar | None]:
-            final = field
-            if nulls and not TableFacts.of(staged.frame).can_be_null(field):
-                final = with_nulls(field, staged.frame)
-            order = order_of(values)
-            return final, default_of(default, final, staged.frame, order, self._nan())
+        Parameters
+        ----------
+        name : str
+            Name of the column.
+        type : pyarrow.DataType, str or dtype of pandas, optional
+            New type; unchanged by default.
+        nullable : bool, optional
+            Whether the column may be null; unchanged by default.
+        default : scalar, optional
+            Value of the column in rows that are appended without it, None for null; unchanged by
+            default.
+        safe : bool, optional
+            If True, a value that the new type cannot hold is an error; if False, it is converted.
 
-        frame = staged.head.pandas
-        evolving.add_column(self._change_set, field, counted, frame=frame, finish=settled)
+        Raises
+        ------
+        ColumnNotFoundError
+            The table has no column of this name.
+        SchemaError
+            A value does not fit the new type, or is null in a column that shall not be.
+        ValueError
+            Nothing to change was given.
+        ReadOnlyError
+            Called in another process than the one that began the transaction.
+        TransactionError
+            Called outside of the transaction's `with`.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"n": [1, 2]}, "t.blz")
+        >>> with blz.open("t.blz", mode="a") as t:
+        ...     with t.transaction() as tx:
+        ...         tx.alter_column("n", type="double")
+        ...         tx.append({"n": [0.5]})
+        ...     print(t["n"][:].to_pylist())
+        [1.0, 2.0, 0.5]
+        """
+        if type is None and nullable is None and default is no_default:
+            raise ValueError("alter_column needs at least one of type, nullable and default")
+        staged, target = self._change_set.staged, self._target
+        index = staged.index_of(name)
+        field, frame = altered(staged.schema.field(index), staged.frame, type, nullable)
+        new_defaults = {}
+        if default is not no_default:
+            order = target.categories(index) if type is None else None
+            new_defaults[index] = target.default(default, field, order)
+        cast = cast_exactly if safe else cast_anyhow
+        retype.retype(
+            *(self._change_set, "alter_column", {index: field}, frame),
+            cast=cast,
+            new_defaults=new_defaults,
+        )
 
     @_verb(if_repeated=None)
     def drop_columns(self, names: Iterable[str]) -> None:
@@ -765,32 +796,10 @@ class Transaction(TableReader):
     def _set_attributes(self, changes: Mapping[str, Any], removed: Sequence[str]) -> None:
         self._change(_set_keys, "attributes", checked_attrs(dict(changes)), removed)
 
-    def _in_order(self, index: int, value: pa.Scalar) -> pa.Scalar:
-        """Return the value; for an ordered column, with the categories that the column has."""
-        if not pa.types.is_dictionary(value.type) or not value.is_valid:
-            return value
-        context = f"column {self._change_set.staged.schema.field(index).name!r}"
-        one = pa.chunked_array([rows.repeated(value, 1)])
-        return one_in_order(one, self._categories(index), context)[0]
-
-    def _nan(self, nan_as_null: bool | None = None) -> Nan:
-        """Return what a NaN is, by the option of a call or else by that of the table."""
-        if nan_as_null is None:
-            nan_as_null = self._change_set.options.nan_as_null
-        return Nan.of(nan_as_null, is_frame=self._change_set.staged.head.pandas is not None)
-
-    def _categories(self, index: int) -> pa.Array | None:
-        """Return the categories of an ordered column, from its first rows; else None."""
-        type_ = self._change_set.staged.schema.field(index).type
-        if not pa.types.is_dictionary(type_) or not type_.ordered:
-            return None
-        start = 0
-        for group_rows in self._change_set.staged.head.row_groups:
-            array = self._snapshot.array(index, range(start, start + 1))
-            if len(array.dictionary):
-                return array.dictionary
-            start += group_rows
-        return None
+    @property
+    def _target(self) -> Target:
+        change_set = self._change_set
+        return Target(change_set.staged, self._snapshot, change_set.options.nan_as_null)
 
     def _check_process(self) -> None:
         if os.getpid() != self._pid:

@@ -119,11 +119,14 @@ def test_a_mapping_takes_arrays_of_every_kind():
             {"a": [1], "b": [1, 2]},
             "lengths: expected one length for all columns, found {'a': 1, 'b': 2}",
         ),
-        ({"a": np.zeros((2, 2))}, "'a': expected one dimension"),
-        ({"a": np.array(1)}, "'a': expected one dimension"),
-        ({"a": 7}, "'a': expected an array, found int"),
-        ({"a": "text"}, "'a': expected an array, found str"),
-        ({"a": [1, "x"]}, "'a': "),
+        (
+            {"a": np.zeros((2, 2))},
+            "'a': expected one value per row, found an array of shape (2, 2)",
+        ),
+        ({"a": np.array(1)}, "'a': expected an array with one value per row, found array(1)"),
+        ({"a": 7}, "'a': expected an array with one value per row, found 7 of type int"),
+        ({"a": "text"}, "'a': expected an array with one value per row, found 'text' of type str"),
+        ({"a": [1, "x"]}, "'a', row 1: "),
         ({"a": [object()]}, "'a': "),
         ({"a": np.array([1j])}, "'a': "),
         ({"a": pd.Series([1, "x"], dtype=object)}, "'a', row 0"),
@@ -136,14 +139,14 @@ def test_a_mapping_that_is_no_table_is_a_schema_error(data, message):
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize("data", [None, 7, "path", [1, 2], np.zeros((2, 2)), pd.Timestamp("2020")])
+@pytest.mark.parametrize("data", [None, 7, "path", [1, 2], pd.Timestamp("2020")])
 def test_anything_else_is_told_what_is_accepted(data):
     with pytest.raises(TypeError, match=r"pandas DataFrame.*mapping"):
         ingest(data)
 
 
 def test_a_stream_that_is_no_table_is_a_schema_error():
-    for column in (pl.Series([1, 2]), pa.array([1, 2]), pa.chunked_array([[1, 2]])):
+    for column in (pa.array([1, 2]), pa.chunked_array([[1, 2]])):
         with pytest.raises(SchemaError, match=r"^the data: expected a table.*{\"name\": data}"):
             ingest(column)
 

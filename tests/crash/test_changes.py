@@ -106,6 +106,8 @@ FILES = dict.fromkeys(CHANGES, BOTH_COLUMNS) | {
     "update": [["col0/__3__.bin"]],
     "add_column": [["col2/__1__.bin", "col2/__2__.bin"]],
     "transaction": [["col0/__4__.bin", "col0/__5__.bin", "col1/__3__.bin", "col1/__4__.bin"]],
+    "alter_column": [["col0/__3__.bin", "col0/__4__.bin"]],
+    "alter_column in place": [[]],
     "drop_columns": [[]],
     "rename_columns": [[]],
     "reorder_columns": [[]],

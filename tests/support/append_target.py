@@ -3,10 +3,11 @@
 import pandas as pd
 import pyarrow as pa
 
+from blztable.arrow_casts import cast_exactly, repeated
 from blztable.convert.append_source import AppendSource, TableSpec, append_source
-from blztable.convert.exact_cast import repeated
 from blztable.convert.frames.frame import to_frame
 from blztable.convert.stream import stream
+from blztable.errors import SchemaError
 from support.frame_strategies import rebuilt
 
 
@@ -38,11 +39,18 @@ class Table:
         chunks = [chunk for part, _ in self.parts for chunk in part.column(place).chunks]
         return next((chunk.dictionary for chunk in chunks if len(chunk)), None)
 
+    def is_empty(self, place: int) -> bool:
+        there = [part.column(place) for part, _ in self.parts if place < part.num_columns]
+        return all(column.null_count == len(column) for column in there)
+
     def append(self, data, **options) -> "Table":
-        target = TableSpec(self.schema, self.frame, self.rows, self.defaults, self.order)
+        target = TableSpec(
+            *(self.schema, self.frame, self.rows, self.defaults, self.order, self.is_empty)
+        )
         self.appended = source_of(data, target, **options)
         for segment in self.appended.runs:
             self.schema, self.frame = segment.schema, segment.frame
+            self.arrow()
             for part, rows in segment.parts:
                 assert part.schema.equals(segment.schema, check_metadata=True)
                 assert rows == part.num_rows
@@ -51,16 +59,22 @@ class Table:
 
     def arrow(self) -> pa.Table:
         """Return all parts in the last schema, as a reader of older parts sees them."""
-        return pa.concat_tables(self._seen(part, rows) for part, rows in self.parts)
+        parts = [self._seen(part, rows) for part, rows in self.parts]
+        return pa.concat_tables(parts) if parts else self.schema.empty_table()
 
     def _seen(self, part: pa.Table, rows: int) -> pa.Table:
+        if part.schema.equals(self.schema, check_metadata=True):
+            return part
         columns = [
-            part.column(field.name).cast(field.type)
+            cast_exactly(part.column(field.name), field.type)
             if field.name in part.column_names
             else repeated(field.type, rows, None)
             for field in self.schema
         ]
+        if None in columns:
+            raise SchemaError(f"a row before does not fit {self.schema.types}")
         return pa.Table.from_arrays(columns, schema=self.schema)
 
-    def pandas(self) -> pd.DataFrame:
-        return to_frame(rebuilt(self.arrow().combine_chunks()), self.rows, self.frame, {})
+    def pandas(self, **options) -> pd.DataFrame:
+        whole = rebuilt(self.arrow().combine_chunks())
+        return to_frame(whole, self.rows, self.frame, {}, **options)

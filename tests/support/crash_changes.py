@@ -75,6 +75,14 @@ CHANGES = {
         rows([3, 1, None, 2, None], ["c", None, "é", "b", None]),
     ),
     "add_column": made(lambda t: t.add_column("x", X), BOTH.append_column("x", X)),
+    "alter_column": made(
+        lambda t: t.alter_column("n", type="int64", default=7),
+        BOTH.set_column(0, "n", BOTH["n"].cast("int64")),
+    ),
+    "alter_column in place": made(
+        lambda t: t.alter_column("text", type="binary"),
+        BOTH.set_column(1, "text", BOTH["text"].cast("binary")),
+    ),
     "drop_columns": made(lambda t: t.drop_columns(["n"]), BOTH.drop_columns(["n"])),
     "rename_columns": made(
         lambda t: t.rename_columns({"n": "m"}), BOTH.rename_columns(["m", "text"])

@@ -118,8 +118,7 @@ def resized(model, rows):
     count = rows - len(model)
     if count < 0:
         return model.rows(range(rows))
-    # Integer columns of pandas hold no nulls.
-    return model.with_rows(dict.fromkeys(("n", "m", "new"), [0] * count))
+    return model.with_rows({"n": [None] * count})
 
 
 def merge(table, who):
@@ -165,6 +164,11 @@ OPERATIONS = {
         lambda m, who: replace(m, columns=m.columns | {"new": new_values(who, len(m))}),
     ),
     "drop": Operation(lambda t, who: t.drop_columns(["text"]), lambda m, who: dropped(m, "text")),
+    "alter": Operation(
+        lambda t, who: t.alter_column("x", type="double"),
+        lambda m, who: replace(m, columns=m.columns | {"x": list(m.columns["x"])}),
+    ),
+    "alter nulls": Operation(lambda t, who: t.alter_column("text", nullable=False)),
     "rename": Operation(
         lambda t, who: t.rename_columns({"n": "m", "text": f"{who}'s text"}), renamed
     ),
@@ -248,7 +252,10 @@ def meanwhile(store, act, **options):
 
 
 # The facts each operation relies on, by the operations that change them (DESIGN 3.3).
-COLUMNS = {"append evolving", "add_column", "drop", "rename", "reorder", "replace"}
+COLUMNS = {
+    *("append evolving", "add_column", "drop", "rename", "reorder", "replace"),
+    *("alter", "alter nulls"),
+}
 COUNT = {"append", "append counting on", "delete", "truncate", "resize", "restore"}
 ROW_GROUPS = COUNT | {"merge", "compact", "sort", "update"}
 # The row groups that are joined are all of the base; later ones behind them do no harm.
@@ -262,6 +269,8 @@ CONFLICTS = {
     "compact": COLUMNS | {"merge", "compact", "sort", "truncate", "restore"},
     "sort": COLUMNS | JOINED,
     "add_column": COLUMNS | ROW_GROUPS,
+    "alter": COLUMNS | ROW_GROUPS,
+    "alter nulls": COLUMNS | ROW_GROUPS,
     "drop": COLUMNS,
     "rename": COLUMNS,
     "reorder": COLUMNS,

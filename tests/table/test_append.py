@@ -91,7 +91,6 @@ REFUSED = {
     "lossy type": {"a": [1.5], "s": ["x"]},
     "other type": {"a": ["x"], "s": ["x"]},
     "number for text": {"a": [1], "s": [1]},
-    "missing": {"s": ["x"]},
     "lossy in a later item": iter([{"a": [1], "s": ["x"]}, {"a": [1.5], "s": ["y"]}]),
 }
 

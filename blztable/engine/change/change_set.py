@@ -41,13 +41,13 @@ from blztable.storage.store import Lock
 class ChangeSet:
     """The changes of one transaction. The caller begins `commit` before it makes a change."""
 
-    def __init__(self, commit: Commit, options: WriteOptions) -> None:
-        base = commit.plan.base
-        assert base is not None, "changes are made to a version"
+    def __init__(
+        self, commit: Commit, options: WriteOptions, new: StagedVersion | None = None
+    ) -> None:
+        """Begin with the version that the commit is based on, or with the rows of a new table."""
         self.commit = commit
         self.options = options
-        self.staged = StagedVersion.of(base)
-        self._base = base
+        self.staged = new or StagedVersion.of(_base(commit))
         # (change, is_droppable) in the order in which they were added.
         self._changes: list[tuple[Change, bool]] = []
         # Names of the operations in the order of their changes.
@@ -139,7 +139,7 @@ class ChangeSet:
 
         A droppable change that conflicts is left out, unless no change would be left.
         """
-        base, name = self._base.head, self.staged.store.name
+        base, name = _base(self.commit).head, self.staged.store.name
         if newest is None or newest.head.uuid != base.uuid:
             raise ConflictError(f"{name}: the table was removed or replaced; open it again")
         if newest.head.version == base.version:
@@ -156,7 +156,13 @@ class ChangeSet:
 
     def _check_reliances(self) -> None:
         """Raise ConflictError if another commit has changed the rows that a `NoRows` relies on."""
-        store, base = self.staged.store, self._base.head
+        store, base = self.staged.store, _base(self.commit).head
         number = versions.checked_newest(store) if self._changes else None
         if number is not None and number != base.version:
             self._rebased(versions.load(store, number))
+
+
+def _base(commit: Commit) -> Version:
+    base = commit.plan.base
+    assert base is not None, "changes are made to a version"
+    return base

@@ -13,6 +13,7 @@ thousands of changes, and each version holds the parts of all row groups.
 | Join (merge, compaction, sort) | the columns, and its row groups, still adjacent |
 | NoJoin (a sort that found the rows in order) | the same as Join |
 | Rows (delete, truncate, resize), Update, AddColumns, Retype | the columns and all row groups |
+| Retype that keeps files and allows nulls | the columns |
 | NoRows (a delete, update, truncate or resize that found no rows) | the same as Rows |
 | Select (drop, reorder), Rename | the columns |
 | Keys (attributes, properties) | the keys that it sets or removes |
@@ -268,9 +269,9 @@ class AddColumns:
 
 @dataclass(frozen=True, slots=True)
 class Retype:
-    """Change the types of columns, by index. All of their parts are written again.
+    """Change the fields of columns, by index. The columns in `written` are written again.
 
-    `defaults` holds their default values in the new types, by column id.
+    `defaults` holds their new default values by column id, None for no default.
     """
 
     seen: Seen
@@ -281,14 +282,15 @@ class Retype:
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
         """Replace the columns."""
-        self.seen.check(newest, "widening a column")
+        self.seen.check(newest, "changing the type of a column")
         columns, fields = list(newest.columns), list(newest.schema)
+        for index, field in self.fields.items():
+            fields[index] = field
         for index, written in self.written.items():
-            # The columns whose types change have one node.
+            # The columns that are written again have one node.
             (line,) = newest.tree.nodes(index)
             next_k = max(columns[line].next_k, written.next_k)
             columns[line] = replace(written, next_k=next_k)
-            fields[index] = self.fields[index]
         schema = pa.schema(fields, newest.schema.metadata)
         properties = _with_defaults(newest, self.defaults)
         return newest.with_columns(columns, schema=schema, properties=properties, pandas=self.frame)
@@ -388,10 +390,11 @@ def _text(mapping: Mapping[str, Json], key: str) -> bytes | None:
 
 
 def _with_defaults(newest: StagedVersion, defaults: Mapping[str, Json]) -> dict[str, Json]:
-    """Return the properties of `newest` with these default values added."""
+    """Return the properties of `newest` with these default values set, or removed if None."""
     properties = dict(newest.head.properties)
     if defaults:
-        properties[DEFAULTS] = {**newest.defaults, **defaults}
+        both = {**newest.defaults, **defaults}
+        properties[DEFAULTS] = {key: text for key, text in both.items() if text is not None}
     return properties
 
 

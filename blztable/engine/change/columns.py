@@ -3,7 +3,6 @@
 Only a new column and a wider type write files; the other changes concern the manifest alone.
 """
 
-import base64
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -12,18 +11,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from blztable.arrow_types import Portion, recoded
-from blztable.columns.default import decode_default, encode_default, zero_of
+from blztable.arrow_types import Portion
+from blztable.columns.default import zero_of
 from blztable.engine.change.change_set import ChangeSet
-from blztable.engine.change.changes import AddColumns, Rename, Retype, Seen, Select
-from blztable.engine.read.columns import read_columns
-from blztable.engine.read.parts import OpenParts
-from blztable.engine.read.selection import RowSpan
+from blztable.engine.change.changes import AddColumns, Rename, Seen, Select
+from blztable.engine.change.defaults import declared_defaults, to_json
+from blztable.engine.change.retype import retype
 from blztable.engine.run.limits import check_values
 from blztable.engine.version import schema as schemas
 from blztable.engine.version.staged import StagedColumn, StagedVersion
-from blztable.engine.write.column_writer import writers_of
-from blztable.errors import CorruptError, LimitError, SchemaError, no_column
+from blztable.errors import SchemaError, no_column
 from blztable.format.jsontext import Json
 
 # Returns the rows of the row group with this index.
@@ -31,25 +28,15 @@ Rows = Callable[[int], pa.Array | pa.ChunkedArray]
 
 
 def add_column(
-    change_set: ChangeSet,
-    field: pa.Field,
-    rows_of: Rows,
-    *,
-    frame: Mapping[str, Json] | None = None,
-    finish: Callable[[], tuple[pa.Field, pa.Scalar | None]] | None = None,
+    change_set: ChangeSet, field: pa.Field, rows_of: Rows, default: pa.Scalar | None = None
 ) -> None:
-    """Add a column with the present row groups. Other columns are not touched.
-
-    `finish` is called after the rows are written and returns the field and the default value. The
-    metadata of the field may depend on the rows, which are computed only once.
-    """
+    """Add a column with the present row groups. Other columns are not touched."""
     staged = change_set.staged
     written = _write(change_set, [field], lambda group: [rows_of(group)])
-    final, default = (field, None) if finish is None else finish()
-    assert (final.name, final.type, final.nullable) == (field.name, field.type, field.nullable)
-    defaults = {} if default is None else {str(written[0].path[0]): _text(default)}
+    defaults = {} if default is None else {str(written[0].path[0]): to_json(default)}
     change_set.add(
-        "add_column", AddColumns(Seen.rows_of(staged), [final], written, defaults, frame)
+        "add_column",
+        AddColumns(Seen.rows_of(staged), [field], written, defaults, staged.head.pandas),
     )
 
 
@@ -128,29 +115,13 @@ def widen(change_set: ChangeSet, schema: pa.Schema, frame: Mapping[str, Json] | 
         if not field.equals(old, check_metadata=True)
     }
     if wider:
-        _retype(change_set, wider, frame)
+        retype(change_set, "widen", wider, frame)
     new = fields[len(present) :]
     if new:
         rows_of = partial(_nulls, change_set.staged, [field.type for field in new])
         # All in one change, because the time of a change grows with the number of columns.
         staged, written = change_set.staged, _write(change_set, new, rows_of)
         change_set.add("add_column", AddColumns(Seen.rows_of(staged), new, written, {}, frame))
-
-
-def defaults(staged: StagedVersion) -> dict[int, pa.Scalar]:
-    """Return the declared default values, by index of the column."""
-    values = {}
-    for index, field in enumerate(staged.schema):
-        root = staged.columns[staged.tree.nodes(index)[0]]
-        text = staged.defaults.get(str(root.path[0]))
-        if text is None:
-            continue
-        try:
-            values[index] = _value(text, field.type)
-        except (CorruptError, LimitError) as error:
-            context = f"{staged.store.name}: the default value of column {field.name!r}"
-            raise type(error)(f"{context}: {error}") from None
-    return values
 
 
 def _nulls(staged: StagedVersion, types: Sequence[pa.DataType], group: int) -> list[pa.Array]:
@@ -160,54 +131,15 @@ def _nulls(staged: StagedVersion, types: Sequence[pa.DataType], group: int) -> l
     return [pa.nulls(rows, type_) for type_ in types]
 
 
-def fillings(staged: StagedVersion, nullable: Sequence[bool]) -> list[pa.Scalar]:
+def fillings(staged: StagedVersion) -> list[pa.Scalar]:
     """Return the value of each column in rows without data: its default, null or zero."""
-    declared = defaults(staged)
+    declared = declared_defaults(staged)
     values = []
     for index, field in enumerate(staged.schema):
         # For some dictionary types Arrow can make a null only in an array.
-        empty = pa.nulls(1, field.type)[0] if nullable[index] else zero_of(field.type)
+        empty = pa.nulls(1, field.type)[0] if field.nullable else zero_of(field.type)
         values.append(declared.get(index, empty))
     return values
-
-
-def _retype(
-    change_set: ChangeSet, fields: Mapping[int, pa.Field], frame: Mapping[str, Json] | None
-) -> None:
-    """Rewrite the columns at these indices in other types, in one change."""
-    staged = change_set.staged
-    columns = [staged.columns[staged.tree.nodes(index)[0]] for index in fields]
-    writers = [
-        writer
-        for column, field in zip(columns, fields.values(), strict=True)
-        for writer in writers_of(field, [column.path], [column.next_k])
-    ]
-    with OpenParts(staged) as opened:
-
-        def rows_of(group: int) -> list[pa.ChunkedArray]:
-            opened.forget_before(group)
-            span = RowSpan(group, 0, staged.head.row_groups[group])
-            columns = read_columns(opened, list(fields), [span])
-            types = [field.type for field in fields.values()]
-            return list(map(_wider, columns, types))
-
-        _, written = change_set.write(writers, _portions(staged, rows_of))
-    declared = defaults(staged)
-    texts = {
-        str(column.path[0]): _text(declared[index].cast(field.type))
-        for (index, field), column in zip(fields.items(), columns, strict=True)
-        # The default of a dictionary type does not change: only its codes become wider.
-        if index in declared and not pa.types.is_dictionary(field.type)
-    }
-    parts = dict(zip(fields, written, strict=True))
-    change_set.add("widen", Retype(Seen.rows_of(staged), fields, parts, texts, frame))
-
-
-def _wider(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
-    """Cast a column to a wider type; for a dictionary type, to wider codes."""
-    if not pa.types.is_dictionary(type_):
-        return column.cast(type_)
-    return pa.chunked_array([recoded(chunk, type_) for chunk in column.chunks], type_)
 
 
 def _portions(
@@ -249,15 +181,3 @@ def checked_names(staged: StagedVersion, names: Iterable[str]) -> list[str]:
         if name not in present:
             raise no_column(name, staged.schema.names, staged.store.name)
     return names
-
-
-def _text(value: pa.Scalar) -> str:
-    return base64.b64encode(encode_default(value)).decode("ascii")
-
-
-def _value(text: Json, type_: pa.DataType) -> pa.Scalar:
-    try:
-        data = base64.b64decode(text, validate=True)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        raise CorruptError("the default value is not base64") from None
-    return decode_default(data, type_)

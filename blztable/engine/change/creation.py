@@ -4,7 +4,7 @@ Knows nothing of changes and rebasing.
 """
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -13,6 +13,8 @@ import pyarrow as pa
 from blztable.arrow_types import Portion
 from blztable.columns.digits import rounded
 from blztable.engine.change import sorting
+from blztable.engine.change.change_set import ChangeSet
+from blztable.engine.change.rows import Run, append_runs
 from blztable.engine.change.sorting import Unsorted
 from blztable.engine.run.progress import Callback, Progress
 from blztable.engine.version import schema as schemas
@@ -49,6 +51,8 @@ class Contents:
         Number of rows if they are all in memory, in one part.
     sort_by : sequence of tuple
         Names with directions to sort the rows by; empty to keep their order.
+    more : iterable
+        Runs of later rows that need a wider schema, drawn after `parts`.
     """
 
     schema: pa.Schema
@@ -57,6 +61,18 @@ class Contents:
     attributes: Mapping[str, Json] | None = None
     rows: int | None = None
     sort_by: Sequence[tuple[str, str]] = ()
+    more: Iterable[Run] = ()
+
+    def later_runs(self) -> Iterator[Run]:
+        """Yield the runs of `more`, in which columns keep as many digits as in `schema`."""
+        kept = list(map(schemas.digits_of, self.schema))
+        for schema, frame, parts in self.more:
+            fields = [
+                schemas.kept_digits(field, digits) if pa.types.is_floating(field.type) else field
+                for field, digits in zip(schema, kept, strict=False)
+            ]
+            rest = list(schema)[len(kept) :]
+            yield pa.schema([*fields, *rest], schema.metadata), frame, parts
 
 
 def create(
@@ -142,7 +158,12 @@ class _Creation:
     def unsorted(self, columns: Sequence[_Nodes]) -> StagedVersion:
         """Write all rows in their own order."""
         groups = row_groups(self.contents.parts, self.options.row_group_rows)
-        return self._staged(columns, self._write(columns, groups))
+        first = self._staged(columns, self._write(columns, groups))
+        change_set = ChangeSet(self.commit, self.options, first)
+        # The progress of a sort counts each row twice.
+        progress = Progress(None, None, 1) if self.contents.sort_by else self.progress
+        append_runs(change_set, self.contents.later_runs(), progress, first.head.rows)
+        return change_set.staged
 
     def sorted(self, columns: Sequence[_Nodes], keys: Sequence[Key]) -> StagedVersion:
         """Write all rows in the order of the keys, a few columns at a time.
@@ -156,9 +177,12 @@ class _Creation:
             order = unsorted.order(keys)
             if order is None:
                 return staged
-            columns = [
-                [replace(one, first_k=one.next_k, parts={}) for one in nodes] for nodes in columns
-            ]
+            change_set = ChangeSet(self.commit, self.options, staged)
+            columns = [change_set.column_writers([index]) for index in range(len(staged.schema))]
+            self.next_bundle = staged.head.next_bundle
+            # Later rows may have made the schema wider.
+            frame = staged.head.pandas
+            self.contents = replace(contents, schema=staged.schema, frame=lambda rows: frame)
         else:
             parts = list(contents.parts)
             [(table, _)] = parts

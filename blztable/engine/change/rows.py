@@ -28,20 +28,34 @@ from blztable.engine.write.row_groups import row_groups
 from blztable.errors import LimitError, SchemaError
 from blztable.format.jsontext import MAX_NUMBER, Json
 
+# A schema, the frame descriptor for it, and rows of this schema.
+Run = tuple[pa.Schema, Mapping[str, Json] | None, Iterable[Portion]]
 # Number of filled rows in one portion.
 FILLED_ROWS = 1 << 20
 
 
 def append(
     change_set: ChangeSet,
-    runs: Iterable[tuple[pa.Schema, Mapping[str, Json] | None, Iterable[Portion]]],
+    runs: Iterable[Run],
     *,
     continues_index: Callable[[], bool] = lambda: False,
     rows: int | None = None,
     progress: Callback | None = None,
 ) -> None:
     """Append rows; a run with wider or more columns first changes the columns of the table."""
-    reports, done = Progress(progress, rows, len(change_set.staged.columns)), 0
+    reports = Progress(progress, rows, len(change_set.staged.columns))
+    reports.finish(append_runs(change_set, runs, reports, continues_index=continues_index))
+
+
+def append_runs(
+    change_set: ChangeSet,
+    runs: Iterable[Run],
+    reports: Progress,
+    done: int = 0,
+    *,
+    continues_index: Callable[[], bool] = lambda: False,
+) -> int:
+    """Append the rows of each run; return their number, added to the rows `done` before."""
     for schema, frame, portions in runs:
         widen(change_set, schema, frame)
         # Iterating over the caller's data may run the caller's code, which may change the columns.
@@ -55,7 +69,7 @@ def append(
             change_set.add(
                 "append", Append(Seen.columns_of(staged), written, parts, continues_index)
             )
-    reports.finish(done)
+    return done
 
 
 def delete(change_set: ChangeSet, where: object) -> int:

@@ -66,6 +66,14 @@ def digits_of(field: pa.Field) -> int | None:
     return int(text) if is_number and 1 <= int(text) <= MAX_DIGITS else None
 
 
+def without_false_digits(field: pa.Field) -> pa.Field:
+    """Return the field; without the digits to keep, if its values are no floats."""
+    if TRUNCATE_KEY not in (field.metadata or {}) or pa.types.is_floating(field.type):
+        return field
+    kept = {key: text for key, text in field.metadata.items() if key != TRUNCATE_KEY}
+    return field.with_metadata(kept or None)
+
+
 def with_digits(schema: pa.Schema, truncate: Mapping[str, int] | None) -> pa.Schema:
     """Return the schema of columns of which only some significant digits are kept, by name.
 

@@ -105,6 +105,10 @@ class StagedVersion(Version):
         """Return the parts of each node of a column, in pre-order."""
         return [self._staged_parts(line) for line in self.tree.nodes(index)]
 
+    def root(self, index: int) -> StagedColumn:
+        """Return the root of the column at this index."""
+        return self.columns[self.tree.nodes(index)[0]]
+
     def _staged_parts(self, line: int) -> ColumnParts:
         column = self.columns[line]
         match column.parts:

@@ -1,0 +1,189 @@
+"""Arrow casts: convert columns to another Arrow type, only if no value changes.
+
+Knows only Arrow types; nothing of tables and pandas. A value is the same if it compares equal: -0.0
+may become 0, and one NaN another.
+"""
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from blztable.arrow_errors import REFUSALS
+from blztable.arrow_types import is_binary, is_text, recoded, without_view
+
+
+def cast_exactly(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | None:
+    """Return the column as this type; None if the type could change a value, or if one changes."""
+    if column.type.equals(type_):
+        return column
+    if column.null_count == len(column):
+        return pa.chunked_array([pa.nulls(len(column), type_)])
+    try:
+        return _cast(column, type_)
+    except REFUSALS:
+        return None
+
+
+def cast_anyhow(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | None:
+    """Return the column as this type, with other values where Arrow's unsafe cast makes them.
+
+    Return None if Arrow has no such cast, or for a value that has no counterpart: a text that is no
+    number, a NaN or a number out of range for an integer.
+    """
+    exact = cast_exactly(column, type_)
+    if exact is not None:
+        return exact
+    try:
+        if pa.types.is_dictionary(column.type):
+            return cast_anyhow(_decoded(column), type_)
+        if pa.types.is_dictionary(type_):
+            plain = cast_anyhow(column, type_.value_type)
+            return None if plain is None else cast_exactly(plain, type_)
+        if pa.types.is_integer(type_) and pa.types.is_floating(column.type):
+            return pc.trunc(column.cast(pa.float64())).cast(type_)
+        return column.cast(type_, safe=False)
+    except REFUSALS:
+        return None
+
+
+def misfit(
+    column: pa.ChunkedArray, cast: Callable[[pa.ChunkedArray], pa.ChunkedArray | None]
+) -> tuple[int, str]:
+    """Return the first row that `cast` refuses, and its value as text; a row must be refused."""
+    first, stop = 0, len(column)
+    while stop - first > 1:
+        middle = (first + stop) // 2
+        if cast(column.slice(first, middle - first)) is None:
+            stop = middle
+        else:
+            first = middle
+    return first, shown(column[first])
+
+
+def shown(value: pa.Scalar) -> str:
+    """Return a value as text for an error."""
+    try:
+        return f"{value.as_py()!r:.100}"
+    except (ValueError, OverflowError):
+        # Python has no such time.
+        return f"{value.cast(pa.int64()).as_py()} of type {value.type}"
+
+
+def narrowed(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
+    """Return the result of an expression for a column of this type.
+
+    Arrow computes with plain, wide values: a dictionary's values, half floats as wider floats.
+    """
+    is_float = pa.types.is_floating(type_) and pa.types.is_floating(column.type)
+    if is_float or pa.types.is_dictionary(type_):
+        cast = cast_exactly(column, type_)
+        return column if cast is None else cast
+    return column
+
+
+def repeated(type_: pa.DataType, rows: int, value: pa.Scalar | None) -> pa.ChunkedArray:
+    """Return `rows` rows of one value, or of nulls for None."""
+    if value is None or not value.is_valid:
+        return pa.chunked_array([pa.nulls(rows, type_)])
+    if not pa.types.is_dictionary(type_):
+        return pa.chunked_array([pa.repeat(value.cast(type_), rows)])
+    code = pa.scalar(0, type_.index_type)
+    if isinstance(value, pa.DictionaryScalar):
+        code, values = value.index, value.dictionary
+    else:
+        values = pa.repeat(value.cast(type_.value_type), 1)
+    codes = pa.repeat(code, rows)
+    return pa.chunked_array([pa.DictionaryArray.from_arrays(codes, values, ordered=type_.ordered)])
+
+
+def _cast(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | None:
+    """Return the column as another type; raise one of REFUSALS, or return None, if it changes."""
+    source = column.type
+    are_both = pa.types.is_dictionary(source) and pa.types.is_dictionary(type_)
+    if are_both and source.value_type == type_.value_type and source.ordered >= type_.ordered:
+        return pa.chunked_array([_recoded(chunk, type_) for chunk in column.chunks], type_)
+    if pa.types.is_dictionary(source):
+        return cast_exactly(_decoded(column), type_)
+    if pa.types.is_dictionary(type_):
+        return None if type_.ordered else _encoded(column, type_)
+    if _is_any(source, type_, _TRUSTED):
+        return column.cast(type_)
+    if pa.types.is_integer(source) and pa.types.is_decimal(type_):
+        # Arrow wants room for all values of the type; 20 digits hold each integer.
+        return cast_exactly(column.cast(pa.decimal128(20, 0)), type_)
+    if getattr(source, "tz", None) == getattr(type_, "tz", None) and _is_any(source, type_, _KINDS):
+        # Arrow refuses some integers that a float holds, and takes some decimals that change.
+        cast = column.cast(type_, safe=not pa.types.is_floating(type_))
+        return cast if _is_same(column, cast) else None
+    return None
+
+
+def _is_same(column: pa.ChunkedArray, cast: pa.ChunkedArray) -> bool:
+    """True if each value of a column is the same after a cast."""
+    source = column.type
+    back = cast.cast(source, safe=False)
+    if pa.types.is_floating(source):
+        # Arrow does not compare half floats.
+        back, column = back.cast(pa.float64()), column.cast(pa.float64())
+        same = pc.or_(pc.equal(back, column), pc.and_(pc.is_nan(back), pc.is_nan(column)))
+    else:
+        same = pc.equal(back, column)
+    if pa.types.is_integer(source) and pa.types.is_floating(cast.type):
+        # A float beyond the integers may come back as the last one.
+        end = 2.0 ** (source.bit_width - pa.types.is_signed_integer(source))
+        same = pc.and_(same, pc.less(cast.cast(pa.float64()), end))
+    return bool(pc.all(same, min_count=0).as_py())
+
+
+def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the values of a dictionary column."""
+    type_ = column.type.value_type
+    # Arrow takes no rows of views.
+    chunks = [
+        chunk.dictionary.cast(without_view(type_)).take(chunk.indices) for chunk in column.chunks
+    ]
+    return pa.chunked_array(chunks, without_view(type_))
+
+
+def _encoded(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | None:
+    """Return plain values as an unordered dictionary type."""
+    plain = cast_exactly(column, type_.value_type)
+    if plain is None:
+        return None
+    chunks = [_recoded(chunk.dictionary_encode(), type_) for chunk in plain.chunks]
+    return pa.chunked_array(chunks, type_)
+
+
+def _recoded(chunk: pa.DictionaryArray, type_: pa.DataType) -> pa.DictionaryArray:
+    """Return the same values with codes of another width."""
+    # Codes count from 0, so all fit if the last one fits.
+    pa.scalar(max(len(chunk.dictionary) - 1, 0), type_.index_type)
+    return recoded(chunk, type_)
+
+
+_Kind = Callable[[pa.DataType], bool]
+# Pairs of kinds between which Arrow's cast refuses each value that it would change.
+_TRUSTED: tuple[tuple[_Kind, _Kind], ...] = (
+    (is_text, is_text),
+    (is_binary, is_binary),
+    (is_binary, pa.types.is_fixed_size_binary),
+)
+# Pairs of kinds with values in common.
+_KINDS: tuple[tuple[_Kind, _Kind], ...] = (
+    (pa.types.is_integer, pa.types.is_integer),
+    (pa.types.is_integer, pa.types.is_floating),
+    (pa.types.is_floating, pa.types.is_integer),
+    (pa.types.is_floating, pa.types.is_floating),
+    (pa.types.is_decimal, pa.types.is_decimal),
+    (pa.types.is_timestamp, pa.types.is_timestamp),
+    (pa.types.is_duration, pa.types.is_duration),
+    (pa.types.is_time, pa.types.is_time),
+    (pa.types.is_date, pa.types.is_date),
+)
+
+
+def _is_any(
+    source: pa.DataType, type_: pa.DataType, pairs: tuple[tuple[_Kind, _Kind], ...]
+) -> bool:
+    return any(from_(source) and to(type_) for from_, to in pairs)

@@ -1,0 +1,132 @@
+"""Numpy arrays: an array of one dimension as a column, and a column as an array.
+
+Knows nothing of tables. Values stay what they are, or the array is refused: foreign byte order
+becomes native, masked values become null, and times get the nearest unit that Arrow has, if that
+changes none.
+"""
+
+from typing import NoReturn
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from blztable.arrow_errors import REFUSALS
+from blztable.arrow_types import is_number, is_view, recoded, without_view
+from blztable.convert.arrays import arrow_array
+from blztable.convert.frames import dtypes
+from blztable.errors import SchemaError
+
+# The units of Arrow, and for the others the nearest one that holds them.
+_UNITS = {unit: unit for unit in ("s", "ms", "us", "ns")}
+_UNITS |= dict.fromkeys(("W", "D", "h", "m"), "s") | dict.fromkeys(("ps", "fs", "as"), "ns")
+# Units of dates, which have no time of the day.
+_DAYS = ("Y", "M", "W", "D")
+_INT32 = np.iinfo(np.int32)
+
+
+def encode(values: np.ndarray, context: str, nan_as_null: bool) -> dtypes.Encoded:
+    """Return an array as an Arrow column, with a descriptor for some object arrays."""
+    dtype = values.dtype
+    if values.ndim != 1:
+        _refuse_shape(values, context)
+    if isinstance(values, np.ma.MaskedArray):
+        return _masked(values, context, nan_as_null)
+    if not dtype.isnative:
+        values = values.astype(dtype.newbyteorder("="))
+    if dtype.names is not None:
+        raise SchemaError(
+            f"{context}: a structured array is several columns; pass each field as a column, "
+            f"array[{(dtype.names or ('name',))[0]!r}]"
+        )
+    match dtype.kind:
+        case "i" | "u" | "f" | "b" | "O":
+            return dtypes.encode(values, context, nan_as_null)
+        case "M" | "m":
+            return _times(values, context), None
+        case "V":
+            data = np.ascontiguousarray(values).view(np.uint8)
+            type_ = pa.binary(dtype.itemsize)
+            return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(data)], 0), None
+        case "S" | "U":
+            # Arrow would end a value at its first zero.
+            return arrow_array(values.tolist() or values, context), None
+        case "c":
+            raise dtypes.refusal(dtype, context)
+    return arrow_array(values, context), None
+
+
+def decode(array: pa.Array, context: str) -> np.ndarray:
+    """Return a column as an array, over its own memory if that holds numbers without nulls."""
+    type_ = array.type
+    if is_number(type_) and array.null_count == 0 and len(array):
+        buffer, dtype = array.buffers()[1], np.dtype(type_.to_pandas_dtype())
+        return np.frombuffer(buffer, dtype, len(array), array.offset * dtype.itemsize)
+    if pa.types.is_dictionary(type_) and is_view(type_.value_type):
+        # Arrow has no kernel that takes views out of a dictionary.
+        plain = pa.dictionary(type_.index_type, without_view(type_.value_type))
+        array = recoded(array, plain)
+    try:
+        return array.to_numpy(zero_copy_only=False)
+    except (*REFUSALS, ArithmeticError, ValueError) as error:
+        raise SchemaError(
+            f"{context}: numpy has no type for {type_}: {error}; use to_arrow()"
+        ) from None
+
+
+def _refuse_shape(values: np.ndarray, context: str) -> NoReturn:
+    """Raise for an array that is not one value per row."""
+    if values.ndim == 0:
+        raise SchemaError(
+            f"{context}: expected one value per row, found an array without dimensions; for a "
+            "single row pass [value]"
+        )
+    raise SchemaError(
+        f"{context}: expected one value per row, found an array of shape {values.shape}; pass "
+        "array[:, 0], array[:, 1], ... as columns of their own"
+    )
+
+
+def _masked(values: np.ma.MaskedArray, context: str, nan_as_null: bool) -> dtypes.Encoded:
+    """Return an array with null for each masked value, whatever is below the mask."""
+    mask, data = np.ma.getmaskarray(values), np.array(values.data)
+    data[mask] = None if data.dtype == object else np.zeros(1, data.dtype)[0]
+    array, descriptor = encode(data, context, nan_as_null)
+    if mask.any():
+        array = pc.if_else(pa.array(~mask), array, pa.scalar(None, array.type))
+    return array, descriptor
+
+
+def _times(values: np.ndarray, context: str) -> pa.Array:
+    """Return dates, times or durations of any unit in a unit of Arrow."""
+    kind = values.dtype.kind
+    unit, _ = np.datetime_data(values.dtype)
+    is_date = kind == "M" and unit in _DAYS
+    nearest = "D" if is_date else _UNITS.get(unit)
+    if unit == "generic":
+        raise SchemaError(
+            f'{context}: {values.dtype} has no unit; choose one, array.astype("{kind}8[ns]")'
+        )
+    if nearest is None:
+        raise SchemaError(
+            f"{context}: {values.dtype} has no fixed length; for the average length of a year or "
+            'a month use array.astype("m8[D]")'
+        )
+    near = values.astype(f"{kind}8[{nearest}]")
+    changed = (near.astype(values.dtype) != values) & ~np.isnat(values)
+    if is_date:
+        days = near.view(np.int64)
+        changed |= ((days < _INT32.min) | (days > _INT32.max)) & ~np.isnat(values)
+    if changed.any():
+        row = int(np.argmax(changed))
+        other = "s" if is_date else nearest
+        raise SchemaError(
+            f"{context}, row {row}: {values[row]} of {values.dtype} cannot be stored in "
+            f"{nearest} without change; use array.astype({f'{kind}8[{other}]'!r}), which changes "
+            "what does not fit, or array.astype(np.int64)"
+        )
+    if is_date:
+        return pa.array(near)
+    array, _ = dtypes.encode(near, context)
+    assert isinstance(array, pa.Array)
+    return array

@@ -1,0 +1,184 @@
+"""Retype: change what columns hold: their types, whether they are nullable, their default values.
+
+A column keeps its files if their bytes are the same values in the new type. Any other column is
+written again, one row group at a time. Other columns are not touched.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from blztable.arrow_casts import cast_exactly, misfit, repeated, shown
+from blztable.arrow_types import Portion, is_binary, is_text, is_view
+from blztable.columns.nested.nodes import is_nested
+from blztable.columns.stored import stored_type
+from blztable.columns.types import layout_of
+from blztable.engine.change.change_set import ChangeSet
+from blztable.engine.change.changes import Retype, Seen
+from blztable.engine.change.defaults import declared_defaults, to_json
+from blztable.engine.read.columns import read_columns
+from blztable.engine.read.parts import OpenParts
+from blztable.engine.read.selection import RowSpan
+from blztable.engine.version import schema as schemas
+from blztable.engine.version.staged import StagedColumn, StagedVersion
+from blztable.engine.write.column_writer import writers_of
+from blztable.errors import SchemaError
+from blztable.format.jsontext import Json
+
+# Returns a column in another type; None if a value cannot be cast.
+Cast = Callable[[pa.ChunkedArray, pa.DataType], pa.ChunkedArray | None]
+
+
+def retype(
+    change_set: ChangeSet,
+    operation: str,
+    fields: Mapping[int, pa.Field],
+    frame: Mapping[str, Json] | None,
+    *,
+    cast: Cast = cast_exactly,
+    new_defaults: Mapping[int, pa.Scalar | None] | None = None,
+) -> None:
+    """Replace the fields of the columns at these indices, in one change.
+
+    Parameters
+    ----------
+    frame
+        The frame descriptor that belongs to the new fields.
+    new_defaults
+        New default values; None for no default. Other defaults are cast.
+
+    Raises
+    ------
+    SchemaError
+        A value, or a default, cannot be cast, or is missing in a column that is not nullable.
+    """
+    staged = change_set.staged
+    schemas.check(pa.schema(list(fields.values())))
+    fields = {index: schemas.without_false_digits(field) for index, field in fields.items()}
+    present = {index: staged.schema.field(index) for index in fields}
+    strict = [index for index, new in fields.items() if present[index].nullable > new.nullable]
+    for index in strict:
+        _check_no_nulls(staged, index)
+    rewritten = {
+        index: field
+        for index, field in fields.items()
+        if not _keeps_bytes(present[index].type, field.type)
+    }
+    defaults = dict(new_defaults or {})
+    kept = {index: field for index, field in fields.items() if index not in defaults}
+    defaults |= _cast_defaults(staged, kept, cast)
+    columns = _rewritten(change_set, rewritten, cast) if rewritten else []
+    seen = Seen.rows_of(staged) if rewritten or strict else Seen.columns_of(staged)
+    by_id = {
+        str(staged.root(index).path[0]): None if value is None else to_json(value)
+        for index, value in defaults.items()
+    }
+    written = dict(zip(rewritten, columns, strict=True))
+    change_set.add(operation, Retype(seen, fields, written, by_id, frame))
+
+
+def _rewritten(
+    change_set: ChangeSet, fields: Mapping[int, pa.Field], cast: Cast
+) -> list[StagedColumn]:
+    """Write the columns at these indices in other types."""
+    staged = change_set.staged
+    for index, field in fields.items():
+        old = staged.schema.field(index).type
+        if is_nested(old) or is_nested(field.type):
+            raise SchemaError(
+                f"column {field.name!r}: {old} cannot become {field.type}; add a column of the "
+                "new type, and drop this one"
+            )
+    columns = [staged.root(index) for index in fields]
+    writers = [
+        writer
+        for column, field in zip(columns, fields.values(), strict=True)
+        for writer in writers_of(field, [column.path], [column.next_k])
+    ]
+    with OpenParts(staged) as opened:
+        portions = _portions(opened, list(fields), list(fields.values()), cast)
+        return change_set.write(writers, portions)[1]
+
+
+def _portions(
+    opened: OpenParts, indices: Sequence[int], fields: Sequence[pa.Field], cast: Cast
+) -> Iterator[Portion]:
+    """Yield the columns of each row group in the types of `fields`."""
+    first = 0
+    for group, rows in enumerate(opened.version.head.row_groups):
+        opened.forget_before(group)
+        columns = read_columns(opened, indices, [RowSpan(group, 0, rows)])
+        arrays = [
+            _cast(column, field, cast, first) for column, field in zip(columns, fields, strict=True)
+        ]
+        yield pa.Table.from_arrays(arrays, names=list(map(str, indices))), rows
+        first += rows
+
+
+def _cast(column: pa.ChunkedArray, field: pa.Field, cast: Cast, first: int) -> pa.ChunkedArray:
+    """Return a column, whose rows begin at `first`, as another type."""
+    result = cast(column, field.type)
+    if result is not None:
+        return result
+    row, value = misfit(column, lambda rows: cast(rows, field.type))
+    how, remedy = "", "update the value, or choose another type"
+    if cast is cast_exactly:
+        how, remedy = " without loss", f"{remedy}, or call alter_column with safe=False"
+    raise SchemaError(
+        f"column {field.name!r}: {column.type} cannot become {field.type}{how}: "
+        f"row {first + row} is {value}; {remedy}"
+    )
+
+
+def _cast_defaults(
+    staged: StagedVersion, fields: Mapping[int, pa.Field], cast: Cast
+) -> dict[int, pa.Scalar | None]:
+    """Return the declared default values of these columns in their new types."""
+    values: dict[int, pa.Scalar | None] = {}
+    for index, value in declared_defaults(staged).items():
+        field = fields.get(index)
+        if field is None or field.type.equals(value.type):
+            continue
+        column = cast(repeated(stored_type(value.type), 1, value), field.type)
+        if column is None:
+            raise SchemaError(
+                f"column {field.name!r}: the default value {shown(value)} cannot become "
+                f"{field.type}; pass another default to alter_column"
+            )
+        values[index] = column[0]
+    return values
+
+
+def _check_no_nulls(staged: StagedVersion, index: int) -> None:
+    """Raise SchemaError if a row of a column is null; the statistics of the row groups know."""
+    first = 0
+    nulls = staged.column(index).statistics.nulls
+    for group, (rows, missing) in enumerate(zip(staged.head.row_groups, nulls, strict=True)):
+        if missing:
+            with OpenParts(staged) as opened:
+                [column] = read_columns(opened, [index], [RowSpan(group, 0, rows)])
+            row = first + pc.index(column.is_null(), True).as_py()
+            name = staged.schema.field(index).name
+            raise SchemaError(
+                f"column {name!r}: row {row} is null, so the column cannot be not null; fill it "
+                f"first, with update({{{name!r}: ...}}, where=pc.field({name!r}).is_null())"
+            )
+        first += rows
+
+
+def _keeps_bytes(old: pa.DataType, new: pa.DataType) -> bool:
+    """True if the files of a column of type `old` hold the same values of type `new`."""
+    types = pa.types
+    if types.is_dictionary(old) and types.is_dictionary(new):
+        is_same = old.index_type == new.index_type and new.ordered in (False, old.ordered)
+        return is_same and _keeps_bytes(old.value_type, new.value_type)
+    if types.is_decimal(old) and old.id == new.id:
+        return bool(old.scale == new.scale and old.precision <= new.precision)
+    if types.is_timestamp(old) and types.is_timestamp(new):
+        return bool(old.unit == new.unit and (old.tz is None) == (new.tz is None))
+    stored, wanted = stored_type(old), stored_type(new)
+    if is_text(stored) and is_binary(wanted):
+        return layout_of(stored) == layout_of(wanted)
+    # A part of a large type may be too large for a view.
+    return stored.equals(wanted) and is_view(new) <= is_view(old)

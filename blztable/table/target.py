@@ -1,0 +1,102 @@
+"""Target: the columns of a staged version, as user data meets them.
+
+Knows how values become rows of a column: the default, the categories and the missing values that
+the column has. Changes nothing.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from blztable.arrow_casts import narrowed
+from blztable.convert.append_source import TableSpec
+from blztable.convert.categories import check_order, one_in_order
+from blztable.convert.coerce_column import coerce_values, default_of
+from blztable.convert.gateway import Nan
+from blztable.convert.values import values_of
+from blztable.engine.change import rows
+from blztable.engine.change.defaults import declared_defaults
+from blztable.engine.version.staged import StagedVersion
+from blztable.table.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The columns of a staged version.
+
+    Attributes
+    ----------
+    snapshot
+        The same version, to read from.
+    nan_as_null
+        The option of the table.
+    """
+
+    staged: StagedVersion
+    snapshot: Snapshot
+    nan_as_null: bool | None
+
+    def spec(self) -> TableSpec:
+        """Return the facts that appended data depends on."""
+        staged = self.staged
+        declared = declared_defaults(staged).items()
+        defaults = {index: self.in_order(index, value) for index, value in declared}
+        return TableSpec(
+            *(staged.schema, staged.frame, staged.head.rows, defaults),
+            *(self.categories, self.is_empty),
+        )
+
+    def nan(self, nan_as_null: bool | None = None) -> Nan:
+        """Return what a NaN is, by the option of a call or else by that of the table."""
+        if nan_as_null is None:
+            nan_as_null = self.nan_as_null
+        return Nan.of(nan_as_null, is_frame=self.staged.head.pandas is not None)
+
+    def values(self, index: int, data: Any) -> pa.Scalar | pa.ChunkedArray:
+        """Return new values of a column: one for all rows, or one for each."""
+        context = f"column {self.staged.schema.field(index).name!r}"
+        array, descriptor = values_of(data, context, self.nan())
+        column = self._coerced(index, array, descriptor)
+        if isinstance(array, pa.Scalar):
+            return self.in_order(index, column[0])
+        check_order(column, self.categories(index), context)
+        return column
+
+    def computed(self, index: int, column: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Return the result of an expression as new values of a column."""
+        return self._coerced(index, narrowed(column, self.staged.schema.field(index).type))
+
+    def default(self, default: Any, field: pa.Field, order: pa.Array | None) -> pa.Scalar | None:
+        """Return a default of the field's type, of the ordered categories; None for null."""
+        return default_of(default, field, self.staged.frame, order, self.nan())
+
+    def in_order(self, index: int, value: pa.Scalar) -> pa.Scalar:
+        """Return the value; for an ordered column, with the categories that the column has."""
+        if not pa.types.is_dictionary(value.type) or not value.is_valid:
+            return value
+        context = f"column {self.staged.schema.field(index).name!r}"
+        one = pa.chunked_array([rows.repeated(value, 1)])
+        return one_in_order(one, self.categories(index), context)[0]
+
+    def categories(self, index: int) -> pa.Array | None:
+        """Return the categories of an ordered column, from its first rows; else None."""
+        type_ = self.staged.schema.field(index).type
+        if not pa.types.is_dictionary(type_) or not type_.ordered:
+            return None
+        start = 0
+        for group_rows in self.staged.head.row_groups:
+            array = self.snapshot.array(index, range(start, start + 1))
+            if len(array.dictionary):
+                return array.dictionary
+            start += group_rows
+        return None
+
+    def is_empty(self, index: int) -> bool:
+        """True if all rows of a column are null, by the statistics of its row groups."""
+        return sum(self.staged.column(index).statistics.nulls) == self.staged.head.rows
+
+    def _coerced(self, index: int, array: Any, descriptor: Any = None) -> pa.ChunkedArray:
+        field = self.staged.schema.field(index)
+        context = f"column {field.name!r}"
+        return coerce_values(array, descriptor, field, self.staged.frame, context)
