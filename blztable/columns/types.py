@@ -24,6 +24,7 @@ from blztable.columns.blocks import (
 from blztable.columns.codecs import boolean, dictionary, fixed, lists, null, structs, text, validity
 from blztable.columns.codecs.items import MAX_NARROW
 from blztable.columns.nested import assemble
+from blztable.columns.nested.flatten import hidden
 from blztable.columns.nested.nodes import (
     LARGE_LIST,
     LIST,
@@ -125,7 +126,7 @@ def child_arrays(array: pa.Array) -> Mapping[str, pa.Array]:
 def one_array(column: pa.ChunkedArray) -> pa.Array:
     """Return a column as one array; raise SchemaError if one array cannot hold it."""
     if column.num_chunks == 0:
-        return pa.nulls(0, column.type)
+        return hidden(column.type, 0)
     if column.num_chunks == 1:
         return column.chunk(0)
     if pa.types.is_dictionary(column.type):

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from blztable.arrow_types import bits_of
 from blztable.columns.memory import bytes_of, numbers_in
-from blztable.columns.nested.nodes import ITEMS, LARGE_LIST, RUNS, SIZE, STRUCT, Node
+from blztable.columns.nested.nodes import ITEMS, LARGE_LIST, RUNS, SIZE, STRUCT, Node, is_nested
 from blztable.columns.stored import as_stored
 from blztable.errors import SchemaError
 
@@ -177,6 +177,16 @@ def hidden(type_: pa.DataType, rows: int) -> pa.Array:
         child = hidden(type_.value_type, rows * type_.list_size)
         mask = bitmap(np.zeros(rows, np.bool_))
         return pa.Array.from_buffers(type_, rows, [mask], children=[child])
+    if is_nested(type_):
+        # Arrow makes wrong arrays of nulls of lists of runs.
+        is_map = pa.types.is_map(type_)
+        entries = pa.struct([type_.key_field, type_.item_field]) if is_map else type_.value_type
+        width = 8 if Node.of(type_).flat == LARGE_LIST else 4
+        offsets = pa.py_buffer(bytes((rows + 1) * width))
+        buffers = [bitmap(np.zeros(rows, np.bool_)), offsets]
+        if type_.id in (pa.lib.Type_LIST_VIEW, pa.lib.Type_LARGE_LIST_VIEW):
+            buffers.append(offsets)
+        return pa.Array.from_buffers(type_, rows, buffers, children=[hidden(entries, 0)])
     return pa.nulls(rows, type_)
 
 

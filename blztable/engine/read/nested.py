@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from blztable.block_terms import VALUES
 from blztable.columns.nested.assemble import assemble, rows_of_children, taken
+from blztable.columns.nested.flatten import hidden
 from blztable.columns.nested.nodes import ITEMS, RUNS, SIZE, Node
 from blztable.columns.types import one_array
 from blztable.engine.read import selection
@@ -166,7 +167,7 @@ def _cut(
     arrays, at, before = [], 0, 0
     for span in spans:
         if not span.count:
-            arrays.append(pa.nulls(0, column.type))
+            arrays.append(hidden(column.type, 0))
             continue
         while pages[at].group != span.group or pages[at].stop < span.stop:
             before += pages[at].count

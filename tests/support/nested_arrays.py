@@ -1,0 +1,133 @@
+"""Arrays of nested types in all shapes that Arrow has: sliced, shared, hidden, out of order."""
+
+import random
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import strategies as st
+
+LEAVES = [
+    *(pa.int8(), pa.int64(), pa.float64(), pa.bool_(), pa.null(), pa.string(), pa.string_view()),
+    *(pa.large_binary(), pa.decimal128(5, 2), pa.dictionary(pa.int8(), pa.string())),
+]
+
+
+def _union(types, make):
+    return make([pa.field(f"u{number}", type_) for number, type_ in enumerate(types)])
+
+
+def _nesting(inner):
+    return (
+        inner.map(pa.list_)
+        | inner.map(pa.large_list)
+        | inner.map(pa.list_view)
+        | inner.map(pa.large_list_view)
+        | st.tuples(inner, st.integers(0, 3)).map(lambda pair: pa.list_(*pair))
+        | inner.map(lambda type_: pa.map_(pa.string(), type_))
+        | st.lists(inner, max_size=3).map(
+            lambda types: pa.struct([(f"f{number}", one) for number, one in enumerate(types)])
+        )
+        | st.lists(inner, min_size=1, max_size=2).map(lambda types: _union(types, pa.dense_union))
+        | st.lists(inner, min_size=1, max_size=2).map(lambda types: _union(types, pa.sparse_union))
+        | st.sampled_from(LEAVES[:7]).map(lambda type_: pa.run_end_encoded(pa.int32(), type_))
+    )
+
+
+# Nested types of up to three levels.
+TYPES = _nesting(st.recursive(st.sampled_from(LEAVES), _nesting, max_leaves=3))
+
+
+def array_of(type_: pa.DataType, rows: int, seed: int) -> pa.Array:
+    """Return an array of so many rows, with nulls at every level."""
+    return _array(type_, rows, random.Random(seed))
+
+
+def _mask(rows: int, chance: random.Random) -> pa.Array:
+    return pa.array([chance.random() < 0.2 for _ in range(rows)], pa.bool_())
+
+
+def _array(type_: pa.DataType, rows: int, chance: random.Random) -> pa.Array:
+    kinds = pa.types
+    if kinds.is_run_end_encoded(type_):
+        ends = sorted({chance.randint(1, rows) for _ in range(rows // 3)} | {rows}) if rows else []
+        values = _array(type_.value_type, len(ends), chance)
+        run_ends = pa.array(ends, type_.run_end_type)
+        return pa.RunEndEncodedArray.from_arrays(run_ends, values, type=type_)
+    if kinds.is_union(type_):
+        return _union_array(type_, rows, chance)
+    if kinds.is_struct(type_):
+        fields = [type_.field(number) for number in range(type_.num_fields)]
+        if not fields:
+            return pa.array([None if chance.random() < 0.2 else {} for _ in range(rows)], type_)
+        arrays = [_array(field.type, rows, chance) for field in fields]
+        return pa.StructArray.from_arrays(arrays, fields=fields, mask=_mask(rows, chance))
+    if kinds.is_fixed_size_list(type_):
+        values = _array(type_.value_type, rows * type_.list_size, chance)
+        validity = pa.py_buffer(np.packbits(~np.array(_mask(rows, chance)), bitorder="little"))
+        return pa.Array.from_buffers(type_, rows, [validity], children=[values])
+    if kinds.is_list_view(type_) or kinds.is_large_list_view(type_):
+        return _view_array(type_, rows, chance)
+    if kinds.is_list(type_) or kinds.is_large_list(type_) or kinds.is_map(type_):
+        ends = np.cumsum([0, *(chance.randrange(4) for _ in range(rows))])
+        return _list_array(type_, ends, chance)
+    return pa.array([_value(type_, chance) for _ in range(rows)], type_)
+
+
+def _list_array(type_: pa.DataType, ends: np.ndarray, chance: random.Random) -> pa.Array:
+    """Return lists whose null rows have items, which nobody sees."""
+    rows, width = len(ends) - 1, "<i8" if pa.types.is_large_list(type_) else "<i4"
+    if pa.types.is_map(type_):
+        keys = pa.array([f"k{number}" for number in range(ends[-1])], type_.key_type)
+        entries = [keys, _array(type_.item_type, int(ends[-1]), chance)]
+        fields = [type_.key_field, type_.item_field]
+        values = pa.StructArray.from_arrays(entries, fields=fields)
+    else:
+        values = _array(type_.value_type, int(ends[-1]), chance)
+    validity = pa.py_buffer(np.packbits(~np.array(_mask(rows, chance)), bitorder="little"))
+    buffers = [validity, pa.py_buffer(ends.astype(width))]
+    return pa.Array.from_buffers(type_, rows, buffers, children=[values])
+
+
+def _view_array(type_: pa.DataType, rows: int, chance: random.Random) -> pa.Array:
+    """Return views that share items, and are not in their order."""
+    values = _array(type_.value_type, 20, chance)
+    starts = [chance.randrange(20) for _ in range(rows)]
+    sizes = [chance.randrange(min(4, 21 - start)) for start in starts]
+    is_small = pa.types.is_list_view(type_)
+    make = pa.ListViewArray if is_small else pa.LargeListViewArray
+    numbers = [pa.array(one, pa.int32() if is_small else pa.int64()) for one in (starts, sizes)]
+    return make.from_arrays(*numbers, values, type=type_, mask=_mask(rows, chance))
+
+
+def _union_array(type_: pa.UnionType, rows: int, chance: random.Random) -> pa.Array:
+    arrays = [_array(type_.field(one).type, rows, chance) for one in range(type_.num_fields)]
+    names = [type_.field(one).name for one in range(type_.num_fields)]
+    codes = np.array([chance.choice(type_.type_codes) for _ in range(rows)], "i1")
+    if type_.mode == "sparse":
+        return pa.UnionArray.from_sparse(pa.array(codes), arrays, names, type_.type_codes)
+    places = np.zeros(rows, "<i4")
+    for code in type_.type_codes:
+        used = codes == code
+        places[used] = sorted(chance.randrange(rows) for _ in range(used.sum()))
+    places_array = pa.array(places, pa.int32())
+    return pa.UnionArray.from_dense(pa.array(codes), places_array, arrays, names, type_.type_codes)
+
+
+def _value(type_: pa.DataType, chance: random.Random) -> object:
+    if pa.types.is_null(type_) or chance.random() < 0.2:
+        return None
+    if pa.types.is_boolean(type_):
+        return chance.random() < 0.5
+    if pa.types.is_decimal(type_):
+        return pa.scalar(chance.randrange(100), pa.int64()).cast(pa.decimal128(19)).as_py()
+    if pa.types.is_floating(type_):
+        return chance.choice([0.5, -0.0, float("nan"), 1e300])
+    if pa.types.is_integer(type_):
+        return chance.randrange(100)
+    text = f"s{chance.randrange(50)}"
+    return text.encode() if pa.types.is_large_binary(type_) else text
+
+
+def rows_of(column: pa.ChunkedArray | pa.Array) -> str:
+    """Return the rows as text, in which 0.0 and -0.0 differ, and NaN is equal to NaN."""
+    return repr(column.to_pylist())

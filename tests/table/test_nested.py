@@ -1,0 +1,131 @@
+"""Nested columns: every Arrow array of lists, structs, maps, unions and runs comes back."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import blztable as blz
+from blztable.columns.nested.assemble import rebuilt, taken
+from blztable.columns.nested.flatten import flatten
+from blztable.columns.nested.nodes import Node
+from blztable.storage.memory import MemoryStore
+from support.nested_arrays import TYPES, array_of, rows_of
+
+# Row groups with a file for each part, small pages and plain streams; and one bundle.
+LAYOUTS = [
+    {"row_group_rows": 24, "page_rows": 8, "encoding": "plain"},
+    {"row_group_rows": 24, "page_rows": 8},
+    {},
+]
+SEEDS = st.integers(0, 1 << 32)
+
+
+@given(TYPES, st.integers(0, 40), SEEDS, st.data())
+def test_an_array_of_flat_nodes_is_the_array_it_was_made_of(type_, rows, seed, data):
+    array = array_of(type_, rows, seed)
+    start = data.draw(st.integers(0, rows))
+    array = array.slice(start, data.draw(st.integers(0, rows - start)))
+    node = Node.of(type_)
+    flats = flatten(node, array)
+    for flat in flats:
+        flat.validate(full=True)
+    back = rebuilt(node, iter(flats))
+    back.validate(full=True)
+    assert back.type == type_
+    assert rows_of(back) == rows_of(array)
+
+
+@given(TYPES, st.integers(1, 30), SEEDS, st.lists(st.integers(0, 29), max_size=20))
+def test_rows_by_index_are_those_rows(type_, rows, seed, indices):
+    array = array_of(type_, rows, seed)
+    indices = [index % rows for index in indices]
+    found = taken(array, np.array(indices, np.int64))
+    found.validate(full=True)
+    assert rows_of(found) == repr([array[index].as_py() for index in indices])
+
+
+@settings(max_examples=60)
+@given(TYPES, st.integers(0, 80), SEEDS, st.sampled_from(LAYOUTS), st.data())
+def test_a_table_reads_slices_takes_filters_and_verifies(type_, rows, seed, layout, data):
+    array = array_of(type_, rows, seed)
+    table = pa.table({"k": np.arange(rows), "x": array})
+    blz.to_blz(table, store := MemoryStore("shelf"), **layout)
+    with blz.open(store) as t:
+        whole = t.to_arrow()
+        whole.validate(full=True)
+        assert whole.schema == table.schema
+        assert rows_of(whole["x"]) == rows_of(array)
+        assert not t.verify().problems
+        if not rows:
+            return
+        start = data.draw(st.integers(0, rows - 1))
+        found = blz.read_table(store, filters=pc.field("k") >= start)
+        assert rows_of(found["x"]) == rows_of(array.slice(start))
+        indices = data.draw(st.lists(st.integers(0, rows - 1), max_size=9))
+        assert rows_of(t.take(indices)["x"]) == repr([array[index].as_py() for index in indices])
+
+
+@settings(max_examples=40)
+@given(TYPES, SEEDS, st.sampled_from(LAYOUTS), st.lists(st.sampled_from("audcmr"), max_size=6))
+def test_changes_keep_the_rows_that_they_should(type_, seed, layout, verbs):
+    rows = 30
+    array = array_of(type_, rows, seed)
+    expected = array.to_pylist()
+    store = MemoryStore("shelf")
+    blz.to_blz(pa.table({"k": np.arange(rows), "x": array}), store, **layout)
+    keys = list(range(rows))
+    for number, verb in enumerate(verbs):
+        with blz.open(store, mode="a") as t:
+            if verb == "a":
+                more = array_of(type_, 7, seed + number)
+                t.append(pa.table({"k": np.arange(7) + 100 * (number + 1), "x": more}))
+                expected += more.to_pylist()
+                keys += [100 * (number + 1) + row for row in range(7)]
+            elif verb == "u" and keys:
+                t.update({"k": -1}, where=pc.field("k") == keys[0])
+                keys = [-1 if key == keys[0] else key for key in keys]
+            elif verb == "d" and keys:
+                kept = [key != keys[-1] for key in keys]
+                t.delete(pc.field("k") == keys[-1])
+                expected = [one for one, is_kept in zip(expected, kept, strict=True) if is_kept]
+                keys = [one for one, is_kept in zip(keys, kept, strict=True) if is_kept]
+            elif verb == "c":
+                t.compact()
+            elif verb == "m":
+                t.rename_columns({"x": "y"})
+                t.rename_columns({"y": "x"})
+            else:
+                t.reorder_columns(["x"])
+    with blz.open(store) as t:
+        assert repr(t.to_arrow()["x"].to_pylist()) == repr(expected)
+        assert t.to_arrow()["k"].to_pylist() == keys
+        assert not t.verify().problems
+
+
+def test_the_children_of_a_column_are_in_its_directory(tmp_path):
+    rows = [{"city": "Bern", "codes": [1, 2]}, None, {"city": None, "codes": []}] * 9
+    blz.to_blz({"id": range(27), "address": rows}, tmp_path / "t.blz", page_rows=8)
+    files = sorted(one.parent.relative_to(tmp_path).as_posix() for one in tmp_path.rglob("*.bin"))
+    below = "t.blz/data/col1"
+    assert files == [
+        "t.blz/data/col0",
+        below,
+        *(f"{below}/{one}" for one in ("col2", "col3", "col3/col4")),
+    ]
+
+
+@pytest.mark.parametrize("size", [0, 1, 768])
+def test_embeddings_come_back_and_lie_in_one_file(tmp_path, size):
+    values = pa.array(np.arange(20 * size, dtype="f4"))
+    array = (
+        pa.FixedSizeListArray.from_arrays(values, size)
+        if size
+        else array_of(pa.list_(pa.float32(), 0), 20, 1)
+    )
+    blz.to_blz(pa.table({"emb": array}), tmp_path / "t.blz", page_rows=8)
+    assert blz.read_table(tmp_path / "t.blz")["emb"].to_pylist() == array.to_pylist()
+    if size:
+        assert len(list(tmp_path.rglob("*.bin"))) == 1
