@@ -2,7 +2,9 @@
 
 It imports nothing of blztable, so any program can do the same. It needs numpy, python-blosc for the
 chunks, and pyarrow for the schema message. A column comes back as a list with one entry a row: the
-bytes of the value, or None for a null; a row of a dictionary column is the value of its code. Every
+bytes of the value, or None for a null; a row of a dictionary column is the value of its code. A row
+of a nested type is a tuple (struct), a list (of tuples for a map), or a pair of a type code and a
+value (union); a row of a run is its value. Every
 check that the page demands of a reader is made here, in the order of the page, before anything is
 decompressed. A broken rule raises `Refused`.
 
@@ -21,7 +23,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, islice, pairwise
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -29,7 +31,7 @@ import blosc
 import numpy as np
 import pyarrow as pa
 
-Row = bytes | None
+Row = Any
 
 MAX_JSON_BYTES, MAX_DEPTH, MAX_BRACKETS = 64 << 20, 64, 1 << 20
 MAX_DIGITS, MAX_NUMBER, MAX_ID = 4300, 1 << 62, 10**18 - 1
@@ -124,10 +126,11 @@ def read(root: Path, number: int | None = None) -> Version:
     head = checked_head(parsed(first), number)
     schema = pa.ipc.read_schema(pa.py_buffer(unbase64(head["schema"])))
     index = head["columns"]
-    paths = array(index, "path", len(schema))
+    need(isinstance(index.get("path"), list), "paths")
+    paths = [path_of(one) for one in index["path"]]
     need(len(set(paths)) == len(paths), "no column twice")
-    # This version of the format has no columns but those with a single id.
-    need(max(paths, default=0) <= MAX_ID, "ids of 18 digits")
+    is_flat = all(len(path) == 1 for path in paths)
+    need(is_flat or "nested" in head["requires"], "a feature for nodes")
     for key in ("next_k", "nbytes", "cbytes"):
         array(index, key, len(paths))
     need(0 not in index["next_k"], "numbers of files from 1")
@@ -136,13 +139,16 @@ def read(root: Path, number: int | None = None) -> Version:
     need(offsets == ends[:-1], "lines one behind the other")
     digests = unbase64(index.get("sha256"))
     need(len(digests) == 32 * len(paths), "a sha256 a line")
-    columns = []
-    for place, (path, arrow) in enumerate(zip(paths, schema, strict=True)):
+    lines = []
+    for place, path in enumerate(paths):
         line = rest[offsets[place] : ends[place + 1]]
         need(line[-1:] == b"\n", "a line that ends with a line feed")
         digest = hashlib.sha256(line[:-1]).digest()
         need(digest == digests[32 * place : 32 * place + 32], "a line's sha256")
-        columns.append(column(root, arrow, path, parsed(line[:-1]), head))
+        lines.append((path, parsed(line[:-1])))
+    nodes = iter(lines)
+    columns = [column(root, arrow, nodes, head, (), head["row_groups"]) for arrow in schema]
+    need(next(nodes, None) is None, "no column that the schema does not have")
     return Version(head, schema, columns)
 
 
@@ -154,7 +160,7 @@ def checked_head(head: Any, number: int) -> dict[str, Any]:
         if kind is int:
             whole(head[key])
     need(head["format_version"] == 1, "format version 1")
-    known = {"bundles", "nan_is_null"}
+    known = {"bundles", "nan_is_null", "nested"}
     need(set(map(str, head["requires"])) <= known, "no features that are not known")
     need(head["version"] == number, "the manifest of this version")
     groups = array(head, "row_groups")
@@ -216,6 +222,10 @@ FIXED = (
 NARROW = (pa.string(), pa.binary())
 WIDE = (pa.large_string(), pa.large_binary(), pa.string_view(), pa.binary_view())
 TEXT = (pa.string(), pa.large_string(), pa.string_view())
+# What the nodes of nested types have for themselves; the items of lists are rows of a child.
+STRUCT, LIST, LARGE_LIST = pa.struct([]), pa.list_(pa.null()), pa.large_list(pa.null())
+# Ends of lists are as those of text.
+LISTS = {LIST: pa.string(), LARGE_LIST: pa.large_string()}
 
 
 def streams_of(type_: pa.DataType) -> list[Stream]:
@@ -231,6 +241,11 @@ def streams_of(type_: pa.DataType) -> list[Stream]:
         return [Stream("codes", codes.dtype, codes.typesize, codes.bits), *children]
     if pa.types.is_null(type_):
         return []
+    if type_ == STRUCT:
+        return []
+    if type_ in LISTS:
+        (ends, _), values = streams_of(LISTS[type_]), Stream("values", "rows", 1, None)
+        return [ends, values]
     if pa.types.is_boolean(type_):
         return [Stream("values", "|u1", 1, 8)]
     if type_ in NARROW or type_ in WIDE:
@@ -249,14 +264,46 @@ def streams_of(type_: pa.DataType) -> list[Stream]:
     raise Refused(f"a column of {type_}, which version 1 does not store")
 
 
-def column(root: Path, arrow: pa.Field, path: int, line: Any, head: dict[str, Any]) -> Column:
-    """Return all rows of a column."""
+def column(
+    root: Path,
+    arrow: pa.Field,
+    lines: Iterator[tuple[tuple[int, ...], Any]],
+    head: dict[str, Any],
+    parent: tuple[int, ...],
+    needed: list[int],
+) -> Column:
+    """Return all rows of a node, of which each row group needs so many.
+
+    The next line is that of the node; those of its children follow. `parent` is the path above.
+    """
     need(b"ARROW:extension:name" not in (arrow.metadata or {}), "no extension type")
+    path, line = next(lines, ((), None))
+    need(len(path) == len(parent) + 1 and path[:-1] == parent, "a path below that of its parent")
+    flat, children = node_of(arrow.type)
+    own = flat_column(root, arrow.with_type(flat), path, line, head, needed)
+    if children is not None:
+        below = rows_below(arrow.type, own.rows, needed)
+        columns = [column(root, child, lines, head, path, below).rows for child in children]
+        own = Column(assembled(arrow.type, own.rows, columns), own.line, own.layers)
+    # Only the root has the promise of the schema.
+    need(parent != () or arrow.nullable or None not in own.rows, "no null in a field without")
+    return own
+
+
+def flat_column(
+    root: Path,
+    arrow: pa.Field,
+    path: tuple[int, ...],
+    line: Any,
+    head: dict[str, Any],
+    needed: list[int],
+) -> Column:
+    """Return the rows of one line, without those of its children."""
     streams_of(arrow.type)
-    need(isinstance(line, dict) and whole(line.get("path")) == path, "the line of this column")
+    need(isinstance(line, dict) and path_of(line.get("path")) == path, "the line of this column")
     count = len(head["row_groups"])
     facts = {key: array({"at": [0] * count} | line, key, count) for key in FACTS}
-    need(facts["rows"] == head["row_groups"], "the rows of the row groups")
+    need(facts["rows"] == needed, "the rows that the row groups need")
     files = [k for k in facts["k"] if k]
     need(len(set(files)) == len(files) and max(files, default=0) <= MAX_ID, "no file twice")
     need(isinstance(line.get("streams"), dict), "streams")
@@ -275,12 +322,15 @@ def column(root: Path, arrow: pa.Field, path: int, line: Any, head: dict[str, An
             known = {key: head["bundles"][key][group] for key in BUNDLE_FACTS}
             need(own["k"] == 0 < known["k"], "a part in the bundle alone")
             data = contents(root, "data", "group", f"__{known['k']}__.bin", size=known["cbytes"])
-            power = max(8, 1 << (own["rows"] - 1).bit_length())
-            rows = bundled(data, {**known, "page_rows": power}, own, stated, arrow.type)
+            rows_of_all = head["row_groups"][group]
+            power = max(8, 1 << (rows_of_all - 1).bit_length())
+            known |= {"rows": rows_of_all, "page_rows": power}
+            rows = bundled(data, known, own, stated, arrow.type)
         else:
             if own["k"]:
                 name = f"__{own['k']}__.bin"
-                data = contents(root, "data", f"col{path}", name, size=own["cbytes"])
+                folders = [f"col{number}" for number in path]
+                data = contents(root, "data", *folders, name, size=own["cbytes"])
             rows, layers = part(data, own, stated, arrow.type)
         if nulled[group]:
             need("valid" not in stated, "no validity beside NaN that is null")
@@ -288,10 +338,83 @@ def column(root: Path, arrow: pa.Field, path: int, line: Any, head: dict[str, An
                 b"".join(row or b"" for row in rows), streams_of(arrow.type)[0].dtype
             )
             rows = [None if nan else row for row, nan in zip(rows, np.isnan(floats), strict=True)]
-        need(arrow.nullable or None not in rows, "no null in a field that has none")
         result.rows.extend(rows)
         result.layers.append(layers)
     return result
+
+
+# Nested types
+
+
+def node_of(type_: pa.DataType) -> tuple[pa.DataType, list[pa.Field] | None]:
+    """Return the type of a node's own streams, and the fields of its children; None for a leaf."""
+    kinds = pa.types
+    if kinds.is_struct(type_):
+        return STRUCT, [type_.field(number) for number in range(type_.num_fields)]
+    if kinds.is_union(type_):
+        return pa.int8(), [type_.field(number) for number in range(type_.num_fields)]
+    if kinds.is_fixed_size_list(type_):
+        return STRUCT, [type_.value_field]
+    if kinds.is_list(type_) or kinds.is_list_view(type_):
+        return LIST, [type_.value_field]
+    if kinds.is_large_list(type_) or kinds.is_large_list_view(type_):
+        return LARGE_LIST, [type_.value_field]
+    if kinds.is_map(type_):
+        return LIST, [type_.key_field, type_.item_field]
+    if kinds.is_run_end_encoded(type_):
+        return LIST, [pa.field("values", type_.value_type)]
+    return type_, None
+
+
+def rows_below(type_: pa.DataType, rows: list[Row], counts: list[int]) -> list[int]:
+    """Return the rows of each child in each row group, given those of the node."""
+    if pa.types.is_fixed_size_list(type_):
+        return [count * type_.list_size for count in counts]
+    if node_of(type_)[0] not in LISTS:
+        return counts
+    left = iter(rows)
+    groups = [list(islice(left, count)) for count in counts]
+    if pa.types.is_run_end_encoded(type_):
+        need({*rows} <= {0, 1}, "a row that begins a run, or continues one")
+        need(all(group[0] == 1 for group in groups if group), "a run from the first row on")
+    return [sum(items_in(row) for row in group) for group in groups]
+
+
+def items_in(row: int) -> int:
+    """Return the items of a row of a list, which is ~n if it is null and has n items."""
+    return ~row if row < 0 else row
+
+
+def assembled(type_: pa.DataType, rows: list[Row], children: list[list[Row]]) -> list[Row]:
+    """Return the rows of a nested type, given those of its node and of its children."""
+    if pa.types.is_struct(type_):
+        values: Iterator[Row] = zip(*children, strict=True) if children else iter([()] * len(rows))
+    elif pa.types.is_union(type_):
+        need(None not in rows, "a type code in each row")
+        codes = [int.from_bytes(row, "little", signed=True) for row in rows]
+        need(set(codes) <= set(type_.type_codes), "type codes of the type")
+        place = {code: number for number, code in enumerate(type_.type_codes)}
+        values = ((code, children[place[code]][row]) for row, code in enumerate(codes))
+    elif pa.types.is_run_end_encoded(type_):
+        values = (children[0][run - 1] for run in accumulate(rows))
+    elif pa.types.is_fixed_size_list(type_):
+        size = type_.list_size
+        values = (children[0][row * size : (row + 1) * size] for row in range(len(rows)))
+    else:
+        items = iter(children[0] if len(children) == 1 else zip(*children, strict=True))
+        values = iter([list(islice(items, items_in(row))) for row in rows])
+        rows = [None if row < 0 else row for row in rows]
+    return [None if row is None else value for row, value in zip(rows, values, strict=True)]
+
+
+def path_of(value: Any) -> tuple[int, ...]:
+    """Return the path of a column or a node: one id, or an array of more."""
+    if not isinstance(value, list):
+        value = [value]
+    else:
+        need(len(value) > 1, "a number for a path of one id")
+    need(all(whole(one) <= MAX_ID for one in value), "ids of 18 digits")
+    return tuple(value)
 
 
 def statistics_of_row_groups(column: Column) -> list[Statistics]:
@@ -345,7 +468,8 @@ def part(
     layouts = layouts_of(type_)
     if not facts["k"]:
         needed = [name for name in layouts if not name.endswith("valid")]
-        need(not needed and not stated, "a file for a type that has streams")
+        has_none = not needed or not facts["rows"]
+        need(has_none and not stated, "a file for a type that has streams")
         return [None if pa.types.is_null(type_) else b""] * facts["rows"], {}
     block, plain, layers = superchunk(data, facts, layouts, stated)
     return rows_of(type_, block, values_of(block, plain)), layers
@@ -393,7 +517,7 @@ def bundled(
     type_: pa.DataType,
 ) -> list[Row]:
     """Return the rows of a part that lies in a bundle."""
-    bundle, chunks, _ = superchunk(data, {**known, "rows": facts["rows"]}, {}, None)
+    bundle, chunks, _ = superchunk(data, known, {}, None)
     counts = [len(one.chunks) for one in bundle.streams]
     table, lines = b"".join(chunks[: counts[0]]), b"".join(chunks[counts[0] : sum(counts[:2])])
     need(len(table) % ENTRY.size == 0, "whole entries")
@@ -621,6 +745,7 @@ def of_metadata(entry: Any, layouts: dict[str, Stream], nchunks: int, prefix: st
         layout = layouts.get(f"{prefix}{stream.get('name')}")
         need(layout is not None, "a stream of the type")
         values, encoding = layout, stream.get("encoding")
+        need(encoding is not None or values.dtype != "rows", "an encoding of rows of a child")
         if encoding is not None:
             layout = layout_of_codes(stream, values, entry)
         need(stream.get("dtype") == layout.dtype, "a stream of its dtype")
@@ -673,7 +798,9 @@ def check_streams(block: Block, layouts: dict[str, Stream], stated: dict[str, in
             need(not any(size % entry for size in one.chunks[:-1]), "whole entries")
             need(not sum(one.chunks) % np.dtype(one.layout.dtype).itemsize, "whole entries")
         sizes[one.layout.name] = sum(one.chunks)
-        if one.encoding:
+        if one.values.dtype == "rows":
+            sizes[one.layout.name] = 0
+        elif one.encoding:
             sizes[one.layout.name] = sum(one.pages) if one.pages else one.values.nbytes(owner.rows)
     sizes = {name: size for name, size in sizes.items() if size}
     need(sizes == stated, "streams of the sizes that the line states")
@@ -687,7 +814,7 @@ OF_NUMBERS, OF_ITEMS = ("narrow", "scaled", "delta"), ("lengths", "each", "dicti
 
 def is_made(encoding: dict[str, Any] | None) -> bool:
     """True if the values come from the parameters alone, without a byte in the file."""
-    return encoding is not None and encoding["kind"] in ("each", "constant", "runs")
+    return encoding is not None and encoding["kind"] in ("each", "constant", "runs", "rows")
 
 
 def items_of_dictionary(encoding: dict[str, Any]) -> list[bytes]:
@@ -704,7 +831,11 @@ def layout_of_codes(stream: dict[str, Any], values: Stream, block: dict[str, Any
     encoding, dtype = stream["encoding"], stream.get("dtype")
     need(isinstance(encoding, dict), "an encoding")
     kind, pages = encoding.get("kind"), -(-block["rows"] // block["page_rows"])
-    need(kind in (*OF_NUMBERS, *OF_ITEMS, "constant", "runs"), "an encoding that is known")
+    need(kind in (*OF_NUMBERS, *OF_ITEMS, "constant", "runs", "rows"), "an encoding that is known")
+    need((kind == "rows") == (values.dtype == "rows"), "an encoding for the items of lists")
+    if kind == "rows":
+        need(not stream.get("nbytes"), "no bytes of rows")
+        return values
     if kind == "runs":
         at = np.frombuffer(unbase64(encoding.get("at")), "<i8").tolist()
         need(values.dtype == "bitmap", "runs of validity")
@@ -765,6 +896,8 @@ def values_of_codes(one: Stored, data: bytes, block: Block) -> bytes:
     """Return the bytes of the values, computed with Python's integers."""
     assert one.encoding is not None
     kind, result = one.encoding["kind"], []
+    if kind == "rows":
+        return b""
     if kind == "constant":
         value = unbase64(one.encoding["value"])
         return value * (one.values.nbytes(block.rows) // len(value))
@@ -859,6 +992,12 @@ def rows_of(
         rows = [values[code] for code in codes.tolist()] if values else [b""] * block.rows
     elif pa.types.is_null(type_):
         rows = [None] * block.rows
+    elif type_ == STRUCT:
+        rows = [b""] * block.rows
+    elif type_ in LISTS:
+        (pages,) = (one.pages for one in block.streams if one.layout.name == "values")
+        ends = ends_of(LISTS[type_], block, streams, "", sum(pages or ()))
+        rows = [stop - start for start, stop in pairwise(ends)]
     elif type_ in NARROW or type_ in WIDE:
         rows = items_of(type_, block, streams, prefix)
     else:
@@ -874,7 +1013,10 @@ def rows_of(
     if f"{prefix}valid" in streams:
         bits = np.frombuffer(streams[f"{prefix}valid"], np.uint8)
         present = np.unpackbits(bits, count=block.rows, bitorder="little").tolist()
-        rows = [row if flag else None for row, flag in zip(rows, present, strict=True)]
+        rows = [
+            row if flag else ~row if type_ in LISTS else None
+            for row, flag in zip(rows, present, strict=True)
+        ]
     if pa.types.is_dictionary(type_) and not values:
         need(set(rows) <= {None}, "nulls alone where the dictionary is empty")
     return rows
@@ -883,17 +1025,25 @@ def rows_of(
 def items_of(type_: pa.DataType, block: Block, streams: dict[str, bytes], prefix: str) -> list[Row]:
     """Return text or bytes, cut at their ends."""
     data = streams[f"{prefix}values"]
-    dtype = "<i4" if type_ in NARROW else "<i8"
-    ends = [0, *np.frombuffer(streams[f"{prefix}ends"], dtype).tolist()]
-    need(ends == sorted(ends) and ends[-1] == len(data), "ends that ascend to the last byte")
-    (pages,) = (one.pages for one in block.all_streams if one.layout.name == f"{prefix}values")
-    last = [*range(block.page_rows, block.rows, block.page_rows), block.rows] if block.rows else []
-    need([ends[row] for row in last] == list(accumulate(pages or ())), "ends of pages")
+    ends = ends_of(type_, block, streams, prefix, len(data))
     rows: list[Row] = [data[start:stop] for start, stop in pairwise(ends)]
     if type_ in TEXT:
         for row in rows:
             decoded(row or b"")
     return rows
+
+
+def ends_of(
+    type_: pa.DataType, block: Block, streams: dict[str, bytes], prefix: str, size: int
+) -> list[int]:
+    """Return where items begin and end, `size` bytes or rows of a child together."""
+    dtype = "<i4" if type_ in NARROW else "<i8"
+    ends = [0, *np.frombuffer(streams[f"{prefix}ends"], dtype).tolist()]
+    need(ends == sorted(ends) and ends[-1] == size, "ends that ascend to the last item")
+    (pages,) = (one.pages for one in block.all_streams if one.layout.name == f"{prefix}values")
+    last = [*range(block.page_rows, block.rows, block.page_rows), block.rows] if block.rows else []
+    need([ends[row] for row in last] == list(accumulate(pages or ())), "ends of pages")
+    return ends
 
 
 # Files and JSON

@@ -4,6 +4,8 @@ Arrow's own equality takes NaN for unequal and -0.0 for 0.0. Also has the strict
 DataFrames. Knows nothing of blztable.
 """
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -25,8 +27,12 @@ def same_table(left: pa.Table, right: pa.Table) -> bool:
     )
 
 
-def bits(column: Column) -> list[bytes | None]:
-    """Return the bytes of each row, None for a null."""
+def bits(column: Column) -> list[Any]:
+    """Return the bytes of each row, None for a null.
+
+    A row of a struct is a tuple, of a list a list (of pairs for a map), of a union its type code
+    and its value, of runs its value.
+    """
     if isinstance(column, pa.ChunkedArray):
         return [row for chunk in column.chunks for row in bits(chunk)]
     type_, rows = column.type, len(column)
@@ -39,8 +45,12 @@ def bits(column: Column) -> list[bytes | None]:
             for code in bits(column.indices)
         ]
         return [None if code is None else values[code] for code in codes]
+    if pa.types.is_union(type_) or pa.types.is_run_end_encoded(type_):
+        return _picked(column)
     present = _bitmap(column.buffers()[0], column.offset, rows)
-    if pa.types.is_boolean(type_):
+    if pa.types.is_nested(type_):
+        values = _nested(column)
+    elif pa.types.is_boolean(type_):
         values = [bytes([bit]) for bit in _bitmap(column.buffers()[1], column.offset, rows)]
     elif type_ in (pa.string_view(), pa.binary_view()):
         values = [str(v).encode() if isinstance(v, str) else v for v in column.to_pylist()]
@@ -52,6 +62,50 @@ def bits(column: Column) -> list[bytes | None]:
         first = column.offset * width
         values = [data[first + row * width : first + (row + 1) * width] for row in range(rows)]
     return [value if there else None for value, there in zip(values, present, strict=True)]
+
+
+def _nested(column: pa.Array) -> list[Any]:
+    """Return the rows of structs, lists and maps, also of those that are null."""
+    type_, rows, first = column.type, len(column), column.offset
+    if pa.types.is_struct(type_):
+        fields = [bits(column.field(number)) for number in range(type_.num_fields)]
+        return list(zip(*fields, strict=True)) if fields else [()] * rows
+    if pa.types.is_map(type_):
+        items = list(zip(bits(column.keys), bits(column.items), strict=True))
+    else:
+        items = bits(column.values)
+    if pa.types.is_fixed_size_list(type_):
+        starts = np.arange(first, first + rows) * type_.list_size
+        return [items[start : start + type_.list_size] for start in starts.tolist()]
+    kinds, offsets = pa.types, column.buffers()[1]
+    is_large = kinds.is_large_list(type_) or kinds.is_large_list_view(type_)
+    starts = _numbers(offsets, "<i8" if is_large else "<i4", first, rows)
+    if kinds.is_list_view(type_) or kinds.is_large_list_view(type_):
+        sizes = _numbers(column.buffers()[2], starts.dtype, first, rows)
+    else:
+        sizes = _numbers(offsets, starts.dtype, first + 1, rows) - starts
+    stops = starts + sizes
+    return [items[start:stop] for start, stop in zip(starts.tolist(), stops.tolist(), strict=True)]
+
+
+def _picked(column: pa.Array) -> list[Any]:
+    """Return the rows of unions and of runs."""
+    type_, rows, first = column.type, len(column), column.offset
+    if pa.types.is_run_end_encoded(type_):
+        ends, values = np.asarray(column.run_ends), bits(column.values)
+        runs = np.searchsorted(ends, np.arange(first, first + rows), "right")
+        return [values[run] for run in runs.tolist()]
+    codes = _numbers(column.buffers()[1], "i1", first, rows).tolist()
+    places = range(rows)
+    if type_.mode == "dense":
+        places = _numbers(column.buffers()[2], "<i4", first, rows).tolist()
+    children = {code: bits(column.field(number)) for number, code in enumerate(type_.type_codes)}
+    return [(code, children[code][place]) for code, place in zip(codes, places, strict=True)]
+
+
+def _numbers(buffer: pa.Buffer | None, dtype: Any, first: int, rows: int) -> np.ndarray:
+    """Return numbers of a buffer, which may be missing if there are none."""
+    return np.frombuffer(buffer, dtype, first + rows)[first:] if rows else np.empty(0, dtype)
 
 
 def _items(column: pa.Array, dtype: str) -> list[bytes]:
