@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blztable.arrow_errors import REFUSALS
-from blztable.arrow_types import is_binary, is_text, recoded, without_view
+from blztable.arrow_types import is_binary, is_text, nulls, recoded, without_view
 
 
 def cast_exactly(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | None:
@@ -18,7 +18,7 @@ def cast_exactly(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray
     if column.type.equals(type_):
         return column
     if column.null_count == len(column):
-        return pa.chunked_array([pa.nulls(len(column), type_)])
+        return pa.chunked_array([nulls(len(column), type_)])
     try:
         return _cast(column, type_)
     except REFUSALS:
@@ -85,7 +85,7 @@ def narrowed(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
 def repeated(type_: pa.DataType, rows: int, value: pa.Scalar | None) -> pa.ChunkedArray:
     """Return `rows` rows of one value, or of nulls for None."""
     if value is None or not value.is_valid:
-        return pa.chunked_array([pa.nulls(rows, type_)])
+        return pa.chunked_array([nulls(rows, type_)])
     if not pa.types.is_dictionary(type_):
         return pa.chunked_array([pa.repeat(value.cast(type_), rows)])
     code = pa.scalar(0, type_.index_type)

@@ -1,4 +1,4 @@
-"""Arrow types: predicates for text, bytes, views and numbers, casts of dictionaries, and bits.
+"""Arrow types: predicates for text, bytes, views and numbers, casts of dictionaries, nulls, bits.
 
 Knows nothing of columns, tables or pandas.
 """
@@ -70,3 +70,48 @@ def bits_of(bitmap: np.ndarray, offset: int, rows: int) -> np.ndarray:
     """Return a byte, 0 or 1, for each of `rows` bits from `offset`."""
     first, skipped = divmod(offset, 8)
     return np.unpackbits(bitmap[first:], count=skipped + rows, bitorder="little")[skipped:]
+
+
+def bitmap(mask: np.ndarray) -> pa.Buffer:
+    """Return a mask of booleans as Arrow's bits."""
+    return pa.py_buffer(np.packbits(mask, bitorder="little"))
+
+
+def nulls(rows: int, type_: pa.DataType) -> pa.Array:
+    """Return nulls; those that Arrow makes of runs inside of nested types are invalid.
+
+    A union has nulls of its first type.
+    """
+    if not pa.types.is_nested(type_):
+        return pa.nulls(rows, type_)
+    if pa.types.is_union(type_):
+        codes = pa.py_buffer(np.full(rows, type_.type_codes[0], "i1"))
+        types = [type_.field(number).type for number in range(type_.num_fields)]
+        if type_.mode == "sparse":
+            children = [nulls(rows, one) for one in types]
+            return pa.Array.from_buffers(type_, rows, [None, codes], children=children)
+        children = [nulls(0 if number else rows, one) for number, one in enumerate(types)]
+        places = pa.py_buffer(np.arange(rows, dtype="<i4"))
+        return pa.Array.from_buffers(type_, rows, [None, codes, places], children=children)
+    if pa.types.is_run_end_encoded(type_):
+        ends = pa.array([rows] if rows else [], type_.run_end_type)
+        values = nulls(len(ends), type_.value_type)
+        return pa.RunEndEncodedArray.from_arrays(ends, values, type=type_)
+    if pa.types.is_struct(type_):
+        children = [nulls(rows, type_.field(one).type) for one in range(type_.num_fields)]
+        mask = bitmap(np.zeros(rows, np.bool_))
+        return pa.Array.from_buffers(type_, rows, [mask], children=children)
+    if pa.types.is_fixed_size_list(type_):
+        child = nulls(rows * type_.list_size, type_.value_type)
+        mask = bitmap(np.zeros(rows, np.bool_))
+        return pa.Array.from_buffers(type_, rows, [mask], children=[child])
+    if pa.types.is_map(type_):
+        items = pa.struct([type_.key_field, type_.item_field])
+    else:
+        items = type_.value_type
+    width = 8 if type_.id in (pa.lib.Type_LARGE_LIST, pa.lib.Type_LARGE_LIST_VIEW) else 4
+    offsets = pa.py_buffer(bytes((rows + 1) * width))
+    buffers = [bitmap(np.zeros(rows, np.bool_)), offsets]
+    if type_.id in (pa.lib.Type_LIST_VIEW, pa.lib.Type_LARGE_LIST_VIEW):
+        buffers.append(offsets)
+    return pa.Array.from_buffers(type_, rows, buffers, children=[nulls(0, items)])

@@ -24,7 +24,7 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from blztable.block_terms import PLAIN, VALID, child_prefix
+from blztable.block_terms import PLAIN, VALID, VALUES, child_prefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +212,9 @@ class Piece:
         The rows of each child that these rows need. Pieces may share the piece of a child.
     nan_is_null
         True if the rows are null where the value is NaN.
+    items
+        Number of rows of a child node that the items of these rows are; 0 if the items are bytes.
+        Then `first_byte` and `pages` count such rows, too.
     """
 
     rows: int
@@ -221,6 +224,12 @@ class Piece:
     pages: tuple[int, ...] = ()
     children: Mapping[str, "Piece"] = field(default_factory=dict)
     nan_is_null: bool = False
+    items: int = 0
+
+    @property
+    def end_of_items(self) -> int:
+        """Return how far the item ends count: the bytes of the items, or their rows."""
+        return self.items or self.sizes.get(VALUES, 0)
 
     @property
     def has_nulls(self) -> bool:

@@ -10,6 +10,7 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
+from blztable.arrow_types import nulls
 from blztable.block_terms import PLAIN, VALID, child_prefix
 from blztable.columns.blocks import (
     VALIDITY,
@@ -24,7 +25,6 @@ from blztable.columns.blocks import (
 from blztable.columns.codecs import boolean, dictionary, fixed, lists, null, structs, text, validity
 from blztable.columns.codecs.items import MAX_NARROW
 from blztable.columns.nested import assemble
-from blztable.columns.nested.flatten import hidden
 from blztable.columns.nested.nodes import (
     LARGE_LIST,
     LIST,
@@ -126,7 +126,7 @@ def child_arrays(array: pa.Array) -> Mapping[str, pa.Array]:
 def one_array(column: pa.ChunkedArray) -> pa.Array:
     """Return a column as one array; raise SchemaError if one array cannot hold it."""
     if column.num_chunks == 0:
-        return hidden(column.type, 0)
+        return nulls(0, column.type)
     if column.num_chunks == 1:
         return column.chunk(0)
     if pa.types.is_dictionary(column.type):

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from blztable.arrow_errors import REFUSALS
-from blztable.arrow_types import bits_of
+from blztable.arrow_types import bits_of, nulls
 from blztable.errors import SchemaError
 
 # An extension array of pandas; the stubs lack some of its members.
@@ -69,7 +69,7 @@ def whole(column: pa.ChunkedArray) -> pa.Array:
     match column.num_chunks:
         case 0:
             # Arrow cannot concatenate no chunks of some dictionaries.
-            return pa.nulls(0, column.type)
+            return nulls(0, column.type)
         case 1:
             return column.chunk(0)
         case _:

@@ -12,9 +12,10 @@ import pytest
 import blztable as blz
 from blztable.engine.read.parts import OpenParts
 from golden import reader
-from golden.make_nested import CHANGED, FORMS, TYPES
+from golden.make_nested import CHANGED, FORMS
 from golden.make_v1 import SUMS, sums
 from support.bit_equality import bits
+from support.nested_arrays import KINDS
 
 ROOT = Path(__file__).parent / "nested"
 CASES = [*FORMS, CHANGED]
@@ -75,14 +76,14 @@ def test_each_form_is_on_disk_what_it_is_named_after(form):
         ]
     kinds = {stream.encoding.kind for stream in streams if stream.encoding}
     assert kinds == {"rows"} if form == "plain" else {"rows", "narrow", "lengths"} <= kinds
-    assert set(expected(form, 1).column_names) == {"k", *TYPES}
+    assert set(expected(form, 1).column_names) == {"k", *KINDS}
 
 
 def test_children_without_rows_have_no_file():
     data = (ROOT / f"{CHANGED}.blz" / "meta" / "manifest" / f"{2:020d}").read_bytes()
     lines = [json.loads(line) for line in data.splitlines()[2:]]
     ends = {tuple(line["path"]): line for line in lines if isinstance(line["path"], list)}
-    of_view = list(TYPES).index("view") + 1
+    of_view = list(KINDS).index("view") + 1
     (root,) = [line["path"] for line in lines if isinstance(line["path"], int)][
         of_view : of_view + 1
     ]

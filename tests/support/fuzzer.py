@@ -45,7 +45,7 @@ from blztable.format.superchunk import unpack
 from blztable.storage.memory import MemoryStore
 from blztable.table.batches import Batches
 from support import arrow_strategies as types
-from support import samples, tamper
+from support import nested_arrays, samples, tamper
 from support.bit_equality import same_table
 from support.worker_process import WorkerLost, WorkerProcess
 
@@ -74,8 +74,11 @@ KINDS = ["narrow", "scaled", "delta", "lengths", "each", "dictionary", "constant
 # The tables.
 
 
-def seeds() -> dict[str, MemoryStore]:
-    """Return tables of one column of every type, and some tables of several columns."""
+def seeds(only: str = "") -> dict[str, MemoryStore]:
+    """Return tables of one column of every type, and some tables of several columns.
+
+    With `only`, those whose names begin with it.
+    """
     writers = {name: samples.SAMPLES[name] for name in FRAMES}
     for kind in [*types.PLAIN, *samples.DICTIONARIES]:
         writers[f"type {kind}"] = samples.table([kind], checksum="adler32")
@@ -103,8 +106,17 @@ def seeds() -> dict[str, MemoryStore]:
     writers["encoded many"] = functools.partial(blz.to_blz, many, encoding="auto", page_rows=512)
     empty = samples.frame().reset_index(drop=True).iloc[:0]
     writers["frame without rows"] = lambda place: blz.to_blz(empty, place)
+    small = {"page_rows": 8, "row_group_rows": 24}
+    for name in nested_arrays.KINDS:
+        one = nested_arrays.table(40, 5).select([name])
+        writers[f"nested {name}"] = functools.partial(blz.to_blz, one, encoding="plain", **small)
+        two = nested_arrays.table(400, 5).select([name, "k"])
+        writers[f"nested encoded {name}"] = functools.partial(blz.to_blz, two, **cuts)
+        writers[f"nested bundled {name}"] = functools.partial(blz.to_blz, two, row_group_rows=250)
     stores = {}
     for name, write in writers.items():
+        if not name.startswith(only):
+            continue
         stores[name] = store = MemoryStore(name.replace("/", "-"))
         write(store)
         for version in range(1, 4 if name == "versions" else 2):
@@ -128,7 +140,8 @@ def copied(store: MemoryStore) -> MemoryStore:
 
 def mutated(random: Random, stores: dict[str, MemoryStore]) -> tuple[MemoryStore, list[str]]:
     """Return one of the tables with one to three mutations, behind valid checksums."""
-    name = random.choice(FRAMES if random.random() < 0.4 else sorted(stores))
+    frames = [name for name in FRAMES if name in stores]
+    name = random.choice(frames if frames and random.random() < 0.4 else sorted(stores))
     store = copied(stores[name])
     done = [name]
     version = random.choice([1, 2, 3, 3, 3]) if name == "versions" else 1
@@ -339,6 +352,21 @@ def streams(random: Random, part: tamper.Part) -> str:
         return "not a block any more"
 
 
+def items_of_lists(random: Random, part: tamper.Part) -> str:
+    """Change how many items the pages of a list have, with or without their sum."""
+    try:
+        (stream,) = (one for one in part.metadata["streams"] if one["dtype"] == "rows")
+        pages = stream["pages"]
+        page = random.randrange(len(pages))
+        value = number(random, pages[page])
+        if random.random() < 0.5:
+            pages[page - 1] += pages[page] - value
+        pages[page] = value
+        return f"{pages}"
+    except (KeyError, TypeError, AttributeError, IndexError, ValueError):
+        return "no list"
+
+
 def trailer(random: Random, part: tamper.Part) -> str:
     fields, limits = random.choice(
         [
@@ -422,6 +450,42 @@ def nulls(random: Random, table: tamper.Table) -> str:
     if random.random() < 0.5 and isinstance(line.get("streams"), dict):
         line["streams"].pop("valid", None)
     return f"{line['nan_is_null']}"
+
+
+def nodes(random: Random, table: tamper.Table) -> str:
+    """Change the rows or the path of a node below a root, exchange two nodes, or remove one."""
+    try:
+        below = [number for number, one in enumerate(table.lines) if type(one["path"]) is list]
+        index = random.choice(below)
+        one, other = table.lines[index], table.lines[random.choice(below)]
+        match random.randrange(6):
+            case 0 | 1 | 2:
+                group = random.randrange(len(one["rows"]))
+                rows = one["rows"][group] = abs(number(random, one["rows"][group]))
+                if table._lines_were[index]["k"][group]:
+                    table.part(index, group).metadata["rows"] = rows
+                said = f"row group {group} of node {index} has {rows}"
+            case 3:
+                for key in random.choice([["k"], ["at"], list(one)]):
+                    if key != "path":
+                        one[key], other[key] = other[key], one[key]
+                said = f"node {index} is {other['path']}"
+            case 4:
+                path = [*one["path"][:-1], abs(number(random, one["path"][-1]))]
+                path = random.choice([path, one["path"] * 2, one["path"][:-1], other["path"]])
+                one["path"] = table.head["columns"]["path"][index] = path
+                said = f"node {index} has the path {path}"
+            case _:
+                if table._parts:
+                    return "the number of a node is in use"
+                del table.lines[index], table._lines_were[index]
+                for values in table.head["columns"].values():
+                    if isinstance(values, list):
+                        del values[index]
+                said = f"node {index} is gone"
+        return said
+    except (KeyError, TypeError, AttributeError, IndexError):
+        return "no nodes"
 
 
 def text_of_a_line(random: Random, table: tamper.Table) -> str:
@@ -534,14 +598,14 @@ OTHERS += [pa.map_(pa.int8(), pa.int8()), pa.dictionary(pa.int8(), pa.binary(0))
 
 OF_PARTS: list[Callable[[Random, tamper.Part], str]] = [
     *([values_of_a_chunk] * 4 + [bytes_of_a_chunk] * 3 + [metadata] * 3 + [streams] * 2),
-    *([encodings] * 3),
+    *([encodings] * 3 + [items_of_lists] * 3),
     *(header_of_a_chunk, order_of_chunks, offsets, digests, header),
     *(text_of_metadata, trailer, layers),
 ]
 OF_BUNDLES = [*OF_PARTS, *([entries] * 12), *([lines_of_encodings] * 6)]
 OF_MANIFESTS: list[Callable[[Random, tamper.Table], str]] = [
     *([schema] * 5 + [frame] * 4 + [head] * 3 + [line] * 4 + [places] * 3 + [rows] * 3),
-    *([nulls] * 2),
+    *([nulls] * 2 + [nodes] * 3),
     *(text_of_a_line, text_of_head),
 ]
 
@@ -825,6 +889,7 @@ def looked_at(random: Random, store: MemoryStore) -> None:
 def statistics(random: Random, store: MemoryStore) -> None:
     version, pinned = pin(store)
     with pinned:
+        version = version.flat
         for index in range(len(version.schema)):
             parts = version.column(index)
             assert len(parts.statistics) == len(parts.k)
@@ -942,9 +1007,9 @@ def fenced(nbytes: int) -> np.ndarray:
 # Running.
 
 
-def worker(seed: int) -> Callable[[int], tuple[str, str]]:
+def worker(seed: int, only: str = "") -> Callable[[int], tuple[str, str]]:
     """Run in the worker: return the outcome of a case and the place of its failure."""
-    stores = seeds()
+    stores = seeds(only)
     blosc.set_nthreads(1)
 
     def answer(case: int) -> tuple[str, str]:
@@ -968,14 +1033,16 @@ def result(seed: int, case: int, stores: dict[str, MemoryStore]) -> str:
     return read_all(random, store)
 
 
-def run(seed: int, first: int, seconds: float, out: Path) -> collections.Counter[str]:
+def run(
+    seed: int, first: int, seconds: float, out: Path, only: str = ""
+) -> collections.Counter[str]:
     """Run cases until the time is over; save those that fail."""
     out.mkdir(parents=True, exist_ok=True)
-    stores, counts, seen = seeds(), collections.Counter[str](), collections.Counter[str]()
+    stores, counts, seen = seeds(only), collections.Counter[str](), collections.Counter[str]()
     begin = told = time.monotonic()
     case = first
     while time.monotonic() < begin + seconds:
-        with WorkerProcess(worker, seed, growth=600 << 20) as process:
+        with WorkerProcess(worker, seed, only, growth=600 << 20) as process:
             for _ in range(RENEWED_AFTER):
                 try:
                     result, reason = process.ask(case)
@@ -1032,14 +1099,15 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
     parser.add_argument("--case", type=int, help="run this case alone, in this process")
+    parser.add_argument("--only", default="", help="tables whose names begin with this")
     parser.add_argument("--out", type=Path, default=Path("findings"))
     chosen = parser.parse_args()
     if chosen.case is not None:
-        print(result(chosen.seed, chosen.case, seeds()))
+        print(result(chosen.seed, chosen.case, seeds(chosen.only)))
         return 0
     # Arrow, in the workers, checks for writes past its buffers.
     os.environ.setdefault("ARROW_DEBUG_MEMORY_POOL", "abort")
-    counts = run(chosen.seed, chosen.first, chosen.minutes * 60, chosen.out)
+    counts = run(chosen.seed, chosen.first, chosen.minutes * 60, chosen.out, chosen.only)
     return int(counts["failed"] + counts["lost"] > 0)
 
 

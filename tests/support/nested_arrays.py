@@ -36,6 +36,44 @@ def _nesting(inner):
 # Nested types of up to three levels.
 TYPES = _nesting(st.recursive(st.sampled_from(LEAVES), _nesting, max_leaves=3))
 
+POINT = pa.struct([("x", pa.float64()), ("name", pa.string())])
+UNION = [pa.field("n", pa.int16()), pa.field("s", pa.string()), pa.field("p", POINT)]
+# One of each kind.
+KINDS = {
+    "struct": POINT,
+    "no fields": pa.struct([]),
+    "struct of struct": pa.struct([("a", POINT), ("b", pa.struct([("c", pa.bool_())]))]),
+    "list": pa.list_(pa.int32()),
+    "large list": pa.large_list(pa.large_string()),
+    "view": pa.list_view(pa.string_view()),
+    "large view": pa.large_list_view(pa.decimal128(5, 2)),
+    "fixed": pa.list_(pa.float32(), 3),
+    "fixed of none": pa.list_(pa.int8(), 0),
+    "map": pa.map_(pa.string(), pa.int64()),
+    "dense": pa.dense_union(UNION, [5, 0, 127]),
+    "sparse": pa.sparse_union(UNION, [1, 2, 3]),
+    "runs": pa.run_end_encoded(pa.int32(), pa.string()),
+    "list of struct": pa.list_(pa.struct([("point", POINT), ("tags", pa.list_(pa.string()))])),
+    "list of nothing": pa.list_(pa.null()),
+    "struct of all": pa.struct(
+        [
+            ("map", pa.map_(pa.string(), pa.list_(pa.dictionary(pa.int8(), pa.string())))),
+            ("runs", pa.run_end_encoded(pa.int64(), pa.float64())),
+            ("union", pa.dense_union([pa.field("list", pa.list_(pa.int64()))])),
+            ("fixed", pa.list_(pa.list_(pa.uint8(), 2), 2)),
+        ]
+    ),
+}
+
+
+def table(rows: int, seed: int) -> pa.Table:
+    """Return a table with a column of each kind; "k" numbers the rows."""
+    columns = {
+        name: array_of(type_, rows, seed + number)
+        for number, (name, type_) in enumerate(KINDS.items())
+    }
+    return pa.table({"k": pa.array(range(rows), pa.int32()), **columns})
+
 
 def array_of(type_: pa.DataType, rows: int, seed: int) -> pa.Array:
     """Return an array of so many rows, with nulls at every level."""

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
+from blztable.arrow_types import nulls
 from blztable.columns.nested.assemble import rebuilt, taken
 from blztable.columns.nested.flatten import flatten
 from blztable.columns.nested.nodes import Node
@@ -66,6 +67,42 @@ def test_a_table_reads_slices_takes_filters_and_verifies(type_, rows, seed, layo
         assert rows_of(found["x"]) == rows_of(array.slice(start))
         indices = data.draw(st.lists(st.integers(0, rows - 1), max_size=9))
         assert rows_of(t.take(indices)["x"]) == repr([array[index].as_py() for index in indices])
+
+
+# Found by the fuzzer: Arrow's own nulls of runs inside of nested types are invalid.
+@given(TYPES, st.integers(0, 9))
+def test_nulls_of_any_type_are_valid(type_, rows):
+    array = nulls(rows, type_)
+    array.validate(full=True)
+    assert array.type == type_
+    assert array.to_pylist() == [None] * rows
+
+
+# Statistics are those of the root; rows of unions and runs are null where a child says so.
+@settings(max_examples=40)
+@given(TYPES, SEEDS, st.sampled_from(LAYOUTS))
+def test_filters_for_nulls_find_the_rows_that_are_null(type_, seed, layout):
+    array = array_of(type_, 60, seed)
+    store = MemoryStore("shelf")
+    blz.to_blz(pa.table({"k": range(60), "x": array}), store, **layout)
+    missing = {row for row, value in enumerate(array.to_pylist()) if value is None}
+    is_null, behind = pc.field("x").is_null(), pc.field("k") > 30
+    for condition, wanted in (
+        (is_null, missing),
+        (~is_null, {*range(60)} - missing),
+        (pc.field("x").is_valid() & behind, {*range(31, 60)} - missing),
+        (is_null | behind, missing | {*range(31, 60)}),
+    ):
+        found = blz.read_table(store, filters=condition)
+        assert found["k"].to_pylist() == sorted(wanted)
+        assert rows_of(found["x"]) == repr([array[row].as_py() for row in sorted(wanted)])
+
+
+def test_run_ends_of_16_bits_are_refused_because_they_reach_too_few_rows():
+    runs = pa.run_end_encoded(pa.int16(), pa.int8())
+    for type_ in (runs, pa.list_(runs), pa.struct([("a", runs)])):
+        with pytest.raises(blz.SchemaError, match=r"'x'.*int16.*cannot be stored"):
+            blz.to_blz(pa.table({"x": nulls(3, type_)}), MemoryStore())
 
 
 @settings(max_examples=40)

@@ -11,7 +11,7 @@ from itertools import accumulate
 import numpy as np
 import pyarrow as pa
 
-from blztable.block_terms import ENDS, VALID, VALUES
+from blztable.block_terms import ENDS, VALID
 from blztable.columns.blocks import Decoder, Piece, Target
 from blztable.columns.codecs.validity import Validity, whole_items
 from blztable.columns.memory import allocate, view
@@ -38,7 +38,7 @@ class ItemsDecoder(Decoder):
         """Allocate segments with at most `limit` items, and offsets of `width` bytes."""
         self.type = type_
         self._validity = Validity(pieces)
-        sizes = [piece.sizes.get(VALUES, 0) for piece in pieces]
+        sizes = [piece.end_of_items for piece in pieces]
         self.segments = [
             Segment(width, pieces[start:stop]) for start, stop in _segment(sizes, limit)
         ]
@@ -92,7 +92,7 @@ class Segment:
         self.pieces = pieces
         self._width = width
         self.starts = list(accumulate((piece.rows for piece in pieces), initial=0))
-        sizes = (piece.sizes.get(VALUES, 0) for piece in pieces)
+        sizes = (piece.end_of_items for piece in pieces)
         self.bases = list(accumulate(sizes, initial=0))
         self.rows = self.starts[-1]
         self.offsets_buffer = allocate((self.rows + 1) * width)

@@ -73,6 +73,8 @@ def parse(value: Mapping[str, object], owner: Owner, dtype: str) -> Encoding:
     make = _KINDS.get(kind) if isinstance(kind, str) else None
     if make is None:
         raise FormatError(f"encoding {kind!r:.100} is unknown; upgrade blztable")
+    if (owner.layout.dtype == ROWS) != (make is _rows_below):
+        raise CorruptError(f"encoding {kind!r} of {owner.layout.dtype} in {dtype!r:.100}")
     return make(value, owner, dtype)
 
 
@@ -141,8 +143,8 @@ def _dictionary(value: Mapping[str, object], owner: Owner, dtype: str) -> Encodi
         width = value_width(layout)
         stored = _codes(value, owner, dtype, width > 1)
         return Values(stored, values_from_json(value.get("items"), width))
-    if owner.is_child or layout.dtype == ROWS:
-        raise CorruptError("encoding 'dictionary' of items within a dictionary, or of a list")
+    if owner.is_child:
+        raise CorruptError("encoding 'dictionary' of items within a dictionary")
     if layout.name == VALUES and layout.bits is None:
         # The size of the bytes of items follows from no number of rows.
         return Spelled(replace(layout, bits=0))
@@ -152,10 +154,7 @@ def _dictionary(value: Mapping[str, object], owner: Owner, dtype: str) -> Encodi
 
 
 def _rows_below(value: Mapping[str, object], owner: Owner, dtype: str) -> Encoding:
-    layout = owner.layout
-    if layout.dtype != ROWS:
-        raise CorruptError(f"encoding {value['kind']!r} of {layout.dtype} in {dtype!r:.100}")
-    return Below(replace(layout, bits=0))
+    return Below(replace(owner.layout, bits=0))
 
 
 def _constant(value: Mapping[str, object], owner: Owner, dtype: str) -> Encoding:

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from blztable.arrow_types import bitmap
 from blztable.columns.memory import numbers_in
-from blztable.columns.nested.flatten import bitmap, flatten
+from blztable.columns.nested.flatten import flatten
 from blztable.columns.nested.nodes import ITEMS, LARGE_LIST, RUNS, SIZE, Node
 from blztable.columns.stored import stored_type
 from blztable.errors import CorruptError
@@ -43,8 +44,11 @@ def assemble(node: Node, flat: pa.Array, children: Sequence[pa.Array]) -> pa.Arr
     if pa.types.is_union(node.type):
         return _union(node.type, flat, children)
     if node.rows == RUNS:
+        begins = np.diff(_offsets(node, flat))
+        if flat.null_count or (begins > 1).any():
+            raise CorruptError("a row of runs is null, or begins more than one run")
         # The first row continues a run, or begins one.
-        ends = np.append(np.flatnonzero(np.diff(_offsets(node, flat))[1:]) + 1, rows)[:needed]
+        ends = np.append(np.flatnonzero(begins[1:]) + 1, rows)[:needed]
         run_ends = pa.array(ends, node.type.run_end_type)
         return pa.RunEndEncodedArray.from_arrays(run_ends, children[0], type=node.type)
     validity = _validity(flat)

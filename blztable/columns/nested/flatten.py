@@ -13,9 +13,9 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from blztable.arrow_types import bits_of
+from blztable.arrow_types import bitmap, bits_of, nulls
 from blztable.columns.memory import bytes_of, numbers_in
-from blztable.columns.nested.nodes import ITEMS, LARGE_LIST, RUNS, SIZE, STRUCT, Node, is_nested
+from blztable.columns.nested.nodes import ITEMS, LARGE_LIST, RUNS, SIZE, STRUCT, Node
 from blztable.columns.stored import as_stored
 from blztable.errors import SchemaError
 
@@ -50,7 +50,7 @@ def _flattened(node: Node, array: pa.Array, rows: _Rows, visible: _Visible) -> I
     count = len(array) if rows is None else len(rows)
     if rows is not None and not len(array):
         # All wanted rows are hidden, and there is none to stand for them.
-        array, rows = hidden(node.type, count), None
+        array, rows = nulls(count, node.type), None
     if not node.rows:
         yield _leaf(array, rows, visible)
         return
@@ -154,42 +154,6 @@ def _masked(array: pa.Array, mask: np.ndarray) -> pa.Array:
     return pa.Array.from_buffers(array.type, len(array), buffers, offset=array.offset)
 
 
-def hidden(type_: pa.DataType, rows: int) -> pa.Array:
-    """Return an array of so many rows that nobody sees."""
-    if pa.types.is_union(type_):
-        codes = pa.py_buffer(np.full(rows, type_.type_codes[0], "i1"))
-        types = [type_.field(number).type for number in range(type_.num_fields)]
-        if type_.mode == "sparse":
-            children = [hidden(one, rows) for one in types]
-            return pa.Array.from_buffers(type_, rows, [None, codes], children=children)
-        children = [hidden(one, 0 if number else rows) for number, one in enumerate(types)]
-        places = pa.py_buffer(np.arange(rows, dtype="<i4"))
-        return pa.Array.from_buffers(type_, rows, [None, codes, places], children=children)
-    if pa.types.is_run_end_encoded(type_):
-        ends = pa.array([rows] if rows else [], type_.run_end_type)
-        values = hidden(type_.value_type, len(ends))
-        return pa.RunEndEncodedArray.from_arrays(ends, values, type=type_)
-    if pa.types.is_struct(type_):
-        children = [hidden(type_.field(one).type, rows) for one in range(type_.num_fields)]
-        mask = bitmap(np.zeros(rows, np.bool_))
-        return pa.Array.from_buffers(type_, rows, [mask], children=children)
-    if pa.types.is_fixed_size_list(type_):
-        child = hidden(type_.value_type, rows * type_.list_size)
-        mask = bitmap(np.zeros(rows, np.bool_))
-        return pa.Array.from_buffers(type_, rows, [mask], children=[child])
-    if is_nested(type_):
-        # Arrow makes wrong arrays of nulls of lists of runs.
-        is_map = pa.types.is_map(type_)
-        entries = pa.struct([type_.key_field, type_.item_field]) if is_map else type_.value_type
-        width = 8 if Node.of(type_).flat == LARGE_LIST else 4
-        offsets = pa.py_buffer(bytes((rows + 1) * width))
-        buffers = [bitmap(np.zeros(rows, np.bool_)), offsets]
-        if type_.id in (pa.lib.Type_LIST_VIEW, pa.lib.Type_LARGE_LIST_VIEW):
-            buffers.append(offsets)
-        return pa.Array.from_buffers(type_, rows, buffers, children=[hidden(entries, 0)])
-    return pa.nulls(rows, type_)
-
-
 def list_array(flat: pa.DataType, lengths: np.ndarray, mask: np.ndarray | None) -> pa.Array:
     """Return the flat array of a list with these numbers of items."""
     total = int(lengths.sum(dtype=np.int64))
@@ -206,11 +170,6 @@ def list_array(flat: pa.DataType, lengths: np.ndarray, mask: np.ndarray | None) 
 def struct_array(rows: int, mask: np.ndarray | None) -> pa.Array:
     """Return the flat array of a struct."""
     return pa.Array.from_buffers(STRUCT, rows, [None if mask is None else bitmap(mask)])
-
-
-def bitmap(mask: np.ndarray) -> pa.Buffer:
-    """Return a mask of booleans as Arrow's bits."""
-    return pa.py_buffer(np.packbits(mask, bitorder="little"))
 
 
 def _items(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blztable.arrow_errors import REFUSALS, is_foreign
-from blztable.arrow_types import is_text, is_view, without_view
+from blztable.arrow_types import is_text, is_view, nulls, without_view
 from blztable.convert.arrays import PandasArray, from_values, missing_of, values_of, whole
 from blztable.convert.frames import numbers, objects, text, times
 from blztable.convert.frames.descriptor import (
@@ -155,7 +155,7 @@ def decode_category(column: pa.ChunkedArray, descriptor: Descriptor | None = Non
         held = _read_held(descriptor.get("held"), column.type)
     if not pa.types.is_dictionary(column.type):
         raise FormatError(f"expected categories, found {column.type}")
-    chunks = column.chunks or [pa.nulls(0, column.type)]
+    chunks = column.chunks or [nulls(0, column.type)]
     if len(column) == 0 and held is not None:
         codes = pa.nulls(0, column.type.index_type)
         chunks = [pa.DictionaryArray.from_arrays(codes, held, ordered=column.type.ordered)]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from blztable.arrow_types import Portion
+from blztable.arrow_types import Portion, nulls
 from blztable.columns.default import zero_of
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import AddColumns, Rename, Seen, Select
@@ -128,7 +128,7 @@ def _nulls(staged: StagedVersion, types: Sequence[pa.DataType], group: int) -> l
     rows = staged.head.row_groups[group]
     for type_ in types:
         check_values(rows, type_)
-    return [pa.nulls(rows, type_) for type_ in types]
+    return [nulls(rows, type_) for type_ in types]
 
 
 def fillings(staged: StagedVersion) -> list[pa.Scalar]:
@@ -137,7 +137,7 @@ def fillings(staged: StagedVersion) -> list[pa.Scalar]:
     values = []
     for index, field in enumerate(staged.schema):
         # For some dictionary types Arrow can make a null only in an array.
-        empty = pa.nulls(1, field.type)[0] if field.nullable else zero_of(field.type)
+        empty = nulls(1, field.type)[0] if field.nullable else zero_of(field.type)
         values.append(declared.get(index, empty))
     return values
 

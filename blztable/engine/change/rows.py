@@ -11,7 +11,7 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
-from blztable.arrow_types import Portion
+from blztable.arrow_types import Portion, nulls
 from blztable.columns.nested.nodes import is_nested
 from blztable.columns.stored import as_stored, stored_type
 from blztable.columns.types import one_array, take
@@ -138,7 +138,7 @@ def repeated(value: pa.Scalar, rows: int) -> pa.Array:
     """Return an array that repeats a value `rows` times, in its storage type."""
     check_values(rows, value.type)
     if not value.is_valid:
-        return pa.nulls(rows, value.type)
+        return nulls(rows, value.type)
     # Arrow cannot repeat view types.
     stored = stored_type(value.type)
     return pa.repeat(value if stored.id == value.type.id else value.cast(stored), rows)

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as parquet
 
 from blztable.arrow_errors import REFUSALS
-from blztable.arrow_types import bits_of
+from blztable.arrow_types import bits_of, nulls
 from blztable.columns.codecs import null
 from blztable.columns.stored import as_compared, compared_type
 from blztable.engine.query.expression_tree import with_safe_literals
@@ -273,7 +273,7 @@ def _row_of_nulls(schema: pa.Schema, columns: Sequence[int]) -> pa.Table:
     """Return one row: Arrow rejects an aggregate function only when it is called on rows."""
     if not columns:
         return _no_columns(1)
-    arrays = [pa.nulls(1, compared_type(schema.types[index])) for index in columns]
+    arrays = [nulls(1, compared_type(schema.types[index])) for index in columns]
     return pa.Table.from_arrays(arrays, names=[schema.names[index] for index in columns])
 
 

@@ -112,7 +112,11 @@ def operand(term: Term, schema: pa.Schema) -> Operand | None:
             indices = schema.get_all_field_indices(name)
             if len(indices) != 1:
                 return None
-            return Operand(compared_type(schema.types[indices[0]]), indices[0])
+            type_ = schema.types[indices[0]]
+            if pa.types.is_union(type_) or pa.types.is_run_end_encoded(type_):
+                # Statistics are those of the root, and its rows are null where a child says so.
+                return None
+            return Operand(compared_type(type_), indices[0])
         case Call("cast", (argument,), options) if options and _is_safe(options):
             inner = operand(argument, schema)
             return inner and _cast(inner, options["to_type"].type)

@@ -14,15 +14,19 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from blztable.arrow_types import nulls
 from blztable.block_terms import VALUES
 from blztable.columns.nested.assemble import assemble, rows_of_children, taken
-from blztable.columns.nested.flatten import hidden
 from blztable.columns.nested.nodes import ITEMS, RUNS, SIZE, Node
 from blztable.columns.types import one_array
 from blztable.engine.read import selection
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.selection import RowIndices, RowSelection, RowSpan
+from blztable.engine.run.limits import check_rows
 from blztable.errors import CorruptError
+
+# An index of a row that is picked.
+INDEX_BYTES = 8
 
 
 class NestedRead:
@@ -47,6 +51,8 @@ class NestedRead:
         self._spans = spans if not picked else selection.of_rows(facts, picked)
         self.pages: dict[int, Sequence[RowSelection]] = {}
         self._root = _NodeRead.of(parts, Node.of(field.type), line, self._spans, self.pages)
+        for node, pages in self.pages.items() if picked else ():
+            _check_indices(parts, node, pages)
 
     def array(self, columns: Mapping[int, pa.ChunkedArray]) -> pa.ChunkedArray:
         """Return the selected rows, given those of each node."""
@@ -144,6 +150,14 @@ def _rows_below(parts: OpenParts, node: Node, line: int, span: RowSpan) -> RowSp
     return RowSpan(span.group, low, high)
 
 
+def _check_indices(parts: OpenParts, line: int, pages: Sequence[RowSelection]) -> None:
+    """Raise LimitError if there is no memory for the indices of rows that take no bytes."""
+    facts = parts.flat.column(line)
+    rows = sum(span.count for span in pages if not facts.has_bytes(span.group))
+    name = parts.flat.schema.field(line).name
+    check_rows(rows, f"{parts.version.store.name}, column {name!r}", INDEX_BYTES)
+
+
 def _check_rows(
     parts: OpenParts, node: Node, line: int, child: int, spans: Sequence[RowSpan]
 ) -> None:
@@ -167,7 +181,7 @@ def _cut(
     arrays, at, before = [], 0, 0
     for span in spans:
         if not span.count:
-            arrays.append(hidden(column.type, 0))
+            arrays.append(nulls(0, column.type))
             continue
         while pages[at].group != span.group or pages[at].stop < span.stop:
             before += pages[at].count

@@ -14,6 +14,7 @@ import numpy as np
 
 from blztable.block_terms import ENDS, VALUES
 from blztable.columns.blocks import Decoder, Piece, Target
+from blztable.columns.codecs.lists import ROWS
 from blztable.columns.encodings.dictionary import Dictionary
 from blztable.columns.picks import Bits, Bytes, Codes, Ends, PickedItems, Words
 from blztable.columns.sinks import Items, Memory, Sink
@@ -229,12 +230,17 @@ def _fill_children(
 def _piece_of_pages(block: BlockPlace, span: RowSpan, children: dict[str, Piece]) -> Piece:
     """Describe whole pages of a block."""
     page_rows = block.page_rows
-    sizes, first_byte = {}, 0
+    sizes, first_byte, items = {}, 0, 0
     pages: tuple[int, ...] = ()
     for name, place in block.streams.items():
         low, high = place.value_range(span.start, span.stop, page_rows)
-        sizes[name] = high - low
+        if place.layout.dtype == ROWS:
+            items = high - low
+        else:
+            sizes[name] = high - low
         if place.info.pages is not None:
             first_byte = low
             pages = place.info.pages[span.start // page_rows : -(-span.stop // page_rows)]
-    return Piece(span.count, sizes, first_byte, page_rows, pages, children, block.nan_is_null)
+    return Piece(
+        span.count, sizes, first_byte, page_rows, pages, children, block.nan_is_null, items
+    )

@@ -9,7 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from blztable.arrow_errors import REFUSALS, is_foreign
+from blztable.arrow_types import value_type
 from blztable.columns.digits import MAX_DIGITS
+from blztable.columns.nested.nodes import Node
 from blztable.columns.types import is_storable
 from blztable.errors import ColumnNotFoundError, CorruptError, FormatError, SchemaError, no_column
 
@@ -167,17 +169,24 @@ def decode(data: bytes) -> pa.Schema:
         with suppress(TypeError):
             types = set(types)
         # Arrow decodes names and time zones only here; they may be invalid text.
-        inner = [getattr(type_, "value_type", None) for type_ in types]
-        _ = schema.names, [getattr(type_, "tz", None) for type_ in (*types, *inner)]
+        storable = [type_ for type_ in types if is_storable(type_)]
+        _ = schema.names, *map(_texts, storable)
     except _UNREADABLE as error:
         if is_foreign(error):
             raise
         raise CorruptError(f"the schema of a manifest cannot be read: {error}") from None
     # Search all bytes for the key at once, because a table may have very many columns.
-    if EXTENSION_KEY in data or not all(map(is_storable, types)):
+    if EXTENSION_KEY in data or len(storable) < len(types):
         for field in schema:
             _check_readable(field)
     return schema
+
+
+def _texts(type_: pa.DataType) -> list[object]:
+    """Return the names and the time zones of a type and of those below it."""
+    nodes = list(Node.of(type_).walk())
+    leaves = [value_type(node.type) for node in nodes]
+    return [node.name for node in nodes] + [getattr(leaf, "tz", None) for leaf in leaves]
 
 
 def _check_readable(field: pa.Field) -> None:

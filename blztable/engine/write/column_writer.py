@@ -9,7 +9,8 @@ from itertools import count
 
 import pyarrow as pa
 
-from blztable.columns.nested.flatten import flatten, hidden
+from blztable.arrow_types import nulls
+from blztable.columns.nested.flatten import flatten
 from blztable.columns.nested.nodes import Node, is_nested
 from blztable.columns.types import stream_layouts
 from blztable.engine.version.schema import digits_of
@@ -112,5 +113,5 @@ def flat_columns(column: pa.ChunkedArray) -> list[pa.ChunkedArray]:
     if not is_nested(column.type):
         return [column]
     node = Node.of(column.type)
-    flats = [flatten(node, chunk) for chunk in column.chunks or [hidden(column.type, 0)]]
+    flats = [flatten(node, chunk) for chunk in column.chunks or [nulls(0, column.type)]]
     return [pa.chunked_array(of_node) for of_node in zip(*flats, strict=True)]

@@ -55,9 +55,14 @@ def test_bounds_of_a_dictionary_are_those_of_its_values():
     assert found.equals(pa.array([1.5, None], pa.float32()))
 
 
-@pytest.mark.parametrize("type_", [pa.null(), pa.binary(3), pa.month_day_nano_interval()], ids=str)
+RUNS = pa.struct([("a", pa.run_end_encoded(pa.int32(), pa.int8()))])
+
+
+@pytest.mark.parametrize(
+    "type_", [pa.null(), pa.binary(3), pa.month_day_nano_interval(), RUNS], ids=str
+)
 def test_what_has_no_bounds_has_none(type_):
-    assert bounds.decode(type_, [None, None]).equals(pa.nulls(2, type_))
+    assert bounds.decode(type_, [None, None]).equals(pa.nulls(2))
     with pytest.raises(CorruptError, match="whose values have no order"):
         bounds.decode(type_, [None, b"abc"])
 
