@@ -10,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 from pandas.api.extensions import no_default
 
+from blztable.columns.nested.paths import Names
 from blztable.convert.frames.attributes import checked_attrs
 from blztable.engine.change import creation
 from blztable.engine.version import schema as schemas
@@ -175,7 +176,7 @@ def open(
 def read_blz(
     path: StoreLike,
     *,
-    columns: Sequence[str] | None = None,
+    columns: Sequence[Names] | None = None,
     filters: Filters = None,
     dictionaries: Sequence[str] | None = None,
     version: int | None = None,
@@ -194,8 +195,10 @@ def read_blz(
     ----------
     path : path-like
         Directory of the table.
-    columns : sequence of str, optional
+    columns : sequence of str or tuple of str, optional
         Names of the columns to read, in this order; all by default. The index is restored too.
+        "address.city" or ("address", "city") is one field of a struct: the column then has only the
+        fields that are named, and no others are read.
     filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
         Condition that a row must meet; all rows by default. An expression, `pc.field("a") > 1`; or
         a list of tuples (column, operator, value) that must all be true; or several such lists, of
@@ -268,7 +271,7 @@ def read_blz(
 def read_table(
     path: StoreLike,
     *,
-    columns: Sequence[str] | None = None,
+    columns: Sequence[Names] | None = None,
     filters: Filters = None,
     dictionaries: Sequence[str] | None = None,
     version: int | None = None,
@@ -280,8 +283,10 @@ def read_table(
     ----------
     path : path-like
         Directory of the table.
-    columns : sequence of str, optional
+    columns : sequence of str or tuple of str, optional
         Names of the columns to read, in this order; all by default.
+        "address.city" or ("address", "city") is one field of a struct: the column then has only the
+        fields that are named, and no others are read.
     filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
         Condition that a row must meet, as in `read_blz`; all rows by default.
     dictionaries : sequence of str, optional

@@ -25,9 +25,12 @@ class ColumnTree:
     ----------
     starts
         The index of each field's root among the lines, and at the end the number of lines.
+    views
+        The lines of the fields that follow, which show nodes of the fields before.
     """
 
     starts: Sequence[int]
+    views: tuple[Sequence[int], ...] = ()
 
     @classmethod
     def of(cls, schema: pa.Schema, paths: Sequence[Path]) -> "ColumnTree":
@@ -52,12 +55,15 @@ class ColumnTree:
         """True if no field has a nested type."""
         return isinstance(self.starts, range)
 
-    def nodes(self, field: int) -> range:
+    def nodes(self, field: int) -> Sequence[int]:
         """Return the lines of a field's nodes, in pre-order; the first is the root."""
+        fields = len(self.starts) - 1
+        if field >= fields:
+            return self.views[field - fields]
         return range(self.starts[field], self.starts[field + 1])
 
     def field_of(self, line: int) -> int:
-        """Return the index of the field that a node belongs to."""
+        """Return the index of the field that a node belongs to, which is no view."""
         return bisect_right(self.starts, line) - 1
 
 
