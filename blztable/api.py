@@ -10,7 +10,6 @@ import pandas as pd
 import pyarrow as pa
 from pandas.api.extensions import no_default
 
-from blztable.columns.nested.paths import Names
 from blztable.convert.frames.attributes import checked_attrs
 from blztable.engine.change import creation
 from blztable.engine.version import schema as schemas
@@ -20,7 +19,7 @@ from blztable.storage.resolve import StoreLike, opened_at
 from blztable.table.dataset import BlzDataset
 from blztable.table.indices import checked_integer
 from blztable.table.progress import ProgressOption
-from blztable.table.reader import Filters
+from blztable.table.reader import ColumnNames, Filters
 from blztable.table.snapshot import Snapshot
 from blztable.table.table import CTable
 
@@ -176,7 +175,7 @@ def open(
 def read_blz(
     path: StoreLike,
     *,
-    columns: Sequence[Names] | None = None,
+    columns: ColumnNames | None = None,
     filters: Filters = None,
     dictionaries: Sequence[str] | None = None,
     version: int | None = None,
@@ -271,7 +270,7 @@ def read_blz(
 def read_table(
     path: StoreLike,
     *,
-    columns: Sequence[Names] | None = None,
+    columns: ColumnNames | None = None,
     filters: Filters = None,
     dictionaries: Sequence[str] | None = None,
     version: int | None = None,

@@ -31,6 +31,7 @@ from blztable.table.snapshot import Reading, Snapshot
 # Columns that a repr lists; it counts the rest.
 SHOWN = 40
 
+ColumnNames: TypeAlias = Sequence[Names]
 Filters: TypeAlias = pc.Expression | list[Any] | None
 
 
@@ -234,7 +235,7 @@ class TableReader:
 
     def to_arrow(
         self,
-        columns: Sequence[Names] | None = None,
+        columns: ColumnNames | None = None,
         *,
         filters: Filters = None,
         dictionaries: Sequence[str] | None = None,
@@ -296,7 +297,7 @@ class TableReader:
 
     def to_batches(
         self,
-        columns: Sequence[Names] | None = None,
+        columns: ColumnNames | None = None,
         *,
         filters: Filters = None,
         dictionaries: Sequence[str] | None = None,
@@ -355,7 +356,7 @@ class TableReader:
 
     def to_pandas(
         self,
-        columns: Sequence[Names] | None = None,
+        columns: ColumnNames | None = None,
         *,
         filters: Filters = None,
         dictionaries: Sequence[str] | None = None,
@@ -433,7 +434,7 @@ class TableReader:
 
     def to_numpy(
         self,
-        columns: Sequence[Names] | None = None,
+        columns: ColumnNames | None = None,
         *,
         filters: Filters = None,
         structured: bool = False,
@@ -518,7 +519,7 @@ class TableReader:
         return self._snapshot.count(filters)
 
     def explain(
-        self, columns: Sequence[Names] | None = None, *, filters: Filters = None
+        self, columns: ColumnNames | None = None, *, filters: Filters = None
     ) -> Explanation:
         """Show what a read with this filter decodes and what it skips.
 
@@ -624,7 +625,7 @@ class TableReader:
         snapshot, shown = self._reading()
         return snapshot.arrow(shown, max(snapshot.rows - checked_count(n, "n"), 0), snapshot.rows)
 
-    def take(self, indices: Any, columns: Sequence[Names] | None = None) -> pa.Table:
+    def take(self, indices: Any, columns: ColumnNames | None = None) -> pa.Table:
         """Read rows by number, in any order and with repetitions.
 
         Only the pages that hold these rows are decoded, each page once.
@@ -803,7 +804,7 @@ class TableReader:
         return "\n".join(lines)
 
     def _reading(
-        self, columns: Sequence[Names] | None = None, dictionaries: Sequence[str] | None = None
+        self, columns: ColumnNames | None = None, dictionaries: Sequence[str] | None = None
     ) -> tuple[Snapshot, Sequence[int]]:
         """Return the snapshot to read and the indices of these columns, all shown by default.
 

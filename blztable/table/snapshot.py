@@ -10,7 +10,6 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -19,13 +18,13 @@ import pyarrow as pa
 
 from blztable.arrow_types import is_binary, is_text, without_view
 from blztable.caller import stack_level
-from blztable.columns.nested.paths import Names, Path
+from blztable.columns.nested.paths import Names
 from blztable.convert.frames.descriptor import FIELD_KEY
 from blztable.convert.frames.frame import index_fields, numpy_floats, to_frame
 from blztable.convert.frames.index import RowNumbers
 from blztable.convert.frames.pandas_metadata import arrow_metadata
 from blztable.engine.query.explain import explain
-from blztable.engine.query.fields import FieldView, find_field, value_view
+from blztable.engine.query.fields import FieldView, value_view
 from blztable.engine.query.scan import Scan
 from blztable.engine.query.select import (
     count,
@@ -45,9 +44,10 @@ from blztable.engine.run.progress import Callback, Progress
 from blztable.engine.version.staged import PANDAS_KEY, StagedVersion
 from blztable.engine.version.versions import Version, pin
 from blztable.engine.write.options import check_choice
-from blztable.errors import BlzError, ClosedError, SchemaError, no_column
+from blztable.errors import BlzError, ClosedError, SchemaError
 from blztable.report import Explanation, StreamStorage
 from blztable.storage.store import Lock, Store
+from blztable.table.names import named, named_with_fields
 
 # Key under which a result lists the rows it lacks: pairs of the first row and the row after.
 MISSING_ROWS = "blz:missing_rows"
@@ -179,47 +179,19 @@ class Snapshot:
             raise
 
     def positions(
-        self, columns: Sequence[Names] | None, among: Sequence[int], argument: str = "columns"
+        self, columns: Iterable[Names], among: Sequence[int], argument: str = "columns"
     ) -> Sequence[int]:
-        """Return the indices of all columns with these names; `among` by default."""
-        if columns is None:
-            return among
-        columns = _names(columns, argument)
-        names = self.version.schema.names
-        indices: dict[Names, list[int]] = {name: [] for name in columns}
-        # Each column once, even if the table was made with a list that names it twice.
-        for index in dict.fromkeys(among):
-            if names[index] in indices:
-                indices[names[index]].append(index)
-        for name, of_name in indices.items():
-            if not of_name:
-                raise no_column(name, [names[index] for index in among], self.name)
-        return [index for name in columns for index in indices[name]]
+        """Return the indices of all columns with these names."""
+        return named(self.version, columns, among, argument)
 
     def showing(
-        self, columns: Sequence[Names] | None, among: Sequence[int]
+        self, columns: Iterable[Names] | None, among: Sequence[int]
     ) -> tuple["Snapshot", Sequence[int]]:
-        """Return a view that has the named columns and fields, and their indices in it.
-
-        A nested column of which fields are named is shown once, with these fields alone.
-        """
-        known = {self.version.schema.names[index] for index in among}
-        if columns is None or known.issuperset(columns := _names(columns, "columns")):
-            return self, self.positions(columns, among)
-        # For each name the columns that have it, or the column that has such a field.
-        found: list[list[tuple[int, Path]]] = []
-        for name in columns:
-            field = None if name in known else find_field(self.version, name, among)
-            found.append([field] if field else [(one, ()) for one in self.positions([name], among)])
-        paths: dict[int, list[Path]] = {}
-        for index, path in chain.from_iterable(found):
-            paths.setdefault(index, []).append(path)
-        views = [FieldView(index, tuple(each)) for index, each in paths.items() if all(each)]
-        places = {view.index: len(self.version.schema) + n for n, view in enumerate(views)}
-        named = [places.get(index, index) for index, _ in chain.from_iterable(found)]
-        once = {places.get(index, index) for index, each in paths.items() if any(each)}
-        shown = [one for n, one in enumerate(named) if one not in once or one not in named[:n]]
-        return self.with_fields(views), shown
+        """Return a view that has the named columns and fields, and their indices in it."""
+        if columns is None:
+            return self, among
+        views, positions = named_with_fields(self.version, columns, among)
+        return self.with_fields(views), positions
 
     def field(self, name: Names, among: Sequence[int]) -> tuple["Snapshot", int] | None:
         """Return a view with the values of a field of nested columns, and its index in the view."""
@@ -400,15 +372,6 @@ def _reopened(
     store: Store, number: int, fields: Sequence[FieldView], dictionaries: Sequence[int]
 ) -> Snapshot:
     return Snapshot(*pin(store, number)).with_fields(fields).with_dictionaries(dictionaries)
-
-
-def _names(columns: Iterable[Names], argument: str) -> list[Names]:
-    """Return the names as a list; TypeError if they are none."""
-    if isinstance(columns, str):
-        raise TypeError(f"{argument} must be a list of names, not a str; pass [{columns!r}]")
-    if not isinstance(columns, Iterable):
-        raise TypeError(f"{argument} must be a list of names, not {type(columns).__name__}")
-    return list(columns)
 
 
 def _table(arrays: list[pa.ChunkedArray], schema: pa.Schema, rows: int) -> pa.Table:

@@ -33,13 +33,15 @@ class ColumnTree:
     views: tuple[Sequence[int], ...] = ()
 
     @classmethod
-    def of(cls, schema: pa.Schema, paths: Sequence[Path]) -> "ColumnTree":
+    def of(
+        cls, schema: pa.Schema, paths: Sequence[Path], views: tuple[Sequence[int], ...] = ()
+    ) -> "ColumnTree":
         """Match fields with paths of nodes; raise CorruptError unless each field has its nodes."""
         roots = [line for line, path in enumerate(paths) if len(path) == 1]
         if len(roots) != len(schema) or roots[:1] not in ([], [0]):
             raise CorruptError(f"{len(schema)} fields, {len(roots)} columns")
         if len(paths) == len(roots) and not any(is_nested(type_) for type_ in schema.types):
-            return cls(range(len(roots) + 1))
+            return cls(range(len(roots) + 1), views)
         starts = [*roots, len(paths)]
         for field, first, stop in zip(schema, roots, starts[1:], strict=True):
             root = Node.of(field.type)
@@ -48,7 +50,7 @@ class ColumnTree:
                     f"column {field.name!r} has the nodes {list(paths[first:stop])}; "
                     f"its type {field.type} has {root.count}"
                 )
-        return cls(starts)
+        return cls(starts, views)
 
     @property
     def is_flat(self) -> bool:

@@ -76,11 +76,9 @@ class Version:
     def __post_init__(self) -> None:
         """Match fields with lines; raise CorruptError if nodes of a field are missing."""
         paths = self.head.columns.paths
-        if self.is_flat:
-            tree = ColumnTree(range(len(paths) + 1))
-        else:
-            tree = ColumnTree.of(self.stored_schema, paths)
-            tree = replace(tree, views=self.views) if self.views else tree
+        tree = ColumnTree(range(len(paths) + 1))
+        if not self.is_flat:
+            tree = ColumnTree.of(self.stored_schema, paths, self.views)
         object.__setattr__(self, "tree", tree)
 
     @property
@@ -109,10 +107,7 @@ class Version:
         """Return the parts of a column; if its type is nested, the parts of its root."""
         parts = self.line_parts(self.tree.nodes(index)[0])
         if self.views and parts.facts.rows != self.head.row_groups:
-            name = self.schema.field(index).name
-            raise CorruptError(
-                f"{self._context}: the rows of column {name!r} differ from the table's"
-            )
+            raise self._other_rows(self.schema.field(index).name)
         return parts
 
     def nodes(self, index: int) -> list[ColumnParts]:
@@ -141,9 +136,8 @@ class Version:
 
         The columns before keep their indices.
         """
-        fields, lines = [*self.schema, *(one for one, _ in views)], [line for _, line in views]
-        schema = pa.schema(fields, self.schema.metadata)
-        return replace(self, schema=schema, views=(*self.views, *lines))
+        schema = pa.schema([*self.schema, *(field for field, _ in views)], self.schema.metadata)
+        return replace(self, schema=schema, views=(*self.views, *(lines for _, lines in views)))
 
     def nbytes(self, index: int) -> int:
         """Return the uncompressed bytes of all nodes of a column."""
@@ -164,11 +158,14 @@ class Version:
                 raise type(error)(f"{self._context}: {error}") from None
             # Only a root has the rows of the table.
             if len(parts.path) == 1 and parts.facts.rows != self.head.row_groups:
-                raise CorruptError(
-                    f"{self._context}: the rows of column {line} differ from the table's"
-                )
+                raise self._other_rows(line)
             self._lines[line] = parts
         return parts
+
+    def _other_rows(self, column: int | str) -> CorruptError:
+        return CorruptError(
+            f"{self._context}: the rows of column {column!r} differ from the table's"
+        )
 
     def lines(self) -> list[bytes]:
         """Return the lines of all columns, unparsed and with their sha256, for a new manifest."""
