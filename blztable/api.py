@@ -19,7 +19,7 @@ from blztable.storage.resolve import StoreLike, opened_at
 from blztable.table.dataset import BlzDataset
 from blztable.table.indices import checked_integer
 from blztable.table.progress import ProgressOption
-from blztable.table.reader import Filters
+from blztable.table.reader import ColumnNames, Filters
 from blztable.table.snapshot import Snapshot
 from blztable.table.table import CTable
 
@@ -175,7 +175,7 @@ def open(
 def read_blz(
     path: StoreLike,
     *,
-    columns: Sequence[str] | None = None,
+    columns: ColumnNames | None = None,
     filters: Filters = None,
     dictionaries: Sequence[str] | None = None,
     version: int | None = None,
@@ -194,8 +194,10 @@ def read_blz(
     ----------
     path : path-like
         Directory of the table.
-    columns : sequence of str, optional
+    columns : sequence of str or tuple of str, optional
         Names of the columns to read, in this order; all by default. The index is restored too.
+        "address.city" or ("address", "city") is one field of a struct: the column then has only the
+        fields that are named, and no others are read.
     filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
         Condition that a row must meet; all rows by default. An expression, `pc.field("a") > 1`; or
         a list of tuples (column, operator, value) that must all be true; or several such lists, of
@@ -268,7 +270,7 @@ def read_blz(
 def read_table(
     path: StoreLike,
     *,
-    columns: Sequence[str] | None = None,
+    columns: ColumnNames | None = None,
     filters: Filters = None,
     dictionaries: Sequence[str] | None = None,
     version: int | None = None,
@@ -280,8 +282,10 @@ def read_table(
     ----------
     path : path-like
         Directory of the table.
-    columns : sequence of str, optional
+    columns : sequence of str or tuple of str, optional
         Names of the columns to read, in this order; all by default.
+        "address.city" or ("address", "city") is one field of a struct: the column then has only the
+        fields that are named, and no others are read.
     filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
         Condition that a row must meet, as in `read_blz`; all rows by default.
     dictionaries : sequence of str, optional

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pandas.api.extensions import no_default
 
+from blztable.columns.nested.paths import Names
 from blztable.convert.foreign.structured import matrix, structured_array
 from blztable.engine.check.verify import verify
 from blztable.engine.version.schema import digits_of
@@ -30,6 +31,7 @@ from blztable.table.snapshot import Reading, Snapshot
 # Columns that a repr lists; it counts the rest.
 SHOWN = 40
 
+ColumnNames: TypeAlias = Sequence[Names]
 Filters: TypeAlias = pc.Expression | list[Any] | None
 
 
@@ -233,7 +235,7 @@ class TableReader:
 
     def to_arrow(
         self,
-        columns: Sequence[str] | None = None,
+        columns: ColumnNames | None = None,
         *,
         filters: Filters = None,
         dictionaries: Sequence[str] | None = None,
@@ -244,9 +246,11 @@ class TableReader:
 
         Parameters
         ----------
-        columns : sequence of str, optional
+        columns : sequence of str or tuple of str, optional
             Names of the columns to read, in this order; all by default. A name that several columns
             share selects all of them.
+            "address.city" or ("address", "city") is one field of a struct: the column then has only
+            the fields that are named, and no others are read.
         filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
             Condition that a row must meet, as in `read_blz`; all rows by default.
         dictionaries : sequence of str, optional
@@ -293,7 +297,7 @@ class TableReader:
 
     def to_batches(
         self,
-        columns: Sequence[str] | None = None,
+        columns: ColumnNames | None = None,
         *,
         filters: Filters = None,
         dictionaries: Sequence[str] | None = None,
@@ -306,8 +310,10 @@ class TableReader:
 
         Parameters
         ----------
-        columns : sequence of str, optional
+        columns : sequence of str or tuple of str, optional
             Names of the columns to read, in this order; all by default.
+            "address.city" or ("address", "city") is one field of a struct: the column then has only
+            the fields that are named, and no others are read.
         filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
             Condition that a row must meet, as in `read_blz`; all rows by default.
         dictionaries : sequence of str, optional
@@ -350,7 +356,7 @@ class TableReader:
 
     def to_pandas(
         self,
-        columns: Sequence[str] | None = None,
+        columns: ColumnNames | None = None,
         *,
         filters: Filters = None,
         dictionaries: Sequence[str] | None = None,
@@ -364,8 +370,10 @@ class TableReader:
 
         Parameters
         ----------
-        columns : sequence of str, optional
+        columns : sequence of str or tuple of str, optional
             Names of the columns to read, in this order; all by default. The index is restored too.
+            "address.city" or ("address", "city") is one field of a struct: the column then has only
+            the fields that are named, and no others are read.
         filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
             Condition that a row must meet, as in `read_blz`; all rows by default.
         dictionaries : sequence of str, optional
@@ -414,19 +422,19 @@ class TableReader:
         columns = _list_of(columns)
         with reporting(progress, "reading") as callback:
             snapshot, indices = self._reading(columns, dictionaries)
-            names = columns
-            if columns is None and self._columns is not None:
+            names = None
+            if columns is not None or self._columns is not None:
                 names = _names_asked_for(snapshot.version.schema.names, indices)
             return snapshot.pandas(
                 indices,
-                columns=None if names is None else list(names),
+                columns=names,
                 dtype_backend=dtype_backend,
                 how=Reading(filters, on_corrupt, callback),
             )
 
     def to_numpy(
         self,
-        columns: Sequence[str] | None = None,
+        columns: ColumnNames | None = None,
         *,
         filters: Filters = None,
         structured: bool = False,
@@ -435,8 +443,10 @@ class TableReader:
 
         Parameters
         ----------
-        columns : sequence of str, optional
+        columns : sequence of str or tuple of str, optional
             Names of the columns to read, in this order; all by default.
+            "address.city" or ("address", "city") is one field of a struct: the column then has only
+            the fields that are named, and no others are read.
         filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
             Condition that a row must meet, as in `read_blz`; all rows by default.
         structured : bool, optional
@@ -509,7 +519,7 @@ class TableReader:
         return self._snapshot.count(filters)
 
     def explain(
-        self, columns: Sequence[str] | None = None, *, filters: Filters = None
+        self, columns: ColumnNames | None = None, *, filters: Filters = None
     ) -> Explanation:
         """Show what a read with this filter decodes and what it skips.
 
@@ -615,7 +625,7 @@ class TableReader:
         snapshot, shown = self._reading()
         return snapshot.arrow(shown, max(snapshot.rows - checked_count(n, "n"), 0), snapshot.rows)
 
-    def take(self, indices: Any, columns: Sequence[str] | None = None) -> pa.Table:
+    def take(self, indices: Any, columns: ColumnNames | None = None) -> pa.Table:
         """Read rows by number, in any order and with repetitions.
 
         Only the pages that hold these rows are decoded, each page once.
@@ -625,8 +635,10 @@ class TableReader:
         indices : array-like of int
             Row numbers, 1-dimensional, from 0 to nrows - 1: a numpy, Arrow or pandas array, or a
             list.
-        columns : sequence of str, optional
+        columns : sequence of str or tuple of str, optional
             Names of the columns to read, in this order; all by default.
+            "address.city" or ("address", "city") is one field of a struct: the column then has only
+            the fields that are named, and no others are read.
 
         Returns
         -------
@@ -734,17 +746,20 @@ class TableReader:
         return verify(snapshot.version, shown, full=full)
 
     @overload
-    def __getitem__(self, key: str) -> Column: ...
+    def __getitem__(self, key: Names) -> Column: ...
 
     @overload
-    def __getitem__(self, key: list[str]) -> "TableReader": ...
+    def __getitem__(self, key: list[Any]) -> "TableReader": ...
 
     @overload
     def __getitem__(self, key: slice) -> pa.Table: ...
 
-    def __getitem__(self, key: str | list[str] | slice) -> "Column | TableReader | pa.Table":
-        """Return a column by name, the table with a list of columns, or a slice of rows."""
-        if isinstance(key, str):
+    def __getitem__(self, key: Names | list[Any] | slice) -> "Column | TableReader | pa.Table":
+        """Return a column or a field, the table with a list of columns, or a slice of rows."""
+        if isinstance(key, str | tuple):
+            snapshot, shown = self._reading()
+            if key not in self.column_names and (field := snapshot.field(key, shown)):
+                return Column(*field)
             snapshot, indices = self._reading([key])
             if len(indices) > 1:
                 raise ColumnNotFoundError(
@@ -789,17 +804,18 @@ class TableReader:
         return "\n".join(lines)
 
     def _reading(
-        self, columns: Sequence[str] | None = None, dictionaries: Sequence[str] | None = None
+        self, columns: ColumnNames | None = None, dictionaries: Sequence[str] | None = None
     ) -> tuple[Snapshot, Sequence[int]]:
         """Return the snapshot to read and the indices of these columns, all shown by default.
 
-        The columns named in `dictionaries` are shown as dictionaries.
+        Of a nested column of which fields are named, only these are shown. The columns named in
+        `dictionaries` are shown as dictionaries.
         Called once per read: a commit in another thread replaces the snapshot.
         """
         snapshot = self._snapshot
         everything = range(len(snapshot.version.schema))
         shown = everything if self._columns is None else self._columns
-        positions = snapshot.positions(columns, shown)
+        snapshot, positions = snapshot.showing(columns, shown)
         if dictionaries is not None:
             as_dictionary = snapshot.positions(dictionaries, shown, "dictionaries")
             snapshot = snapshot.with_dictionaries(as_dictionary)
@@ -822,6 +838,6 @@ def _names_asked_for(names: Sequence[str], indices: Sequence[int]) -> list[str]:
     return [names[index] for index in indices if first[names[index]] == index]
 
 
-def _list_of(columns: Iterable[str] | None) -> Sequence[str] | None:
+def _list_of(columns: Iterable[Names] | None) -> Sequence[Names] | None:
     """Return the names as a list that can be read twice; a single str is refused later."""
     return columns if columns is None or isinstance(columns, str) else list(columns)

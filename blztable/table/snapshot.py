@@ -18,11 +18,13 @@ import pyarrow as pa
 
 from blztable.arrow_types import is_binary, is_text, without_view
 from blztable.caller import stack_level
+from blztable.columns.nested.paths import Names
 from blztable.convert.frames.descriptor import FIELD_KEY
 from blztable.convert.frames.frame import index_fields, numpy_floats, to_frame
 from blztable.convert.frames.index import RowNumbers
 from blztable.convert.frames.pandas_metadata import arrow_metadata
 from blztable.engine.query.explain import explain
+from blztable.engine.query.fields import FieldView, value_view
 from blztable.engine.query.scan import Scan
 from blztable.engine.query.select import (
     count,
@@ -42,9 +44,10 @@ from blztable.engine.run.progress import Callback, Progress
 from blztable.engine.version.staged import PANDAS_KEY, StagedVersion
 from blztable.engine.version.versions import Version, pin
 from blztable.engine.write.options import check_choice
-from blztable.errors import BlzError, ClosedError, SchemaError, no_column
+from blztable.errors import BlzError, ClosedError, SchemaError
 from blztable.report import Explanation, StreamStorage
 from blztable.storage.store import Lock, Store
+from blztable.table.names import named, named_with_fields
 
 # Key under which a result lists the rows it lacks: pairs of the first row and the row after.
 MISSING_ROWS = "blz:missing_rows"
@@ -87,7 +90,8 @@ class Snapshot:
         # For a transaction: its snapshots end with it.
         self._is_open = is_open
         self._is_closed = False
-        # The columns that are shown as dictionaries, by index.
+        # For a copy: what makes this view of the version, see `_reopened`.
+        self._fields: tuple[FieldView, ...] = ()
         self._dictionaries: tuple[int, ...] = ()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -96,7 +100,8 @@ class Snapshot:
                 f"{self.name}: an open transaction cannot be pickled; pickle the table instead"
             )
         # A copy opens the table for itself: descriptors and locks belong to one handle.
-        return _reopened, (self.version.store, self.version.head.version, self._dictionaries)
+        number = self.version.head.version
+        return _reopened, (self.version.store, number, self._fields, self._dictionaries)
 
     @property
     def name(self) -> str:
@@ -146,10 +151,22 @@ class Snapshot:
                 )
         if not types:
             return self
-        is_open = lambda: self._is_open() and not self.is_closed  # noqa: E731
-        view = Snapshot(self.version.with_dictionaries(types), None, is_open)
+        view = self._view(self.version.with_dictionaries(types))
         view._dictionaries = tuple(indices)
         return view
+
+    def with_fields(self, views: Sequence[FieldView]) -> "Snapshot":
+        """Return a view with more columns, which show fields of nested columns."""
+        if not views:
+            return self
+        version = self.version
+        view = self._view(version.with_views([one.of(version) for one in views]))
+        view._fields = tuple(views)
+        return view
+
+    def _view(self, version: Version) -> "Snapshot":
+        """Return a snapshot of a view of the version, which this one keeps."""
+        return Snapshot(version, None, lambda: self._is_open() and not self.is_closed)
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
@@ -162,26 +179,24 @@ class Snapshot:
             raise
 
     def positions(
-        self, columns: Sequence[str] | None, among: Sequence[int], argument: str = "columns"
+        self, columns: Iterable[Names], among: Sequence[int], argument: str = "columns"
     ) -> Sequence[int]:
-        """Return the indices of all columns with these names; `among` by default."""
+        """Return the indices of all columns with these names."""
+        return named(self.version, columns, among, argument)
+
+    def showing(
+        self, columns: Iterable[Names] | None, among: Sequence[int]
+    ) -> tuple["Snapshot", Sequence[int]]:
+        """Return a view that has the named columns and fields, and their indices in it."""
         if columns is None:
-            return among
-        if isinstance(columns, str):
-            raise TypeError(f"{argument} must be a list of names, not a str; pass [{columns!r}]")
-        if not isinstance(columns, Iterable):
-            raise TypeError(f"{argument} must be a list of names, not {type(columns).__name__}")
-        columns = list(columns)
-        names = self.version.schema.names
-        indices: dict[str, list[int]] = {name: [] for name in columns}
-        # Each column once, even if the table was made with a list that names it twice.
-        for index in dict.fromkeys(among):
-            if names[index] in indices:
-                indices[names[index]].append(index)
-        for name, of_name in indices.items():
-            if not of_name:
-                raise no_column(name, [names[index] for index in among], self.name)
-        return [index for name in columns for index in indices[name]]
+            return self, among
+        views, positions = named_with_fields(self.version, columns, among)
+        return self.with_fields(views), positions
+
+    def field(self, name: Names, among: Sequence[int]) -> tuple["Snapshot", int] | None:
+        """Return a view with the values of a field of nested columns, and its index in the view."""
+        view = value_view(self.version, name, among)
+        return (self.with_fields([view]), len(self.version.schema)) if view else None
 
     def schema(self, positions: Sequence[int]) -> pa.Schema:
         """Return the schema of some columns, with pandas metadata instead of our own."""
@@ -353,8 +368,10 @@ class Snapshot:
         return _Rows(selected.arrays, selected.numbers, lost)
 
 
-def _reopened(store: Store, number: int, dictionaries: Sequence[int]) -> Snapshot:
-    return Snapshot(*pin(store, number)).with_dictionaries(dictionaries)
+def _reopened(
+    store: Store, number: int, fields: Sequence[FieldView], dictionaries: Sequence[int]
+) -> Snapshot:
+    return Snapshot(*pin(store, number)).with_fields(fields).with_dictionaries(dictionaries)
 
 
 def _table(arrays: list[pa.ChunkedArray], schema: pa.Schema, rows: int) -> pa.Table:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from pandas.api.extensions import no_default
 
 from blztable.closing import Closing
+from blztable.columns.nested.paths import Names
 from blztable.engine.change import creation
 from blztable.engine.version import history, vacuum
 from blztable.engine.version.versions import LOCK_SECONDS, pin
@@ -129,26 +130,28 @@ class CTable(TableReader, Closing):
         return Attributes(lambda: self._snapshot.version.head.attributes, self._set_attributes)
 
     @overload
-    def __getitem__(self, key: str) -> Column: ...
+    def __getitem__(self, key: Names) -> Column: ...
 
     @overload
-    def __getitem__(self, key: list[str]) -> "CTable": ...
+    def __getitem__(self, key: list[Any]) -> "CTable": ...
 
     @overload
     def __getitem__(self, key: slice) -> pa.Table: ...
 
-    def __getitem__(self, key: str | list[str] | slice) -> "Column | TableReader | pa.Table":
-        """Return a column by name, the table with a list of columns, or a slice of rows.
+    def __getitem__(self, key: Names | list[Any] | slice) -> "Column | TableReader | pa.Table":
+        """Return a column or a field, the table with a list of columns, or a slice of rows.
 
         Parameters
         ----------
-        key : str, list of str or slice
-            Name of a column, names of columns, or row numbers as in a list.
+        key : str, tuple of str, list of these or slice
+            Name of a column, names of columns, or row numbers as in a list. A field of a struct has
+            the name "address.city" or ("address", "city").
 
         Returns
         -------
         Column, CTable or pyarrow.Table
-            The column, unread; the table with these columns, unread and not writable; the rows.
+            The column or the field, unread; the table with these columns, unread and not writable,
+            of a struct only the fields that are named; the rows.
 
         Raises
         ------

@@ -6,6 +6,7 @@ import bundles
 import encoded
 import pytest
 
+import nested
 from blztable.columns.encodings.parse import _KINDS
 
 SUITES = {
@@ -46,7 +47,8 @@ def test_each_benchmark_of_a_suite_runs(name):
 
 def test_every_kind_of_encoding_has_a_suite():
     kinds = {getattr(suite, "kind", None) for suite in SUITES.values()}
-    assert set(_KINDS) <= kinds
+    # The rows of a list are no encoding: nothing is stored.
+    assert set(_KINDS) - {"rows"} <= kinds
 
 
 def test_a_suite_whose_column_has_another_encoding_is_an_error(monkeypatch):
@@ -64,6 +66,28 @@ def test_each_benchmark_of_bundles_runs(monkeypatch):
         *("time_take", "track_bytes"),
     }
     assert all(results["track_bytes", name] > 0 for name in bundles.TABLES)
+
+
+@pytest.mark.parametrize("table", nested.TABLES)
+def test_each_benchmark_of_nested_columns_runs(monkeypatch, table):
+    monkeypatch.setattr(nested, "ROWS", 200)
+    read = set()
+    for system in nested.SYSTEMS:
+        suite = nested.Nested()
+        suite.setup(table, system)
+        read.add(suite.time_read(table, system).equals(suite.table))
+        suite.time_write(table, system)
+        assert suite.track_bytes(table, system) > 0
+        suite.teardown(table, system)
+    assert read == {True}
+
+
+def test_each_benchmark_of_nested_rows_runs(monkeypatch):
+    monkeypatch.setattr(nested, "ROWS", 2000)
+    assert set(runs(nested.NestedRows)) == {
+        (f"time_{name}", None)
+        for name in ("take_of_lists", "take_of_structs", "one_field", "filter_on_a_field")
+    }
 
 
 def test_a_table_that_is_in_no_bundle_is_an_error(monkeypatch):

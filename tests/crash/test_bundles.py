@@ -6,8 +6,8 @@
 import pytest
 
 import blztable as blz
-from support.crash_changes import CHANGES, two_row_groups
-from support.crash_checks import (
+from support.crash.changes import CHANGES, two_row_groups
+from support.crash.checks import (
     RETURNED,
     Commit,
     Held,
@@ -22,7 +22,7 @@ from support.crash_checks import (
     replaced,
     where_it_shows,
 )
-from support.crash_model import FLUSHES, killed_state
+from support.crash.model import FLUSHES, killed_state
 
 pytestmark = pytest.mark.usefixtures("bundled")
 

@@ -1,7 +1,7 @@
 """Every change of a table, stopped at every storage operation: the old version or the new one.
 
 Creation, replacement and attributes are in `test_create_and_replace`; changes that remove versions
-and files are in `test_vacuum`. `crash_checks` checks each state of the disk.
+and files are in `test_vacuum`. `crash.checks` checks each state of the disk.
 """
 
 import shutil
@@ -12,8 +12,8 @@ import pytest
 import blztable as blz
 from blztable.engine.version import versions
 from blztable.storage.local import LocalStore
-from support.crash_changes import BOTH, CHANGES, FIRST, MORE, SECOND, two_row_groups
-from support.crash_checks import (
+from support.crash.changes import BOTH, CHANGES, FIRST, MORE, SECOND, two_row_groups
+from support.crash.checks import (
     NAME,
     RETURNED,
     Commit,
@@ -29,7 +29,7 @@ from support.crash_checks import (
     states,
     where_it_shows,
 )
-from support.crash_model import FLUSHES, killed_state, write_state
+from support.crash.model import FLUSHES, killed_state, write_state
 
 pytestmark = pytest.mark.usefixtures("own_files")
 

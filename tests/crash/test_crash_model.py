@@ -7,7 +7,7 @@ import pytest
 
 from blztable.format import layout
 from blztable.storage.local import LocalStore
-from support.crash_model import RecordingDisk, crash_states, killed_state, read_state, write_state
+from support.crash.model import RecordingDisk, crash_states, killed_state, read_state, write_state
 
 OLD, NEW = b"the old content", b"the new content"
 FILE = "t.blz/meta/sizes"

@@ -13,7 +13,7 @@ import pytest
 
 import blztable as blz
 from blztable.storage.local import LocalStore
-from support.crash_checks import (
+from support.crash.checks import (
     RETURNED,
     Commit,
     Held,
@@ -30,7 +30,7 @@ from support.crash_checks import (
     set_attribute,
     where_it_shows,
 )
-from support.crash_model import FLUSHES, killed_state
+from support.crash.model import FLUSHES, killed_state
 
 pytestmark = pytest.mark.usefixtures("own_files")
 

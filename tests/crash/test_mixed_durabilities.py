@@ -2,7 +2,7 @@
 
 Each commit appends one row. After a loss of power at any point, the table exists, and the rows
 acknowledged with `durability="full"` are in a version that opens. No version holds anything but the
-first rows. `crash_model` describes the disk.
+first rows. `crash.model` describes the disk.
 """
 
 import random
@@ -15,8 +15,8 @@ import pytest
 import blztable as blz
 from blztable.engine.version import versions
 from blztable.storage.local import LocalStore
-from support.crash_checks import NAME, states
-from support.crash_model import RecordingDisk, write_state
+from support.crash.checks import NAME, states
+from support.crash.model import RecordingDisk, write_state
 
 
 class Killed(BaseException):

@@ -22,8 +22,8 @@ import blztable as blz
 from blztable.storage.disk import Disk
 from blztable.storage.local import LocalStore
 from support import stress
-from support.crash_changes import CHANGES, two_row_groups
-from support.crash_checks import changing, debris_of, held_versions, unnamed
+from support.crash.changes import CHANGES, two_row_groups
+from support.crash.checks import changing, debris_of, held_versions, unnamed
 from support.stress import (
     SCHEMA,
     Step,

@@ -1,6 +1,6 @@
 """A vacuum or a retired version, stopped at every storage operation: kept versions stay whole.
 
-The model is the one of `crash_checks`: each call is recorded, and every state that the disk may
+The model is the one of `crash.checks`: each call is recorded, and every state that the disk may
 hold after a loss of power is opened. Every version in it holds its data, no version that must stay
 is missing, and a second vacuum finishes the work of the first.
 """
@@ -17,7 +17,7 @@ from blztable.engine.version import versions
 from blztable.engine.version.vacuum import vacuum
 from blztable.format import layout, manifest
 from blztable.storage.local import LocalStore
-from support.crash_checks import (
+from support.crash.checks import (
     NAME,
     RETURNED,
     changing,
@@ -28,7 +28,7 @@ from support.crash_checks import (
     set_attribute,
     states,
 )
-from support.crash_model import FLUSHES, Log, RecordingDisk, State, write_state
+from support.crash.model import FLUSHES, Log, RecordingDisk, State, write_state
 
 pytestmark = pytest.mark.usefixtures("own_files")
 

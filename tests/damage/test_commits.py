@@ -6,7 +6,7 @@ import blztable as blz
 from blztable.engine.version import versions
 from blztable.format import layout
 from blztable.storage.local import LocalStore
-from support.crash_model import RecordingDisk, crash_states, write_state
+from support.crash.model import RecordingDisk, crash_states, write_state
 
 pytestmark = pytest.mark.usefixtures("own_files")
 

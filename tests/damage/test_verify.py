@@ -500,13 +500,13 @@ def test_small_row_groups_are_read_together(monkeypatch):
     store = MemoryStore()
     blz.to_blz({"n": range(600), "t": ["a", None, "b"] * 200}, store, row_group_rows=2)
     reads = []
-    read_columns = verifying.read_columns
+    read_nodes = verifying.read_nodes
 
-    def counting(parts, columns, spans):
-        reads.append(len(spans))
-        return read_columns(parts, columns, spans)
+    def counting(parts, selected):
+        reads.append(len(selected[0]))
+        return read_nodes(parts, selected)
 
-    monkeypatch.setattr(verifying, "read_columns", counting)
+    monkeypatch.setattr(verifying, "read_nodes", counting)
     with blz.open(store) as table:
         report = table.verify()
     assert report

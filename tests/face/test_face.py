@@ -277,7 +277,7 @@ def test_data_that_is_no_table_is_told(tmp_path, data):
     ("data", "words"),
     [
         (pd.DataFrame({"a": ["x", "y", 3]}), ["'a'", "3"]),
-        (pa.table({"deep": [[1], [2]]}), ["'deep'", "list"]),
+        (pa.table({"id": pa.nulls(2, pa.uuid())}), ["'id'", "uuid"]),
         ({"a": [1, 2], "b": [1]}, ["different lengths", "'b': 1"]),
         ({"a": np.zeros((2, 2))}, ["'a'", "one value per row"]),
         ({1: [1]}, ["name must be str", "1"]),
@@ -689,7 +689,7 @@ def test_a_narrowed_table_is_the_same_snapshot(path):
             narrowed.attrs["a"] = 1
 
 
-@pytest.mark.parametrize("key", [0, 1.5, None, b"n", ("n",)])
+@pytest.mark.parametrize("key", [0, 1.5, None, b"n", {"n"}])
 def test_a_key_that_is_no_name_is_told(path, key):
     with blz.open(path) as table, pytest.raises(TypeError, match=type(key).__name__):
         table[key]

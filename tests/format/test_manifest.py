@@ -320,6 +320,8 @@ def test_a_path_is_a_number_or_some(path):
         value["columns"]["path"] = listed
         head_refused(value)
     value["columns"]["path"] = [[1, 2], 8]
+    head_refused(value)
+    value["requires"] = [*value["requires"], manifest.NESTED]
     assert manifest.decode_head(sealed(value)).columns.paths == ((1, 2), (8,))
 
 

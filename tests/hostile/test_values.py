@@ -291,15 +291,6 @@ def path(tmp_path):
 @pytest.mark.parametrize(
     "type_",
     [
-        pa.list_(pa.int64()),
-        pa.large_list(pa.int64()),
-        pa.list_(pa.int64(), 2),
-        pa.list_view(pa.int64()),
-        pa.struct({"a": pa.int64()}),
-        pa.map_(pa.string(), pa.int64()),
-        pa.sparse_union([pa.field("a", pa.int64())]),
-        pa.dense_union([pa.field("a", pa.int64())]),
-        pa.run_end_encoded(pa.int32(), pa.int64()),
         pa.dictionary(pa.int32(), pa.list_(pa.int64())),
         pa.bool8(),
         pa.uuid(),

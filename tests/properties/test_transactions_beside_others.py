@@ -66,7 +66,8 @@ def means(model, verb, seen):
     if seen is None:
         return MINE[verb].means(model, "mine")
     # Rows that did not exist when it sorted stay behind the others.
-    first = sorted(range(seen), key=lambda row: -model.n[row])
+    # Nulls come last.
+    first = sorted(range(seen), key=lambda row: (model.n[row] is None, -(model.n[row] or 0)))
     name = "n" if "n" in model.columns else "m"
     model = model.rows([*first, *range(seen, len(model))])
     return replace(model, order=((name, "descending"),))

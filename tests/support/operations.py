@@ -24,6 +24,8 @@ class Model:
     keep: int | None = None
     # The columns that it was sorted by, with their directions.
     order: tuple = ()
+    # True if the column of text is not null; `found` does not tell.
+    has_all_text: bool = field(default=False, compare=False)
 
     def rows(self, order) -> "Model":
         columns = {name: [cells[row] for row in order] for name, cells in self.columns.items()}
@@ -40,12 +42,16 @@ class Model:
         return self.rows([row for row, n in enumerate(self.n) if kept(n)])
 
     def with_rows(self, more: dict) -> "Model":
-        """Return the model with more rows; columns missing in them are null there."""
+        """Return the model with more rows; columns missing in them are null, or empty text."""
         count = len(next(iter(more.values())))
+
+        def filling(name: str) -> list:
+            return ["" if self.has_all_text and name.endswith("text") else None] * count
+
         return replace(
             self,
             columns={
-                name: cells + list(more.get(name, [None] * count))
+                name: cells + list(more.get(name, filling(name)))
                 for name, cells in self.columns.items()
             },
         )
@@ -168,7 +174,10 @@ OPERATIONS = {
         lambda t, who: t.alter_column("x", type="double"),
         lambda m, who: replace(m, columns=m.columns | {"x": list(m.columns["x"])}),
     ),
-    "alter nulls": Operation(lambda t, who: t.alter_column("text", nullable=False)),
+    "alter nulls": Operation(
+        lambda t, who: t.alter_column("text", nullable=False),
+        lambda m, who: replace(m, has_all_text=True),
+    ),
     "rename": Operation(
         lambda t, who: t.rename_columns({"n": "m", "text": f"{who}'s text"}), renamed
     ),

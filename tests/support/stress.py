@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import blztable as blz
-from support.crash_checks import unnamed
+from support.crash.checks import unnamed
 
 CONTEXT = multiprocessing.get_context("forkserver")
 # Not this file: the processes know its place, but not their fork server.

@@ -14,8 +14,7 @@ from blztable.engine.query.expressions import text_of
 from blztable.engine.query.morsel import unread
 from blztable.engine.query.scan import Scan
 from blztable.engine.query.select import READ_BYTES, windows
-from blztable.engine.read import selection
-from blztable.engine.read.columns import file_bytes
+from blztable.engine.read.columns import file_bytes, pages_of
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.version.versions import Version
@@ -37,6 +36,11 @@ def explain(
     version: Version, positions: Sequence[int], selected: Sequence[RowSpan], scan: Scan | None
 ) -> Explanation:
     """Return the plan of a read of these columns."""
+    names = version.schema.names
+    if scan is not None:
+        # Behind the columns of the table, those of the filter.
+        version = scan.version
+        names += version.schema.names[len(names) :]
     steps = [text_of(step.expression) for step in scan.steps] if scan else []
     filtered = scan.columns if scan else []
     if scan is not None and scan.is_decided:
@@ -48,18 +52,21 @@ def explain(
     for window in windows(version, read, selected, READ_BYTES, scan):
         with OpenParts(version) as parts:
             for position, spans in _reads(window, positions, scan, parts):
-                pages = selection.of_spans(version.column(position), spans)
                 counts = counted[position]
-                for span in pages:
-                    part = parts.open(position, span.group)
-                    counts.pages += -(-span.count // part.page_rows)
-                counts.row_groups.update(span.group for span in pages)
-                counts.nbytes += file_bytes(parts, position, pages)
+                for line, pages in pages_of(parts, position, spans).items():
+                    for span in pages:
+                        part = parts.open(line, span.group)
+                        counts.pages += -(-span.count // part.page_rows)
+                    counts.row_groups.update(span.group for span in pages)
+                    counts.nbytes += file_bytes(parts, line, pages)
             remaining = scan.blocks(window, parts).spans() if scan else window
-            for (position, _), part in parts.items():
-                counted[position].nbytes += part.nbytes_to_open
+            # A field of a filter may belong to a column of the result, too.
+            of_line = {line: one for one in reversed(counted) for line in version.tree.nodes(one)}
+            for (line, _), part in parts.items():
+                counts = counted[of_line[line]]
+                counts.nbytes += part.nbytes_to_open
                 kinds = (place.kind for place in part.root.walk())
-                counted[position].encodings |= dict.fromkeys(kinds)
+                counts.encodings |= dict.fromkeys(kinds)
         rows += sum(span.count for span in remaining)
         groups.update(span.group for span in remaining)
     return Explanation(
@@ -69,7 +76,14 @@ def explain(
         len(groups),
         len(version.head.row_groups),
         tuple(
-            _plan(version, position, counts, position in filtered, position in positions)
+            _plan(
+                names[position],
+                position,
+                version,
+                counts,
+                position in filtered,
+                position in positions,
+            )
             for position, counts in counted.items()
         ),
     )
@@ -95,18 +109,25 @@ def _reads(
 
 
 def _plan(
-    version: Version, position: int, counted: _Counted, is_filter: bool, is_returned: bool
+    name: str,
+    position: int,
+    version: Version,
+    counted: _Counted,
+    is_filter: bool,
+    is_returned: bool,
 ) -> ColumnPlan:
-    facts = version.column(position).facts
+    nodes = [parts.facts for parts in version.nodes(position)]
     return ColumnPlan(
-        version.schema.field(position).name,
+        name,
         position,
         is_filter,
         is_returned,
         len(counted.row_groups),
         counted.pages,
         sum(
-            -(-rows // max(size, 1)) for rows, size in zip(facts.rows, facts.page_rows, strict=True)
+            -(-rows // max(size, 1))
+            for facts in nodes
+            for rows, size in zip(facts.rows, facts.page_rows, strict=True)
         ),
         counted.nbytes,
         version.cbytes(position),

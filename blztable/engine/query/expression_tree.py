@@ -6,6 +6,7 @@ Theory of operation. Arrow has no API to inspect an expression, but pickles it a
 The record batch has one row, with a column for each literal and each options struct. The schema
 metadata are the tree as (key, value) pairs in prefix order: `call` with the function's name, its
 arguments, `options` if there are any, `end`; an argument is a `call`, a `field_ref` or a `literal`.
+A field of a nested column is a `nested_field_ref`: a number of names, and these as `field_ref`.
 Parsing these pairs gives a `Term`; writing some of them as a new file gives the expression of a
 part of the tree. Lists of tuples take the same way, as expressions: one way is tested for both.
 An expression that is not pickled like this, perhaps by a later Arrow, has no tree. Then nothing is
@@ -13,9 +14,10 @@ pruned, and rows are filtered with the whole expression.
 """
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -89,6 +91,30 @@ def names(term: Term) -> Iterator[str]:
         case Call(_, arguments):
             for argument in arguments:
                 yield from names(argument)
+
+
+def with_columns_for_fields(
+    expression: pc.Expression, column_of: Callable[[tuple[str, ...]], str | None]
+) -> pc.Expression:
+    """Return an expression that refers to columns instead of fields of columns.
+
+    `column_of` returns the name of the column for the names of a field, from the outermost one to
+    its own; None to leave the reference as it is.
+    """
+    with suppress(*_UNEXPECTED):
+        pairs, batch = _pickled(expression)
+        replaced: list[Pair] = []
+        rest = iter(pairs)
+        for key, value in rest:
+            if key != "nested_field_ref":
+                replaced.append((key, value))
+                continue
+            fields = list(islice(rest, int(value)))
+            column = column_of(tuple(name for _, name in fields))
+            replaced += [(key, value), *fields] if column is None else [("field_ref", column)]
+        if replaced != pairs:
+            return _expression(replaced, batch)
+    return expression
 
 
 def with_safe_literals(expression: pc.Expression) -> pc.Expression:

@@ -26,6 +26,7 @@ import pyarrow.parquet as parquet
 from blztable.arrow_errors import REFUSALS
 from blztable.arrow_types import bits_of, nulls
 from blztable.columns.codecs import null
+from blztable.columns.nested.paths import Names, value_of
 from blztable.columns.stored import as_compared, compared_type
 from blztable.engine.query.expression_tree import with_safe_literals
 from blztable.engine.run.limits import check_rows
@@ -69,22 +70,26 @@ def as_expression(filters: object, schema: pa.Schema | None = None) -> pc.Expres
 
 
 def _typed(filters: list[Any], schema: pa.Schema) -> list[Any]:
-    """Return the tuples with their values cast to the types of their columns."""
-    return [
-        _typed_predicate(item, schema) if _is_predicate(item) else _typed(item, schema)
-        for item in filters
-    ]
+    """Return lists of tuples, with their values cast to the types of their columns."""
+    if _is_predicate(filters[0]):
+        filters = [filters]
+    return [[_typed_predicate(one, schema) for one in conjunction] for conjunction in filters]
 
 
-def _typed_predicate(predicate: Sequence[Any], schema: pa.Schema) -> tuple[str, str, Any]:
+def _typed_predicate(predicate: Sequence[Any], schema: pa.Schema) -> tuple[Names, str, Any]:
+    """Return a tuple with its value cast to the type of its column, or of its field."""
     column, operator, value = predicate
+    indices = schema.get_all_field_indices(column) if isinstance(column, str) else []
+    type_ = schema.types[indices[0]] if len(indices) == 1 else None
+    field = None if indices else value_of(schema, column)
+    if field is not None:
+        column, type_ = field
     if isinstance(value, pa.Array | pa.ChunkedArray | pa.Scalar):
         return column, operator, _comparable(value)
-    indices = schema.get_all_field_indices(column)
     is_many = operator in _OF_MANY
     values = list(map(_comparable, value)) if is_many else [value]
-    if len(indices) == 1:
-        typed = _as_type(values, compared_type(schema.types[indices[0]]))
+    if type_ is not None:
+        typed = _as_type(values, compared_type(type_))
         if typed is not None:
             return column, operator, typed if is_many else typed[0]
     return column, operator, values if is_many else value
@@ -230,7 +235,8 @@ def _check_predicate(predicate: object) -> None:
             f"a tuple of a filter must be (column, operator, value), not {predicate!r}"
         )
     column, operator, value = predicate
-    if not isinstance(column, str):
+    is_path = isinstance(column, tuple) and all(isinstance(name, str) for name in column)
+    if not (isinstance(column, str) or is_path):
         raise ValueError(f"a filter must name its column as a str, not {column!r}")
     if operator not in _OPERATORS:
         raise ValueError(f"the operator of a filter must be one of {_OPERATORS}, not {operator!r}")

@@ -27,6 +27,7 @@ from blztable.engine.query import blocks as cutting
 from blztable.engine.query import expressions
 from blztable.engine.query.blocks import Blocks
 from blztable.engine.query.expression_tree import Call, Term, names, parts
+from blztable.engine.query.fields import as_columns
 from blztable.engine.query.morsel import FilteredRows, Morsel, Step
 from blztable.engine.query.pruning import Pruner
 from blztable.engine.read.parts import OpenParts
@@ -46,8 +47,10 @@ class Scan:
 
     def __init__(self, version: Version, filters: object) -> None:
         """Split the filter into steps and prune row groups; raises as `expressions.check` does."""
-        expression = expressions.as_expression(filters, version.schema)
-        expressions.check_type(expression, version.schema)
+        expression = expressions.as_expression(filters, version.stored_schema)
+        expressions.check_type(expression, version.stored_schema)
+        version, expression = as_columns(version, expression)
+        # Columns of this version only are fields that the filter refers to.
         self.version = version
         steps = list(_steps(expression, version.schema))
         self.steps = sorted(steps, key=partial(_rank, version)) if len(steps) > 1 else steps
@@ -83,6 +86,7 @@ class Scan:
         self, spans: Sequence[RowSpan], parts: OpenParts, columns: Sequence[int] = ()
     ) -> FilteredRows:
         """Return the rows of these spans that match, and these columns of them."""
+        parts = parts.of(self.version)
         morsels = list(cutting.morsels(self.blocks(spans, parts)))
         results: list[FilteredRows] = [FilteredRows([], {})] * len(morsels)
 
@@ -117,6 +121,7 @@ class Scan:
 
     def blocks(self, spans: Sequence[RowSpan], parts: OpenParts) -> Blocks:
         """Return the rows of these spans in which a row may match, by the zone maps too."""
+        parts = parts.of(self.version)
         spans = self.within(spans)
         page_rows = [self._page_rows(span.group) for span in spans]
         blocks, are_pages = cutting.cut(spans, page_rows, self.open)

@@ -80,7 +80,9 @@ def windows(
     A window has about `nbytes` bytes in these columns, and whole row groups. Without `nbytes`, a
     window has the size for a stream, and may consist of some pages of a row group.
     """
-    kept = list(rows) if scan is None else scan.within(rows)
+    kept = list(rows)
+    if scan is not None:
+        version, kept = scan.version, scan.within(rows)
     size = sum(version.nbytes(index) for index in columns)
 
     def may_be_cut(number: int) -> bool:

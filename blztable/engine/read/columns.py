@@ -41,19 +41,22 @@ def read_columns(
     LimitError
         The result does not fit into the machine's memory.
     """
-    tree = parts.version.tree
-    nested = _nested(parts, dict.fromkeys(indices, selected))
-    flat = {index: tree.nodes(index)[0] for index in indices if index not in nested}
-    pages = {line: selection.of_spans(parts.flat.column(line), selected) for line in flat.values()}
-    wanted: dict[int, Sequence[RowSelection]] = dict(pages)
-    for one in nested.values():
-        wanted |= one.pages
-    nans = {tree.nodes(index)[0] for index in flat if index in with_nans}
-    columns = _read_by_line(parts, wanted, progress, nans)
+    flat, nested = _flat(parts, indices), _nested(parts, indices, selected)
+    nans = {line for index, line in flat.items() if index in with_nans}
+    pages = _pages(parts, flat, nested, selected)
+    columns = _read_by_line(parts, pages, progress, nans)
     found = {index: one.array(columns) for index, one in nested.items()}
     for index, line in flat.items():
-        found[index] = selection.cut_spans(columns[line], pages[line], selected)
+        spans = selection.of_spans(parts.flat.column(line), selected)
+        found[index] = selection.cut_spans(columns[line], spans, selected)
     return [found[index] for index in indices]
+
+
+def pages_of(
+    parts: OpenParts, index: int, selected: Sequence[RowSpan]
+) -> dict[int, Sequence[RowSpan]]:
+    """Return the pages of each node that a read of these rows of a column decodes, by line."""
+    return _pages(parts, _flat(parts, [index]), _nested(parts, [index], selected), selected)
 
 
 def read_rows(
@@ -66,15 +69,12 @@ def read_rows(
 
     `order` has, for each row of the result, its index among the selected rows.
     """
-    tree = parts.version.tree
-    nested = _nested(parts, dict.fromkeys(indices, selected))
-    flat = {index: tree.nodes(index)[0] for index in indices if index not in nested}
-    pages: dict[int, Sequence[RowSelection]] = dict.fromkeys(flat.values(), selected)
-    for one in nested.values():
-        pages |= one.pages
-    columns = _read_by_line(parts, pages)
-    found = {index: columns[line] for index, line in flat.items()}
-    found |= {index: one.array(columns) for index, one in nested.items()}
+    flat, nested = _flat(parts, indices), _nested(parts, indices, selected)
+    columns = _read_by_line(parts, _pages(parts, {}, nested, ()))
+    found = {index: one.array(columns) for index, one in nested.items()}
+    # Apart, because a line may be in both, with other rows.
+    columns = _read_by_line(parts, dict.fromkeys(flat.values(), selected))
+    found |= {index: columns[line] for index, line in flat.items()}
     if order is not None:
         found = {index: selection.reordered(one, order) for index, one in found.items()}
     return [found[index] for index in indices]
@@ -87,18 +87,42 @@ def read_nodes(
     return _read_by_line(parts, selected)
 
 
+def _flat(parts: OpenParts, indices: Sequence[int]) -> dict[int, int]:
+    """Return the line of each column among these whose type is not nested."""
+    tree, schema = parts.version.tree, parts.version.schema
+    return {
+        index: tree.nodes(index)[0]
+        for index in indices
+        if tree.is_flat or not is_nested(schema.field(index).type)
+    }
+
+
 def _nested(
-    parts: OpenParts, selected: Mapping[int, Sequence[RowSelection]]
+    parts: OpenParts, indices: Sequence[int], selected: Sequence[RowSelection]
 ) -> dict[int, NestedRead]:
     """Return the reads of the columns among these whose type is nested."""
     if parts.version.tree.is_flat:
         return {}
-    types = parts.version.schema
     return {
-        index: NestedRead(parts, index, rows)
-        for index, rows in selected.items()
-        if is_nested(types.field(index).type)
+        index: NestedRead(parts, index, selected)
+        for index in dict.fromkeys(indices)
+        if is_nested(parts.version.schema.field(index).type)
     }
+
+
+def _pages(
+    parts: OpenParts,
+    flat: Mapping[int, int],
+    nested: Mapping[int, NestedRead],
+    selected: Sequence[RowSpan],
+) -> dict[int, Sequence[RowSpan]]:
+    """Return the pages to decode of each node, by line."""
+    pages: dict[int, Sequence[RowSpan]] = {
+        line: selection.of_spans(parts.flat.column(line), selected) for line in flat.values()
+    }
+    for one in nested.values():
+        pages |= one.pages
+    return pages
 
 
 def read_codes(

@@ -9,6 +9,7 @@ together from the leaves up. A list is read in whole pages and cut afterwards.
 Single rows are read with the pages that have them. Decodes nothing itself.
 """
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -43,14 +44,14 @@ class NestedRead:
         version, field = parts.version, parts.version.schema.field(index)
         self._type: pa.DataType = field.type
         self._selected = selected
-        line = version.tree.nodes(index)[0]
-        facts = parts.flat.column(line)
+        lines = version.tree.nodes(index)
+        facts = parts.flat.column(lines[0])
         picked = [one for one in selected if isinstance(one, RowIndices)]
         spans = [one for one in selected if isinstance(one, RowSpan)]
         # Pages of a struct may be large, and those of its fields small.
         self._spans = spans if not picked else selection.of_rows(facts, picked)
-        self.pages: dict[int, Sequence[RowSelection]] = {}
-        self._root = _NodeRead.of(parts, Node.of(field.type), line, self._spans, self.pages)
+        self.pages: dict[int, Sequence[RowSpan]] = {}
+        self._root = _NodeRead.of(parts, Node.of(field.type), deque(lines), self._spans, self.pages)
         for node, pages in self.pages.items() if picked else ():
             _check_indices(parts, node, pages)
 
@@ -96,21 +97,21 @@ class _NodeRead:
         cls,
         parts: OpenParts,
         node: Node,
-        line: int,
+        lines: deque[int],
         spans: Sequence[RowSpan],
-        planned: dict[int, Sequence[RowSelection]],
+        planned: dict[int, Sequence[RowSpan]],
     ) -> "_NodeRead":
-        """Plan the read of a node and of its children."""
+        """Plan the read of a node and of its children, whose lines follow in pre-order."""
+        line = lines.popleft()
         facts = parts.flat.column(line)
         pages = selection.of_spans(facts, [span for span in spans if span.count])
         planned[line] = pages
         inner = pages if node.rows in (ITEMS, RUNS) else spans
         below = [_rows_below(parts, node, line, span) for span in inner]
-        children, first = [], line + 1
+        children = []
         for child in node.children:
-            _check_rows(parts, node, line, first, inner)
-            children.append(cls.of(parts, child, first, below, planned))
-            first += child.count
+            _check_rows(parts, node, line, lines[0], inner)
+            children.append(cls.of(parts, child, lines, below, planned))
         name = parts.flat.schema.field(line).name
         context = f"{parts.version.store.name}, column {name!r}"
         return cls(node, line, spans, pages, inner, children, context)
@@ -150,7 +151,7 @@ def _rows_below(parts: OpenParts, node: Node, line: int, span: RowSpan) -> RowSp
     return RowSpan(span.group, low, high)
 
 
-def _check_indices(parts: OpenParts, line: int, pages: Sequence[RowSelection]) -> None:
+def _check_indices(parts: OpenParts, line: int, pages: Sequence[RowSpan]) -> None:
     """Raise LimitError if there is no memory for the indices of rows that take no bytes."""
     facts = parts.flat.column(line)
     rows = sum(span.count for span in pages if not facts.has_bytes(span.group))

@@ -6,6 +6,7 @@ returns a `Part`: the tree of blocks, with the place of every stream. Chunks are
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -275,12 +276,21 @@ class OpenParts(Closing):
         self._files = OpenFiles(version.store)
         self._parts: dict[tuple[int, int], Part] = {}
         self._bundles: dict[int, OpenBundle] = {}
-        self._kept = 0
+        # A list, because views share it: the bytes of bundles that are kept.
+        self._kept = [0]
 
     @property
     def flat(self) -> Version:
         """The version with each node as a column."""
         return self._flat
+
+    def of(self, version: Version) -> "OpenParts":
+        """Return the same parts for another view of the version; they are closed together."""
+        if version is self.version:
+            return self
+        view = copy(self)
+        view.version = version
+        return view
 
     def open(self, line: int, group: int) -> Part:
         """Return the part of a node in a row group; nodes count as lines of the manifest."""
@@ -326,9 +336,9 @@ class OpenParts(Closing):
             assert facts is not None
             reader = PartReader(self._files, layout.part(layout.SHARED, facts.k))
             opened = open_bundle(reader, facts, head.row_groups[group])
-            self._kept += len(reader.kept or b"")
-            if self._kept > KEPT_BYTES:
-                self._kept -= len(reader.kept or b"")
+            self._kept[0] += len(reader.kept or b"")
+            if self._kept[0] > KEPT_BYTES:
+                self._kept[0] -= len(reader.kept or b"")
                 reader.kept = None
             # `setdefault` is atomic: of two threads that open one bundle, the second drops its own.
             bundle = self._bundles.setdefault(group, opened)
@@ -346,7 +356,7 @@ class OpenParts(Closing):
                 del self._parts[key]
         for number in list(self._bundles):
             if number < group:
-                self._kept -= len(self._bundles.pop(number).reader.kept or b"")
+                self._kept[0] -= len(self._bundles.pop(number).reader.kept or b"")
 
     def close(self) -> None:
         """Close the files and drop the parts, after the last thread has finished with them."""

@@ -5,6 +5,7 @@ Reads fronts, trailers and the headers of chunks, and decodes nothing.
 
 from dataclasses import dataclass, field
 
+from blztable.columns.nested.nodes import Node
 from blztable.engine.read.parts import OpenParts, Part
 from blztable.engine.read.places import StreamPlace
 from blztable.engine.version.versions import Version
@@ -34,13 +35,17 @@ class _Found:
 
 
 def streams_of(version: Version, index: int) -> tuple[StreamStorage, ...]:
-    """Return how the streams of a column are stored, in the order of the file."""
+    """Return how the streams of a column are stored, node by node, in the order of the files."""
     found: dict[str, _Found] = {}
-    for group in range(len(version.head.row_groups)):
-        with OpenParts(version) as parts:
-            part = parts.open(index, group)
-            for name, place in part.streams.items():
-                _add(found.setdefault(name, _Found()), part, place)
+    nodes = Node.of(version.schema.field(index).type).names("")
+    for node, line in zip(nodes, version.tree.nodes(index), strict=True):
+        # A stream of a child is named after it: "item.values".
+        prefix = f"{node}.".removeprefix(".")
+        for group in range(len(version.head.row_groups)):
+            with OpenParts(version) as parts:
+                part = parts.open(line, group)
+                for name, place in part.streams.items():
+                    _add(found.setdefault(prefix + name, _Found()), part, place)
     return tuple(
         StreamStorage(
             name,

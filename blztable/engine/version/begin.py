@@ -9,7 +9,7 @@ import os
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 
-from blztable.engine.version import in_flight, versions
+from blztable.engine.version import in_flight, mirrors, versions
 from blztable.engine.version.new_files import NewFiles, remove_column
 from blztable.engine.version.versions import LOCK_SECONDS, Version
 from blztable.errors import (
@@ -222,7 +222,7 @@ def _clear(store: Store) -> None:
 
 def _is_uncommitted(store: Store) -> bool:
     """True if no manifest and no mirror shows that a version was ever committed."""
-    return versions.newest_number(store) is None and not versions.mirrored_number(store)
+    return versions.newest_number(store) is None and not mirrors.mirrored_number(store)
 
 
 def _empty(store: Store) -> None:

@@ -25,18 +25,23 @@ class ColumnTree:
     ----------
     starts
         The index of each field's root among the lines, and at the end the number of lines.
+    views
+        The lines of the fields that follow, which show nodes of the fields before.
     """
 
     starts: Sequence[int]
+    views: tuple[Sequence[int], ...] = ()
 
     @classmethod
-    def of(cls, schema: pa.Schema, paths: Sequence[Path]) -> "ColumnTree":
+    def of(
+        cls, schema: pa.Schema, paths: Sequence[Path], views: tuple[Sequence[int], ...] = ()
+    ) -> "ColumnTree":
         """Match fields with paths of nodes; raise CorruptError unless each field has its nodes."""
         roots = [line for line, path in enumerate(paths) if len(path) == 1]
         if len(roots) != len(schema) or roots[:1] not in ([], [0]):
             raise CorruptError(f"{len(schema)} fields, {len(roots)} columns")
         if len(paths) == len(roots) and not any(is_nested(type_) for type_ in schema.types):
-            return cls(range(len(roots) + 1))
+            return cls(range(len(roots) + 1), views)
         starts = [*roots, len(paths)]
         for field, first, stop in zip(schema, roots, starts[1:], strict=True):
             root = Node.of(field.type)
@@ -45,19 +50,22 @@ class ColumnTree:
                     f"column {field.name!r} has the nodes {list(paths[first:stop])}; "
                     f"its type {field.type} has {root.count}"
                 )
-        return cls(starts)
+        return cls(starts, views)
 
     @property
     def is_flat(self) -> bool:
         """True if no field has a nested type."""
         return isinstance(self.starts, range)
 
-    def nodes(self, field: int) -> range:
+    def nodes(self, field: int) -> Sequence[int]:
         """Return the lines of a field's nodes, in pre-order; the first is the root."""
+        fields = len(self.starts) - 1
+        if field >= fields:
+            return self.views[field - fields]
         return range(self.starts[field], self.starts[field + 1])
 
     def field_of(self, line: int) -> int:
-        """Return the index of the field that a node belongs to."""
+        """Return the index of the field that a node belongs to, which is no view."""
         return bisect_right(self.starts, line) - 1
 
 

@@ -210,7 +210,7 @@ class Commit:
 
     def _tidy(self, version: Version, base: Version | None) -> None:
         """Refresh the mirrors and retire old versions; keep a warning for each failure."""
-        steps: list[Callable[[], None]] = [lambda: mirrors.refresh(version)]
+        steps: list[Callable[[], None]] = [lambda: mirrors.refresh(version.store, version.head)]
         if retention.is_due(version.head, base.head if base else None):
             steps.append(lambda: retention.retire(version, is_durable=version.head.durable))
         for step in steps:
@@ -257,7 +257,7 @@ def _find_newest(plan: Plan) -> Newest:
             raise
         numbers = versions.numbers(store)
         # The number of a manifest that is missing is not used again.
-        return Newest(numbers, max([versions.mirrored_number(store), *numbers]), None)
+        return Newest(numbers, max([mirrors.mirrored_number(store), *numbers]), None)
     return Newest(numbers, max(numbers, default=0), version)
 
 

@@ -7,7 +7,7 @@ an intact version to open.
 from contextlib import suppress
 from datetime import datetime
 
-from blztable.engine.version import versions
+from blztable.engine.version import mirrors, versions
 from blztable.engine.version.versions import DAMAGED
 from blztable.errors import StorageError
 from blztable.format import layout
@@ -19,7 +19,7 @@ from blztable.storage.store import KeyNotFound, Store
 def list_versions(store: Store) -> list[VersionInfo]:
     """Return all versions, ascending; an empty list if there is no table."""
     infos = []
-    mirrored = versions.mirrored_number(store)
+    mirrored = mirrors.mirrored_number(store)
     numbers = versions.numbers(store)
     for number in numbers:
         try:

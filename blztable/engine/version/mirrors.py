@@ -7,18 +7,21 @@ so an older version never replaces a newer one.
 
 from contextlib import suppress
 
-from blztable.engine.version.versions import Version
-from blztable.errors import CorruptError
+from blztable.errors import CorruptError, FormatError, LimitError, StorageError
 from blztable.format import jsontext, layout
+from blztable.format.manifest import Head
 from blztable.storage.store import KeyNotFound, Store
 
+# More bytes than `meta/sizes` has.
+_SIZES_BYTES = 4 << 10
+_UNREADABLE = (CorruptError, FormatError, LimitError, StorageError, KeyNotFound)
 
-def refresh(version: Version) -> None:
+
+def refresh(store: Store, head: Head) -> None:
     """Write the sizes, storage and attributes of this version.
 
     They are not flushed: the next commit writes them again, and outdated ones do no harm.
     """
-    head = version.head
     sizes = {
         # `versions.checked_newest` reads it, to detect that the newest manifest was removed.
         "version": head.version,
@@ -39,9 +42,20 @@ def refresh(version: Version) -> None:
         "dflt": None,
     }
     # It differs in each version.
-    version.store.put(layout.SIZES, _text(sizes))
-    _put(version.store, layout.STORAGE, _text(storage))
-    _put(version.store, layout.ATTRIBUTES, _text(dict(head.attributes)))
+    store.put(layout.SIZES, _text(sizes))
+    _put(store, layout.STORAGE, _text(storage))
+    _put(store, layout.ATTRIBUTES, _text(dict(head.attributes)))
+
+
+def mirrored_number(store: Store) -> int:
+    """Return the version number in `meta/sizes`; 0 if it cannot be read."""
+    try:
+        data = store.get(layout.SIZES, 0, _SIZES_BYTES)
+        sizes = jsontext.loads(data, layout.SIZES)
+    except _UNREADABLE:
+        return 0  # The table can be read without its mirror.
+    number = sizes.get("version") if isinstance(sizes, dict) else None
+    return number if type(number) is int and 0 < number <= layout.MAX_VERSION else 0
 
 
 def _text(document: object) -> bytes:

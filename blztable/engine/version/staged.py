@@ -97,19 +97,12 @@ class StagedVersion(Version):
         columns = tuple(StagedColumn(*entry, line, is_nan) for line, entry in enumerate(entries))
         return cls(base.store, base.head, base.schema, columns=columns, base=base)
 
-    def column(self, index: int) -> ColumnParts:
-        """Return the parts of a column; if its type is nested, the parts of its root."""
-        return self._staged_parts(self.tree.nodes(index)[0])
-
-    def nodes(self, index: int) -> list[ColumnParts]:
-        """Return the parts of each node of a column, in pre-order."""
-        return [self._staged_parts(line) for line in self.tree.nodes(index)]
-
     def root(self, index: int) -> StagedColumn:
         """Return the root of the column at this index."""
         return self.columns[self.tree.nodes(index)[0]]
 
-    def _staged_parts(self, line: int) -> ColumnParts:
+    def line_parts(self, line: int) -> ColumnParts:
+        """Return the parts in a line, which may be one of the base version."""
         column = self.columns[line]
         match column.parts:
             case int(base_line):
@@ -162,7 +155,7 @@ class StagedVersion(Version):
 
     def row_group_files(self, start: int = 0, stop: int | None = None) -> list[tuple[int, ...]]:
         """Return (rows, bundle, file number in each column) of each row group: its identity."""
-        numbers = [self._staged_parts(line).k[start:stop] for line in range(len(self.columns))]
+        numbers = [self.line_parts(line).k[start:stop] for line in range(len(self.columns))]
         rows, bundles = self.head.row_groups[start:stop], self._bundle_numbers[start:stop]
         return list(zip(rows, bundles, *numbers, strict=True))
 
@@ -188,7 +181,7 @@ class StagedVersion(Version):
                 if isinstance(column.parts, int):
                     digest.update(b"line" + self._base.head.columns.digest(column.parts))
                 else:
-                    files = hashlib.sha256(array("q", self._staged_parts(line).k).tobytes())
+                    files = hashlib.sha256(array("q", self.line_parts(line).k).tobytes())
                     digest.update(b"parts" + files.digest())
             self._digest.append(digest.digest())
         return self._digest[0]
@@ -221,7 +214,7 @@ class StagedVersion(Version):
         """Return this version without bundles in which no column has a part."""
         empty = {group for group, bundle in enumerate(self.head.bundles) if bundle}
         for index in range(len(self.columns)):
-            at = self._staged_parts(index).at
+            at = self.line_parts(index).at
             empty = {group for group in empty if not (at and at[group])}
             if not empty:
                 return self
@@ -298,7 +291,7 @@ class StagedVersion(Version):
     def _arranged(self, line: int, written: StagedColumn, order: Sequence[int]) -> StagedColumn:
         """Return the node in this line; `order` arranges its parts and the written ones."""
         assert isinstance(written.parts, ColumnParts)
-        parts = self._staged_parts(line).arranged(written.parts, order)
+        parts = self.line_parts(line).arranged(written.parts, order)
         return StagedColumn.of(parts, max(self.columns[line].next_k, written.next_k))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from operator import index
 
-from blztable.engine.version import in_flight, retention, versions
+from blztable.engine.version import in_flight, mirrors, retention, versions
 from blztable.engine.version.durability import flush_whole
 from blztable.engine.version.versions import DAMAGED, LOCK_SECONDS, Version
 from blztable.errors import BusyError, CorruptError
@@ -44,7 +44,7 @@ def vacuum(
     with ExitStack() as held:
         held.enter_context(_no_writer(store, wait))
         held.enter_context(store.lock(layout.LOCK, shared=False, timeout=wait))
-        mirrored = versions.mirrored_number(store)
+        mirrored = mirrors.mirrored_number(store)
         if mirrored > versions.numbers(store)[-1]:
             # The manifest of this version is missing, so its files are unknown.
             return Vacuumed(damaged=(mirrored,))

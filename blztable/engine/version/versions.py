@@ -4,7 +4,7 @@ A pin is a shared lock on the manifest. While it is held, neither the manifest n
 names is removed. Opening needs no repair: the newest manifest is the table.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -13,12 +13,12 @@ import pyarrow as pa
 
 from blztable.engine.version import schema
 from blztable.engine.version.column_tree import ColumnTree, flat_schema
+from blztable.engine.version.mirrors import mirrored_number
 from blztable.errors import (
     BlzError,
     CorruptError,
     FormatError,
     LimitError,
-    StorageError,
     TableExistsError,
     TableNotFoundError,
 )
@@ -34,8 +34,6 @@ DAMAGED = (CorruptError, FormatError, LimitError)
 _HEAD_BYTES = 64 << 10
 # Bytes of lines that one read takes.
 _LINES_BYTES = 32 << 10
-# More bytes than `meta/sizes` has.
-_SIZES_BYTES = 4 << 10
 # Names of files that desktops and file systems make in any directory.
 _LITTER = {".DS_Store", ".localized", ".directory", "Thumbs.db", "desktop.ini", "lost+found"}
 _LITTER_STARTS = ("._", ".nfs", ".fuse_hidden", ".Trash-", ".~lock.")
@@ -64,6 +62,8 @@ class Version:
     tree: ColumnTree = field(init=False, repr=False)
     # True if each node is a column, of the type of its own streams.
     is_flat: bool = field(default=False, kw_only=True)
+    # The lines of the last columns of the schema, which show fields of nested columns.
+    views: tuple[Sequence[int], ...] = field(default=(), repr=False, kw_only=True)
     # The flat version, once it is made.
     _flat: list["Version"] = field(default_factory=list, init=False, repr=False)
     _lines: dict[int, ColumnParts] = field(default_factory=dict, repr=False)
@@ -76,11 +76,17 @@ class Version:
     def __post_init__(self) -> None:
         """Match fields with lines; raise CorruptError if nodes of a field are missing."""
         paths = self.head.columns.paths
-        if self.is_flat:
-            tree = ColumnTree(range(len(paths) + 1))
-        else:
-            tree = ColumnTree.of(self.schema, paths)
+        tree = ColumnTree(range(len(paths) + 1))
+        if not self.is_flat:
+            tree = ColumnTree.of(self.stored_schema, paths, self.views)
         object.__setattr__(self, "tree", tree)
+
+    @property
+    def stored_schema(self) -> pa.Schema:
+        """The schema of the columns that are no views."""
+        if not self.views:
+            return self.schema
+        return pa.schema(list(self.schema)[: -len(self.views)], self.schema.metadata)
 
     @property
     def flat(self) -> "Version":
@@ -92,13 +98,17 @@ class Version:
             return self
         if not self._flat:
             stored = {self.tree.nodes(index)[0]: one for index, one in self._stored_types.items()}
-            nodes = flat_schema(self.schema)
-            self._flat.append(replace(self, schema=nodes, is_flat=True, _stored_types=stored))
+            nodes = flat_schema(self.stored_schema)
+            flat = replace(self, schema=nodes, is_flat=True, views=(), _stored_types=stored)
+            self._flat.append(flat)
         return self._flat[0]
 
     def column(self, index: int) -> ColumnParts:
         """Return the parts of a column; if its type is nested, the parts of its root."""
-        return self.line_parts(self.tree.nodes(index)[0])
+        parts = self.line_parts(self.tree.nodes(index)[0])
+        if self.views and parts.facts.rows != self.head.row_groups:
+            raise self._other_rows(self.schema.field(index).name)
+        return parts
 
     def nodes(self, index: int) -> list[ColumnParts]:
         """Return the parts of each node of a column, in pre-order."""
@@ -121,15 +131,21 @@ class Version:
         stored = {index: self.stored_type(index) for index in types}
         return replace(self, schema=pa.schema(fields, self.schema.metadata), _stored_types=stored)
 
+    def with_views(self, views: Sequence[tuple[pa.Field, Sequence[int]]]) -> Self:
+        """Return the version with more columns: each shows nodes of others, given by their lines.
+
+        The columns before keep their indices.
+        """
+        schema = pa.schema([*self.schema, *(field for field, _ in views)], self.schema.metadata)
+        return replace(self, schema=schema, views=(*self.views, *(lines for _, lines in views)))
+
     def nbytes(self, index: int) -> int:
         """Return the uncompressed bytes of all nodes of a column."""
-        nodes = self.tree.nodes(index)
-        return sum(self.head.columns.nbytes[nodes.start : nodes.stop])
+        return sum(self.head.columns.nbytes[line] for line in self.tree.nodes(index))
 
     def cbytes(self, index: int) -> int:
         """Return the bytes on disk of all nodes of a column."""
-        nodes = self.tree.nodes(index)
-        return sum(self.head.columns.cbytes[nodes.start : nodes.stop])
+        return sum(self.head.columns.cbytes[line] for line in self.tree.nodes(index))
 
     def line_parts(self, line: int) -> ColumnParts:
         """Return the parts in a line of the manifest; the line is read once."""
@@ -142,11 +158,14 @@ class Version:
                 raise type(error)(f"{self._context}: {error}") from None
             # Only a root has the rows of the table.
             if len(parts.path) == 1 and parts.facts.rows != self.head.row_groups:
-                raise CorruptError(
-                    f"{self._context}: the rows of column {line} differ from the table's"
-                )
+                raise self._other_rows(line)
             self._lines[line] = parts
         return parts
+
+    def _other_rows(self, column: int | str) -> CorruptError:
+        return CorruptError(
+            f"{self._context}: the rows of column {column!r} differ from the table's"
+        )
 
     def lines(self) -> list[bytes]:
         """Return the lines of all columns, unparsed and with their sha256, for a new manifest."""
@@ -240,17 +259,6 @@ def checked_numbers(store: Store) -> list[int]:
     except KeyNotFound:
         raise _missing_manifest(store, mirrored) from None
     return [*listed, mirrored]
-
-
-def mirrored_number(store: Store) -> int:
-    """Return the version number in `meta/sizes`; 0 if it cannot be read."""
-    try:
-        data = store.get(layout.SIZES, 0, _SIZES_BYTES)
-        sizes = jsontext.loads(data, layout.SIZES)
-    except (*DAMAGED, StorageError, KeyNotFound):
-        return 0  # The table can be read without its mirror.
-    number = sizes.get("version") if isinstance(sizes, dict) else None
-    return number if type(number) is int and 0 < number <= layout.MAX_VERSION else 0
 
 
 def _missing_manifest(store: Store, number: int) -> CorruptError:

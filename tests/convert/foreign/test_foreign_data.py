@@ -24,6 +24,8 @@ MIXED = np.dtype(
         *(("at", "M8[ms]"), ("day", "M8[D]"), ("took", "m8[ns]"), ("bits", "V3")),
     ]
 )
+# A view: giving a value to a dtype without a unit is deprecated.
+NO_UNIT = np.array([np.iinfo(np.int64).min]).view("M8")
 LETTERS = st.text(st.characters(codec="utf-8"), max_size=3)
 INT32 = st.integers(-(2**31), 2**31 - 1)
 ROW = st.tuples(
@@ -181,7 +183,7 @@ def test_durations_are_stored_without_change_or_refused(unit, data):
         (np.array([10**17], "M8[h]"), r"row 0: .* cannot be stored in s without change"),
         (np.array([2**31], "M8[D]"), r"row 0: .* cannot be stored in D.*astype\('M8\[s\]'\)"),
         (np.array([1], "m8[Y]"), r"no fixed length.*astype\(\"m8\[D\]\"\)"),
-        (np.array(["NaT"], "M8"), r"no unit; choose one, array.astype\(\"M8\[ns\]\"\)"),
+        (NO_UNIT, r"no unit; choose one, array.astype\(\"M8\[ns\]\"\)"),
     ],
     ids=str,
 )

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import blztable as blz
-from support.crash_checks import Held
+from support.crash.checks import Held
 
 INT = pa.int32()
 

@@ -18,7 +18,7 @@ import blztable as blz
 from blztable.engine.version import versions
 from blztable.format import layout, manifest
 from blztable.storage.local import LocalStore
-from support.crash_model import Log, Operation, RecordingDisk, State, crash_states, write_state
+from support.crash.model import Log, Operation, RecordingDisk, State, crash_states, write_state
 from support.stores import directories_named, files_named
 
 NAME = "t.blz"

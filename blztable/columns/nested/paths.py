@@ -1,0 +1,124 @@
+"""Paths: fields within nested types, and types that have only some of them.
+
+A path is the position of a child at each level, from the root down. Names are those of the nodes:
+of a struct the names of its fields, of a list "item", of a map "key" and "value". Knows no arrays.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from blztable.columns.nested.nodes import Node, is_nested
+from blztable.errors import SchemaError
+
+Path = tuple[int, ...]
+# Names from the root down, or all of them in one text: "address.city".
+Names = str | tuple[str, ...]
+
+
+def find(node: Node, names: Names) -> Iterator[Path]:
+    """Yield the path of each field below a node that has these names."""
+    for number, child in enumerate(node.children):
+        rest = below(child.name, names)
+        if rest == "":
+            yield (number,)
+        elif rest is not None:
+            yield from ((number, *path) for path in find(child, rest))
+
+
+def value_of(schema: pa.Schema, names: Names) -> tuple[tuple[str, ...], pa.DataType] | None:
+    """Return the full name and the type of the only field of structs that has these names."""
+    matches = find_in(schema, names)
+    if len(matches) != 1:
+        return None
+    ((index, path),) = matches
+    node = Node.of(schema.field(index).type)
+    inner, full = within_structs(node, path), [schema.field(index).name]
+    for number in path:
+        node = node.children[number]
+        full.append(node.name)
+    return inner and (tuple(full), inner[0].type)
+
+
+def find_in(schema: pa.Schema, names: Names) -> list[tuple[int, Path]]:
+    """Return the column and the path of each field of nested columns that has these names."""
+    return [
+        (index, path)
+        for index, field in enumerate(schema)
+        if is_nested(field.type)
+        for rest in (below(field.name, names),)
+        if rest
+        for path in find(Node.of(field.type), rest)
+    ]
+
+
+def below(name: str, names: Names) -> Names | None:
+    """Return the names that follow this first one, "" if none does; None if it is not the first."""
+    if isinstance(names, tuple):
+        return (names[1:] or "") if names[:1] == (name,) else None
+    if names == name:
+        return ""
+    return names.removeprefix(f"{name}.") if names.startswith(f"{name}.") else None
+
+
+def within_structs(node: Node, path: Path) -> tuple[Node, int] | None:
+    """Return a field and its place among the nodes, in pre-order; None if not all are structs.
+
+    A field of structs has a value in each row of the root.
+    """
+    place = 0
+    for number in path:
+        if not pa.types.is_struct(node.type):
+            return None
+        place += 1 + sum(child.count for child in node.children[:number])
+        node = node.children[number]
+    return node, place
+
+
+def pruned(node: Node, paths: Sequence[Path]) -> tuple[pa.DataType, list[int]]:
+    """Return the type that has only these fields, and the places of its nodes, in pre-order.
+
+    Raises
+    ------
+    SchemaError
+        A path leads into a union, whose type codes count all fields.
+    """
+    if not all(paths):
+        return node.type, list(range(node.count))
+    if pa.types.is_union(node.type):
+        raise SchemaError(f"a field of {node.type} cannot be read without the others")
+    types: dict[int, pa.DataType] = {}
+    places, place = [0], 1
+    for number, child in enumerate(node.children):
+        inner = [path[1:] for path in paths if path[0] == number]
+        # A map is not one without its keys or its values.
+        if pa.types.is_map(node.type) and not inner:
+            inner = [()]
+        if inner:
+            types[number], more = pruned(child, inner)
+            places += [place + one for one in more]
+        place += child.count
+    return _with_children(node.type, types), places
+
+
+def _with_children(type_: pa.DataType, types: dict[int, pa.DataType]) -> pa.DataType:
+    """Return a nested type with these types of children; a struct has no others."""
+    if pa.types.is_struct(type_):
+        return pa.struct([type_.field(number).with_type(one) for number, one in types.items()])
+    if pa.types.is_map(type_):
+        key, item = type_.key_field, type_.item_field.with_type(types[1])
+        return pa.map_(key, item, keys_sorted=type_.keys_sorted)
+    if pa.types.is_run_end_encoded(type_):
+        return pa.run_end_encoded(type_.run_end_type, types[0])
+    item = type_.value_field.with_type(types[0])
+    if pa.types.is_fixed_size_list(type_):
+        return pa.list_(item, type_.list_size)
+    return _LISTS[type_.id](item)
+
+
+_LISTS = {
+    pa.lib.Type_LIST: pa.list_,
+    pa.lib.Type_LARGE_LIST: pa.large_list,
+    pa.lib.Type_LIST_VIEW: pa.list_view,
+    pa.lib.Type_LARGE_LIST_VIEW: pa.large_list_view,
+}
