@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 from pandas.api.extensions import no_default
 
-from blztable.convert.frames.attributes import checked_attrs
+from blztable.convert.objects.tagged import checked_attrs
 from blztable.engine.change import creation
 from blztable.engine.version import schema as schemas
 from blztable.engine.version import versions
