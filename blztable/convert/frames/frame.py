@@ -155,8 +155,8 @@ def from_frame(
 def _is_unique(labels: pd.Index) -> bool:
     try:
         return labels.is_unique
-    except (LookupError, ValueError, OverflowError, NotImplementedError):
-        # pandas fails on Arrow times in an unknown zone.
+    except (LookupError, ValueError, OverflowError, NotImplementedError, TypeError):
+        # pandas fails on Arrow times in an unknown zone, and on objects without a hash.
         return False
 
 
