@@ -10,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 from pandas.api.extensions import no_default
 
+from blztable.arrow.extensions import plain_schema
 from blztable.convert.frames.attributes import checked_attrs
 from blztable.engine.change import creation
 from blztable.engine.version import schema as schemas
@@ -104,7 +105,7 @@ def create(
     """
     check_choice("mode", mode, ("w", "x"))
     attributes = checked_attrs(dict(attrs or {}))
-    kept = schemas.with_digits(schemas.from_types(schema), truncate)
+    kept = schemas.with_digits(plain_schema(schemas.from_types(schema)), truncate)
     contents = creation.Contents(kept, (), attributes=attributes)
     options = WriteOptions(
         compression,

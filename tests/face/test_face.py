@@ -277,7 +277,7 @@ def test_data_that_is_no_table_is_told(tmp_path, data):
     ("data", "words"),
     [
         (pd.DataFrame({"a": ["x", "y", 3]}), ["'a'", "3"]),
-        (pa.table({"id": pa.nulls(2, pa.uuid())}), ["'id'", "uuid"]),
+        (pa.table({"a": pa.nulls(2, pa.dictionary(pa.int8(), pa.uuid()))}), ["'a'", "uuid"]),
         ({"a": [1, 2], "b": [1]}, ["different lengths", "'b': 1"]),
         ({"a": np.zeros((2, 2))}, ["'a'", "one value per row"]),
         ({1: [1]}, ["name must be str", "1"]),
