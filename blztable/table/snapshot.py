@@ -46,14 +46,8 @@ from blztable.engine.write.options import check_choice
 from blztable.errors import BlzError, ClosedError, SchemaError
 from blztable.report import Explanation, StreamStorage
 from blztable.storage.store import Lock, Store
+from blztable.table import shown
 from blztable.table.names import named, named_with_fields
-from blztable.table.shown import (
-    has_extensions,
-    shown_columns,
-    shown_fields,
-    table_of,
-    without_ours,
-)
 
 # Key under which a result lists the rows it lacks: pairs of the first row and the row after.
 MISSING_ROWS = "blz:missing_rows"
@@ -209,16 +203,18 @@ class Snapshot:
     def fields(self) -> pa.Schema:
         """The schema as users see it."""
         if self._fields is None:
-            self._fields = shown_fields(self.version)
+            self._fields = shown.shown_fields(self.version)
         return self._fields
 
     def _show(
         self, positions: Sequence[int], columns: Sequence[pa.ChunkedArray]
     ) -> list[pa.ChunkedArray]:
         """Return columns as users see them."""
-        if not has_extensions(self.version):
+        if not shown.has_extensions(self.version):
             return list(columns)
-        return shown_columns(columns, [self.fields.field(position).type for position in positions])
+        return shown.shown_columns(
+            columns, [self.fields.field(position).type for position in positions]
+        )
 
     def schema(self, positions: Sequence[int]) -> pa.Schema:
         """Return the schema of some columns, with pandas metadata instead of our own."""
@@ -230,7 +226,7 @@ class Snapshot:
             text = arrow_metadata(frame, pa.schema(fields), head.rows, attributes)
             if text is not None:
                 metadata[PANDAS_KEY] = text
-        return pa.schema(map(without_ours, fields), metadata or None)
+        return pa.schema(map(shown.without_ours, fields), metadata or None)
 
     def column(self, position: int) -> pa.ChunkedArray:
         """Read all rows of one column."""
@@ -271,7 +267,7 @@ class Snapshot:
         if rows.lost:
             key, text = MISSING_ROWS.encode(), json.dumps(rows.missing).encode()
             schema = schema.with_metadata({**(schema.metadata or {}), key: text})
-        return table_of(self._show(positions, rows.arrays), schema, len(rows.numbers))
+        return shown.table_of(self._show(positions, rows.arrays), schema, len(rows.numbers))
 
     def scan(self, filters: object) -> Scan | None:
         """Return a filter over this version, checked; None without a filter."""
@@ -298,13 +294,13 @@ class Snapshot:
         """Read one window; `parts` keeps open the files that the next windows need."""
         with self._guarded():
             selected = select(self.version, positions, window, parts, scan)
-        return table_of(self._show(positions, selected.arrays), schema, len(selected.numbers))
+        return shown.table_of(self._show(positions, selected.arrays), schema, len(selected.numbers))
 
     def take(self, positions: Sequence[int], rows: np.ndarray) -> pa.Table:
         """Read rows by number, in any order and with repetitions."""
         with self._guarded():
             arrays = take(self.version, positions, rows)
-        return table_of(self._show(positions, arrays), self.schema(positions), len(rows))
+        return shown.table_of(self._show(positions, arrays), self.schema(positions), len(rows))
 
     def explain(self, positions: Sequence[int], filters: object) -> Explanation:
         """Return the pages and bytes that a read with this filter decodes and skips."""
@@ -345,7 +341,7 @@ class Snapshot:
         if rows.lost:
             attributes[MISSING_ROWS] = [list(pair) for pair in rows.missing]
         return to_frame(
-            table_of(self._show(list(needed), arrays), fields, len(rows.numbers)),
+            shown.table_of(self._show(list(needed), arrays), fields, len(rows.numbers)),
             len(rows.numbers),
             frame,
             attributes,
