@@ -11,7 +11,7 @@ import pyarrow as pa
 from pandas.api.extensions import no_default
 
 from blztable.arrow.extensions import plain_schema
-from blztable.convert.frames.attributes import checked_attrs
+from blztable.convert.objects.tagged import checked_attrs
 from blztable.engine.change import creation
 from blztable.engine.version import schema as schemas
 from blztable.engine.version import versions

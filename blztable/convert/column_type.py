@@ -76,7 +76,8 @@ def _describes(descriptor: Descriptor | None, old: pa.DataType, new: pa.DataType
     """True if the descriptor of a column of type `old` holds for `new` as well."""
     if descriptor is None:
         return False
-    if descriptor["dtype"] == "object" and not objects.same_kind(old, new):
+    is_implied = descriptor["dtype"] == "object" and "kind" not in descriptor
+    if is_implied and not objects.same_kind(old, new):
         return False
     try:
         dtypes.decode(pa.chunked_array([], new), descriptor, None)

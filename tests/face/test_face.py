@@ -19,7 +19,7 @@ import pandas as pd
 import polars
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, reject, settings
+from hypothesis import HealthCheck, given, settings
 
 import blztable as blz
 import blztable.accessor
@@ -278,6 +278,7 @@ def test_data_that_is_no_table_is_told(tmp_path, data):
     [
         (pd.DataFrame({"a": ["x", "y", 3]}), ["'a'", "3"]),
         (pa.table({"a": pa.nulls(2, pa.dictionary(pa.int8(), pa.uuid()))}), ["'a'", "uuid"]),
+        (pd.DataFrame({"deep": [[1], ["x"]]}), ["'deep'", "row 1", "'x'"]),
         ({"a": [1, 2], "b": [1]}, ["different lengths", "'b': 1"]),
         ({"a": np.zeros((2, 2))}, ["'a'", "one value per row"]),
         ({1: [1]}, ["name must be str", "1"]),
@@ -578,7 +579,7 @@ def test_attrs_of_a_frame_are_attributes_of_the_table(tmp_path):
     with blz.open(tmp_path / "t.blz") as table:
         assert table.attrs == expected
     frame.attrs = {"bad": object()}
-    with pytest.raises(blz.SchemaError, match=r"attrs\['bad'\].*is not JSON"):
+    with pytest.raises(blz.SchemaError, match=r"attrs\['bad'\].*cannot be kept"):
         frame.to_blz(tmp_path / "t.blz")
 
 
@@ -591,12 +592,7 @@ def test_attrs_of_a_frame_are_attributes_of_the_table(tmp_path):
 @given(frames())
 def test_any_frame_comes_back_from_a_disk_exactly(frame):
     with tempfile.TemporaryDirectory() as directory:
-        try:
-            frame.to_blz(f"{directory}/t.blz", durability="process")
-        except blz.SchemaError as error:
-            if "struct<" in str(error) or "list<" in str(error):
-                reject()  # Nested types are not stored yet.
-            raise
+        frame.to_blz(f"{directory}/t.blz", durability="process")
         assert_same(blz.read_blz(f"{directory}/t.blz"), frame)
 
 
@@ -809,7 +805,7 @@ def test_attributes_are_a_mapping_and_each_assignment_is_a_commit(path):
         assert dict(attrs) == {"till": 7}
         attrs["deep"] = {"list": [1, 2.5, None, True], "tuple": (1,)}
         assert table.version == 2
-        assert attrs["deep"] == {"list": [1, 2.5, None, True], "tuple": [1]}
+        assert attrs["deep"] == {"list": [1, 2.5, None, True], "tuple": (1,)}
         attrs.update(a=1, b=2)
         assert table.version == 3
         del attrs["till"]
@@ -818,7 +814,7 @@ def test_attributes_are_a_mapping_and_each_assignment_is_a_commit(path):
         assert (table.version, len(attrs), sorted(attrs)) == (5, 2, ["b", "deep"])
         assert table.to_arrow() == DATA
     with blz.open(path) as table:
-        assert dict(table.attrs) == {"deep": {"list": [1, 2.5, None, True], "tuple": [1]}, "b": 2}
+        assert dict(table.attrs) == {"deep": {"list": [1, 2.5, None, True], "tuple": (1,)}, "b": 2}
     assert json.loads((path / "meta/attributes").read_bytes())["b"] == 2
     with blz.open(path, version=1) as table:
         assert dict(table.attrs) == {"till": 7}
@@ -924,7 +920,7 @@ def test_an_attribute_that_is_not_there_is_a_key_error(path):
         assert table.version == 1
 
 
-@pytest.mark.parametrize("value", [object(), np.complex64(1), {1: 2}, b"x", {"a": {1}}])
+@pytest.mark.parametrize("value", [object(), np.complex64(1), {1: object()}, {"a": {object()}}])
 def test_an_attribute_that_is_no_json_is_told_by_its_key(path, value):
     with blz.open(path, "a") as table:
         with pytest.raises(blz.SchemaError, match=r"attrs\['bad'\]"):
