@@ -1,7 +1,6 @@
 """Schema: encode and decode the Arrow schema of a table, and check its types."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,23 +15,6 @@ from blztable.errors import ColumnNotFoundError, CorruptError, FormatError, Sche
 
 # The significant decimal digits kept of the floats of a column.
 TRUNCATE_KEY = b"blz:truncate"
-
-
-def from_types(types: Any) -> pa.Schema:
-    """Return a schema, given one or names with types; SchemaError for a type that is none."""
-    if not isinstance(types, Mapping | list | tuple):
-        return pa.schema(types)
-    pairs = types.items() if isinstance(types, Mapping) else types
-    return pa.schema([_field(*pair) if isinstance(pair, tuple) else pair for pair in pairs])
-
-
-def _field(name: str, type_: Any, *rest: Any) -> pa.Field:
-    try:
-        return pa.field(name, type_, *rest)
-    except (TypeError, ValueError):
-        raise SchemaError(
-            f'column {name!r}: expected a type such as pa.int64() or "int64", found {type_!r:.60}'
-        ) from None
 
 
 def check(schema: pa.Schema) -> None:
