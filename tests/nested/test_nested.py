@@ -13,7 +13,7 @@ from blztable.columns.nested.assemble import rebuilt, taken
 from blztable.columns.nested.flatten import flatten
 from blztable.columns.nested.nodes import Node
 from blztable.storage.memory import MemoryStore
-from support.nested_arrays import TYPES, array_of, rows_of
+from support.nested_arrays import KINDS, TYPES, array_of, rows_of
 
 # Row groups with a file for each part, small pages and plain streams; and one bundle.
 LAYOUTS = [
@@ -166,3 +166,37 @@ def test_embeddings_come_back_and_lie_in_one_file(tmp_path, size):
     assert blz.read_table(tmp_path / "t.blz")["emb"].to_pylist() == array.to_pylist()
     if size:
         assert len(list(tmp_path.rglob("*.bin"))) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_value_fills_rows_and_another_column_sorts_them(kind):
+    array = array_of(KINDS[kind], 30, 1)
+    rows = array.to_pylist()
+    store = MemoryStore()
+    blz.to_blz(pa.table({"k": range(30), "x": array}), store, page_rows=8, row_group_rows=12)
+    with blz.open(store, "a") as table:
+        for place in (4, 9):
+            table.update({"x": array[place]}, where=pc.field("k") < place)
+            rows[:place] = [rows[place]] * place
+        table.update({"x": None}, where=pc.field("k") > 27)
+        rows[28:] = [None, None]
+        assert repr(table.to_arrow()["x"].to_pylist()) == repr(rows)
+        table.add_column("y", array[4])
+        assert repr(table.to_arrow()["y"].to_pylist()) == repr([array[4].as_py()] * 30)
+        table.compact(sort_by=[("k", "descending")])
+        assert repr(table.to_arrow()["x"].to_pylist()) == repr(rows[::-1])
+        assert table.verify()
+
+
+# Arrow crashes if it sorts by a struct without fields.
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_cannot_be_sorted_by_nested_values(kind):
+    table = pa.table({"x": array_of(KINDS[kind], 5, 1)})
+    with pytest.raises(blz.SchemaError, match=r"'x'.*nested values have no order"):
+        blz.to_blz(table, MemoryStore(), sort_by="x")
+    blz.to_blz(table, store := MemoryStore())
+    with (
+        blz.open(store, "a") as opened,
+        pytest.raises(blz.SchemaError, match="nested values have no order"),
+    ):
+        opened.compact(sort_by=["x"])
