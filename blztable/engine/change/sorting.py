@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 from blztable.arrow_types import Portion, large_type
 from blztable.columns.nested.nodes import is_nested
 from blztable.columns.stored import as_stored, stored_type
-from blztable.columns.nested.nodes import is_nested
 from blztable.columns.types import one_array, take
 from blztable.engine.query.expressions import comparable
 from blztable.engine.read.columns import read_columns
