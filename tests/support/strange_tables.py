@@ -19,7 +19,9 @@ from blztable.columns.types import is_storable
 from support import arrow_strategies, nested_arrays, samples
 
 LEAVES = [*arrow_strategies.PLAIN, *samples.DICTIONARIES, *nested_arrays.LEAVES]
-TYPES = st.sampled_from(LEAVES) | nested_arrays.types_of(LEAVES)
+# Appends to a column of ordered categories must have the same ones.
+FLAT = [one for one in LEAVES if not (pa.types.is_dictionary(one) and one.ordered)]
+TYPES = st.sampled_from(FLAT) | nested_arrays.types_of(LEAVES)
 METADATA = st.none() | st.dictionaries(st.text(max_size=3), st.text(max_size=3), max_size=2)
 
 
