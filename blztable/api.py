@@ -10,7 +10,10 @@ import pandas as pd
 import pyarrow as pa
 from pandas.api.extensions import no_default
 
-from blztable.convert.frames.attributes import checked_attrs
+from blztable.arrow.extensions import plain_schema
+from blztable.convert.column_type import schema_of
+from blztable.convert.gateway import Reading
+from blztable.convert.objects.tagged import checked_attrs
 from blztable.engine.change import creation
 from blztable.engine.version import schema as schemas
 from blztable.engine.version import versions
@@ -26,7 +29,7 @@ from blztable.table.table import CTable
 
 def create(
     path: StoreLike,
-    schema: pa.Schema | Mapping[str, Any],
+    schema: pa.Schema | pd.DataFrame | Mapping[str, Any],
     *,
     mode: str = "x",
     optimize: str | Mapping[str, str] | None = None,
@@ -40,6 +43,7 @@ def create(
     durability: str = "full",
     attrs: Mapping[str, Any] | None = None,
     nan_as_null: bool | None = None,
+    object: str = "infer",
     truncate: Mapping[str, int] | None = None,
 ) -> CTable:
     """Create a table without rows and open it for changes.
@@ -48,8 +52,10 @@ def create(
     ----------
     path : path-like
         Directory of the table.
-    schema : pyarrow.Schema, or mapping of names to types
-        Names and types of the columns.
+    schema : pyarrow.Schema, DataFrame, or mapping of names to types
+        Names and types of the columns. A type is one of Arrow, its name, a dtype of numpy or
+        pandas, or a type of Python: bool, int, float, str, bytes, or one of `datetime`. Of a
+        DataFrame, the table gets the columns, the index and the `attrs`, and no rows.
     mode : {"x", "w"}
         If a table exists, "x" fails and "w" replaces it, as a new version.
     optimize : str or mapping of column names to str, optional
@@ -74,6 +80,8 @@ def create(
         Attributes of the table, as in `to_blz`.
     nan_as_null : bool, optional
         Whether NaN among floats is a missing value, as in `to_blz`.
+    object : {"infer", "json", "error"}
+        How columns of Python objects of a DataFrame are stored, as in `to_blz`.
     truncate : mapping of column names to int, optional
         Number of significant decimal digits to keep of columns of floats, as in `to_blz`.
 
@@ -98,14 +106,15 @@ def create(
     --------
     >>> import blztable as blz
     >>> import pyarrow as pa
-    >>> with blz.create("log.blz", {"at": pa.timestamp("us"), "what": pa.string()}) as t:
+    >>> with blz.create("log.blz", {"at": pa.timestamp("us"), "what": str, "n": "Int64"}) as t:
     ...     print(t.nrows, t.column_names)
-    0 ['at', 'what']
+    0 ['at', 'what', 'n']
     """
     check_choice("mode", mode, ("w", "x"))
     attributes = checked_attrs(dict(attrs or {}))
-    kept = schemas.with_digits(schemas.from_types(schema), truncate)
-    contents = creation.Contents(kept, (), attributes=attributes)
+    columns = schema_of(schema, Reading(objects=object))
+    kept = schemas.with_digits(plain_schema(columns.schema), truncate)
+    contents = creation.Contents(kept, (), lambda rows: columns.frame, columns.attrs | attributes)
     options = WriteOptions(
         compression,
         clevel,

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from blztable.convert.frames.attributes import checked_attrs
-from blztable.convert.gateway import Nan
+from blztable.convert.gateway import Nan, Reading
+from blztable.convert.objects.tagged import checked_attrs
 from blztable.convert.source import is_repeatable
 from blztable.convert.stream import stream
 from blztable.engine.change import creation
@@ -48,6 +48,7 @@ def to_blz(
     commit_id: str | None = None,
     sort_by: str | Sequence[str | tuple[str, str]] | None = None,
     nan_as_null: bool | None = None,
+    object: str = "infer",
     truncate: Mapping[str, int] | None = None,
     progress: ProgressOption = None,
 ) -> None:
@@ -127,6 +128,12 @@ def to_blz(
         makes it missing in these too, and False keeps it a value everywhere. In Arrow data and in
         the nullable dtypes of pandas, which have a missing value of their own, NaN always stays a
         value. The table keeps this setting for later changes.
+    object : {"infer", "json", "error"}
+        How columns of Python objects are stored. With "infer", the default, values of one kind get
+        the type that Arrow infers, and come back as they were: numbers, times, bytes, UUIDs, IP
+        addresses, lists, tuples, sets, arrays, dicts and more, with missing values. A column of
+        mixed values is refused. With "json", a column of mixed values, of lists or of dicts is
+        stored as JSON text and comes back as it was. With "error", only text is taken.
     truncate : mapping of column names to int, optional
         Number of significant decimal digits to keep of columns of floats, from 1 to 17, so that
         they take fewer bytes. A value changes by at most half of a unit of the last digit kept. The
@@ -192,8 +199,8 @@ def to_blz(
     with opened_at(path) as store:
 
         def create(mode: str) -> None:
-            nan = Nan.of(nan_as_null, is_frame=False)
-            source = stream(data, index=index, nan=nan, evolve=evolve)
+            how = Reading(Nan.of(nan_as_null, is_frame=False), object)
+            source = stream(data, index=index, how=how, evolve=evolve)
             contents = creation.Contents(
                 *(with_digits(source.schema, truncate), source.parts, source.frame),
                 *(source.attrs | attributes, source.rows, order),
@@ -225,7 +232,7 @@ def to_blz(
                         'sort_by is not supported with mode="a"; append, then sort all rows '
                         "with CTable.compact(sort_by=...)"
                     )
-                tx.append(data, index=index, evolve=evolve, progress=callback)
+                tx.append(data, index=index, evolve=evolve, object=object, progress=callback)
                 if attributes:
                     tx.attrs.update(attrs)
 

@@ -30,7 +30,7 @@ from blztable.convert.categories import Orders
 from blztable.convert.coerce import coerce_item
 from blztable.convert.coerce_index import needs_exact_rows
 from blztable.convert.frames.descriptor import Descriptor
-from blztable.convert.gateway import Ingested, Nan
+from blztable.convert.gateway import AS_USUAL, Ingested, Reading
 from blztable.convert.source import Source, source
 from blztable.convert.widen import evolved
 
@@ -64,10 +64,10 @@ def append_source(
     *,
     index: bool | None,
     evolve: bool,
-    nan: Nan = Nan.NULL_IN_PANDAS,
+    how: Reading = AS_USUAL,
 ) -> "AppendSource":
     """Return any data that `stream` takes as more rows of the table; parts raise its errors."""
-    return AppendSource(source(data, index=index, nan=nan), table, evolve)
+    return AppendSource(source(data, index=index, how=how), table, evolve)
 
 
 class AppendSource:

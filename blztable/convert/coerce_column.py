@@ -11,19 +11,21 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blztable.arrow.extensions import check_same, plain_values
 from blztable.arrow_casts import cast_exactly, misfit, repeated
 from blztable.arrow_errors import REFUSALS
 from blztable.arrow_types import is_text, value_type
 from blztable.convert.categories import one_in_order
+from blztable.convert.frames import dtypes, objects
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.frame import Facts, descriptor_of
-from blztable.convert.gateway import Nan
+from blztable.convert.gateway import AS_USUAL, Reading
 from blztable.convert.values import values_of
 from blztable.convert.wider import wider
 from blztable.errors import SchemaError
 
 # Dtypes that are different in pandas although their values are the same.
-_SAME_VALUES = {None, "arrow", "masked", "object", "string"}
+_SAME_VALUES = {None, "arrow", "masked", "object", "sparse", "string"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,9 @@ def coerce_column(
 
     `is_empty` returns whether the table's column holds nothing but nulls.
     """
+    stated = descriptor_of(field, table.facts)
+    if objects.differ(stated, descriptor):
+        column, descriptor = _as_objects(column, descriptor, stated, context), stated
     source, type_, verb = column.type, field.type, table.verb
     array = cast_exactly(column, type_)
     if array is None:
@@ -71,14 +76,30 @@ def coerce_column(
             f"{_misfit(column, type_)}; {_remedies(column, field, table, is_empty)}"
         )
     table.check_nulls(array, field, context)
-    ours, theirs = _word(descriptor_of(field, table.facts)), _word(descriptor)
+    ours, theirs = _word(stated), _word(descriptor)
     is_same = ours == theirs or _SAME_VALUES.issuperset((ours, theirs))
+    # Lists of Python are lists where nothing is known of pandas, and the other way round.
+    is_same |= ours is None and objects.are_nested(descriptor)
+    is_same |= theirs is None and objects.are_nested(stated)
     if not is_same and array.null_count < len(array):
         raise SchemaError(
             f"{context}: dtype {theirs or 'plain'} cannot be {verb} dtype {ours or 'plain'} "
             "without change; convert the data first"
         )
     return array
+
+
+def _as_objects(
+    column: pa.ChunkedArray, descriptor: Descriptor | None, stated: Descriptor, context: str
+) -> pa.ChunkedArray:
+    """Return the values as the kind of Python objects that the table's column states."""
+    if descriptor is None and column.type.num_fields:
+        # Python's lists and dicts, where pandas would make arrays.
+        values = column.to_pylist()
+    else:
+        values = dtypes.decode(column, descriptor, None)
+    found = objects.objects_of(values, column.is_null().to_numpy())
+    return pa.chunked_array([objects.as_stated(found, stated, context)])
 
 
 def _misfit(column: pa.ChunkedArray, type_: pa.DataType) -> str:
@@ -138,6 +159,8 @@ def coerce_values(
         The type or dtype would change values, or values are missing in a column that cannot be
         null; `context` begins the message.
     """
+    values, source = plain_values(values, field.name)
+    check_same(source, field, context)
     if isinstance(values, pa.Scalar):
         column = _one_row(values, field.type)
     else:
@@ -146,13 +169,13 @@ def coerce_values(
 
 
 def default_of(
-    default: Any, field: pa.Field, frame: Any, order: Any, nan: Nan = Nan.NULL_IN_PANDAS
+    default: Any, field: pa.Field, frame: Any, order: Any, how: Reading = AS_USUAL
 ) -> pa.Scalar | None:
     """Return the default as a value of the field's type; None for no default and for null."""
     if default is None:
         return None
     context = f"the default of column {field.name!r}"
-    value, descriptor = values_of(default, context, nan)
+    value, descriptor = values_of(default, context, how)
     if not isinstance(value, pa.Scalar):
         raise SchemaError(f"{context}: expected one value, found {len(value)}")
     column = coerce_values(value, descriptor, field, frame, context)
@@ -183,5 +206,6 @@ def _word(descriptor: object) -> str | None:
         facts = descriptor.get("categories")
         # The Arrow type says that it is a category.
         return _word(facts.get("values")) if isinstance(facts, dict) else None
-    words = [str(descriptor[key]) for key in ("dtype", "freq", "library") if key in descriptor]
-    return " ".join(words)
+    keys = ("dtype", "freq", "library", "closed")
+    words = [str(descriptor[key]) for key in keys if key in descriptor]
+    return " ".join([*words, *objects.special_kind(descriptor)])

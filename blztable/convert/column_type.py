@@ -1,11 +1,15 @@
-"""Column type: a type as users give it, and the field of a column that gets another type.
+"""Column type: types as users give them, and the field of a column that gets another type.
 
 Knows nothing of values. The descriptor of a column stays if it can describe the new type.
 """
 
+import dataclasses
+import datetime
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
@@ -13,8 +17,58 @@ from blztable.arrow_types import value_type
 from blztable.convert.frames import dtypes, objects
 from blztable.convert.frames.descriptor import FIELD_KEY, Descriptor
 from blztable.convert.frames.frame import Facts, described, descriptor_of, without_dtypes
-from blztable.convert.gateway import encoded
-from blztable.errors import FormatError, SchemaError
+from blztable.convert.gateway import AS_USUAL, Reading, encoded, ingest
+from blztable.errors import FormatError, SchemaError, check_none
+
+# Types of Python that say all about a column; pandas would make objects of some.
+_OF_PYTHON = {
+    str: pa.large_string(),
+    bytes: pa.large_binary(),
+    datetime.datetime: pa.timestamp("us"),
+    datetime.date: pa.date32(),
+    datetime.time: pa.time64("us"),
+    datetime.timedelta: pa.duration("us"),
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns of a table without rows, and the facts that only pandas has."""
+
+    schema: pa.Schema
+    frame: Descriptor | None = None
+    attrs: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+def schema_of(types: Any, how: Reading = AS_USUAL) -> Columns:
+    """Return the columns that users ask for; SchemaError that names each type that is none."""
+    if isinstance(types, pd.DataFrame):
+        # The values say what objects are; without rows, a category keeps all that it may have.
+        whole, data = (ingest(frame, how=how) for frame in (types, types.iloc[:0]))
+        fields = [
+            full if _word(full) == "object" else empty
+            for full, empty in zip(whole.table.schema, data.table.schema, strict=True)
+        ]
+        return Columns(pa.schema(fields), data.frame, data.attrs)
+    if not isinstance(types, Mapping | list | tuple):
+        return Columns(pa.schema(types))
+    fields, errors = [], []
+    for pair in types.items() if isinstance(types, Mapping) else types:
+        try:
+            fields.append(_field(*pair) if isinstance(pair, tuple) else pair)
+        except SchemaError as error:
+            errors.append(error)
+    check_none(errors)
+    return Columns(pa.schema(fields))
+
+
+def _word(field: pa.Field) -> str | None:
+    return (descriptor_of(field, Facts()) or {}).get("dtype")
+
+
+def _field(name: str, type_: Any, *rest: Any) -> pa.Field:
+    arrow, descriptor = parsed(type_, pa.field(name, pa.large_string()))
+    return described(pa.field(name, arrow, *rest), descriptor)
 
 
 def altered(
@@ -55,19 +109,25 @@ def parsed(type_: Any, field: pa.Field) -> tuple[pa.DataType, Descriptor | None]
     """Return a type of Arrow, a name of one, or a dtype of pandas, with the descriptor it needs."""
     if isinstance(type_, pa.DataType):
         return type_, None
+    if isinstance(type_, type) and type_ in _OF_PYTHON:
+        return _OF_PYTHON[type_], None
     # Arrow would take "Int64" of pandas for its own "int64".
     if isinstance(type_, str) and type_.islower():
         with suppress(ValueError):
             return pa.type_for_alias(type_), None
     try:
-        dtype = pd.api.types.pandas_dtype(type_)
+        dtype: Any = pd.api.types.pandas_dtype(type_)
         if dtype == pd.CategoricalDtype():
             return pa.dictionary(pa.int32(), value_type(field.type)), None
-        array, descriptor = encoded(pd.Series([], dtype=dtype), "type")
+        # pandas takes None for float64, and objects may be anything.
+        if type_ is None or dtype == np.dtype(object):
+            raise TypeError(type_)
+        empty = np.empty(0, dtype) if isinstance(dtype, np.dtype) else pd.array([], dtype=dtype)
+        array, descriptor = encoded(empty, "type")
     except (TypeError, ValueError):
         raise SchemaError(
-            f'column {field.name!r}: expected a type such as pa.int64(), "int64" or a dtype of '
-            f"pandas, found {type_!r:.60}"
+            f'column {field.name!r}: expected a type such as pa.int64(), "int64", int or a dtype '
+            f"of pandas, found {type_!r:.60}"
         ) from None
     return array.type, descriptor
 
@@ -76,7 +136,8 @@ def _describes(descriptor: Descriptor | None, old: pa.DataType, new: pa.DataType
     """True if the descriptor of a column of type `old` holds for `new` as well."""
     if descriptor is None:
         return False
-    if descriptor["dtype"] == "object" and not objects.same_kind(old, new):
+    is_implied = descriptor["dtype"] == "object" and "kind" not in descriptor
+    if is_implied and not objects.same_kind(old, new):
         return False
     try:
         dtypes.decode(pa.chunked_array([], new), descriptor, None)

@@ -13,17 +13,19 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from blztable.arrow.extensions import plain_table
 from blztable.convert.arrays import arrow_array
 from blztable.convert.foreign import numpy_arrays
 from blztable.convert.foreign.readers import check_no_objects, framed
 from blztable.convert.foreign.rows import are_rows, columns_of, is_row, is_value, refuse_row
 from blztable.convert.foreign.structured import fields_of
 from blztable.convert.frames import dtypes
-from blztable.convert.frames.attributes import checked_attrs
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.frame import described, from_frame
+from blztable.convert.frames.objects import CHOICES
 from blztable.convert.frames.pandas_metadata import from_metadata
 from blztable.convert.frames.text import check_text
+from blztable.convert.objects.tagged import checked_attrs
 from blztable.errors import SchemaError
 
 TABULAR = (pd.DataFrame, pd.Series, pd.Index, pa.Table, pa.RecordBatch, np.ndarray, Mapping)
@@ -50,6 +52,21 @@ class Nan(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Reading:
+    """How data are read: what a NaN is, and what becomes of Python objects."""
+
+    nan: Nan = Nan.NULL_IN_PANDAS
+    objects: str = "infer"
+
+    def __post_init__(self) -> None:
+        if self.objects not in CHOICES:
+            raise ValueError(f"object must be one of {CHOICES}, not {self.objects!r}")
+
+
+AS_USUAL = Reading()
+
+
+@dataclass(frozen=True, slots=True)
 class Ingested:
     """Tabular data as an Arrow table, with the facts that only pandas has."""
 
@@ -59,6 +76,10 @@ class Ingested:
     # The frame descriptor; None for data other than a DataFrame.
     frame: Descriptor | None
     attrs: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        """Show extension types as their storage types, which are stored."""
+        object.__setattr__(self, "table", plain_table(self.table))
 
 
 def is_tabular(data: Any) -> bool:
@@ -71,13 +92,13 @@ def is_tabular(data: Any) -> bool:
     )
 
 
-def ingest(data: Any, *, index: bool | None = None, nan: Nan = Nan.NULL_IN_PANDAS) -> Ingested:
+def ingest(data: Any, *, index: bool | None = None, how: Reading = AS_USUAL) -> Ingested:
     """Return tabular data of any kind as an Arrow table and its facts for pandas."""
     data = framed(data)
     check_no_objects(data, "the data")
     if isinstance(data, pd.DataFrame):
         attrs = checked_attrs(data.attrs)
-        table, frame = from_frame(data, index, nan is not Nan.VALUE)
+        table, frame = from_frame(data, index, how.nan is not Nan.VALUE, how.objects)
         return Ingested(table, len(data), frame, attrs)
     if isinstance(data, pa.Table):
         return _from_arrow(data, data.num_rows)
@@ -93,13 +114,13 @@ def ingest(data: Any, *, index: bool | None = None, nan: Nan = Nan.NULL_IN_PANDA
             raise _not_a_table(data, error) from None
         return _from_arrow(pa.Table.from_batches([batch]), batch.num_rows)
     if isinstance(data, np.ndarray):
-        return _from_mapping(fields_of(data), nan)
+        return _from_mapping(fields_of(data), how)
     if are_rows(data):
-        return _from_mapping(columns_of(data), nan)
+        return _from_mapping(columns_of(data), how)
     if is_row(data):
         raise refuse_row(data)
     if isinstance(data, Mapping):
-        return _from_mapping(data, nan)
+        return _from_mapping(data, how)
     raise TypeError(f"expected {ACCEPTED}; found {type(data).__name__}")
 
 
@@ -133,13 +154,13 @@ def _from_stream(data: Any) -> Ingested:
     return _from_arrow(table, sum(batch.num_rows for batch in batches))
 
 
-def _from_mapping(data: Mapping[str, Any], nan: Nan) -> Ingested:
+def _from_mapping(data: Mapping[str, Any], how: Reading) -> Ingested:
     fields, arrays = [], []
     for name, values in data.items():
         if not isinstance(name, str):
             raise SchemaError(f"a column name must be str; found {name!r:.60}")
         check_text(name, f"column {name!r}")
-        array, descriptor = encoded(values, f"column {name!r}", nan)
+        array, descriptor = encoded(values, f"column {name!r}", how)
         fields.append(described(pa.field(str(name), array.type), descriptor))
         arrays.append(array)
     if len(set(map(len, arrays))) > 1:
@@ -152,18 +173,18 @@ def _from_mapping(data: Mapping[str, Any], nan: Nan) -> Ingested:
     return Ingested(table, table.num_rows, None, {})
 
 
-def encoded(values: Any, context: str, nan: Nan = Nan.NULL_IN_PANDAS) -> dtypes.Encoded:
+def encoded(values: Any, context: str, how: Reading = AS_USUAL) -> dtypes.Encoded:
     """Return the values of one column as Arrow, with a descriptor if pandas has more facts."""
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values, None
     is_arrow = hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__")
-    nan_as_null = nan is Nan.NULL and not is_arrow
+    nan_as_null = how.nan is Nan.NULL and not is_arrow
     if isinstance(values, pd.Series | pd.Index | pd.api.extensions.ExtensionArray):
-        values, nan_as_null = getattr(values, "array", values), nan is not Nan.VALUE
+        values, nan_as_null = getattr(values, "array", values), how.nan is not Nan.VALUE
     if isinstance(values, np.ndarray):
-        return numpy_arrays.encode(values, context, nan_as_null)
+        return numpy_arrays.encode(values, context, nan_as_null, how.objects)
     if isinstance(values, pd.api.extensions.ExtensionArray):
-        return dtypes.encode(values, context, nan_as_null)
+        return dtypes.encode(values, context, nan_as_null, how.objects)
     if is_value(values):
         raise SchemaError(f"{context}: expected an array, found {type(values).__name__}")
     check_no_objects(values, context)

@@ -14,14 +14,16 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from blztable.arrow.extensions import plain_schema
 from blztable.convert.foreign.readers import check_no_objects, framed, in_parts
 from blztable.convert.foreign.rows import Grouped, are_rows
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.pandas_metadata import from_metadata
 from blztable.convert.gateway import (
     ACCEPTED,
+    AS_USUAL,
     Ingested,
-    Nan,
+    Reading,
     ingest,
     is_tabular,
     reader_of,
@@ -54,13 +56,13 @@ class Source:
     schema: pa.Schema | None = None
 
 
-def source(data: Any, *, index: bool | None, nan: Nan = Nan.NULL_IN_PANDAS) -> Source:
+def source(data: Any, *, index: bool | None, how: Reading = AS_USUAL) -> Source:
     """Return the items of tabular `data`, or of an iterable of tabular data."""
     if isinstance(data, pa.Table | pa.RecordBatch):
-        return _of_one(data, index, nan)
+        return _of_one(data, index, how)
     data = framed(in_parts(data))
     if isinstance(data, pd.DataFrame | np.ndarray) or are_rows(data):
-        return _of_one(data, index, nan)
+        return _of_one(data, index, how)
     if hasattr(data, "scanner"):  # A dataset.
         # A dataset reads far ahead by default.
         data = data.scanner(batch_readahead=1, fragment_readahead=1)
@@ -75,10 +77,10 @@ def source(data: Any, *, index: bool | None, nan: Nan = Nan.NULL_IN_PANDAS) -> S
         check_no_objects(data, "the data")
         return _of_reader(reader_of(data))
     if hasattr(data, "__arrow_c_array__") or isinstance(data, Mapping):
-        return _of_one(data, index, nan)
+        return _of_one(data, index, how)
     if isinstance(data, Iterable) and not isinstance(data, str | bytes | bytearray | memoryview):
         # `map` holds no item while it is used; a generator would.
-        return Source(map(partial(_item, index, nan), count(), Grouped(data)))
+        return Source(map(partial(_item, index, how), count(), Grouped(data)))
     raise TypeError(f"expected {ACCEPTED}, or an iterable of these; found {type(data).__name__}")
 
 
@@ -99,8 +101,8 @@ def is_repeatable(data: Any) -> bool:
     return hasattr(data, "__arrow_c_stream__") and hasattr(data, "__array__")
 
 
-def _of_one(data: Any, index: bool | None, nan: Nan) -> Source:
-    ingested = ingest(data, index=index, nan=nan)
+def _of_one(data: Any, index: bool | None, how: Reading) -> Source:
+    ingested = ingest(data, index=index, how=how)
     return Source(iter([Item("the data", ingested)]), ingested.rows)
 
 
@@ -108,7 +110,8 @@ def _of_reader(reader: Any) -> Source:
     """Return the batches of an Arrow reader, or of any iterator of batches with a schema."""
     schema = reader.schema
     frame = from_metadata(schema, 0)[0]
-    return Source(map(partial(_batch, schema, frame), count(), reader), schema=schema)
+    batches = map(partial(_batch, schema, frame), count(), reader)
+    return Source(batches, schema=plain_schema(schema))
 
 
 def _batch(schema: pa.Schema, frame: Descriptor | None, number: int, batch: pa.RecordBatch) -> Item:
@@ -116,7 +119,7 @@ def _batch(schema: pa.Schema, frame: Descriptor | None, number: int, batch: pa.R
     return Item(f"batch {number}", Ingested(table, batch.num_rows, frame, {}))
 
 
-def _item(index: bool | None, nan: Nan, number: int, item: Any) -> Item:
+def _item(index: bool | None, how: Reading, number: int, item: Any) -> Item:
     """Return one item; copy its memory where the caller could write to it before it is stored."""
     context = f"item {number}"
     if not is_tabular(item):
@@ -128,7 +131,7 @@ def _item(index: bool | None, nan: Nan, number: int, item: Any) -> Item:
     elif isinstance(item, Mapping):
         item = {name: kept(values) for name, values in item.items()}
     try:
-        return Item(context, ingest(item, index=index, nan=nan))
+        return Item(context, ingest(item, index=index, how=how))
     except SchemaError as error:
         raise SchemaError(f"{context}: {error}") from None
 

@@ -16,7 +16,7 @@ from blztable.convert.categories import Orders, with_room
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.frame import Facts
 from blztable.convert.frames.pandas_metadata import from_metadata
-from blztable.convert.gateway import Ingested, Nan
+from blztable.convert.gateway import AS_USUAL, Ingested, Reading
 from blztable.convert.source import Item, Source, source
 from blztable.errors import SchemaError
 
@@ -37,13 +37,13 @@ class Stream:
 
 
 def stream(
-    data: Any, *, index: bool | None, nan: Nan = Nan.NULL_IN_PANDAS, evolve: bool = False
+    data: Any, *, index: bool | None, how: Reading = AS_USUAL, evolve: bool = False
 ) -> Stream:
     """Return tabular `data`, or an iterable of tabular data, as parts of one table.
 
     With `evolve`, later items may have other columns than the first one.
     """
-    items = source(data, index=index, nan=nan)
+    items = source(data, index=index, how=how)
     if items.schema is not None:
         return _of_batches(items.items, items.schema)
     # The first item is drawn at once, because it decides what the table is.

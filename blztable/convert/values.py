@@ -13,7 +13,7 @@ import pyarrow as pa
 from blztable.convert.arrays import arrow_array
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.text import check_text
-from blztable.convert.gateway import Nan, encoded
+from blztable.convert.gateway import AS_USUAL, Nan, Reading, encoded
 from blztable.errors import SchemaError
 
 # pandas keeps more of these than Arrow would.
@@ -23,11 +23,11 @@ _WHOLE = (str, bytes, bytearray, memoryview, Mapping)
 
 
 def values_of(
-    values: Any, context: str, nan: Nan = Nan.NULL_IN_PANDAS
+    values: Any, context: str, how: Reading = AS_USUAL
 ) -> tuple[pa.Array | pa.ChunkedArray | pa.Scalar, Descriptor | None]:
     """Return values as an array, or one value as a scalar; with the descriptor of a pandas dtype.
 
-    The index of a Series is ignored. None, pd.NA and pd.NaT are nulls, and NaN as `nan` says.
+    The index of a Series is ignored. None, pd.NA and pd.NaT are nulls, and NaN as `how` says.
 
     Raises
     ------
@@ -41,13 +41,13 @@ def values_of(
     if isinstance(values, np.ndarray) and values.ndim == 0:
         values = values[()]
     if _is_one(values):
-        array, descriptor = _of_one(values, context, nan)
+        array, descriptor = _of_one(values, context, how)
         return array[0], descriptor
     if isinstance(values, set | frozenset):
         raise SchemaError(
             f"{context}: the values of a {type(values).__name__} have no order; pass a list"
         )
-    return encoded(values, context, nan)
+    return encoded(values, context, how)
 
 
 def _is_one(values: Any) -> bool:
@@ -56,7 +56,7 @@ def _is_one(values: Any) -> bool:
 
 
 def _of_one(
-    value: Any, context: str, nan: Nan
+    value: Any, context: str, how: Reading
 ) -> tuple[pa.Array | pa.ChunkedArray, Descriptor | None]:
     """Return the value as an array of one row."""
     if value is pd.NA or value is pd.NaT:
@@ -64,4 +64,4 @@ def _of_one(
     if isinstance(value, _OF_PANDAS):
         return encoded(pd.Series([value]), context)
     check_text(value, context)
-    return arrow_array([value], context, nan is Nan.NULL), None
+    return arrow_array([value], context, how.nan is Nan.NULL), None

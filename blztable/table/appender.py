@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from blztable.convert.categories import Orders
 from blztable.convert.coerce_column import coerce_values
-from blztable.convert.gateway import Nan
+from blztable.convert.gateway import Reading
 from blztable.convert.source import kept
 from blztable.convert.values import values_of
 from blztable.engine.change.change_set import ChangeSet
@@ -43,7 +43,7 @@ class Appender:
         self,
         change_set: ChangeSet | None,
         categories: Callable[[int], pa.Array | None],
-        nan: Nan,
+        how: Reading,
         done: Callable[[], None],
     ) -> None:
         # None if a commit with this commit_id exists already: values are ignored.
@@ -51,7 +51,7 @@ class Appender:
         self._append = ColumnwiseAppend(change_set) if change_set else None
         # Categories of the ordered columns, from the table or from the first values appended.
         self._orders = Orders(categories)
-        self._nan = nan
+        self._how = how
         self._done = done
         self._is_open = False
         self._held = ExitStack()
@@ -99,7 +99,7 @@ class Appender:
             return
         staged, context = self._change_set.staged, f"column {name!r}"
         index = staged.index_of(name)
-        array, descriptor = values_of(kept(values), context, self._nan)
+        array, descriptor = values_of(kept(values), context, self._how)
         column = coerce_values(array, descriptor, staged.schema.field(index), staged.frame, context)
         if isinstance(array, pa.Scalar):
             column = self._orders.one(index, column, context)

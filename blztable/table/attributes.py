@@ -6,15 +6,15 @@ Knows nothing of how they are stored.
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
-from blztable.convert.frames.attributes import plain_attrs
+from blztable.convert.objects.tagged import decode_value, plain_key, stored_key
 
 
-class Attributes(MutableMapping[str, Any]):
-    """The attributes of a table: a mutable mapping of str to JSON values.
+class Attributes(MutableMapping[Any, Any]):
+    """The attributes of a table: a mutable mapping of names to values.
 
     Made by `CTable.attrs` and `Transaction.attrs`. Each change of a table's attributes is one
-    commit. Numbers and times of numpy and pandas, and 1-dimensional arrays of them, keep their
-    type.
+    commit. Values are JSON, bytes, tuples, sets, dicts, and numbers, times and 1-dimensional arrays
+    of numpy and pandas; each comes back as it was.
 
     Examples
     --------
@@ -30,36 +30,39 @@ class Attributes(MutableMapping[str, Any]):
     def __init__(
         self,
         read: Callable[[], Mapping[str, Any]],
-        write: Callable[[Mapping[str, Any], Sequence[str]], None],
+        write: Callable[[Mapping[Any, Any], Sequence[str]], None],
     ) -> None:
         self._read = read
         self._write = write
 
-    def __getitem__(self, key: str) -> Any:
-        return plain_attrs({key: self._read()[key]})[key]
+    def __getitem__(self, key: Any) -> Any:
+        name = stored_key(key)
+        if name not in self._read():
+            raise KeyError(key)
+        return decode_value(self._read()[name], f"attrs[{key!r:.60}]")
 
-    def __setitem__(self, key: str, value: Any) -> None:
+    def __setitem__(self, key: Any, value: Any) -> None:
         self._write({key: value}, ())
 
-    def __delitem__(self, key: str) -> None:
+    def __delitem__(self, key: Any) -> None:
         if key not in self:
             raise KeyError(key)
-        self._write({}, (key,))
+        self._write({}, (stored_key(key),))
 
     def update(self, *args: Any, **kwargs: Any) -> None:
         """Set several attributes in one commit.
 
         Parameters
         ----------
-        *args : mapping or iterable of (str, value)
-            New attributes, as for `dict.update`.
+        *args : mapping or iterable of (name, value)
+            Attributes, as for `dict.update`.
         **kwargs : Any
             More attributes, by name.
 
         Raises
         ------
         TypeError
-            A value that is not JSON, or a key that is not a str.
+            A value that cannot be kept.
         ConflictError
             Another commit changed one of these attributes.
         ReadOnlyError
@@ -99,14 +102,14 @@ class Attributes(MutableMapping[str, Any]):
         ...     print(t.attrs, t.version)
         {} 2
         """
-        self._write({}, tuple(self))
+        self._write({}, tuple(self._read()))
 
-    def popitem(self) -> tuple[str, Any]:
+    def popitem(self) -> tuple[Any, Any]:
         """Remove the last attribute, in one commit, and return it.
 
         Returns
         -------
-        tuple of (str, Any)
+        tuple of (Any, Any)
             Key and value.
 
         Raises
@@ -133,8 +136,8 @@ class Attributes(MutableMapping[str, Any]):
             raise KeyError("the table has no attributes")
         return key, self.pop(key)
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._read())
+    def __iter__(self) -> Iterator[Any]:
+        return map(plain_key, self._read())
 
     def __len__(self) -> int:
         return len(self._read())

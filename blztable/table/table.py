@@ -226,6 +226,7 @@ class CTable(TableReader, Closing):
         commit_id: str | None = None,
         index: bool | None = None,
         nan_as_null: bool | None = None,
+        object: str = "infer",
         progress: ProgressOption = None,
     ) -> int:
         """Add rows at the end.
@@ -254,6 +255,8 @@ class CTable(TableReader, Closing):
             Whether NaN among floats is a missing value, as in `to_blz`; by default as when the
             table was written. In a table of a DataFrame, a NaN of a numpy array or a list is one
             too.
+        object : {"infer", "json", "error"}
+            How columns of Python objects are stored, as in `to_blz`.
         progress : bool or callable, optional
             Progress of the write, as in `to_blz`.
 
@@ -287,7 +290,14 @@ class CTable(TableReader, Closing):
         2 2 2
         """
         with reporting(progress, "appending") as callback, self._alone(commit_id) as tx:
-            tx.append(data, evolve=evolve, index=index, nan_as_null=nan_as_null, progress=callback)
+            tx.append(
+                data,
+                evolve=evolve,
+                index=index,
+                nan_as_null=nan_as_null,
+                object=object,
+                progress=callback,
+            )
         return tx.version
 
     @contextmanager

@@ -13,7 +13,7 @@ from blztable.arrow_casts import narrowed
 from blztable.convert.append_source import TableSpec
 from blztable.convert.categories import check_order, one_in_order
 from blztable.convert.coerce_column import coerce_values, default_of
-from blztable.convert.gateway import Nan
+from blztable.convert.gateway import Nan, Reading
 from blztable.convert.values import values_of
 from blztable.engine.change import rows
 from blztable.engine.change.defaults import declared_defaults
@@ -47,16 +47,17 @@ class Target:
             *(self.categories, self.is_empty),
         )
 
-    def nan(self, nan_as_null: bool | None = None) -> Nan:
-        """Return what a NaN is, by the option of a call or else by that of the table."""
+    def how(self, nan_as_null: bool | None = None, objects: str = "infer") -> Reading:
+        """Return how data are read, by the options of a call or else by that of the table."""
         if nan_as_null is None:
             nan_as_null = self.nan_as_null
-        return Nan.of(nan_as_null, is_frame=self.staged.head.pandas is not None)
+        nan = Nan.of(nan_as_null, is_frame=self.staged.head.pandas is not None)
+        return Reading(nan, objects)
 
     def values(self, index: int, data: Any) -> pa.Scalar | pa.ChunkedArray:
         """Return new values of a column: one for all rows, or one for each."""
         context = f"column {self.staged.schema.field(index).name!r}"
-        array, descriptor = values_of(data, context, self.nan())
+        array, descriptor = values_of(data, context, self.how())
         column = self._coerced(index, array, descriptor)
         if isinstance(array, pa.Scalar):
             return self.in_order(index, column[0])
@@ -69,7 +70,7 @@ class Target:
 
     def default(self, default: Any, field: pa.Field, order: pa.Array | None) -> pa.Scalar | None:
         """Return a default of the field's type, of the ordered categories; None for null."""
-        return default_of(default, field, self.staged.frame, order, self.nan())
+        return default_of(default, field, self.staged.frame, order, self.how())
 
     def in_order(self, index: int, value: pa.Scalar) -> pa.Scalar:
         """Return the value; for an ordered column, with the categories that the column has."""

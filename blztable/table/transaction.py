@@ -15,12 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pandas.api.extensions import no_default
 
+from blztable.arrow.extensions import plain_values
 from blztable.arrow_casts import cast_anyhow, cast_exactly
 from blztable.convert.append_source import append_source
 from blztable.convert.categories import order_of
 from blztable.convert.column_type import altered
-from blztable.convert.frames.attributes import checked_attrs
 from blztable.convert.frames.frame import described, dropped, renamed
+from blztable.convert.objects.tagged import checked_attrs
 from blztable.convert.values import values_of
 from blztable.engine.change import columns as evolving
 from blztable.engine.change import compact, retype, rows, update
@@ -162,6 +163,7 @@ class Transaction(TableReader):
         evolve: bool = False,
         index: bool | None = None,
         nan_as_null: bool | None = None,
+        object: str = "infer",
         progress: Callback | None = None,
     ) -> None:
         """Add rows at the end, see `CTable.append`.
@@ -177,6 +179,8 @@ class Transaction(TableReader):
             Whether the DataFrame's index is stored, as in `CTable.append`.
         nan_as_null : bool, optional
             Whether NaN among floats is a missing value, as in `CTable.append`.
+        object : {"infer", "json", "error"}
+            How columns of Python objects are stored, as in `to_blz`.
         progress : callable, optional
             Called with the number of rows done and the number of all rows, None while unknown.
 
@@ -204,8 +208,8 @@ class Transaction(TableReader):
         3 2
         """
         change_set, target = self._change_set, self._target
-        nan = target.nan(nan_as_null)
-        source = append_source(data, target.spec(), index=index, evolve=evolve, nan=nan)
+        how = target.how(nan_as_null, object)
+        source = append_source(data, target.spec(), index=index, evolve=evolve, how=how)
         rows.append(
             change_set,
             source.runs,
@@ -245,7 +249,7 @@ class Transaction(TableReader):
         {'x': [2], 'y': ['b']}
         """
         working, target = self._working(), self._target
-        return Appender(working, target.categories, target.nan(), self._show)
+        return Appender(working, target.categories, target.how(), self._show)
 
     @_verb(if_repeated=0)
     def update(self, values: Mapping[str, Any], where: Any = None) -> int:
@@ -445,13 +449,13 @@ class Transaction(TableReader):
         rows_of: Callable[[int], Any]
         if isinstance(data, pc.Expression):
             data = expressions.as_expression(data)
-            type_ = expressions.type_of(data, staged.schema)
+            field = pa.field(name, expressions.type_of(data, staged.schema))
             rows_of = partial(update.computed, staged, data)
         else:
-            values, descriptor = values_of(data, f"column {name!r}", self._target.nan())
-            type_ = values.type
+            values, descriptor = values_of(data, f"column {name!r}", self._target.how())
+            values, field = plain_values(values, name)
             rows_of = rows.by_group(values, staged.head.row_groups, name)
-        field = kept_digits(described(pa.field(name, type_), descriptor), truncate)
+        field = kept_digits(described(field, descriptor), truncate)
         declared = self._target.default(default, field, order_of(values))
         evolving.add_column(self._change_set, field, rows_of, declared)
 

@@ -69,7 +69,7 @@ def test_changed_facts_are_read_or_refused(frame, spot, value, descriptor):
         b'{"dtype":"object","x":' + b"9" * 5000 + b"}",
         b'{"dtype":"object","x":"\\ud800"}',
         b'{"dtype":"object","x":"\xff"}',
-        b'{"dtype":"object","x":' + b"[" * 17 + b"]" * 17 + b"}",
+        b'{"dtype":"object","x":' + b"[" * 65 + b"]" * 65 + b"}",
         b'{"dtype":"object","x":' + b"[" * 30000 + b"]" * 30000 + b"}",
         b'{"dtype":"object","x":"' + b"a" * 65536 + b'"}',
         b'\xef\xbb\xbf{"dtype":"object"}',

@@ -5,6 +5,7 @@ which facts each change relies: a handle that is behind either lands on top of t
 raises ConflictError.
 """
 
+import struct
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -55,6 +56,7 @@ TYPES = [
     pa.dictionary(pa.int8(), pa.string()),
 ]
 OPTIONS = [{}, {"encoding": "plain"}, {"optimize": "size"}, {"checksum": "adler32"}]
+TEXTS = [pa.string(), pa.string_view(), pa.large_string()]
 BINARY = [pa.large_binary()]
 ITEMS = [pa.string(), pa.large_string(), pa.string_view(), *BINARY]
 MUTATING = {
@@ -239,6 +241,44 @@ def append_evolving(draw, model: Model) -> Change:
 
     relies = ROWS if wide or new else COLUMNS
     return Change(lambda t: t.append(data, evolve=True), rebase, relies)
+
+
+def alter_column(draw, model: Model) -> Change:
+    """Draw another type, of the same values, or another default for a column."""
+    name = draw(st.sampled_from(model.names))
+    type_ = model.types[model.names.index(name)]
+    families = ([*INTEGERS, pa.float64()], TEXTS)
+    others = next((types[types.index(type_) + 1 :] for types in families if type_ in types), [])
+    if not others or draw(st.booleans()):
+        default = values(draw, type_, 1)
+
+        def with_default(m: Model) -> Model:
+            left = {n: b for n, b in m.defaults.items() if n != name}
+            new = {name: bits(default)[0]} if default.null_count == 0 else {}
+            return replace(m, defaults={**left, **new})
+
+        return Change(lambda t: t.alter_column(name, default=default[0]), with_default, COLUMNS)
+    new_type = draw(st.sampled_from(others))
+
+    def recoded(value: Bits) -> Bits:
+        if value is None or type_ in TEXTS:
+            return value
+        number = signed(value)
+        width = new_type.bit_width // 8
+        is_float = new_type == pa.float64()
+        return (
+            struct.pack("<d", number) if is_float else number.to_bytes(width, "little", signed=True)
+        )
+
+    def rebase(m: Model) -> Model:
+        m = m.with_column(name, new_type, tuple(map(recoded, m.column(name))))
+        defaults = {n: recoded(b) if n == name else b for n, b in m.defaults.items()}
+        return replace(m, defaults=defaults)
+
+    # A view has the bytes of the large type.
+    keeps = (type_, new_type) == (pa.string_view(), pa.large_string())
+    relies = COLUMNS if keeps else ROWS
+    return Change(lambda t: t.alter_column(name, type=new_type), rebase, relies)
 
 
 def as_int(numbers: list[int | None], width: int) -> tuple[Bits, ...]:
@@ -452,7 +492,7 @@ def order(wanted: tuple[str, bool]) -> tuple[str, str]:
 
 
 ON_COLUMNS = [append, append, feed, update, update, delete, truncate, resize, compact]
-ON_COLUMNS += [drop, reorder, rename, append_evolving, append_evolving]
+ON_COLUMNS += [drop, reorder, rename, append_evolving, append_evolving, alter_column]
 
 
 def change(draw, model: Model) -> Change:

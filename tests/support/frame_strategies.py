@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from blztable.convert.frames.frame import to_frame
 from blztable.convert.gateway import ingest
+from support import object_strategies
 
 UNITS = ("s", "ms", "us", "ns")
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
@@ -45,6 +46,18 @@ def rebuilt(table: pa.Table) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=table.schema)
 
 
+ATTRS = st.recursive(
+    st.integers() | TEXT | st.none() | st.binary(max_size=3) | st.decimals(allow_nan=False),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.lists(inner, max_size=2).map(tuple)
+        | st.dictionaries(TEXT | st.integers() | st.tuples(TEXT, TEXT), inner, max_size=2)
+        | st.sets(TEXT, max_size=2)
+    ),
+    max_leaves=4,
+)
+
+
 @st.composite
 def frames(draw: st.DrawFn, rows_max: int = 12) -> pd.DataFrame:
     """Draw a DataFrame of any kept dtypes, index and labels, maybe without rows or columns."""
@@ -58,7 +71,7 @@ def frames(draw: st.DrawFn, rows_max: int = 12) -> pd.DataFrame:
         frame = pd.DataFrame(data, index=pd.RangeIndex(rows))
         frame.index = draw(indexes(rows))
         frame.columns = draw(headers(len(values)))
-        frame.attrs = draw(st.dictionaries(TEXT, st.integers() | TEXT | st.lists(TEXT), max_size=2))
+        frame.attrs = draw(st.dictionaries(TEXT | st.integers(), ATTRS, max_size=2))
         if frame.columns.is_unique and frame.index.is_unique and draw(st.booleans()):
             frame.flags.allows_duplicate_labels = False
         return frame
@@ -169,6 +182,21 @@ def arrow(draw: st.DrawFn, rows: int) -> Any:
                 (pa.list_(pa.int8()), st.lists(st.integers(0, 9), max_size=2)),
                 (pa.struct({"a": pa.int8()}), st.fixed_dictionaries({"a": st.integers(0, 9)})),
                 (pa.dictionary(pa.int8(), pa.string()), TEXT),
+                (
+                    pa.map_(pa.string(), pa.list_(pa.float32())),
+                    st.dictionaries(
+                        TEXT, st.lists(st.floats(width=32, allow_nan=False)), max_size=2
+                    ),
+                ),
+                (
+                    pa.list_(pa.struct({"a": pa.date32(), "b": pa.list_(pa.string(), 2)})),
+                    st.lists(
+                        st.fixed_dictionaries(
+                            {"a": st.dates(), "b": st.lists(TEXT, min_size=2, max_size=2)}
+                        ),
+                        max_size=2,
+                    ),
+                ),
             ]
         )
     )
@@ -177,8 +205,53 @@ def arrow(draw: st.DrawFn, rows: int) -> Any:
 
 
 @st.composite
+def kinds_of_objects(draw: st.DrawFn, rows: int) -> Any:
+    """Draw objects of one kind, maybe with others inside, with one marker of a missing value."""
+    value = draw(object_strategies.kinds(1, hashable=draw(st.booleans())))
+    marker = draw(st.sampled_from([None, np.nan, pd.NA, pd.NaT]))
+    return object_strategies.objects(
+        draw(st.lists(value | st.just(marker), min_size=rows, max_size=rows))
+    )
+
+
+@st.composite
+def intervals(draw: st.DrawFn, rows: int) -> Any:
+    dtype = draw(st.sampled_from(["i8", "f8", "M8[us]", "M8[ns]", "m8[s]"]))
+    ticks = np.array(draw(st.lists(st.integers(-99, 99), min_size=rows, max_size=rows)), "i8")
+    zone = draw(ZONES) if dtype == "M8[us]" and draw(st.booleans()) else None
+    ends = [pd.Index(values).astype(dtype) for values in (ticks, ticks + 5)]
+    if zone is not None:
+        ends = [end.tz_localize(zone) for end in ends]
+    closed = draw(st.sampled_from(["left", "right", "both", "neither"]))
+    made = pd.arrays.IntervalArray.from_arrays(*ends, closed=closed)
+    if dtype != "i8" and rows and draw(st.booleans()):
+        made[0] = None
+    return made
+
+
+@st.composite
+def sparse(draw: st.DrawFn, rows: int) -> Any:
+    dtype = np.dtype(draw(st.sampled_from(["i8", "u1", "f8", "f4", "bool", "M8[ns]"])))
+    small = np.array(draw(st.lists(st.integers(0, 1), min_size=rows, max_size=rows)), "i8")
+    if dtype.kind == "f":
+        small = np.where(small == 1, np.nan, small)
+    fill = draw(st.sampled_from([0, 1, None])) if dtype.kind in "iuf" else None
+    kind = draw(st.sampled_from(["integer", "block"]))
+    return pd.arrays.SparseArray(small.astype(dtype), fill_value=fill, kind=kind)
+
+
+@st.composite
+def complexes(draw: st.DrawFn, rows: int) -> Any:
+    dtype = np.dtype(draw(st.sampled_from(["c8", "c16"])))
+    data = draw(st.binary(min_size=rows * dtype.itemsize, max_size=rows * dtype.itemsize))
+    return np.frombuffer(data, dtype).copy()
+
+
+@st.composite
 def categoricals(draw: st.DrawFn, rows: int) -> Any:
-    kind = draw(st.sampled_from(sorted(set(KINDS) - {"categoricals"})))
+    # A dictionary of Arrow holds no dictionaries, and no nested values.
+    without = {"categoricals", "kinds_of_objects", "sparse", "complexes"}
+    kind = draw(st.sampled_from(sorted(set(KINDS) - without)))
     found = pd.Index(draw(KINDS[kind](draw(st.integers(0, 5))))) if kind != "plain" else None
     if found is None or found.dtype == "boolean" or isinstance(found.dtype, pd.ArrowDtype):
         found = pd.Index(["b", "a", "c"]) if draw(st.booleans()) else pd.RangeIndex(3)
@@ -193,7 +266,7 @@ KINDS = {
     made.__name__: made
     for made in (
         *(plain, masked, datetimes, zoned, timedeltas, periods, strings, objects, arrow),
-        categoricals,
+        *(kinds_of_objects, intervals, sparse, complexes, categoricals),
     )
 }
 
@@ -210,6 +283,13 @@ NAMES = (
     | st.just(np.int16(7))
     | st.just(np.float32(1.5))
     | st.just(pd.Period("2020-01", "M"))
+    | st.binary(max_size=2)
+    | st.decimals(allow_nan=False)
+    | st.complex_numbers(allow_nan=False)
+    | st.just(pd.Interval(0, 1.5, closed="both"))
+    | st.times(timezones=st.none())
+    | st.datetimes(timezones=ZONES, allow_imaginary=False)
+    | st.uuids()
 )
 
 
@@ -226,7 +306,8 @@ def indexes(draw: st.DrawFn, rows: int) -> pd.Index:
             freq = draw(st.sampled_from(["D", "h", "2D", "B", "MS", "W-SUN", "QE-DEC"]))
             tz = draw(st.none() | ZONES)
             return pd.date_range("2020", periods=rows, freq=freq, tz=tz, name=draw(NAMES))
-    levels = draw(st.lists(columns(rows).filter(_hashable), min_size=1, max_size=3))
+    level = columns(rows).filter(_hashable).filter(_sortable)
+    levels = draw(st.lists(level, min_size=1, max_size=3))
     names = draw(st.lists(NAMES, min_size=len(levels), max_size=len(levels)))
     return pd.MultiIndex.from_arrays([pd.Index(_indexable(level)) for level in levels], names=names)
 
@@ -258,8 +339,23 @@ def headers(draw: st.DrawFn, count: int) -> pd.Index:
 
 
 def _hashable(values: Any) -> bool:
-    """True if pandas can hash the values; it cannot for every Arrow type."""
+    """True if pandas can hash the values; it cannot for every Arrow type and object."""
+    if values.dtype == object and isinstance(values, np.ndarray):
+        return all(map(_has_hash, values))
     return not isinstance(values.dtype, pd.ArrowDtype) or values.dtype.pyarrow_dtype == pa.int16()
+
+
+def _sortable(values: Any) -> bool:
+    """True if pandas sorts the values without a warning, which it has for tuples."""
+    return not any(isinstance(value, tuple) for value in values)
+
+
+def _has_hash(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
 
 
 def _indexable(values: Any) -> Any:

@@ -25,13 +25,15 @@ _DAYS = ("Y", "M", "W", "D")
 _INT32 = np.iinfo(np.int32)
 
 
-def encode(values: np.ndarray, context: str, nan_as_null: bool) -> dtypes.Encoded:
+def encode(
+    values: np.ndarray, context: str, nan_as_null: bool, choice: str = "infer"
+) -> dtypes.Encoded:
     """Return an array as an Arrow column, with a descriptor for some object arrays."""
     dtype = values.dtype
     if values.ndim != 1:
         _refuse_shape(values, context)
     if isinstance(values, np.ma.MaskedArray):
-        return _masked(values, context, nan_as_null)
+        return _masked(values, context, nan_as_null, choice)
     if not dtype.isnative:
         values = values.astype(dtype.newbyteorder("="))
     if dtype.names is not None:
@@ -40,8 +42,8 @@ def encode(values: np.ndarray, context: str, nan_as_null: bool) -> dtypes.Encode
             f"array[{(dtype.names or ('name',))[0]!r}]"
         )
     match dtype.kind:
-        case "i" | "u" | "f" | "b" | "O":
-            return dtypes.encode(values, context, nan_as_null)
+        case "i" | "u" | "f" | "c" | "b" | "O":
+            return dtypes.encode(values, context, nan_as_null, choice)
         case "M" | "m":
             return _times(values, context), None
         case "V":
@@ -51,8 +53,6 @@ def encode(values: np.ndarray, context: str, nan_as_null: bool) -> dtypes.Encode
         case "S" | "U":
             # Arrow would end a value at its first zero.
             return arrow_array(values.tolist() or values, context), None
-        case "c":
-            raise dtypes.refusal(dtype, context)
     return arrow_array(values, context), None
 
 
@@ -87,11 +87,13 @@ def _refuse_shape(values: np.ndarray, context: str) -> NoReturn:
     )
 
 
-def _masked(values: np.ma.MaskedArray, context: str, nan_as_null: bool) -> dtypes.Encoded:
+def _masked(
+    values: np.ma.MaskedArray, context: str, nan_as_null: bool, choice: str
+) -> dtypes.Encoded:
     """Return an array with null for each masked value, whatever is below the mask."""
     mask, data = np.ma.getmaskarray(values), np.array(values.data)
     data[mask] = None if data.dtype == object else np.zeros(1, data.dtype)[0]
-    array, descriptor = encode(data, context, nan_as_null)
+    array, descriptor = encode(data, context, nan_as_null, choice)
     if mask.any():
         array = pc.if_else(pa.array(~mask), array, pa.scalar(None, array.type))
     return array, descriptor

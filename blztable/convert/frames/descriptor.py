@@ -17,9 +17,9 @@ Descriptor: TypeAlias = dict[str, Json]
 
 FIELD_KEY = b"blz:pandas"
 
-# Even a descriptor with a long tuple as a name stays below these limits.
+# Even a descriptor with a long tuple as a name, or of deeply nested objects, stays below these.
 SIZE_MAX = 1 << 16
-DEPTH_MAX = 16
+DEPTH_MAX = 64
 
 _DECODER = strict_decoder()
 _ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)

@@ -8,6 +8,7 @@ and the index.
 
 import base64
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,7 @@ import pyarrow.compute as pc
 from blztable.arrow_errors import REFUSALS, is_foreign
 from blztable.arrow_types import is_text, is_view, nulls, without_view
 from blztable.convert.arrays import PandasArray, from_values, missing_of, values_of, whole
-from blztable.convert.frames import numbers, objects, text, times
+from blztable.convert.frames import compound, numbers, objects, text, times
 from blztable.convert.frames.descriptor import (
     Descriptor,
     expect_bool,
@@ -30,6 +31,9 @@ from blztable.convert.frames.labels import decode_label, encode_label
 from blztable.errors import FormatError, SchemaError
 
 BACKENDS = ("numpy_nullable", "pyarrow")
+# Dtypes of any backend: what is stored means little without the descriptor, as the ordinals of
+# periods without their frequency.
+OPAQUE = ("period", "interval", "complex")
 # Bytes of text in a descriptor, whose other facts need room too.
 HELD_MAX = 3 << 14
 
@@ -40,10 +44,13 @@ Values = PandasArray
 Encoded = tuple[pa.Array | pa.ChunkedArray, Descriptor | None]
 
 
-def encode(values: Values, context: str, nan_as_null: bool = False) -> Encoded:
+def encode(
+    values: Values, context: str, nan_as_null: bool = False, choice: str = "infer"
+) -> Encoded:
     """Return a pandas array as Arrow with the descriptor that decodes it.
 
-    `nan_as_null` says whether NaN among numpy's floats is a null.
+    `nan_as_null` says whether NaN among numpy's floats is a null, and `choice` what becomes of
+    Python objects.
     """
     if type(values) is pd.arrays.NumpyExtensionArray:
         values = values.to_numpy()
@@ -54,11 +61,20 @@ def encode(values: Values, context: str, nan_as_null: bool = False) -> Encoded:
         if dtype in numbers.PLAIN:
             return numbers.encode_plain(values, nan_as_null), None
         if dtype == np.dtype(object):
-            return objects.encode_objects(values, context)
+            return objects.encode_objects(values, context, choice)
+        if dtype in numbers.COMPLEX:
+            return numbers.encode_complex(np.asarray(values), nan_as_null)
         if dtype in times.DATETIMES:
             return times.encode_datetimes(np.asarray(values)), None
         if dtype in times.TIMEDELTAS:
             return times.encode_timedeltas(np.asarray(values)), None
+    if isinstance(values, pd.Categorical):
+        return encode_category(values, context, choice)
+    if isinstance(values, pd.arrays.IntervalArray):
+        return compound.encode_intervals(values, lambda ends: encode(ends, context))
+    if isinstance(values, pd.arrays.SparseArray):
+        dense = partial(encode, context=context, nan_as_null=nan_as_null, choice=choice)
+        return compound.encode_sparse(values, context, dense)
     for family, encode_family in FAMILIES:
         if isinstance(values, family):
             return encode_family(values, context)
@@ -68,18 +84,15 @@ def encode(values: Values, context: str, nan_as_null: bool = False) -> Encoded:
 def refusal(dtype: object, context: str) -> SchemaError:
     """Return the error for a dtype that cannot be stored, with the call that helps."""
     kind = dtype.kind if isinstance(dtype, np.dtype) else ""
-    remedies = {
-        "c": "; store its parts, np.real(values) and np.imag(values), as two columns",
-        "f": '; use astype("float64")',
-    }
-    return SchemaError(f"{context}: dtype {dtype} cannot be stored{remedies.get(kind, '')}")
+    wide = {"c": "complex128", "f": "float64"}.get(kind)
+    remedy = f'; use astype("{wide}")' if wide else "; convert the column with astype(str)"
+    return SchemaError(f"{context}: dtype {dtype} cannot be stored{remedy}")
 
 
 def decode(column: pa.ChunkedArray, descriptor: Descriptor | None, backend: str | None) -> Values:
     """Return the pandas array of an Arrow column, over the column's own memory if possible."""
     word = descriptor.get("dtype") if isinstance(descriptor, dict) else None
-    # Ordinals mean nothing without their frequency, so periods stay periods for any backend.
-    if backend is not None and word != "period":
+    if backend is not None and word not in OPAQUE:
         return _decode_as(backend, column, descriptor)
     if descriptor is not None:
         expect_keys(descriptor, ["dtype"], descriptor)
@@ -91,7 +104,7 @@ def decode(column: pa.ChunkedArray, descriptor: Descriptor | None, backend: str 
 
 
 def encode_index(
-    index: pd.Index, context: str, nan_as_null: bool = False
+    index: pd.Index, context: str, nan_as_null: bool = False, choice: str = "infer"
 ) -> tuple[pa.Array | pa.ChunkedArray, Descriptor]:
     """Return the values of an index and its facts: descriptor, name and frequency."""
     facts: Descriptor = {}
@@ -99,7 +112,7 @@ def encode_index(
         array, descriptor = numbers.encode_plain(index.to_numpy()), None
         facts["range"] = [index.start, index.step]
     else:
-        array, descriptor = encode(index.array, context, nan_as_null)
+        array, descriptor = encode(index.array, context, nan_as_null, choice)
     if descriptor is not None:
         facts["values"] = descriptor
     if index.name is not None:
@@ -129,13 +142,21 @@ def decode_index(column: pa.ChunkedArray, facts: Descriptor, backend: str | None
     return index.rename(name)
 
 
-def encode_category(values: pd.Categorical, context: str) -> Encoded:
+def encode_category(values: pd.Categorical, context: str, choice: str = "infer") -> Encoded:
     """Return a categorical with the codes of pandas and all categories in their order."""
-    categories, facts = encode_index(values.categories, f"{context}, categories")
+    categories, facts = encode_index(values.categories, f"{context}, categories", choice=choice)
     codes = np.ascontiguousarray(values.codes)
     indices = from_values(codes, codes == -1, numbers.PLAIN[codes.dtype])
     if isinstance(categories, pa.ChunkedArray):
         categories = whole(categories)
+    if isinstance(values.categories, pd.IntervalIndex):
+        categories, facts["values"] = compound.interval_texts(categories, facts["values"])
+    elif categories.type.num_fields:
+        remedy = 'pass object="json", or ' if values.categories.dtype == object else ""
+        raise SchemaError(
+            f"{context}: a dictionary of Arrow cannot hold the categories, which are "
+            f"{categories.type!s:.200}; {remedy}convert the column with astype(str)"
+        )
     array = pa.DictionaryArray.from_arrays(indices, categories, ordered=values.ordered, safe=False)
     descriptor: Descriptor = {"dtype": "category"}
     if facts:
@@ -279,10 +300,15 @@ def _code_dtype(count: int) -> np.dtype:
 def _decode_as(backend: str, column: pa.ChunkedArray, descriptor: Descriptor | None) -> Values:
     if backend == "pyarrow":
         return pd.arrays.ArrowExtensionArray(column)
-    if is_text(column.type):
+    is_kind = descriptor is not None and "kind" in descriptor
+    if is_text(column.type) and not is_kind:
         return text.decode_nullable_text(column)
     if column.type in numbers.DTYPES and column.type != pa.float16():
         return numbers.decode_masked(column, {"dtype": "masked"})
+    return decode(column, descriptor, None)
+
+
+def _plainly(column: pa.ChunkedArray, descriptor: Descriptor | None) -> Values:
     return decode(column, descriptor, None)
 
 
@@ -308,7 +334,6 @@ FAMILIES: tuple[tuple[type, Callable[..., Encoded]], ...] = (
     (pd.arrays.ArrowExtensionArray, encode_arrow),
     (pd.arrays.DatetimeArray, times.encode_zoned),
     (pd.arrays.PeriodArray, lambda values, context: times.encode_periods(values)),
-    (pd.Categorical, encode_category),
 )
 
 DESCRIBED: dict[str, Callable[[pa.ChunkedArray, Descriptor], Values]] = {
@@ -319,6 +344,9 @@ DESCRIBED: dict[str, Callable[[pa.ChunkedArray, Descriptor], Values]] = {
     "period": times.decode_periods,
     "category": decode_category,
     "object": objects.decode_objects,
+    "complex": numbers.decode_complex,
+    "interval": lambda column, facts: compound.decode_intervals(column, facts, _plainly),
+    "sparse": lambda column, facts: compound.decode_sparse(column, facts, _plainly),
 }
 
 DEFAULTS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.ChunkedArray], Values]], ...] = (

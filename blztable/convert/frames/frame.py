@@ -27,7 +27,6 @@ import pyarrow as pa
 from pandas.api.extensions import no_default
 
 from blztable.convert.frames import dtypes
-from blztable.convert.frames.attributes import plain_attrs
 from blztable.convert.frames.descriptor import (
     FIELD_KEY,
     Descriptor,
@@ -49,7 +48,8 @@ from blztable.convert.frames.index import (
     renamed_level,
 )
 from blztable.convert.frames.labels import field_name
-from blztable.errors import FormatError, LimitError, SchemaError, no_column
+from blztable.convert.objects.tagged import plain_attrs
+from blztable.errors import FormatError, LimitError, SchemaError, check_none, no_column
 
 VERSION = 1
 
@@ -112,20 +112,34 @@ def numpy_floats(schema: pa.Schema, frame: Descriptor | None, dtype_backend: Any
 
 
 def from_frame(
-    frame: pd.DataFrame, index: bool | None, nan_as_null: bool = True
+    frame: pd.DataFrame, index: bool | None, nan_as_null: bool = True, choice: str = "infer"
 ) -> tuple[pa.Table, Descriptor]:
-    """Return the Arrow table of a DataFrame and its descriptor."""
+    """Return the Arrow table of a DataFrame and its descriptor.
+
+    Raises
+    ------
+    SchemaError
+        Columns or index levels cannot be stored; the message names each.
+    """
     labels = frame.columns.tolist()
     names = list(map(field_name, labels))
-    levels, kept = encode_rows(frame.index, names, index, nan_as_null)
     fields, arrays = [], []
+    errors: list[SchemaError] = []
     # For each Series, pandas copies all levels of the index and looks up the column's label.
     numbered = frame.copy(deep=False)
     numbered.columns, numbered.index = pd.RangeIndex(len(names)), pd.RangeIndex(len(frame))
     for (_, series), name, label in zip(numbered.items(), names, labels, strict=True):
-        array, descriptor = dtypes.encode(series.array, f"column {label!r}", nan_as_null)
+        try:
+            array, descriptor = dtypes.encode(
+                series.array, f"column {label!r}", nan_as_null, choice
+            )
+        except SchemaError as error:
+            errors.append(error)
+            continue
         fields.append(described(pa.field(name, array.type), descriptor))
         arrays.append(array)
+    levels, kept = encode_rows(frame.index, names, index, nan_as_null, choice, errors)
+    check_none(errors)
     for level in kept:
         fields.append(described(pa.field(level.field, level.array.type), level.descriptor))
         arrays.append(level.array)

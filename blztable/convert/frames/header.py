@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from blztable.convert.frames.descriptor import (
     Descriptor,
@@ -19,7 +20,7 @@ from blztable.convert.frames.descriptor import (
     expect_list,
     expect_text,
 )
-from blztable.convert.frames.labels import decode_label, encode_label, numpy_name
+from blztable.convert.frames.labels import CLOSED, decode_label, encode_label, numpy_name
 from blztable.convert.frames.text import USUAL, string_dtype
 from blztable.convert.frames.times import (
     REFUSALS,
@@ -32,10 +33,11 @@ from blztable.convert.frames.times import (
     zone_name,
     zoned_dtype,
 )
+from blztable.convert.objects.tagged import decode_value, encode_value
 from blztable.errors import FormatError, SchemaError
 
 NUMPY = (
-    *("object", "bool", "float32", "float64"),
+    *("object", "bool", "float32", "float64", "complex64", "complex128"),
     *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *(f"{kind}8[{unit}]" for kind in "Mm" for unit in UNITS),
 )
@@ -187,7 +189,7 @@ def _codes(facts: Json, labels: list[Any]) -> tuple[pd.Index, list[int]]:
     keys = [(type(label), label) for label in labels]
     distinct = {key: key[1] for key in keys if not _is_missing(key[1])}
     values = list(distinct.values())
-    if all(type(value) is type(values[0]) for value in values):
+    if all(type(value) is type(values[0]) for value in values) and complex not in map(type, values):
         distinct = dict(sorted(distinct.items(), key=lambda item: item[0][1]))
         values = list(distinct.values())
     codes = {key: code for code, key in enumerate(distinct)}
@@ -215,6 +217,13 @@ def _encode_dtype(level: pd.Index) -> list[Json]:
         case pd.CategoricalDtype():
             categories = [encode_label(label) for label in dtype.categories.tolist()]
             return ["category", bool(dtype.ordered), _encode_dtype(dtype.categories), categories]
+        case pd.IntervalDtype():
+            return ["interval", dtype.closed, _encode_dtype(pd.Index([], dtype=dtype.subtype))]
+        case pd.SparseDtype():
+            fill = encode_value(dtype.fill_value, "column labels")
+            return ["sparse", _encode_dtype(pd.Index([], dtype=dtype.subtype)), fill]
+        case pd.ArrowDtype() if _is_named(dtype.pyarrow_dtype):
+            return ["arrow", str(dtype.pyarrow_dtype)]
         case _ if dtype in MASKED.values():
             return ["masked", dtype.name]
     raise SchemaError(f"column labels of dtype {dtype} cannot be stored; make them str")
@@ -226,6 +235,33 @@ def _numpy(name: Json) -> np.dtype:
 
 def _zoned(unit: Json, name: Json, library: Json) -> Any:
     return zoned_dtype(expect_text(unit, UNITS), stated_zone(name, library))
+
+
+def _interval(closed: Json, ends: Json) -> pd.IntervalDtype:
+    sides: Any = expect_text(closed, CLOSED)
+    return pd.IntervalDtype(_inner(ends), sides)
+
+
+def _sparse(subtype: Json, fill: Json) -> pd.SparseDtype:
+    return pd.SparseDtype(_inner(subtype), decode_value(fill, "column labels"))
+
+
+def _arrow(name: Json) -> pd.ArrowDtype:
+    return pd.ArrowDtype(pa.type_for_alias(expect_text(name)))
+
+
+def _inner(facts: Json) -> Any:
+    """Return the dtype inside of another, which has no dtype inside."""
+    word, *arguments = expect_list(facts) or [None]
+    return DTYPES[expect_text(word, ("numpy", "zoned"))](*arguments)
+
+
+def _is_named(type_: pa.DataType) -> bool:
+    """True for a type that Arrow finds by its name."""
+    try:
+        return bool(pa.type_for_alias(str(type_)) == type_)
+    except ValueError:
+        return False
 
 
 def _category(ordered: Json, dtype: Json, categories: Json) -> pd.CategoricalDtype:
@@ -242,5 +278,8 @@ DTYPES: dict[str, Callable[..., Any]] = {
     "zoned": _zoned,
     "period": period_dtype,
     "masked": lambda name: MASKED[expect_text(name, MASKED)],
+    "interval": _interval,
+    "sparse": _sparse,
+    "arrow": _arrow,
     "category": _category,
 }

@@ -21,7 +21,7 @@ from blztable.convert.frames.descriptor import (
     expect_text,
 )
 from blztable.convert.frames.labels import decode_label, encode_label
-from blztable.errors import FormatError
+from blztable.errors import FormatError, SchemaError
 
 DEFAULT: Descriptor = {"kind": "range", "start": 0, "step": 1}
 
@@ -38,9 +38,17 @@ class Level:
 
 
 def encode_rows(
-    index: pd.Index, fields: Sequence[str], keep: bool | None, nan_as_null: bool
+    index: pd.Index,
+    fields: Sequence[str],
+    keep: bool | None,
+    nan_as_null: bool,
+    choice: str,
+    errors: list[SchemaError],
 ) -> tuple[list[Descriptor], list[Level]]:
-    """Return the facts of an index and the levels that become columns beside `fields`."""
+    """Return the facts of an index and the levels that become columns beside `fields`.
+
+    A level that cannot be stored adds to `errors`.
+    """
     if keep is False:
         return [DEFAULT], []
     if isinstance(index, pd.RangeIndex) and not keep:
@@ -59,7 +67,12 @@ def encode_rows(
         taken.add(field)
         if isinstance(level, pd.RangeIndex):
             level = pd.Index(level.to_numpy(), name=level.name)
-        array, facts = dtypes.encode_index(level, f"index level {field!r}", nan_as_null)
+        context = f"index level {field!r}"
+        try:
+            array, facts = dtypes.encode_index(level, context, nan_as_null, choice)
+        except SchemaError as error:
+            errors.append(error)
+            continue
         descriptor = facts.pop("values", None)
         described.append({"kind": "field", "field": field, **facts})
         levels.append(Level(field, array, descriptor))
@@ -95,8 +108,9 @@ def decode_rows(
         return parts[0]
     try:
         return pd.MultiIndex.from_arrays(parts, names=[part.name for part in parts])
-    except OverflowError as error:
+    except (OverflowError, TypeError) as error:
         # pandas makes Python objects of some values, and these have a smaller range than Arrow's.
+        # It hashes objects, and lists and dicts have no hash.
         raise FormatError(f"pandas cannot make an index of these levels: {error}") from None
 
 

@@ -5,8 +5,12 @@ kinds. Text, integers, booleans and None are plain JSON. Any other kind is a lis
 its name.
 """
 
+import base64
 import datetime
+import decimal
+import ipaddress
 import re
+import uuid
 import warnings
 from collections.abc import Callable, Hashable
 from typing import Any
@@ -16,10 +20,21 @@ import pandas as pd
 
 from blztable.convert.frames.descriptor import Json, expect_int64, expect_list, expect_text
 from blztable.convert.frames.text import check_text
-from blztable.convert.frames.times import REFUSALS, UNITS, period_dtype, stated_zone, zone_name
+from blztable.convert.frames.times import (
+    REFUSALS,
+    UNITS,
+    period_dtype,
+    same_value,
+    stated_zone,
+    zone_name,
+)
 from blztable.errors import FormatError, SchemaError
 
 DEPTH_MAX = 8
+# Characters of a label that its text says, such as the digits of a decimal.
+TEXT_MAX = 1024
+CLOSED = ("left", "right", "both", "neither")
+_MICROSECOND = datetime.timedelta(microseconds=1)
 INTEGER_BITS_MAX = 1024
 FLOAT = re.compile(r"-?(0x[01]\.[0-9a-f]{1,13}p[+-]\d{1,4}|inf)|nan")
 
@@ -60,10 +75,23 @@ def encode_label(label: Hashable, depth: int = DEPTH_MAX) -> Json:
             return ["timedelta", label.unit, _ticks(label)]
         case pd.Period():
             return ["period", label.freqstr, label.ordinal]
-        case datetime.datetime() if label.tzinfo is None:
-            return ["datetime", label.isoformat()]
+        case pd.Interval():
+            ends = (encode_label(end, depth - 1) for end in (label.left, label.right))
+            return ["interval", label.closed, *ends]
+        case datetime.datetime() if type(label) is datetime.datetime:
+            return _encode_datetime(label)
+        case datetime.time() if type(label) is datetime.time and label.tzinfo is None:
+            return ["time", label.isoformat(), label.fold]
+        case datetime.timedelta() if type(label) is datetime.timedelta:
+            return ["duration", label // _MICROSECOND]
         case datetime.date() if type(label) is datetime.date:
             return ["date", label.isoformat()]
+        case bytes() if type(label) is bytes:
+            return ["bytes", base64.b64encode(label).decode("ascii")]
+        case complex() if type(label) is complex:
+            return ["complex", label.real.hex(), label.imag.hex()]
+        case _ if TEXTS.get(type(label).__name__) is type(label) and len(str(label)) <= TEXT_MAX:
+            return [type(label).__name__, str(label)]
     raise SchemaError(
         f"label {label!r:.60} of type {type(label).__name__} cannot be stored; use str"
     )
@@ -87,7 +115,7 @@ def decode_label(facts: Json, depth: int = DEPTH_MAX) -> Any:
         return decode(*expect_list(items, count))
     except FormatError:
         raise
-    except REFUSALS as error:
+    except (*REFUSALS, ArithmeticError) as error:
         raise FormatError(f"expected a label, found {facts!r:.60}: {error}") from None
 
 
@@ -152,6 +180,68 @@ def _timedelta(unit: Json, ticks: Json) -> pd.Timedelta:
     return pd.Timedelta(_scalar("m8", unit, ticks))
 
 
+def _encode_datetime(label: datetime.datetime) -> Json:
+    if label.tzinfo is None:
+        return ["datetime", label.isoformat()]
+    zone_ = list(zone_name(label.tzinfo, f"label {label!r:.100}"))
+    facts = ["zoned", label.replace(tzinfo=None, fold=0).isoformat(), label.fold, zone_]
+    if not same_value(_zoned(*facts[1:]), label):
+        raise SchemaError(f"label {label!r:.100}: its zone would come back as another")
+    return facts
+
+
+def _zoned(text: Json, fold: Json, tz: Json) -> datetime.datetime:
+    """Return a time on the clock of a zone."""
+    name, library = expect_list(tz, 2)
+    moment = datetime.datetime.fromisoformat(expect_text(text))
+    if moment.tzinfo is not None or moment.fold:
+        raise FormatError(f"expected a time without a zone, found {text!r:.60}")
+    zone_ = stated_zone(name, library)
+    localize = getattr(zone_, "localize", None)
+    if localize is not None:  # Of pytz, whose zones are made for a time.
+        return localize(moment, is_dst=not _fold(fold))
+    return moment.replace(tzinfo=zone_, fold=_fold(fold))
+
+
+def _fold(value: Json) -> int:
+    if type(value) is not int or value not in (0, 1):
+        raise FormatError(f"expected a fold of 0 or 1, found {value!r:.60}")
+    return value
+
+
+def _time(text: Json, fold: Json) -> datetime.time:
+    moment = datetime.time.fromisoformat(expect_text(text))
+    return moment.replace(fold=_fold(fold))
+
+
+def _interval(closed: Json, left: Json, right: Json) -> pd.Interval:
+    sides: Any = expect_text(closed, CLOSED)
+    return pd.Interval(decode_label(left, 0), decode_label(right, 0), sides)
+
+
+def _duration(count: Json) -> datetime.timedelta:
+    if type(count) is not int:
+        raise FormatError(f"expected microseconds, found {count!r:.60}")
+    return _MICROSECOND * count
+
+
+def _bytes(text: Json) -> bytes:
+    return base64.b64decode(expect_text(text), validate=True)
+
+
+def _complex(real: Json, imag: Json) -> complex:
+    return complex(_float(real), _float(imag))
+
+
+def _text_of(type_: Callable[[str], Any]) -> Callable[[Json], Any]:
+    def decode(text: Json) -> Any:
+        if len(expect_text(text)) > TEXT_MAX:
+            raise FormatError(f"a label of {len(text)} characters")
+        return type_(text)
+
+    return decode
+
+
 def _period(freq: Json, ordinal: Json) -> pd.Period:
     with warnings.catch_warnings():
         # Business days are deprecated as a period, but the label is there.
@@ -191,6 +281,15 @@ SCALARS: dict[str, Callable[[Json], np.generic]] = {
     **{f"M8[{unit}]": _time_of(np.datetime64, unit) for unit in NUMPY_UNITS},
     **{f"m8[{unit}]": _time_of(np.timedelta64, unit) for unit in NUMPY_UNITS},
 }
+# Values that their text says.
+TEXTS: dict[str, Any] = {
+    type_.__name__: type_
+    for type_ in (
+        *(decimal.Decimal, uuid.UUID),
+        *(ipaddress.IPv4Address, ipaddress.IPv4Network, ipaddress.IPv4Interface),
+        *(ipaddress.IPv6Address, ipaddress.IPv6Network, ipaddress.IPv6Interface),
+    )
+}
 KINDS: dict[str, tuple[Callable[..., Any], int]] = {
     "float": (_float, 1),
     "NaT": (lambda: pd.NaT, 0),
@@ -201,4 +300,11 @@ KINDS: dict[str, tuple[Callable[..., Any], int]] = {
     "datetime": (lambda text: datetime.datetime.fromisoformat(expect_text(text)), 1),
     "date": (lambda text: datetime.date.fromisoformat(expect_text(text)), 1),
     "numpy": (_decode_scalar, 2),
+    "interval": (_interval, 3),
+    "zoned": (_zoned, 3),
+    "time": (_time, 2),
+    "duration": (_duration, 1),
+    "bytes": (_bytes, 1),
+    "complex": (_complex, 2),
+    **{name: (_text_of(type_), 1) for name, type_ in TEXTS.items()},
 }

@@ -1,7 +1,8 @@
-"""Numbers: integers, floats and booleans of numpy and of pandas' nullable dtypes.
+"""Numbers: integers, floats, complex numbers and booleans of numpy, and pandas' nullable dtypes.
 
 Knows nothing of other dtypes. numpy's numbers need no descriptor. The caller says whether a NaN of
-numpy is a null; in a nullable dtype only a masked row is one.
+numpy is a null; in a nullable dtype only a masked row is one. A complex number is a struct of its
+parts.
 """
 
 import numpy as np
@@ -36,6 +37,7 @@ PLAIN = {
         "float64": pa.float64(),
     }.items()
 }
+COMPLEX = (np.dtype(np.complex64), np.dtype(np.complex128))
 # A float64 holds each integer up to this one.
 FLOAT_INTEGERS = 1 << 53
 DTYPES = {type_: dtype for dtype, type_ in PLAIN.items()}
@@ -94,6 +96,48 @@ def decode_booleans(column: pa.ChunkedArray) -> np.ndarray:
     objects = values.astype(object)
     objects[missing] = None
     return objects
+
+
+def encode_complex(values: np.ndarray, nan_as_null: bool) -> tuple[pa.Array, Descriptor]:
+    """Return complex numbers; null is the NaN that pandas makes of a missing value."""
+    missing = np.isnan(values.real) & (values.imag == 0) & ~np.signbit(values.imag)
+    return complex_array(values, missing if nan_as_null else None), {"dtype": "complex"}
+
+
+def decode_complex(column: pa.ChunkedArray, descriptor: Descriptor) -> np.ndarray:
+    """Return complex numbers from structs of their parts."""
+    expect_keys(descriptor, ["dtype"])
+    if not is_complex(column.type):
+        raise FormatError(f"expected the parts of complex numbers, found {column.type!s:.200}")
+    array = whole(column)
+    values, missing = complex_values(array), missing_of(array)
+    if missing is not None:
+        values[missing] = np.nan
+    return values
+
+
+def complex_array(values: np.ndarray, missing: np.ndarray | None) -> pa.Array:
+    """Return complex numbers as structs of their parts."""
+    parts = [np.ascontiguousarray(part) for part in (values.real, values.imag)]
+    arrays = [from_values(part, missing, PLAIN[part.dtype]) for part in parts]
+    mask = None if missing is None or not missing.any() else pa.array(missing)
+    return pa.StructArray.from_arrays(arrays, ["real", "imag"], mask=mask)
+
+
+def complex_values(array: pa.Array) -> np.ndarray:
+    """Return complex numbers from structs; a missing part is NaN, a null row undefined."""
+    parts = [decode_floats(pa.chunked_array([array.field(index)])) for index in (0, 1)]
+    result = np.empty(len(array), np.result_type(parts[0], np.complex64))
+    result.real, result.imag = parts
+    return result
+
+
+def is_complex(type_: pa.DataType) -> bool:
+    """True for structs of the parts of complex numbers."""
+    return any(
+        type_.equals(pa.struct([("real", part), ("imag", part)]))
+        for part in (pa.float32(), pa.float64())
+    )
 
 
 def encode_masked(values: PandasArray) -> tuple[pa.Array, Descriptor]:

@@ -1,83 +1,112 @@
-"""Objects: columns of Python values of one kind that has an Arrow type.
+"""Objects: columns of Python values of one kind that has an Arrow type, or of mixed ones as JSON.
 
-Knows nothing of other dtypes. One pass collects the types of the values. A column with two kinds,
-or with a kind that Arrow lacks, raises an error with the row and the value.
+Knows nothing of other dtypes. One pass collects the types of the values, and `convert/objects`
+finds their kind. Missing values are null, and the descriptor names their marker. A column with two
+kinds, or with a kind that Arrow lacks, raises an error with the row, the value and what helps.
 """
 
 import datetime
 import decimal
 import reprlib
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, TypeGuard
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blztable.arrow.extensions import plain_values
 from blztable.arrow_errors import REFUSALS
-from blztable.arrow_types import is_binary, is_text
+from blztable.arrow_types import is_text
 from blztable.convert.arrays import missing_of, values_of, whole
-from blztable.convert.frames.descriptor import Descriptor, expect_keys, expect_text
-from blztable.convert.frames.text import text_array
+from blztable.convert.frames.descriptor import (
+    DEPTH_MAX,
+    SIZE_MAX,
+    Descriptor,
+    check_depth,
+    expect_keys,
+    expect_text,
+    to_bytes,
+)
+from blztable.convert.objects.containers import Nulls, as_objects
+from blztable.convert.objects.find import find, parse
+from blztable.convert.objects.kinds import (
+    SIMPLE,
+    UNFIT,
+    Kind,
+    Simple,
+    UnsuitableError,
+    first_of,
+)
+from blztable.convert.objects.moments import Moments
+from blztable.convert.objects.tagged import from_text, to_text
 from blztable.errors import FormatError, LimitError, SchemaError
 
+CHOICES = ("infer", "json", "error")
 # Markers of a missing value; a column with several kinds of them comes back with None.
 MARKERS = {"none": None, "nan": np.nan, "NA": pd.NA, "NaT": pd.NaT}
 MARKER_NAMES = {type(None): "none", float: "nan", np.float64: "nan"}
 MARKER_NAMES |= {type(pd.NA): "NA", type(pd.NaT): "NaT"}
+# Values that pandas takes for missing, although they are none of the markers.
+_LIKE_MISSING = (decimal.Decimal, complex, np.generic)
+# Kinds that the Arrow type says; the others are facts of the descriptor.
+_UNSTATED = [SIMPLE[name] for name in ("text", "bytes", "bool", "date", "time", "decimal")]
+# Of these, the kinds whose Arrow type has no other form in pandas.
+_IMPLIED = _UNSTATED[1:2] + _UNSTATED[3:]
+JSON = "json"
+_NO_TEXT = 'it is no text, and only text is taken with object="error"'
 # Days since 1970 of the dates that Python has; Arrow has more.
 _EPOCH = datetime.date(1970, 1, 1).toordinal()
 _FIRST_DAY = datetime.date.min.toordinal() - _EPOCH
 _LAST_DAY = datetime.date.max.toordinal() - _EPOCH
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """One kind of Python value: its types, Arrow form, and the values that Arrow would change."""
-
-    name: str
-    types: frozenset[type]
-    encode: Callable[[np.ndarray, str], pa.Array]
-    holds: Callable[[pa.DataType], bool]
-    # True if the Arrow type alone decodes to objects.
-    implied: bool
-    loses: Callable[[Any], bool] | None = None
-
-
-def encode_objects(values: np.ndarray, context: str) -> tuple[pa.Array, Descriptor | None]:
-    """Return an object array of one kind of values, and missing ones, as Arrow."""
-    types = set(map(type, values))
-    markers = {MARKER_NAMES[type_] for type_ in types if type_ in MARKER_NAMES}
-    types -= MARKER_NAMES.keys()
-    kind = next((kind for kind in KINDS if types <= kind.types), None)
-    if kind is None or "nan" in markers:
-        _check_each(values, context)
-    assert kind is not None
-    if kind.loses is not None:
-        for row, value in enumerate(values):
-            if type(value) in kind.types and kind.loses(value):
-                _refuse(context, row, value, f"an Arrow {kind.name} cannot hold it")
-    if markers:
-        values = values.copy()
-        values[pd.isna(values)] = None
-    marker = next(iter(markers)) if len(markers) == 1 else "none"
+def encode_objects(
+    values: np.ndarray, context: str, choice: str = "infer"
+) -> tuple[pa.Array, Descriptor | None]:
+    """Return an object array and its missing values as Arrow, by one of `CHOICES`."""
+    missing = _missing_of(values)
+    markers = {"none"} if missing is None else {MARKER_NAMES[type(v)] for v in values[missing]}
+    present = values
+    if missing is not None:
+        present = values.copy()
+        present[missing] = None
     descriptor: Descriptor = {"dtype": "object"}
-    if marker != "none":
-        descriptor["missing"] = marker
-    needless = kind.implied and marker == "none"
-    return kind.encode(values, context), None if needless else descriptor
+    if len(markers) == 1 and markers != {"none"}:
+        descriptor["missing"] = markers.pop()
+    try:
+        kind = find(present)
+        if isinstance(kind, Nulls):
+            kind = SIMPLE["text"]
+        if choice == "json" and not isinstance(kind, Simple | Moments):
+            return _as_json(values, present, context, descriptor)
+        if kind not in _UNSTATED:
+            descriptor["kind"] = kind.facts
+            _check_size(descriptor, present)
+        array = kind.encode(present)
+        if choice == "error" and kind is not SIMPLE["text"]:
+            raise UnsuitableError(*first_of(present), _NO_TEXT)
+    except UnsuitableError as error:
+        if choice == "json":
+            return _as_json(values, present, context, descriptor)
+        remedy = _remedy(values, error, choice)
+        raise _refusal(context, error.row, error.value, error.why, remedy) from None
+    needless = kind in _IMPLIED and len(descriptor) == 1
+    return array, None if needless else descriptor
 
 
 def decode_objects(column: pa.ChunkedArray, descriptor: Descriptor) -> np.ndarray:
     """Return the Python values, and the marker for each null."""
-    expect_keys(descriptor, ["dtype"], ["missing"])
+    expect_keys(descriptor, ["dtype"], ["missing", "kind"])
     marker = MARKERS[expect_text(descriptor.get("missing", "none"), MARKERS)]
-    if not any(kind.holds(column.type) for kind in KINDS):
-        raise FormatError(f"expected an object column, found {column.type}")
     array = whole(column)
-    if is_text(array.type) or pa.types.is_boolean(array.type):
+    if descriptor.get("kind") == JSON:
+        values = _from_json(array)
+    elif "kind" in descriptor:
+        values = _of_kind(array, parse(descriptor["kind"]))
+    elif not any(kind.holds(column.type) for kind in _UNSTATED):
+        raise FormatError(f"expected an object column, found {column.type}")
+    elif is_text(array.type) or pa.types.is_boolean(array.type):
         values = array.to_numpy(zero_copy_only=False).astype(object, copy=False)
     else:
         values = foreign_objects(column)
@@ -88,9 +117,60 @@ def decode_objects(column: pa.ChunkedArray, descriptor: Descriptor) -> np.ndarra
     return values
 
 
+def differ(stated: Descriptor | None, given: Descriptor | None) -> TypeGuard[Descriptor]:
+    """True if the values of a column must become those of another kind of objects.
+
+    They need not if the Arrow type says all of both kinds.
+    """
+    if stated is None or "kind" not in stated or stated["kind"] == (given or {}).get("kind"):
+        return False
+    if given is not None and special_kind(given):
+        return True
+    kind = stated["kind"]
+    return kind == JSON or not parse(kind).takes_any
+
+
+def special_kind(descriptor: Descriptor) -> list[str]:
+    """Return the kind of a column of objects as a word; nothing if the Arrow type says it."""
+    kind = descriptor.get("kind") if descriptor.get("dtype") == "object" else None
+    is_plain = kind is None or (isinstance(kind, str) and kind != JSON and parse(kind).takes_any)
+    return [] if is_plain else [str(kind)]
+
+
+def are_nested(descriptor: Descriptor | None) -> bool:
+    """True for objects that an Arrow type of lists, structs or maps says all of."""
+    if descriptor is None or descriptor.get("kind", JSON) == JSON:
+        return False
+    kind = parse(descriptor["kind"])
+    return kind.takes_any and not isinstance(kind, Simple | Moments)
+
+
+def objects_of(values: Any, missing: np.ndarray) -> np.ndarray:
+    """Return values of pandas as objects, with None for missing."""
+    if not isinstance(values, list):
+        # numpy would make numbers of times.
+        values = pd.Series(values).astype(object).to_numpy()
+    result = as_objects(values).copy()
+    result[missing] = None
+    return result
+
+
+def as_stated(values: np.ndarray, descriptor: Descriptor, context: str) -> pa.Array:
+    """Return objects, with None for missing, as the array of the kind in a descriptor."""
+    if descriptor.get("kind") == JSON:
+        return _as_json(values, values, context, {})[0]
+    kind = parse(descriptor["kind"]) if "kind" in descriptor else find(values)
+    try:
+        return kind.encode(values)
+    except UnsuitableError as error:
+        raise _refusal(
+            context, error.row, error.value, error.why, "; convert the data first"
+        ) from None
+
+
 def same_kind(one: pa.DataType, other: pa.DataType) -> bool:
-    """True if objects of one kind have both types."""
-    return any(kind.holds(one) and kind.holds(other) for kind in KINDS)
+    """True if objects of one kind, which the type says, have both types."""
+    return any(kind.holds(one) and kind.holds(other) for kind in _UNSTATED)
 
 
 def decode_nulls(column: pa.ChunkedArray) -> np.ndarray:
@@ -105,8 +185,14 @@ def foreign_objects(column: pa.ChunkedArray) -> np.ndarray:
     """Return the values as pyarrow converts them to pandas; Python objects for most types."""
     if pa.types.is_date32(column.type) and (dates := _dates(whole(column))) is not None:
         return dates
+    if not isinstance(column.type, pa.BaseExtensionType):
+        # pyarrow knows no extension types within nested types.
+        column, _ = plain_values(column, "")
     try:
         series = column.to_pandas()
+    except pa.ArrowNotImplementedError:
+        # Such as lists of decimals: a Python object for each row.
+        return np.fromiter(column.to_pylist(), object, len(column))
     except (*REFUSALS, ArithmeticError, ValueError) as error:
         raise SchemaError(
             f"pandas cannot hold {column.type}: {error}; read the column with to_arrow"
@@ -146,71 +232,84 @@ def _too_many(column: pa.ChunkedArray) -> LimitError:
     )
 
 
-def _check_each(values: np.ndarray, context: str) -> None:
-    """Raise for the first value of no known kind, or of another kind than the values before it."""
-    expected: Kind | None = None
-    for row, value in enumerate(values):
-        if type(value) in MARKER_NAMES:
-            if isinstance(value, float) and value == value:
-                _refuse(
-                    context, row, value, "an object column cannot hold numbers; use astype(float)"
-                )
-            continue
-        kind = next((kind for kind in KINDS if type(value) in kind.types), None)
-        if kind is None:
-            _refuse(
-                context, row, value, f"an object column can hold one of {[k.name for k in KINDS]}"
-            )
-        if expected is not None and kind is not expected:
-            _refuse(context, row, value, f"the values before it are {expected.name}")
-        expected = kind
+def _missing_of(values: np.ndarray) -> np.ndarray | None:
+    """Return a mask that is True for each marker of a missing value; None without any."""
+    types = set(map(type, values))
+    if types.isdisjoint(MARKER_NAMES):
+        return None
+    missing = pd.isna(values)
+    if any(issubclass(type_, _LIKE_MISSING) for type_ in types - MARKER_NAMES.keys()):
+        missing &= np.fromiter((type(value) in MARKER_NAMES for value in values), np.bool_)
+    return missing if missing.any() else None
 
 
-def _refuse(context: str, row: int, value: object, why: str) -> NoReturn:
-    shown = f"{reprlib.repr(value)} of type {type(value).__name__}"
-    raise SchemaError(f"{context}, row {row}: {shown} cannot be stored: {why}")
-
-
-def _of_type(type_: pa.DataType | None) -> Callable[[np.ndarray, str], pa.Array]:
-    def encode(values: np.ndarray, context: str) -> pa.Array:
+def _as_json(
+    values: np.ndarray, present: np.ndarray, context: str, descriptor: Descriptor
+) -> tuple[pa.Array, Descriptor]:
+    """Return objects as JSON text; of several markers of a missing value, only None is null."""
+    shown = present if "missing" in descriptor else values
+    texts: list[str | None] = []
+    for row, value in enumerate(shown):
         try:
-            return pa.array(values, type=type_, from_pandas=False)
-        except (*REFUSALS, OverflowError, ValueError) as error:
-            raise SchemaError(f"{context}: {error}") from None
-
-    return encode
-
-
-def _decimals(values: np.ndarray, context: str) -> pa.Array:
-    array = _of_type(None)(values, context)
-    # Without a value, Arrow cannot infer the digits.
-    return array if pa.types.is_decimal(array.type) else array.cast(pa.decimal128(38, 18))
+            texts.append(None if value is None else to_text(value, f"row {row}"))
+        except SchemaError as error:
+            remedy = "; remove it, or convert it with astype(str)"
+            raise _refusal(context, row, value, str(error), remedy) from None
+    return pa.array(texts, pa.large_string()), {**descriptor, "kind": JSON}
 
 
-def _is_bytes(type_: pa.DataType) -> bool:
-    return is_binary(type_) or bool(pa.types.is_fixed_size_binary(type_))
+def _from_json(array: pa.Array) -> np.ndarray:
+    if not is_text(array.type):
+        raise FormatError(f"expected JSON text, found {array.type}")
+    return as_objects(
+        [
+            None if text is None else from_text(text, f"row {row}")
+            for row, text in enumerate(array.to_pylist())
+        ]
+    )
 
 
-# Text comes first, for columns of missing values only.
-KINDS = (
-    Kind("text", frozenset({str, np.str_}), text_array, is_text, implied=False),
-    Kind("bytes", frozenset({bytes}), _of_type(pa.large_binary()), _is_bytes, implied=True),
-    Kind("bool", frozenset({bool}), _of_type(pa.bool_()), pa.types.is_boolean, implied=False),
-    Kind("date", frozenset({datetime.date}), _of_type(pa.date32()), pa.types.is_date, implied=True),
-    Kind(
-        "time",
-        frozenset({datetime.time}),
-        _of_type(pa.time64("us")),
-        pa.types.is_time,
-        implied=True,
-        loses=lambda value: value.tzinfo is not None or value.fold != 0,
-    ),
-    Kind(
-        "decimal",
-        frozenset({decimal.Decimal}),
-        _decimals,
-        pa.types.is_decimal,
-        implied=True,
-        loses=lambda value: not value.is_finite(),
-    ),
-)
+def _of_kind(array: pa.Array, kind: Kind) -> np.ndarray:
+    try:
+        return as_objects(kind.decode(array))
+    except (FormatError, LimitError):
+        raise
+    except UNFIT as error:
+        raise SchemaError(
+            f"pandas cannot hold {array.type}: {error}; read the column with to_arrow"
+        ) from None
+    except MemoryError:
+        raise _too_many(pa.chunked_array([array])) from None
+
+
+def _check_size(descriptor: Descriptor, values: np.ndarray) -> None:
+    """UnsuitableError for a kind that is too large for a descriptor."""
+    try:
+        check_depth(descriptor, DEPTH_MAX - 1)
+        fits = len(to_bytes(descriptor)) <= SIZE_MAX
+    except FormatError:
+        fits = False
+    if not fits:
+        raise UnsuitableError(*first_of(values), "its keys and levels are too many")
+
+
+def _remedy(values: np.ndarray, error: UnsuitableError, choice: str) -> str:
+    """Return the end of an error about a column of objects: the calls that help."""
+    if error.why == _NO_TEXT:
+        return '; convert it with astype(str), or pass object="infer"'
+    if isinstance(error.value, str) and not _is_utf8(error.value) and error.value in values:
+        return '; make the column bytes with .str.encode("utf-8", "surrogatepass")'
+    try:
+        _as_json(values, values, "", {})
+    except SchemaError:
+        return "; convert it with astype(str)"
+    return '; pass object="json", or convert it with astype(str)'
+
+
+def _is_utf8(text: str) -> bool:
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def _refusal(context: str, row: int, value: object, why: str, remedy: str) -> SchemaError:
+    shown = f"{reprlib.repr(value)} of type {type(value).__name__}"
+    return SchemaError(f"{context}, row {row}: {shown} cannot be stored: {why}{remedy}")

@@ -16,7 +16,6 @@ import pandas as pd
 import pyarrow as pa
 
 from blztable.arrow_types import is_text
-from blztable.convert.frames.attributes import checked_attrs, plain_attrs
 from blztable.convert.frames.descriptor import FIELD_KEY, Descriptor, check_depth
 from blztable.convert.frames.frame import Facts, descriptor_of
 from blztable.convert.frames.header import MASKED, decode_header, encode_header
@@ -24,6 +23,7 @@ from blztable.convert.frames.index import DEFAULT
 from blztable.convert.frames.labels import decode_label
 from blztable.convert.frames.numbers import DTYPES
 from blztable.convert.frames.times import PERIOD_FREQ, zone, zone_name
+from blztable.convert.objects.tagged import checked_attrs, plain_attrs
 from blztable.errors import BlzError, FormatError
 
 SIZE_MAX = 64 << 20

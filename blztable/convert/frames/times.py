@@ -59,6 +59,11 @@ def decode_timestamps(column: pa.ChunkedArray) -> PandasArray:
     return _timestamps(column, None)
 
 
+def decode_moments(column: pa.ChunkedArray, library: str | None) -> PandasArray:
+    """Return timestamps whose zone, if any, is an object of this library."""
+    return _timestamps(column, library)
+
+
 def decode_zoned(column: pa.ChunkedArray, descriptor: Descriptor) -> PandasArray:
     """Return timestamps whose zone is an object of another library than zoneinfo."""
     library = expect_text(expect_keys(descriptor, ["dtype", "library"])["library"], LIBRARIES)
@@ -218,6 +223,16 @@ def _pytz(name: str) -> datetime.tzinfo | None:
 
 
 LIBRARIES = {"dateutil": _dateutil, "pytz": _pytz}
+
+
+def same_value(value: Any, back: Any) -> bool:
+    """True for equal values of one type; of times, if the clock shows the same."""
+    if value is None or back is None or type(value) is not type(back):
+        return value is back
+    if isinstance(value, datetime.datetime):
+        clocks = [one.replace(tzinfo=None, fold=0) for one in (value, back)]
+        return clocks[0] == clocks[1] and value.fold == back.fold
+    return bool(value == back) and getattr(value, "fold", 0) == getattr(back, "fold", 0)
 
 
 def _same_zone(one: datetime.tzinfo, other: datetime.tzinfo) -> bool:

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blztable.convert.frames.attributes import DEPTH_MAX, TAG, checked_attrs, plain_attrs
 from blztable.convert.frames.frame import to_frame
 from blztable.convert.frames.pandas_metadata import arrow_metadata
 from blztable.convert.gateway import ingest
+from blztable.convert.objects.tagged import DEPTH_MAX, TAG, checked_attrs, plain_attrs
 from blztable.errors import FormatError, SchemaError
 from blztable.format import jsontext
 from support.frame_strategies import NAMES, NAT, NUMPY, TEXT, rebuilt
@@ -144,7 +144,7 @@ def test_an_array_that_was_read_may_be_written_to():
         np.zeros(1, "m8")[0],
         np.longdouble(1),
         np.array(["\ud800"]),
-        pd.Timestamp("2020", tz="UTC").to_pydatetime(),
+        datetime.time(1, tzinfo=datetime.UTC),
         pd.Series([1]),
         np.zeros(16, "U65"),
     ],

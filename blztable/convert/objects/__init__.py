@@ -1,0 +1,1 @@
+"""Python objects as Arrow arrays, and back."""
