@@ -146,7 +146,9 @@ def _filled(
     try:
         return coerce_column(fill(index, rows), descriptor, field, target, context)
     except SchemaError:
+        # A nested column can have no default.
+        has_none = pa.types.is_nested(field.type)
+        remedy = "" if has_none else f", or call alter_column({field.name!r}, default=...)"
         raise SchemaError(
-            f"{context}: missing, not nullable and without a default; add it to the data, or call "
-            f"alter_column({field.name!r}, default=...)"
+            f"{context}: missing, not nullable and without a default; add it to the data{remedy}"
         ) from None
