@@ -10,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 from pandas.api.extensions import no_default
 
+from blztable.arrow.extensions import plain_schema
 from blztable.convert.column_type import schema_of
 from blztable.convert.gateway import Reading
 from blztable.convert.objects.tagged import checked_attrs
@@ -112,7 +113,7 @@ def create(
     check_choice("mode", mode, ("w", "x"))
     attributes = checked_attrs(dict(attrs or {}))
     columns = schema_of(schema, Reading(objects=object))
-    kept = schemas.with_digits(columns.schema, truncate)
+    kept = schemas.with_digits(plain_schema(columns.schema), truncate)
     contents = creation.Contents(kept, (), lambda rows: columns.frame, columns.attrs | attributes)
     options = WriteOptions(
         compression,

@@ -87,7 +87,9 @@ def repeated(type_: pa.DataType, rows: int, value: pa.Scalar | None) -> pa.Chunk
     if value is None or not value.is_valid:
         return pa.chunked_array([nulls(rows, type_)])
     if not pa.types.is_dictionary(type_):
-        return pa.chunked_array([pa.repeat(value.cast(type_), rows)])
+        # Arrow casts no unions, runs and views of lists, not even to their own type.
+        cast = value if value.type.equals(type_) else value.cast(type_)
+        return pa.chunked_array([pa.repeat(cast, rows)])
     code = pa.scalar(0, type_.index_type)
     if isinstance(value, pa.DictionaryScalar):
         code, values = value.index, value.dictionary

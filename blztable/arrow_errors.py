@@ -4,6 +4,8 @@ Knows nothing of tables. Arrow exceptions for lack of memory and for a cancelled
 about the data. They are not listed here, so no code of the package takes them for a refusal.
 """
 
+import struct
+
 import pyarrow as pa
 
 REFUSALS = (
@@ -14,6 +16,12 @@ REFUSALS = (
     pa.ArrowIndexError,
     pa.lib.ArrowCapacityError,
     pa.lib.ArrowSerializationError,
+)
+# What Arrow raises for an invalid schema, and the class of an extension type for parameters that it
+# refuses. Others, such as MemoryError, say nothing about the data.
+UNREADABLE = (
+    *(*REFUSALS, OSError, ArithmeticError, AttributeError, LookupError),
+    *(NotImplementedError, TypeError, ValueError, struct.error),
 )
 
 

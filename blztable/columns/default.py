@@ -10,10 +10,13 @@ Knows nothing of where the bytes are kept.
 import numpy as np
 import pyarrow as pa
 
-from blztable.arrow_types import value_type
+from blztable.arrow_types import nulls, value_type
 from blztable.block_terms import ENDS, VALUES
 from blztable.columns.blocks import Piece
-from blztable.columns.types import decoder, encode, layout_of
+from blztable.columns.nested.assemble import assemble
+from blztable.columns.nested.flatten import list_array, struct_array
+from blztable.columns.nested.nodes import ITEMS, RUNS, SIZE, Node, is_nested
+from blztable.columns.types import decoder, encode, layout_of, take
 from blztable.errors import CorruptError, LimitError
 
 MAX_DEFAULT_BYTES = 1 << 16
@@ -32,17 +35,42 @@ def encode_default(scalar: pa.Scalar) -> bytes:
 def decode_default(data: bytes, type_: pa.DataType) -> pa.Scalar:
     """Decode the default value of a column of this type, or raise CorruptError."""
     _check_size(data)
-    return _decode(data, type_)
+    return _decode(data, type_)[0]
 
 
 def zero_of(type_: pa.DataType) -> pa.Scalar:
-    """Return the value that replaces a null: 0, False, an empty item."""
+    """Return the value that replaces a null: 0, False, an empty item or list, fields of these."""
+    if is_nested(type_):
+        return _zeros(Node.of(type_), 1)[0]
     if pa.types.is_null(type_):
         return pa.scalar(None, type_)
-    return _decode(bytes(_width(value_type(type_)) or 0), type_)
+    return _decode(bytes(_width(value_type(type_)) or 0), type_)[0]
 
 
-def _decode(data: bytes, type_: pa.DataType) -> pa.Scalar:
+def _zeros(node: Node, rows: int) -> pa.Array:
+    """Return rows of a nested type without a null."""
+    if not node.rows:
+        if pa.types.is_null(node.type):
+            return nulls(rows, node.type)
+        one = _decode(bytes(_width(value_type(node.type)) or 0), node.type)
+        found = take(one, np.zeros(rows, np.int64))
+        return found if found.type.id == node.type.id else found.cast(node.type)
+    below = rows
+    if node.rows in (ITEMS, RUNS):
+        below = rows if node.rows == RUNS else 0
+        flat = list_array(node.flat, np.full(rows, int(node.rows == RUNS)), None)
+    elif pa.types.is_union(node.type):
+        flat = pa.array([node.type.type_codes[0]] * rows, node.flat)
+    else:
+        flat = struct_array(rows, None)
+        below = rows * node.type.list_size if node.rows == SIZE else rows
+    return assemble(node, flat, [_zeros(child, below) for child in node.children])
+
+
+def _decode(data: bytes, type_: pa.DataType) -> pa.Array:
+    """Return the value as an array of one row."""
+    if is_nested(type_):
+        raise CorruptError(f"a column of type {type_} has a default; expected none")
     plain = value_type(type_)
     width = _width(plain)
     if pa.types.is_null(plain):
@@ -53,7 +81,7 @@ def _decode(data: bytes, type_: pa.DataType) -> pa.Scalar:
     if pa.types.is_dictionary(type_):
         codes = pa.array([0], type_.index_type)
         array = pa.DictionaryArray.from_arrays(codes, array, ordered=type_.ordered)
-    return array[0]
+    return array
 
 
 def _one_row(data: bytes, type_: pa.DataType) -> pa.Array:

@@ -8,6 +8,7 @@ from functools import partial
 
 import pyarrow as pa
 
+from blztable.arrow.extensions import check_same
 from blztable.convert.coerce_column import TableFacts, coerce_column
 from blztable.convert.coerce_index import align_empty_index, align_index
 from blztable.convert.frames.descriptor import Descriptor
@@ -64,7 +65,9 @@ def coerce_item(
         if position is None:
             assert fill is not None
             return _filled(fill, index, data.rows, field, target, context)
-        descriptor = descriptor_of(table.schema.field(position), facts)
+        source = table.schema.field(position)
+        check_same(source, field, context)
+        descriptor = descriptor_of(source, facts)
         return coerce_column(
             *(table.column(position), descriptor, field, target, context),
             is_empty=partial(is_empty, index),
@@ -143,7 +146,9 @@ def _filled(
     try:
         return coerce_column(fill(index, rows), descriptor, field, target, context)
     except SchemaError:
+        # A nested column can have no default.
+        has_none = pa.types.is_nested(field.type)
+        remedy = "" if has_none else f", or call alter_column({field.name!r}, default=...)"
         raise SchemaError(
-            f"{context}: missing, not nullable and without a default; add it to the data, or call "
-            f"alter_column({field.name!r}, default=...)"
+            f"{context}: missing, not nullable and without a default; add it to the data{remedy}"
         ) from None

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blztable.arrow.extensions import check_same, plain_values
 from blztable.arrow_casts import cast_exactly, misfit, repeated
 from blztable.arrow_errors import REFUSALS
 from blztable.arrow_types import is_text, value_type
@@ -158,6 +159,8 @@ def coerce_values(
         The type or dtype would change values, or values are missing in a column that cannot be
         null; `context` begins the message.
     """
+    values, source = plain_values(values, field.name)
+    check_same(source, field, context)
     if isinstance(values, pa.Scalar):
         column = _one_row(values, field.type)
     else:

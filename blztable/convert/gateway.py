@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from blztable.arrow.extensions import plain_table
 from blztable.convert.arrays import arrow_array
 from blztable.convert.foreign import numpy_arrays
 from blztable.convert.foreign.readers import check_no_objects, framed
@@ -75,6 +76,10 @@ class Ingested:
     # The frame descriptor; None for data other than a DataFrame.
     frame: Descriptor | None
     attrs: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        """Show extension types as their storage types, which are stored."""
+        object.__setattr__(self, "table", plain_table(self.table))
 
 
 def is_tabular(data: Any) -> bool:

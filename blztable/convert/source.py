@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from blztable.arrow.extensions import plain_schema
 from blztable.convert.foreign.readers import check_no_objects, framed, in_parts
 from blztable.convert.foreign.rows import Grouped, are_rows
 from blztable.convert.frames.descriptor import Descriptor
@@ -109,7 +110,8 @@ def _of_reader(reader: Any) -> Source:
     """Return the batches of an Arrow reader, or of any iterator of batches with a schema."""
     schema = reader.schema
     frame = from_metadata(schema, 0)[0]
-    return Source(map(partial(_batch, schema, frame), count(), reader), schema=schema)
+    batches = map(partial(_batch, schema, frame), count(), reader)
+    return Source(batches, schema=plain_schema(schema))
 
 
 def _batch(schema: pa.Schema, frame: Descriptor | None, number: int, batch: pa.RecordBatch) -> Item:

@@ -204,6 +204,8 @@ def _without_view(field: pa.Field) -> pa.Field:
 
 
 def _cast(array: pa.Array, type_: pa.DataType) -> pa.Array:
-    if array.type == type_ or not pa.types.is_dictionary(type_):
+    if array.type == type_:
+        return array
+    if not pa.types.is_dictionary(type_):
         return array.cast(type_)
     return recoded(array, type_)

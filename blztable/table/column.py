@@ -315,4 +315,4 @@ class Column:
 
     @property
     def _field(self) -> pa.Field:
-        return self._snapshot.version.schema.field(self._index)
+        return self._snapshot.fields.field(self._index)

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.fs
 
+from blztable.arrow.extensions import plain_schema
 from blztable.engine.query import expressions
 from blztable.errors import SchemaError
 from blztable.table.batches import Batches, cast, without_views
@@ -407,7 +408,7 @@ class BlzScan:
         batch_rows: int | None,
     ) -> None:
         if filter is not None:
-            expressions.check(filter, schema)
+            expressions.check(filter, plain_schema(schema))
         if isinstance(columns, str):
             raise TypeError(f"columns must be a list of names, not a str; pass [{columns!r}]")
         self._schema = schema

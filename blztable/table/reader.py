@@ -789,7 +789,7 @@ class TableReader:
 
     def __repr__(self) -> str:
         snapshot, shown = self._reading()
-        fields = [snapshot.version.schema.field(index) for index in shown[:SHOWN]]
+        fields = [snapshot.fields.field(index) for index in shown[:SHOWN]]
         names = [short_text(field.name) for field in fields]
         width = max(map(len, names), default=0)
         lines = [

@@ -19,7 +19,6 @@ import pyarrow as pa
 from blztable.arrow_types import is_binary, is_text, without_view
 from blztable.caller import stack_level
 from blztable.columns.nested.paths import Names
-from blztable.convert.frames.descriptor import FIELD_KEY
 from blztable.convert.frames.frame import index_fields, numpy_floats, to_frame
 from blztable.convert.frames.index import RowNumbers
 from blztable.convert.frames.pandas_metadata import arrow_metadata
@@ -47,6 +46,7 @@ from blztable.engine.write.options import check_choice
 from blztable.errors import BlzError, ClosedError, SchemaError
 from blztable.report import Explanation, StreamStorage
 from blztable.storage.store import Lock, Store
+from blztable.table import shown
 from blztable.table.names import named, named_with_fields
 
 # Key under which a result lists the rows it lacks: pairs of the first row and the row after.
@@ -90,8 +90,9 @@ class Snapshot:
         # For a transaction: its snapshots end with it.
         self._is_open = is_open
         self._is_closed = False
+        self._fields: pa.Schema | None = None
         # For a copy: what makes this view of the version, see `_reopened`.
-        self._fields: tuple[FieldView, ...] = ()
+        self._views: tuple[FieldView, ...] = ()
         self._dictionaries: tuple[int, ...] = ()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -101,7 +102,7 @@ class Snapshot:
             )
         # A copy opens the table for itself: descriptors and locks belong to one handle.
         number = self.version.head.version
-        return _reopened, (self.version.store, number, self._fields, self._dictionaries)
+        return _reopened, (self.version.store, number, self._views, self._dictionaries)
 
     @property
     def name(self) -> str:
@@ -161,7 +162,7 @@ class Snapshot:
             return self
         version = self.version
         view = self._view(version.with_views([one.of(version) for one in views]))
-        view._fields = tuple(views)
+        view._views = tuple(views)
         return view
 
     def _view(self, version: Version) -> "Snapshot":
@@ -198,9 +199,26 @@ class Snapshot:
         view = value_view(self.version, name, among)
         return (self.with_fields([view]), len(self.version.schema)) if view else None
 
+    @property
+    def fields(self) -> pa.Schema:
+        """The schema as users see it."""
+        if self._fields is None:
+            self._fields = shown.shown_fields(self.version)
+        return self._fields
+
+    def _show(
+        self, positions: Sequence[int], columns: Sequence[pa.ChunkedArray]
+    ) -> list[pa.ChunkedArray]:
+        """Return columns as users see them."""
+        if not shown.has_extensions(self.version):
+            return list(columns)
+        return shown.shown_columns(
+            columns, [self.fields.field(position).type for position in positions]
+        )
+
     def schema(self, positions: Sequence[int]) -> pa.Schema:
         """Return the schema of some columns, with pandas metadata instead of our own."""
-        schema, head = self.version.schema, self.version.head
+        schema, head = self.fields, self.version.head
         fields = [schema.field(index) for index in positions]
         metadata = dict(schema.metadata or {})
         if PANDAS_KEY not in metadata:
@@ -208,20 +226,23 @@ class Snapshot:
             text = arrow_metadata(frame, pa.schema(fields), head.rows, attributes)
             if text is not None:
                 metadata[PANDAS_KEY] = text
-        return pa.schema(map(_without_ours, fields), metadata or None)
+        return pa.schema(map(shown.without_ours, fields), metadata or None)
 
     def column(self, position: int) -> pa.ChunkedArray:
         """Read all rows of one column."""
-        return self._read([position], 0, self.rows, Reading()).arrays[0]
+        rows = self._read([position], 0, self.rows, Reading())
+        return self._show([position], rows.arrays)[0]
 
     def array(self, position: int, rows: range) -> pa.Array:
         """Read rows of one column as one array."""
         with self._guarded():
             if rows.step != 1:
-                return take_array(self.version, position, self.numbers(rows))
-            row_spans = spans(self.version.head.row_groups, rows.start, rows.stop)
-            with OpenParts(self.version) as parts:
-                return read_array(parts, position, row_spans)
+                array = take_array(self.version, position, self.numbers(rows))
+            else:
+                row_spans = spans(self.version.head.row_groups, rows.start, rows.stop)
+                with OpenParts(self.version) as parts:
+                    array = read_array(parts, position, row_spans)
+        return self._show([position], [pa.chunked_array([array])])[0].chunk(0)
 
     def streams(self, position: int) -> tuple[StreamStorage, ...]:
         """Return how the streams of one column are stored."""
@@ -246,7 +267,7 @@ class Snapshot:
         if rows.lost:
             key, text = MISSING_ROWS.encode(), json.dumps(rows.missing).encode()
             schema = schema.with_metadata({**(schema.metadata or {}), key: text})
-        return _table(rows.arrays, schema, len(rows.numbers))
+        return shown.table_of(self._show(positions, rows.arrays), schema, len(rows.numbers))
 
     def scan(self, filters: object) -> Scan | None:
         """Return a filter over this version, checked; None without a filter."""
@@ -273,13 +294,13 @@ class Snapshot:
         """Read one window; `parts` keeps open the files that the next windows need."""
         with self._guarded():
             selected = select(self.version, positions, window, parts, scan)
-        return _table(selected.arrays, schema, len(selected.numbers))
+        return shown.table_of(self._show(positions, selected.arrays), schema, len(selected.numbers))
 
     def take(self, positions: Sequence[int], rows: np.ndarray) -> pa.Table:
         """Read rows by number, in any order and with repetitions."""
         with self._guarded():
             arrays = take(self.version, positions, rows)
-        return _table(arrays, self.schema(positions), len(rows))
+        return shown.table_of(self._show(positions, arrays), self.schema(positions), len(rows))
 
     def explain(self, positions: Sequence[int], filters: object) -> Explanation:
         """Return the pages and bytes that a read with this filter decodes and skips."""
@@ -311,7 +332,7 @@ class Snapshot:
         how = how or Reading()
         floats = numpy_floats(schema, frame, dtype_backend)
         rows = self._read(list(needed), 0, self.rows, how, floats)
-        fields = pa.schema([schema.field(index) for index in needed], schema.metadata)
+        fields = pa.schema(map(self.fields.field, needed), schema.metadata)
         arrays = rows.arrays
         # Not with on_corrupt="skip": the first row may be the damaged one.
         if not len(rows.numbers) and self.rows and how.on_corrupt == "raise":
@@ -320,7 +341,7 @@ class Snapshot:
         if rows.lost:
             attributes[MISSING_ROWS] = [list(pair) for pair in rows.missing]
         return to_frame(
-            _table(arrays, fields, len(rows.numbers)),
+            shown.table_of(self._show(list(needed), arrays), fields, len(rows.numbers)),
             len(rows.numbers),
             frame,
             attributes,
@@ -372,21 +393,3 @@ def _reopened(
     store: Store, number: int, fields: Sequence[FieldView], dictionaries: Sequence[int]
 ) -> Snapshot:
     return Snapshot(*pin(store, number)).with_fields(fields).with_dictionaries(dictionaries)
-
-
-def _table(arrays: list[pa.ChunkedArray], schema: pa.Schema, rows: int) -> pa.Table:
-    """Return a table of these columns; without columns it keeps its number of rows."""
-    if arrays:
-        return pa.Table.from_arrays(arrays, schema=schema)
-    # Not `pa.nulls`, which takes one bit per row.
-    nulls = pa.Array.from_buffers(pa.null(), rows, [None])
-    counted = pa.table({"rows": nulls}).replace_schema_metadata(schema.metadata)
-    return counted.select([])  # Last: without columns, a change of metadata forgets the rows.
-
-
-def _without_ours(field: pa.Field) -> pa.Field:
-    """Return the field without the metadata that we added to it."""
-    metadata = dict(field.metadata or {})
-    if metadata.pop(FIELD_KEY, None) is None:
-        return field
-    return field.with_metadata(metadata or None)

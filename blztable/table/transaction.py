@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pandas.api.extensions import no_default
 
+from blztable.arrow.extensions import plain_values
 from blztable.arrow_casts import cast_anyhow, cast_exactly
 from blztable.convert.append_source import append_source
 from blztable.convert.categories import order_of
@@ -448,13 +449,13 @@ class Transaction(TableReader):
         rows_of: Callable[[int], Any]
         if isinstance(data, pc.Expression):
             data = expressions.as_expression(data)
-            type_ = expressions.type_of(data, staged.schema)
+            field = pa.field(name, expressions.type_of(data, staged.schema))
             rows_of = partial(update.computed, staged, data)
         else:
             values, descriptor = values_of(data, f"column {name!r}", self._target.how())
-            type_ = values.type
+            values, field = plain_values(values, name)
             rows_of = rows.by_group(values, staged.head.row_groups, name)
-        field = kept_digits(described(pa.field(name, type_), descriptor), truncate)
+        field = kept_digits(described(field, descriptor), truncate)
         declared = self._target.default(default, field, order_of(values))
         evolving.add_column(self._change_set, field, rows_of, declared)
 

@@ -16,9 +16,18 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
+from support import nested_arrays
 from support.samples import SAMPLES
 from support.worker_process import WorkerLost, WorkerProcess
 
+
+def nested(place: Path) -> None:
+    """Write a table of nested columns that pandas can hold, without NaN."""
+    table = nested_arrays.table(40, 5).select(["list", "large list", "map", "runs", "no fields"])
+    blz.to_blz(table, place, page_rows=8, row_group_rows=24)
+
+
+TABLES = {**SAMPLES, "nested": nested}
 CASES = int(os.environ.get("BLZTABLE_CASES", "500"))
 
 
@@ -26,7 +35,7 @@ def reader(intact: Path, root: Path):
     """Run in the worker: return the fault of reading a table whose files `keys` are damaged."""
     expected = {
         name: [(what, read, read(intact / name)) for what, read in readings(intact / name)]
-        for name in SAMPLES
+        for name in TABLES
     }
 
     def answer(request: tuple[str, list[str]]) -> list[str]:
@@ -120,7 +129,7 @@ def damages(draw, files: dict[str, bytes]) -> dict[str, bytes]:
 def intact(tmp_path_factory):
     """Make the undamaged tables; tests damage copies of them."""
     root = tmp_path_factory.mktemp("intact")
-    for name, write in SAMPLES.items():
+    for name, write in TABLES.items():
         write(root / name)
     return root
 
@@ -145,7 +154,7 @@ def worker(intact, root):
 )
 @given(data=st.data())
 def test_damage_anywhere_is_told_with_its_file_or_does_no_harm(root, worker, data):
-    path = root / data.draw(st.sampled_from(sorted(SAMPLES)))
+    path = root / data.draw(st.sampled_from(sorted(TABLES)))
     files = {
         file.relative_to(path).as_posix(): file.read_bytes()
         for file in path.rglob("*")

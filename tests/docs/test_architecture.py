@@ -23,11 +23,12 @@ TREES = {name: ast.parse(path.read_bytes(), str(path)) for name, path in FILES.i
 # The rooms that each room may use, beside itself and the rooms in its folder. A room is a folder of
 # FOLDERS, or else the first folder or file below the package; "face" is blztable/__init__.py.
 GROUND = {
-    *("arrow_casts", "arrow_errors", "arrow_types", "block_terms", "caller", "closing", "errors"),
-    *("interrupts", "strict_json", "version"),
+    *("arrow", "arrow_casts", "arrow_errors", "arrow_types", "block_terms", "caller", "closing"),
+    *("errors", "interrupts", "strict_json", "version"),
 }
 ENGINE = {*GROUND, "format", "storage", "columns", "report"}
 MAY_IMPORT = {
+    "arrow": {"arrow_errors", "errors"},
     "arrow_casts": {"arrow_errors", "arrow_types"},
     "arrow_errors": set(),
     "arrow_types": set(),
@@ -41,10 +42,10 @@ MAY_IMPORT = {
     "report": set(),
     "format": {"block_terms", "errors", "strict_json"},
     "storage": {"closing", "errors", "interrupts"},
-    "columns": {"arrow_types", "block_terms", "errors"},
+    "columns": {"arrow", "arrow_types", "block_terms", "errors"},
     "columns/encodings": {"arrow_types", "block_terms", "errors", "columns"},
     "columns/statistics": {"arrow_types", "errors", "columns", "format"},
-    "convert": {"arrow_casts", "arrow_errors", "arrow_types", "errors", "strict_json"},
+    "convert": {"arrow", "arrow_casts", "arrow_errors", "arrow_types", "errors", "strict_json"},
     # The law between the rooms of the engine.
     "engine": set(),
     "engine/run": ENGINE,
@@ -58,7 +59,7 @@ MAY_IMPORT = {
         *("engine/run", "engine/version", "engine/read", "engine/write", "engine/query"),
     },
     "table": {*ENGINE, "convert", "engine"},
-    "api": {"engine", "convert", "storage", "table"},
+    "api": {"arrow", "engine", "convert", "storage", "table"},
     "writing": {"errors", "engine", "convert", "storage", "table"},
     "accessor": {"writing", "storage"},
     "face": {"errors", "report", "table", "api", "version", "accessor", "writing"},

@@ -22,7 +22,7 @@ FORMS = {
     "encoded": {"page_rows": 64, "row_group_rows": 300, "encoding": "auto"},
     "bundle": {"row_group_rows": 300},
 }
-CHANGED = "changed"
+CHANGED, EXTENDED = "changed", "extended"
 HOLLOW = ("large list", "view", "map", "list of struct")
 
 
@@ -44,12 +44,43 @@ def changed(golden: Golden) -> None:
     golden.change(lambda table: table.compact(), rows)
 
 
+def extended(golden: Golden) -> None:
+    """Extension types that pyarrow has, and one that nobody has, at two levels."""
+    storage = pa.array([bytes([row] * 16) if row % 5 else None for row in range(30)], pa.binary(16))
+    ids = pa.ExtensionArray.from_storage(pa.uuid(), storage)
+    shapes = pa.array(
+        [[row, -row, 1] if row % 7 else None for row in range(30)], pa.list_(pa.int32(), 3)
+    )
+    name = {"ARROW:extension:name": "golden.nobody", "ARROW:extension:metadata": "parameters"}
+    point = pa.struct([pa.field("x", pa.float64(), metadata=name), pa.field("id", pa.uuid())])
+    points = pa.StructArray.from_arrays(
+        [pa.array(range(30), pa.float64()), ids], fields=list(point)
+    )
+    columns = {
+        pa.field("id", pa.uuid(), metadata={"k": "v"}): ids,
+        pa.field("json", pa.json_()): pa.array(["{}", None, "[1]"] * 10),
+        pa.field("flag", pa.bool8()): pa.array([1, None, 0] * 10, pa.int8()),
+        pa.field("shape", pa.fixed_shape_tensor(pa.int32(), [3])): shapes,
+        pa.field("nobody", pa.int16(), metadata=name): pa.array(range(30), pa.int16()),
+        pa.field("point", point): points,
+        pa.field("ids", pa.list_(pa.uuid())): pa.ListArray.from_arrays(
+            pa.array([0, 3, 3, 30] + [30] * 27, pa.int32()), ids
+        ),
+    }
+    arrays = [
+        array if array.type == field.type else pa.ExtensionArray.from_storage(field.type, array)
+        for field, array in columns.items()
+    ]
+    golden.write(pa.table(arrays, schema=pa.schema(list(columns))), row_group_rows=16, page_rows=8)
+
+
 def main() -> None:
     root = Path(sys.argv[1])
     root.mkdir()
     for form, options in FORMS.items():
         Golden(root, form).write(table(options["row_group_rows"] * 3 // 2, 0), **options)
     changed(Golden(root, CHANGED))
+    extended(Golden(root, EXTENDED))
     lines = [f"{digest}  {path}\n" for path, digest in sums(root).items()]
     (root / SUMS).write_text("".join(lines), encoding="utf-8")
 

@@ -276,7 +276,8 @@ def column(
 
     The next line is that of the node; those of its children follow. `parent` is the path above.
     """
-    need(b"ARROW:extension:name" not in (arrow.metadata or {}), "no extension type")
+    # An extension type that Arrow knows is stored as its storage type.
+    arrow = arrow.with_type(getattr(arrow.type, "storage_type", arrow.type))
     path, line = next(lines, ((), None))
     need(len(path) == len(parent) + 1 and path[:-1] == parent, "a path below that of its parent")
     flat, children = node_of(arrow.type)

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 import blztable as blz
 from blztable.arrow_types import nulls
+from blztable.columns.default import zero_of
 from blztable.columns.nested.assemble import rebuilt, taken
 from blztable.columns.nested.flatten import flatten
 from blztable.columns.nested.nodes import Node
 from blztable.storage.memory import MemoryStore
-from support.nested_arrays import TYPES, array_of, rows_of
+from support.nested_arrays import KINDS, TYPES, array_of, rows_of
 
 # Row groups with a file for each part, small pages and plain streams; and one bundle.
 LAYOUTS = [
@@ -22,6 +23,7 @@ LAYOUTS = [
     {},
 ]
 SEEDS = st.integers(0, 1 << 32)
+LIST_OF_STRUCTS = pa.array([[{"p": 1, "q": "s"}], None, []])
 
 
 @given(TYPES, st.integers(0, 40), SEEDS, st.data())
@@ -85,7 +87,8 @@ def test_filters_for_nulls_find_the_rows_that_are_null(type_, seed, layout):
     array = array_of(type_, 60, seed)
     store = MemoryStore("shelf")
     blz.to_blz(pa.table({"k": range(60), "x": array}), store, **layout)
-    missing = {row for row, value in enumerate(array.to_pylist()) if value is None}
+    # Arrow takes runs of the null type for valid.
+    missing = {row for row, flag in enumerate(array.is_null().to_pylist()) if flag}
     is_null, behind = pc.field("x").is_null(), pc.field("k") > 30
     for condition, wanted in (
         (is_null, missing),
@@ -166,3 +169,90 @@ def test_embeddings_come_back_and_lie_in_one_file(tmp_path, size):
     assert blz.read_table(tmp_path / "t.blz")["emb"].to_pylist() == array.to_pylist()
     if size:
         assert len(list(tmp_path.rglob("*.bin"))) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_value_fills_rows_and_another_column_sorts_them(kind):
+    array = array_of(KINDS[kind], 30, 1)
+    rows = array.to_pylist()
+    store = MemoryStore()
+    blz.to_blz(pa.table({"k": range(30), "x": array}), store, page_rows=8, row_group_rows=12)
+    with blz.open(store, "a") as table:
+        for place in (4, 9):
+            table.update({"x": array[place]}, where=pc.field("k") < place)
+            rows[:place] = [rows[place]] * place
+        table.update({"x": None}, where=pc.field("k") > 27)
+        rows[28:] = [None, None]
+        assert repr(table.to_arrow()["x"].to_pylist()) == repr(rows)
+        table.add_column("y", array[4])
+        assert repr(table.to_arrow()["y"].to_pylist()) == repr([array[4].as_py()] * 30)
+        table.compact(sort_by=[("k", "descending")])
+        assert repr(table.to_arrow()["x"].to_pylist()) == repr(rows[::-1])
+        assert table.verify()
+
+
+# Arrow crashes if it sorts by a struct without fields.
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_cannot_be_sorted_by_nested_values(kind):
+    table = pa.table({"x": array_of(KINDS[kind], 5, 1)})
+    with pytest.raises(blz.SchemaError, match=r"'x'.*nested values have no order"):
+        blz.to_blz(table, MemoryStore(), sort_by="x")
+    blz.to_blz(table, store := MemoryStore())
+    with (
+        blz.open(store, "a") as opened,
+        pytest.raises(blz.SchemaError, match="nested values have no order"),
+    ):
+        opened.compact(sort_by=["x"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_nested_column_that_is_not_null_is_filled_with_values_without_nulls(kind):
+    type_ = KINDS[kind]
+    schema = pa.schema([pa.field("k", pa.int64()), pa.field("x", type_, nullable=False)])
+    blz.create(store := MemoryStore(), schema)
+    with blz.open(store, "a") as table:
+        if not (pa.types.is_union(type_) or pa.types.is_run_end_encoded(type_)):
+            # Their nulls are those of a child, which promises nothing.
+            with pytest.raises(blz.SchemaError, match="'x': missing, not nullable"):
+                table.append({"k": [1]})
+        table.resize(3)
+        found = table.to_arrow()
+    found.validate(full=True)
+    assert found.schema.equals(schema)
+    assert None not in found["x"].to_pylist()
+    assert {repr(row) for row in found["x"].to_pylist()} == {repr(zero_of(type_).as_py())}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_nested_column_has_no_default_but_null(kind):
+    array = array_of(KINDS[kind], 9, 1)
+    blz.to_blz(pa.table({"k": range(9), "x": array}), store := MemoryStore())
+    value = next(one for one in array if one.is_valid)
+    with blz.open(store, "a") as table:
+        for call in (
+            lambda: table.alter_column("x", default=value),
+            lambda: table.add_column("y", array, default=value),
+        ):
+            with pytest.raises(blz.SchemaError, match=r"column '[xy]': .*can have no default"):
+                call()
+        assert table.version == 1
+
+
+# The keys are stored by column, and were found by node.
+def test_a_table_with_nested_columns_is_sorted_by_the_column_that_was_named():
+    rows = pa.table({"x": LIST_OF_STRUCTS, "a": [3, 1, 2], "y": LIST_OF_STRUCTS, "b": [1, 3, 2]})
+    blz.to_blz(rows, store := MemoryStore(), sort_by=[("b", "descending")])
+    with blz.open(store, "a") as table:
+        assert table.sort_by == [("b", "descending")]
+        assert table.versions()[-1].columns == 4
+        table.append(rows)
+        table.compact()
+        assert table.to_arrow()["b"].to_pylist() == [3, 3, 2, 2, 1, 1]
+        table.compact(sort_by="a")
+        assert table.sort_by == [("a", "ascending")]
+        table.drop_columns(["x"])
+        assert table.sort_by == [("a", "ascending")]
+        table.append(rows.select(["a", "y", "b"]))
+        table.compact()
+        assert table.to_arrow()["a"].to_pylist() == [1, 1, 1, 2, 2, 2, 3, 3, 3]
+        assert table.verify()

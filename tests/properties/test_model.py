@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,6 +21,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from blztable.arrow_types import nulls
 from blztable.engine.change.creation import Contents, create
 from blztable.engine.version import versions
 from blztable.engine.write.options import WriteOptions
@@ -29,12 +31,21 @@ from blztable.table.snapshot import Snapshot
 from blztable.table.table import CTable
 from support.arrow_strategies import arrays, masks
 from support.bit_equality import bits
+from support.nested_arrays import array_of
 from support.stores import Hooked, entries, files_named
 
 KEPT = 10
 NAMES = "abcdefgh"
 INTEGERS = [pa.int8(), pa.int32()]
+NESTED = [
+    pa.list_(pa.int32()),
+    pa.struct([("a", pa.string()), ("b", pa.large_list(pa.struct([("c", pa.bool_())])))]),
+    pa.map_(pa.string(), pa.list_view(pa.float64())),
+    pa.list_(pa.run_end_encoded(pa.int32(), pa.dictionary(pa.int8(), pa.string())), 2),
+    pa.run_end_encoded(pa.int64(), pa.string()),
+]
 TYPES = [
+    *NESTED,
     *INTEGERS,
     pa.float64(),
     pa.bool_(),
@@ -52,7 +63,8 @@ MUTATING = {
     *("put", "put_new", "publish", "flush", "flush_names"),
     *("reserve", "delete", "sweep", "prepare"),
 }
-Bits = bytes | None
+# Of nested types, lists and tuples of bytes.
+Bits = Any
 
 
 @dataclass(frozen=True)
@@ -140,6 +152,8 @@ def double(data: bytes) -> float:
 
 
 def values(draw, type_: pa.DataType, rows: int) -> pa.Array:
+    if type_ in NESTED:
+        return array_of(type_, rows, draw(st.integers(0, 1 << 32)))
     if type_ in (pa.int32(), pa.float64()) and draw(st.booleans()):
         return near(draw, type_, rows)
     return draw(arrays(type_, rows, stray_codes=False))
@@ -388,7 +402,8 @@ def add_column(draw, model: Model) -> Change:
         type_ = draw(st.sampled_from(TYPES))
         one = values(draw, type_, 1)
         data, stored = one[0], tuple(bits(one) * model.rows)
-    default = values(draw, type_, 1) if draw(st.booleans()) else pa.nulls(1, type_)
+    has_default = type_ not in NESTED and draw(st.booleans())
+    default = values(draw, type_, 1) if has_default else nulls(1, type_)
     defaults = {name: bits(default)[0]} if bits(default)[0] is not None else {}
 
     def rebase(m: Model) -> Model:
@@ -721,10 +736,10 @@ class Machine(RuleBasedStateMachine):
     def files(self, number: int):
         """Return the columns of a version, and the files of its row groups."""
         version = versions.read(self.store, number)
-        columns = [version.column(index) for index in range(len(version.schema))]
-        paths = [(c.path, f.name, f.type) for c, f in zip(columns, version.schema, strict=True)]
+        columns = [version.nodes(index) for index in range(len(version.schema))]
+        paths = [(c[0].path, f.name, f.type) for c, f in zip(columns, version.schema, strict=True)]
         groups = version.head.row_groups, version.head.bundles
-        return paths, groups, [column.k for column in columns]
+        return paths, groups, [[node.k for node in column] for column in columns]
 
     def committed(self, number: int, model: Model, pinned: set[int]) -> None:
         self.models[number] = model

@@ -38,6 +38,8 @@ def bits(column: Column) -> list[Any]:
     if isinstance(column, pa.ChunkedArray):
         return [row for chunk in column.chunks for row in bits(chunk)]
     type_, rows = column.type, len(column)
+    if isinstance(type_, pa.BaseExtensionType):
+        return bits(column.storage)
     if pa.types.is_null(type_):
         return [None] * rows
     if pa.types.is_dictionary(type_):

@@ -6,6 +6,9 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from blztable.columns.stored import as_stored
+from support import samples
+
 LEAVES = [
     *(pa.int8(), pa.int64(), pa.float64(), pa.bool_(), pa.null(), pa.string(), pa.string_view()),
     *(pa.large_binary(), pa.decimal128(5, 2), pa.dictionary(pa.int8(), pa.string())),
@@ -33,8 +36,12 @@ def _nesting(inner):
     )
 
 
-# Nested types of up to three levels.
-TYPES = _nesting(st.recursive(st.sampled_from(LEAVES), _nesting, max_leaves=3))
+def types_of(leaves: list[pa.DataType]) -> st.SearchStrategy[pa.DataType]:
+    """Draw nested types of up to three levels."""
+    return _nesting(st.recursive(st.sampled_from(leaves), _nesting, max_leaves=3))
+
+
+TYPES = types_of(LEAVES)
 
 POINT = pa.struct([("x", pa.float64()), ("name", pa.string())])
 UNION = [pa.field("n", pa.int16()), pa.field("s", pa.string()), pa.field("p", POINT)]
@@ -108,7 +115,16 @@ def _array(type_: pa.DataType, rows: int, chance: random.Random) -> pa.Array:
     if kinds.is_list(type_) or kinds.is_large_list(type_) or kinds.is_map(type_):
         ends = np.cumsum([0, *(chance.randrange(4) for _ in range(rows))])
         return _list_array(type_, ends, chance)
-    return pa.array([_value(type_, chance) for _ in range(rows)], type_)
+    if type_ in LEAVES and not kinds.is_dictionary(type_):
+        return pa.array([_value(type_, chance) for _ in range(rows)], type_)
+    if kinds.is_dictionary(type_):
+        # Some of them null.
+        values = _array(type_.value_type, 7, chance)
+        codes = [None if chance.random() < 0.2 else chance.randrange(7) for _ in range(rows)]
+        indices = pa.array(codes, pa.int64()).cast(type_.index_type)
+        return pa.DictionaryArray.from_arrays(indices, values, ordered=type_.ordered)
+    places = pa.array([chance.randrange(samples.ROWS) for _ in range(rows)], pa.int64())
+    return as_stored(samples.array(type_)).take(places).cast(type_)
 
 
 def _list_array(type_: pa.DataType, ends: np.ndarray, chance: random.Random) -> pa.Array:
@@ -139,16 +155,15 @@ def _view_array(type_: pa.DataType, rows: int, chance: random.Random) -> pa.Arra
 
 def _union_array(type_: pa.UnionType, rows: int, chance: random.Random) -> pa.Array:
     arrays = [_array(type_.field(one).type, rows, chance) for one in range(type_.num_fields)]
-    names = [type_.field(one).name for one in range(type_.num_fields)]
     codes = np.array([chance.choice(type_.type_codes) for _ in range(rows)], "i1")
-    if type_.mode == "sparse":
-        return pa.UnionArray.from_sparse(pa.array(codes), arrays, names, type_.type_codes)
-    places = np.zeros(rows, "<i4")
-    for code in type_.type_codes:
-        used = codes == code
-        places[used] = sorted(chance.randrange(rows) for _ in range(used.sum()))
-    places_array = pa.array(places, pa.int32())
-    return pa.UnionArray.from_dense(pa.array(codes), places_array, arrays, names, type_.type_codes)
+    buffers = [None, pa.py_buffer(codes)]
+    if type_.mode == "dense":
+        places = np.zeros(rows, "<i4")
+        for code in type_.type_codes:
+            used = codes == code
+            places[used] = sorted(chance.randrange(rows) for _ in range(used.sum()))
+        buffers.append(pa.py_buffer(places))
+    return pa.Array.from_buffers(type_, rows, buffers, children=arrays)
 
 
 def _value(type_: pa.DataType, chance: random.Random) -> object:

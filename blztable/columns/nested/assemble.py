@@ -82,7 +82,8 @@ def rows_of_children(node: Node, flat: pa.Array) -> int:
 def taken(array: pa.Array, rows: np.ndarray) -> pa.Array:
     """Return rows of a nested array by index; Arrow's `take` does not know all types."""
     node = Node.of(array.type)
-    return rebuilt(node, iter(flatten(node, array, rows)))
+    # Unsigned indices would become floats.
+    return rebuilt(node, iter(flatten(node, array, rows.astype(np.int64))))
 
 
 def joined(chunks: Sequence[pa.Array], join: Callable[[pa.ChunkedArray], pa.Array]) -> pa.Array:

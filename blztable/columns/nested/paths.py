@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
+from blztable.arrow.extensions import retyped
 from blztable.columns.nested.nodes import Node, is_nested
 from blztable.errors import SchemaError
 
@@ -33,7 +34,7 @@ def value_of(schema: pa.Schema, names: Names) -> tuple[tuple[str, ...], pa.DataT
         return None
     ((index, path),) = matches
     node = Node.of(schema.field(index).type)
-    inner, full = within_structs(node, path), [schema.field(index).name]
+    inner, full = within_structs(schema.field(index), path), [schema.field(index).name]
     for number in path:
         node = node.children[number]
         full.append(node.name)
@@ -61,18 +62,18 @@ def below(name: str, names: Names) -> Names | None:
     return names.removeprefix(f"{name}.") if names.startswith(f"{name}.") else None
 
 
-def within_structs(node: Node, path: Path) -> tuple[Node, int] | None:
-    """Return a field and its place among the nodes, in pre-order; None if not all are structs.
+def within_structs(field: pa.Field, path: Path) -> tuple[pa.Field, range] | None:
+    """Return a field and the places of its nodes, in pre-order; None if not all are structs.
 
     A field of structs has a value in each row of the root.
     """
-    place = 0
+    place, node = 0, Node.of(field.type)
     for number in path:
         if not pa.types.is_struct(node.type):
             return None
         place += 1 + sum(child.count for child in node.children[:number])
-        node = node.children[number]
-    return node, place
+        field, node = node.type.field(number), node.children[number]
+    return field, range(place, place + node.count)
 
 
 def pruned(node: Node, paths: Sequence[Path]) -> tuple[pa.DataType, list[int]]:
@@ -104,13 +105,13 @@ def pruned(node: Node, paths: Sequence[Path]) -> tuple[pa.DataType, list[int]]:
 def _with_children(type_: pa.DataType, types: dict[int, pa.DataType]) -> pa.DataType:
     """Return a nested type with these types of children; a struct has no others."""
     if pa.types.is_struct(type_):
-        return pa.struct([type_.field(number).with_type(one) for number, one in types.items()])
+        return pa.struct([retyped(type_.field(number), one) for number, one in types.items()])
     if pa.types.is_map(type_):
-        key, item = type_.key_field, type_.item_field.with_type(types[1])
+        key, item = type_.key_field, retyped(type_.item_field, types[1])
         return pa.map_(key, item, keys_sorted=type_.keys_sorted)
     if pa.types.is_run_end_encoded(type_):
         return pa.run_end_encoded(type_.run_end_type, types[0])
-    item = type_.value_field.with_type(types[0])
+    item = retyped(type_.value_field, types[0])
     if pa.types.is_fixed_size_list(type_):
         return pa.list_(item, type_.list_size)
     return _LISTS[type_.id](item)

@@ -15,6 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blztable.arrow.extensions import plain_values
 from blztable.arrow_errors import REFUSALS
 from blztable.arrow_types import is_text
 from blztable.convert.arrays import missing_of, values_of, whole
@@ -184,8 +185,14 @@ def foreign_objects(column: pa.ChunkedArray) -> np.ndarray:
     """Return the values as pyarrow converts them to pandas; Python objects for most types."""
     if pa.types.is_date32(column.type) and (dates := _dates(whole(column))) is not None:
         return dates
+    if not isinstance(column.type, pa.BaseExtensionType):
+        # pyarrow knows no extension types within nested types.
+        column, _ = plain_values(column, "")
     try:
         series = column.to_pandas()
+    except pa.ArrowNotImplementedError:
+        # Such as lists of decimals: a Python object for each row.
+        return np.fromiter(column.to_pylist(), object, len(column))
     except (*REFUSALS, ArithmeticError, ValueError) as error:
         raise SchemaError(
             f"pandas cannot hold {column.type}: {error}; read the column with to_arrow"

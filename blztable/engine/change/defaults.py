@@ -8,8 +8,9 @@ import base64
 import pyarrow as pa
 
 from blztable.columns.default import decode_default, encode_default
+from blztable.columns.nested.nodes import is_nested
 from blztable.engine.version.staged import StagedVersion
-from blztable.errors import CorruptError, LimitError
+from blztable.errors import CorruptError, LimitError, SchemaError
 from blztable.format.jsontext import Json
 
 
@@ -28,8 +29,13 @@ def declared_defaults(staged: StagedVersion) -> dict[int, pa.Scalar]:
     return values
 
 
-def to_json(value: pa.Scalar) -> str:
-    """Return the text of a value that is not null."""
+def to_json(value: pa.Scalar, name: str) -> str:
+    """Return the text of a value that is not null, the default of the column with this name."""
+    if is_nested(value.type):
+        raise SchemaError(
+            f"column {name!r}: a column of type {value.type} can have no default; give its values "
+            "with the rows"
+        )
     return base64.b64encode(encode_default(value)).decode("ascii")
 
 

@@ -71,7 +71,9 @@ def retype(
     columns = _rewritten(change_set, rewritten, cast) if rewritten else []
     seen = Seen.rows_of(staged) if rewritten or strict else Seen.columns_of(staged)
     by_id = {
-        str(staged.root(index).path[0]): None if value is None else to_json(value)
+        str(staged.root(index).path[0]): (
+            None if value is None else to_json(value, staged.schema.field(index).name)
+        )
         for index, value in defaults.items()
     }
     written = dict(zip(rewritten, columns, strict=True))

@@ -119,14 +119,17 @@ def _order(
     columns: Sequence[pa.ChunkedArray], keys: Sequence[Key], schema: pa.Schema
 ) -> np.ndarray:
     names = [str(number) for number in range(len(keys))]
+    fields = [schema.field(index) for index, _ in keys]
+    types = ", ".join(f"{field.name!r} ({field.type})" for field in fields)
+    if any(is_nested(field.type) for field in fields):
+        # Arrow sorts some structs, and crashes on a struct without fields.
+        raise SchemaError(f"rows cannot be sorted by {types}: nested values have no order")
     try:
         order: np.ndarray = pc.sort_indices(
             pa.Table.from_arrays(list(map(_sortable, columns)), names=names),
             sort_keys=[(name, way) for name, (_, way) in zip(names, keys, strict=True)],
         ).to_numpy()
     except (pa.ArrowTypeError, pa.ArrowNotImplementedError, pa.ArrowIndexError) as error:
-        fields = (schema.field(index) for index, _ in keys)
-        types = ", ".join(f"{field.name!r} ({field.type})" for field in fields)
         raise SchemaError(f"rows cannot be sorted by {types}: {error}") from None
     return order
 

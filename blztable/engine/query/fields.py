@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blztable.arrow.extensions import retyped
 from blztable.columns.nested.nodes import Node
 from blztable.columns.nested.paths import Names, Path, find_in, pruned, within_structs
 from blztable.engine.query.expression_tree import with_columns_for_fields
@@ -40,14 +41,13 @@ class FieldView:
     def of(self, version: Version) -> tuple[pa.Field, Sequence[int]]:
         """Return the field of the view, and the lines of its nodes."""
         field, lines = version.schema.field(self.index), version.tree.nodes(self.index)
-        root = Node.of(field.type)
         if not self.name:
-            type_, places = pruned(root, self.paths)
-            return field.with_type(type_), [lines[place] for place in places]
-        inner = within_structs(root, self.paths[0])
+            type_, places = pruned(Node.of(field.type), self.paths)
+            return retyped(field, type_), [lines[place] for place in places]
+        inner = within_structs(field, self.paths[0])
         assert inner is not None, self
-        node, place = inner
-        return pa.field(self.name, node.type), lines[place : place + node.count]
+        value, nodes = inner
+        return value.with_name(self.name).with_nullable(True), [lines[place] for place in nodes]
 
 
 def find_field(version: Version, names: Names, among: Collection[int]) -> tuple[int, Path] | None:
@@ -81,7 +81,7 @@ def value_view(version: Version, names: Names, among: Collection[int]) -> FieldV
     if found is None:
         return None
     index, path = found
-    if within_structs(Node.of(version.schema.field(index).type), path) is None:
+    if within_structs(version.schema.field(index), path) is None:
         raise SchemaError(
             f"{names!r} has not one value for each row; read it within its column, "
             f"to_arrow([{names!r}])"

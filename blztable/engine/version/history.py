@@ -34,7 +34,7 @@ def list_versions(store: Store) -> list[VersionInfo]:
                 _time(head),
                 head.operation,
                 head.rows,
-                len(head.columns.paths),
+                sum(len(path) == 1 for path in head.columns.paths),
                 len(head.row_groups),
                 head.parent,
                 tuple(name for name, version in head.commit_ids if version == number),

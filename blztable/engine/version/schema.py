@@ -1,36 +1,26 @@
 """Schema: encode and decode the Arrow schema of a table, and check its types."""
 
-import struct
 from collections.abc import Mapping
-from contextlib import suppress
 
 import numpy as np
 import pyarrow as pa
 
-from blztable.arrow_errors import REFUSALS, is_foreign
+from blztable.arrow.extensions import read_plain, written
+from blztable.arrow_errors import UNREADABLE, is_foreign
 from blztable.arrow_types import value_type
 from blztable.columns.digits import MAX_DIGITS
 from blztable.columns.nested.nodes import Node
 from blztable.columns.types import is_storable
 from blztable.errors import ColumnNotFoundError, CorruptError, FormatError, SchemaError, no_column
 
-# Arrow reads an unregistered extension type as its storage type with this key in the metadata. It
-# is refused like a registered one, so that every program reads the same tables.
-EXTENSION_KEY = b"ARROW:extension:name"
 # The significant decimal digits kept of the floats of a column.
 TRUNCATE_KEY = b"blz:truncate"
-# Errors that Arrow, or a registered extension type, raises for invalid schema bytes. Other errors,
-# for example MemoryError or the exception of a signal handler, do not prove damage.
-_UNREADABLE = (
-    *(*REFUSALS, OSError, ArithmeticError, AttributeError, LookupError),
-    *(NotImplementedError, TypeError, ValueError, struct.error),
-)
 
 
 def check(schema: pa.Schema) -> None:
     """Raise SchemaError if the type or name of a column cannot be stored."""
     for field in schema:
-        if not is_storable(field.type) or EXTENSION_KEY in (field.metadata or {}):
+        if not is_storable(field.type):
             raise SchemaError(
                 f"column {field.name!r}: type {field.type} cannot be stored; "
                 "cast it to a plain type first"
@@ -131,7 +121,7 @@ def index_of(schema: pa.Schema, name: str, context: str) -> int:
 
 def encode(schema: pa.Schema) -> bytes:
     """Return the schema as an Arrow IPC message; SchemaError if it does not survive this."""
-    data: bytes = schema.serialize().to_pybytes()
+    data = written(schema)
     if not decode(data).equals(schema, check_metadata=True):
         raise SchemaError("Arrow does not read the schema back as it was written")
     return data
@@ -143,24 +133,26 @@ def readable(schema: pa.Schema) -> dict[str, tuple[str, ...]]:
 
 
 def decode(data: bytes) -> pa.Schema:
-    """Read the schema of a manifest; FormatError for a type that this version does not know."""
+    """Read the schema of a manifest; FormatError for a type that this version does not know.
+
+    An extension type is read as its storage type, so no class that is registered here is called.
+    """
     try:
-        schema = pa.ipc.read_schema(pa.py_buffer(data))
-        types = schema.types
-        # A table may have very many columns but few types. An extension type may have no hash.
-        with suppress(TypeError):
-            types = set(types)
+        schema = read_plain(data)
+        # A table may have very many columns but few types.
+        types = set(schema.types)
         # Arrow decodes names and time zones only here; they may be invalid text.
         storable = [type_ for type_ in types if is_storable(type_)]
         _ = schema.names, *map(_texts, storable)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         if is_foreign(error):
             raise
         raise CorruptError(f"the schema of a manifest cannot be read: {error}") from None
-    # Search all bytes for the key at once, because a table may have very many columns.
-    if EXTENSION_KEY in data or len(storable) < len(types):
-        for field in schema:
-            _check_readable(field)
+    for field in schema if len(storable) < len(types) else ():
+        if not is_storable(field.type):
+            raise FormatError(
+                f"column {field.name!r} has type {field.type}, which this version cannot read"
+            )
     return schema
 
 
@@ -169,17 +161,3 @@ def _texts(type_: pa.DataType) -> list[object]:
     nodes = list(Node.of(type_).walk())
     leaves = [value_type(node.type) for node in nodes]
     return [node.name for node in nodes] + [getattr(leaf, "tz", None) for leaf in leaves]
-
-
-def _check_readable(field: pa.Field) -> None:
-    """Raise FormatError if this version does not know the type."""
-    if not is_storable(field.type):
-        raise FormatError(
-            f"column {field.name!r} has type {field.type}, which this version cannot read"
-        )
-    name = (field.metadata or {}).get(EXTENSION_KEY)
-    if name is not None:
-        raise FormatError(
-            f"column {field.name!r} has the extension type {name!r:.60}, "
-            "which this version cannot read"
-        )

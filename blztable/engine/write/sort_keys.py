@@ -46,14 +46,18 @@ def placed(pairs: Sequence[tuple[str, str]], schema: pa.Schema, context: str) ->
 
 
 def to_json(keys: Sequence[Key], paths: Sequence[Path]) -> Json:
-    """Return the keys as a version stores them, given the paths of its columns."""
-    return [[paths[index][0], direction] for index, direction in keys]
+    """Return the keys as a version stores them, given the paths of all nodes."""
+    ids = _ids(paths)
+    return [[ids[index], direction] for index, direction in keys]
 
 
 def kept(properties: Mapping[str, Json], paths: Sequence[Path]) -> list[Key]:
-    """Return the keys that a version stores; none if one of their columns no longer exists."""
+    """Return the keys that a version stores; none if one of their columns no longer exists.
+
+    `paths` are those of all nodes.
+    """
     stored = properties.get(SORT_BY)
-    indices = {path[0]: index for index, path in enumerate(paths)}
+    indices = {column: index for index, column in enumerate(_ids(paths))}
     keys = []
     for item in stored if isinstance(stored, list) else ():
         match item:
@@ -66,3 +70,8 @@ def kept(properties: Mapping[str, Json], paths: Sequence[Path]) -> list[Key]:
             case _:
                 return []
     return keys
+
+
+def _ids(paths: Sequence[Path]) -> list[int]:
+    """Return the id of each column; a node below a root is no column."""
+    return [path[0] for path in paths if len(path) == 1]

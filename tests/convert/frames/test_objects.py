@@ -133,7 +133,12 @@ class Words(list):
     pass
 
 
-NEVER = [object(), Colour.RED, Words(["a"]), bytearray(b"a"), np.complex64(1), range(3)]
+class Thing:
+    def __repr__(self):
+        return "Thing()"  # Without an address, which differs between processes.
+
+
+NEVER = [Thing(), Colour.RED, Words(["a"]), bytearray(b"a"), np.complex64(1), range(3)]
 BAD = [
     ["a", 1],
     [1, 2.5],

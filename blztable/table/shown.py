@@ -1,0 +1,44 @@
+"""Shown: columns and schemas as users see them, with extension types and without our metadata."""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from blztable.arrow.extensions import NAME, column_as, shown_schema
+from blztable.convert.frames.descriptor import FIELD_KEY
+from blztable.engine.version.versions import Version
+
+
+def shown_fields(version: Version) -> pa.Schema:
+    """Return the schema of a version with the extension types that are registered here."""
+    return shown_schema(version.schema) if has_extensions(version) else version.schema
+
+
+def has_extensions(version: Version) -> bool:
+    """True if a type may be an extension type."""
+    return NAME in version.head.schema
+
+
+def shown_columns(
+    columns: Sequence[pa.ChunkedArray], types: Sequence[pa.DataType]
+) -> list[pa.ChunkedArray]:
+    """Return columns in types of the same storage."""
+    return list(map(column_as, columns, types))
+
+
+def table_of(arrays: list[pa.ChunkedArray], schema: pa.Schema, rows: int) -> pa.Table:
+    """Return a table of these columns; without columns it keeps its number of rows."""
+    if arrays:
+        return pa.Table.from_arrays(arrays, schema=schema)
+    # Not `pa.nulls`, which takes one bit per row.
+    nulls = pa.Array.from_buffers(pa.null(), rows, [None])
+    counted = pa.table({"rows": nulls}).replace_schema_metadata(schema.metadata)
+    return counted.select([])  # Last: without columns, a change of metadata forgets the rows.
+
+
+def without_ours(field: pa.Field) -> pa.Field:
+    """Return the field without the metadata that we added to it."""
+    metadata = dict(field.metadata or {})
+    if metadata.pop(FIELD_KEY, None) is None:
+        return field
+    return field.with_metadata(metadata or None)
