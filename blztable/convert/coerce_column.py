@@ -5,7 +5,7 @@ Knows one column at a time; nothing of names and other columns.
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -168,6 +168,12 @@ def coerce_values(
     return coerce_column(column, descriptor, field, TableFacts(Facts.decode(frame)), context)
 
 
+def how_for(how: Reading, field: pa.Field, frame: Descriptor | None) -> Reading:
+    """Return how values for a column are read: as JSON, if it holds mixed objects."""
+    is_json = objects.is_json(descriptor_of(field, Facts.decode(frame)))
+    return replace(how, objects="json") if is_json else how
+
+
 def default_of(
     default: Any, field: pa.Field, frame: Any, order: Any, how: Reading = AS_USUAL
 ) -> pa.Scalar | None:
@@ -175,7 +181,7 @@ def default_of(
     if default is None:
         return None
     context = f"the default of column {field.name!r}"
-    value, descriptor = values_of(default, context, how)
+    value, descriptor = values_of(default, context, how_for(how, field, frame))
     if not isinstance(value, pa.Scalar):
         raise SchemaError(f"{context}: expected one value, found {len(value)}")
     column = coerce_values(value, descriptor, field, frame, context)

@@ -22,7 +22,7 @@ from blztable.convert.foreign.structured import fields_of
 from blztable.convert.frames import dtypes
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.frame import described, from_frame, without_false_kinds
-from blztable.convert.frames.objects import CHOICES
+from blztable.convert.frames.objects import CHOICES, NO_OPTION
 from blztable.convert.frames.pandas_metadata import from_metadata
 from blztable.convert.frames.text import check_text
 from blztable.convert.objects.tagged import checked_attrs
@@ -59,7 +59,7 @@ class Reading:
     objects: str = "infer"
 
     def __post_init__(self) -> None:
-        if self.objects not in CHOICES:
+        if self.objects not in (*CHOICES, NO_OPTION):
             raise ValueError(f"object must be one of {CHOICES}, not {self.objects!r}")
 
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from blztable.convert.categories import Orders
-from blztable.convert.coerce_column import coerce_values
+from blztable.convert.coerce_column import coerce_values, how_for
 from blztable.convert.gateway import Reading
 from blztable.convert.source import kept
 from blztable.convert.values import values_of
@@ -99,8 +99,10 @@ class Appender:
             return
         staged, context = self._change_set.staged, f"column {name!r}"
         index = staged.index_of(name)
-        array, descriptor = values_of(kept(values), context, self._how)
-        column = coerce_values(array, descriptor, staged.schema.field(index), staged.frame, context)
+        field = staged.schema.field(index)
+        how = how_for(self._how, field, staged.frame)
+        array, descriptor = values_of(kept(values), context, how)
+        column = coerce_values(array, descriptor, field, staged.frame, context)
         if isinstance(array, pa.Scalar):
             column = self._orders.one(index, column, context)
         else:

@@ -500,7 +500,13 @@ class CTable(TableReader, Closing):
         return self._change(Transaction.resize, n)
 
     def add_column(
-        self, name: str, data: Any, *, default: Any = None, truncate: int | None = None
+        self,
+        name: str,
+        data: Any,
+        *,
+        default: Any = None,
+        truncate: int | None = None,
+        object: str = "infer",
     ) -> int:
         """Add a column behind the others, without writing any of them.
 
@@ -516,6 +522,8 @@ class CTable(TableReader, Closing):
             Value of the column in rows that are appended without it; null by default.
         truncate : int, optional
             Number of significant decimal digits to keep of floats, as in `to_blz`.
+        object : {"infer", "json", "error"}
+            How Python objects are stored, as in `to_blz`.
 
         Returns
         -------
@@ -546,7 +554,9 @@ class CTable(TableReader, Closing):
         ...     print(t.head().to_pydict())
         {'net': [10.0, 20.0], 'gross': [15.0, 30.0]}
         """
-        return self._change(Transaction.add_column, name, data, default=default, truncate=truncate)
+        return self._change(
+            Transaction.add_column, name, data, default=default, truncate=truncate, object=object
+        )
 
     def alter_column(
         self,

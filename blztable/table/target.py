@@ -12,7 +12,8 @@ import pyarrow as pa
 from blztable.arrow_casts import narrowed
 from blztable.convert.append_source import TableSpec
 from blztable.convert.categories import check_order, one_in_order
-from blztable.convert.coerce_column import coerce_values, default_of
+from blztable.convert.coerce_column import coerce_values, default_of, how_for
+from blztable.convert.frames.objects import NO_OPTION
 from blztable.convert.gateway import Nan, Reading
 from blztable.convert.values import values_of
 from blztable.engine.change import rows
@@ -47,7 +48,7 @@ class Target:
             *(self.categories, self.is_empty),
         )
 
-    def how(self, nan_as_null: bool | None = None, objects: str = "infer") -> Reading:
+    def how(self, nan_as_null: bool | None = None, objects: str = NO_OPTION) -> Reading:
         """Return how data are read, by the options of a call or else by that of the table."""
         if nan_as_null is None:
             nan_as_null = self.nan_as_null
@@ -57,7 +58,9 @@ class Target:
     def values(self, index: int, data: Any) -> pa.Scalar | pa.ChunkedArray:
         """Return new values of a column: one for all rows, or one for each."""
         context = f"column {self.staged.schema.field(index).name!r}"
-        array, descriptor = values_of(data, context, self.how())
+        field = self.staged.schema.field(index)
+        how = how_for(self.how(), field, self.staged.frame)
+        array, descriptor = values_of(data, context, how)
         column = self._coerced(index, array, descriptor)
         if isinstance(array, pa.Scalar):
             return self.in_order(index, column[0])

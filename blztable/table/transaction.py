@@ -404,7 +404,13 @@ class Transaction(TableReader):
 
     @_verb(if_repeated=None)
     def add_column(
-        self, name: str, data: Any, *, default: Any = None, truncate: int | None = None
+        self,
+        name: str,
+        data: Any,
+        *,
+        default: Any = None,
+        truncate: int | None = None,
+        object: str = "infer",
     ) -> None:
         """Add a column behind the others, see `CTable.add_column`.
 
@@ -419,6 +425,8 @@ class Transaction(TableReader):
             Value of the column in rows that are appended without it; null by default.
         truncate : int, optional
             Number of significant decimal digits to keep of floats, as in `to_blz`.
+        object : {"infer", "json", "error"}
+            How Python objects are stored, as in `to_blz`.
 
         Raises
         ------
@@ -452,7 +460,9 @@ class Transaction(TableReader):
             field = pa.field(name, expressions.type_of(data, staged.schema))
             rows_of = partial(update.computed, staged, data)
         else:
-            values, descriptor = values_of(data, f"column {name!r}", self._target.how())
+            values, descriptor = values_of(
+                data, f"column {name!r}", self._target.how(objects=object)
+            )
             values, field = plain_values(values, name)
             rows_of = rows.by_group(values, staged.head.row_groups, name)
         field = kept_digits(described(field, descriptor), truncate)

@@ -129,6 +129,39 @@ def test_text_that_was_json_stays_text():
         assert len(blz.read_blz(store)) == 2
 
 
+MIXED = pd.Series(["a", 1], dtype=object)
+
+
+def test_a_column_of_json_takes_mixed_values_from_every_verb():
+    store = MemoryStore()
+    blz.to_blz({"key": [0, 1]}, store)
+    with blz.open(store, "a") as table:
+        table.add_column("x", MIXED, object="json", default=b"default")
+        table.update({"x": MIXED})
+        table.append({"key": [2]})
+        with table.appender() as a:
+            a["key"].append([3, 4])
+            a["x"].append(MIXED)
+        assert table.to_pandas()["x"].tolist() == ["a", 1, b"default", "a", 1]
+
+
+def test_a_call_without_the_option_does_not_advise_it():
+    store = MemoryStore()
+    blz.to_blz({"key": [0, 1], "x": ["p", "q"]}, store)
+    with blz.open(store, "a") as table:
+        with pytest.raises(SchemaError, match=r'pass object="json"'):
+            table.add_column("y", MIXED)
+        for act in (
+            lambda: table.update({"x": MIXED}),
+            lambda: table.update({"x": pd.Categorical([(1,), (2,)])}),
+        ):
+            with pytest.raises(SchemaError, match=r"convert .* with astype\(str\)") as caught:
+                act()
+            assert "object=" not in str(caught.value)
+        table.update({"x": MIXED.astype(str)})
+        assert table.to_pandas()["x"].tolist() == ["a", "1"]
+
+
 def test_lists_of_a_frame_go_to_a_table_of_arrow_and_back():
     store = MemoryStore()
     blz.to_blz(pa.table({"key": [0], "x": [[1]]}), store)

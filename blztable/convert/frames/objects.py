@@ -43,6 +43,8 @@ from blztable.convert.objects.tagged import from_text, to_text
 from blztable.errors import FormatError, LimitError, SchemaError
 
 CHOICES = ("infer", "json", "error")
+# As "infer", in calls without the option, whose errors cannot advise it.
+NO_OPTION = "infer, without the option"
 # Markers of a missing value; a column with several kinds of them comes back with None.
 MARKERS = {"none": None, "nan": np.nan, "NA": pd.NA, "NaT": pd.NaT}
 MARKER_NAMES = {type(None): "none", float: "nan", np.float64: "nan"}
@@ -115,6 +117,11 @@ def decode_objects(column: pa.ChunkedArray, descriptor: Descriptor) -> np.ndarra
         values = values if values.flags.writeable else values.copy()
         values[missing] = marker
     return values
+
+
+def is_json(descriptor: Descriptor | None) -> bool:
+    """True for a column of mixed objects, which are JSON text."""
+    return descriptor is not None and descriptor.get("kind") == JSON
 
 
 def differ(stated: Descriptor | None, given: Descriptor | None) -> TypeGuard[Descriptor]:
@@ -302,6 +309,8 @@ def _remedy(values: np.ndarray, error: UnsuitableError, choice: str) -> str:
     try:
         _as_json(values, values, "", {})
     except SchemaError:
+        return "; convert it with astype(str)"
+    if choice == NO_OPTION:
         return "; convert it with astype(str)"
     return '; pass object="json", or convert it with astype(str)'
 
