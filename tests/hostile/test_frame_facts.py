@@ -274,3 +274,23 @@ def test_an_index_in_a_zone_that_is_not_known_here_is_read_by_its_backend():
     found = blz.read_blz(store, dtype_backend="pyarrow")
     assert found["a"].tolist() == [1, 2]
     assert found.index.dtype == pd.ArrowDtype(type_)
+
+
+@pytest.mark.parametrize("levels", [1, 2])
+def test_objects_without_a_hash_make_no_levels_and_are_not_unique(levels):
+    """Without its facts, a complex number is a dict, which pandas cannot hash."""
+    index = pd.Index([2j, 1j], name="z")
+    if levels == 2:
+        index = pd.MultiIndex.from_arrays([index, ["a", "b"]], names=["z", "letter"])
+    frame = pd.DataFrame({"n": [1, 2]}, index=index)
+    frame.flags.allows_duplicate_labels = False
+    stored = ingest(frame)
+    fields = [field.remove_metadata() for field in stored.table.schema]
+    table = stored.table.cast(pa.schema(fields))
+    if levels == 2:
+        with pytest.raises(FormatError, match="cannot make an index of these levels"):
+            to_frame(table, 2, stored.frame, {})
+    else:
+        found = to_frame(table, 2, stored.frame, {})
+        assert found.index[0] == {"real": 0.0, "imag": 2.0}
+        assert found.flags.allows_duplicate_labels
