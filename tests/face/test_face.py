@@ -332,7 +332,7 @@ def test_data_that_is_no_table_is_told(tmp_path, data):
         (pa.table({"a": pa.nulls(2, pa.dictionary(pa.int8(), pa.uuid()))}), ["'a'", "uuid"]),
         (pd.DataFrame({"deep": [[1], ["x"]]}), ["'deep'", "row 1", "'x'"]),
         ({"a": [1, 2], "b": [1]}, ["different lengths", "'b': 1"]),
-        ({"a": np.zeros((2, 2))}, ["'a'", "one value per row"]),
+        ({"a": np.zeros((2, 2), complex)}, ["'a'", "complex128"]),
         ({1: [1]}, ["name must be str", "1"]),
         ({"a": "text"}, ["'a'", "expected an array", "str", "[data]"]),
     ],

@@ -1,11 +1,12 @@
-"""Numpy arrays: an array of one dimension as a column, and a column as an array.
+"""Numpy arrays: an array as a column, and a column as an array.
 
 Knows nothing of tables. Values stay what they are, or the array is refused: foreign byte order
 becomes native, masked values become null, and times get the nearest unit that Arrow has, if that
-changes none.
+changes none. The first dimension of an array are the rows. Numbers of two dimensions are lists of a
+fixed size, those of more are tensors; a structured dtype is a struct.
 """
 
-from typing import NoReturn
+from math import prod
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,7 @@ import pyarrow.compute as pc
 
 from blztable.arrow_errors import REFUSALS
 from blztable.arrow_types import is_number, is_view, recoded, without_view
-from blztable.convert.arrays import arrow_array
+from blztable.convert.arrays import arrow_array, whole
 from blztable.convert.frames import dtypes
 from blztable.errors import SchemaError
 
@@ -30,17 +31,23 @@ def encode(
 ) -> dtypes.Encoded:
     """Return an array as an Arrow column, with a descriptor for some object arrays."""
     dtype = values.dtype
-    if values.ndim != 1:
-        _refuse_shape(values, context)
+    if values.ndim == 0:
+        raise SchemaError(
+            f"{context}: expected one value per row, found an array without dimensions; for a "
+            "single row pass [value]"
+        )
+    if values.ndim > 1:
+        inner = _bare(values.reshape(-1), context, nan_as_null, choice)
+        return _tensors(inner, values.shape), None
+    if dtype.names is not None:
+        fields = [_bare(values[name], context, nan_as_null, choice) for name in dtype.names]
+        if not fields:
+            return pa.array([{}] * len(values), pa.struct([])), None
+        return pa.StructArray.from_arrays(fields, dtype.names), None
     if isinstance(values, np.ma.MaskedArray):
         return _masked(values, context, nan_as_null, choice)
     if not dtype.isnative:
         values = values.astype(dtype.newbyteorder("="))
-    if dtype.names is not None:
-        raise SchemaError(
-            f"{context}: a structured array is several columns; pass each field as a column, "
-            f"array[{(dtype.names or ('name',))[0]!r}]"
-        )
     match dtype.kind:
         case "i" | "u" | "f" | "c" | "b" | "O":
             return dtypes.encode(values, context, nan_as_null, choice)
@@ -57,8 +64,17 @@ def encode(
 
 
 def decode(array: pa.Array, context: str) -> np.ndarray:
-    """Return a column as an array, over its own memory if that holds numbers without nulls."""
+    """Return a column as an array, over its own memory if that holds numbers without nulls.
+
+    Lists of a fixed size, and tensors, are further dimensions, if none of them is null.
+    """
     type_ = array.type
+    if isinstance(type_, pa.FixedShapeTensorType) and not array.null_count:
+        rows = _in_rows(array.storage, context).reshape(len(array), *type_.shape)
+        order = type_.permutation
+        return rows if order is None else rows.transpose(0, *(1 + one for one in order))
+    if pa.types.is_fixed_size_list(type_) and not array.null_count:
+        return _in_rows(array, context)
     if is_number(type_) and array.null_count == 0 and len(array):
         buffer, dtype = array.buffers()[1], np.dtype(type_.to_pandas_dtype())
         return np.frombuffer(buffer, dtype, len(array), array.offset * dtype.itemsize)
@@ -74,17 +90,34 @@ def decode(array: pa.Array, context: str) -> np.ndarray:
         ) from None
 
 
-def _refuse_shape(values: np.ndarray, context: str) -> NoReturn:
-    """Raise for an array that is not one value per row."""
-    if values.ndim == 0:
+def _bare(values: np.ndarray, context: str, nan_as_null: bool, choice: str) -> pa.Array:
+    """Return the values of a nested column; SchemaError if Arrow's types do not say all of them."""
+    array, descriptor = encode(values, context, nan_as_null, choice)
+    if descriptor is not None:
         raise SchemaError(
-            f"{context}: expected one value per row, found an array without dimensions; for a "
-            "single row pass [value]"
+            f"{context}: values of {values.dtype} cannot be stored with several in a row; pass "
+            "array[:, 0], array[:, 1], ... or each field as a column of its own"
         )
-    raise SchemaError(
-        f"{context}: expected one value per row, found an array of shape {values.shape}; pass "
-        "array[:, 0], array[:, 1], ... as columns of their own"
-    )
+    return whole(array) if isinstance(array, pa.ChunkedArray) else array
+
+
+def _tensors(inner: pa.Array, shape: tuple[int, ...]) -> pa.Array:
+    """Return values as rows of this shape; its first number is that of the rows."""
+    rows, sizes = shape[0], shape[1:]
+    if len(sizes) > 1 and is_number(inner.type) and 0 not in sizes:
+        type_ = pa.fixed_shape_tensor(inner.type, sizes)
+        return pa.ExtensionArray.from_storage(type_, _tensors(inner, (rows, prod(sizes))))
+    for level in range(len(sizes), 0, -1):
+        type_ = pa.list_(inner.type, sizes[level - 1])
+        inner = pa.Array.from_buffers(type_, prod(shape[:level]), [None], children=[inner])
+    return inner
+
+
+def _in_rows(array: pa.FixedSizeListArray, context: str) -> np.ndarray:
+    """Return lists without nulls as rows of an array."""
+    rows, size = len(array), array.type.list_size
+    items = decode(array.values[array.offset * size : (array.offset + rows) * size], context)
+    return items.reshape(rows, size, *items.shape[1:])
 
 
 def _masked(

@@ -36,22 +36,7 @@ def fields_of(array: np.ndarray) -> dict[str, np.ndarray]:
             "the data: expected a structured array of one dimension, found the shape "
             f"{array.shape}; pass array.reshape(-1)"
         )
-    nested = [name for name in names if dtype[name].names or dtype[name].subdtype]
-    if nested:
-        raise SchemaError(
-            f"the fields {nested!r:.300} have several values in a row, which cannot be stored "
-            f"yet; pass a dict of columns, {_example(dtype, nested[0])}"
-        )
     return {name: array[name] for name in names}
-
-
-def _example(dtype: np.dtype, name: str) -> str:
-    """Return the text of a column of one of the values in a nested field."""
-    inner = dtype[name].names
-    if inner:
-        return f'{{"{name}.{inner[0]}": array[{name!r}][{inner[0]!r}], ...}}'
-    index = ", ".join(["0"] * len(dtype[name].shape))
-    return f'{{"{name}.0": array[{name!r}][:, {index}], ...}}'
 
 
 def structured_array(table: pa.Table, check: Check) -> np.ndarray:
@@ -66,9 +51,15 @@ def structured_array(table: pa.Table, check: Check) -> np.ndarray:
     columns = [
         _fixed(column, name, check) for name, column in zip(names, table.columns, strict=True)
     ]
-    dtype = np.dtype({"names": names, "formats": [values.dtype for values in columns]})
-    check(table.num_rows, "the array", dtype.itemsize)
-    result = np.empty(table.num_rows, dtype)
+    return _records(names, columns, table.num_rows, check)
+
+
+def _records(names: list[str], columns: list[np.ndarray], rows: int, check: Check) -> np.ndarray:
+    """Return columns as the fields of one array."""
+    formats = [(values.dtype, values.shape[1:]) for values in columns]
+    dtype = np.dtype({"names": names, "formats": formats})
+    check(rows, "the array", dtype.itemsize)
+    result = np.empty(rows, dtype)
     for name, values in zip(names, columns, strict=True):
         result[name] = values
     return result
@@ -80,6 +71,12 @@ def matrix(table: pa.Table, check: Check) -> np.ndarray:
         numpy_arrays.decode(whole(column), f"column {name!r}")
         for name, column in zip(table.column_names, table.columns, strict=True)
     ]
+    for name, values in zip(table.column_names, columns, strict=True):
+        if values.ndim > 1:
+            raise SchemaError(
+                f"column {name!r} has values of shape {values.shape[1:]}, so it is not one column "
+                "of an array; read it with table[name].to_numpy()"
+            )
     try:
         dtype: Any = np.result_type(*columns) if columns else np.dtype(np.float64)
     except TypeError:
@@ -101,6 +98,11 @@ def _fixed(column: pa.ChunkedArray, name: str, check: Check) -> np.ndarray:
             array = recoded(array, plain)
         array = array.dictionary_decode()
     type_ = array.type
+    if pa.types.is_struct(type_) and not array.null_count:
+        names = [field.name for field in type_]
+        fields = zip(array.flatten(), names, strict=True)
+        inner = [_fixed(pa.chunked_array([one]), f"{name}.{field}", check) for one, field in fields]
+        return _records(names, inner, len(array), check)
     if is_view(type_):
         array = array.cast(without_view(type_))
     if not array.null_count and pa.types.is_fixed_size_binary(type_):
