@@ -262,5 +262,5 @@ def test_runs_that_pandas_cannot_hold_are_refused_by_name():
     words = pa.array(["a", "b"]).dictionary_encode()
     runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), words)
     blz.to_blz(pa.table({"x": runs}), store := MemoryStore())
-    with pytest.raises(blz.SchemaError, match="'x'.*pandas cannot hold run_end_encoded"):
+    with pytest.raises(blz.SchemaError, match=r"'x'.*pandas cannot hold run_end_encoded"):
         blz.read_blz(store)
