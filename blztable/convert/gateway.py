@@ -21,7 +21,7 @@ from blztable.convert.foreign.rows import are_rows, columns_of, is_row, is_value
 from blztable.convert.foreign.structured import fields_of
 from blztable.convert.frames import dtypes
 from blztable.convert.frames.descriptor import Descriptor
-from blztable.convert.frames.frame import described, from_frame
+from blztable.convert.frames.frame import described, from_frame, without_false_kinds
 from blztable.convert.frames.objects import CHOICES
 from blztable.convert.frames.pandas_metadata import from_metadata
 from blztable.convert.frames.text import check_text
@@ -126,6 +126,8 @@ def ingest(data: Any, *, index: bool | None = None, how: Reading = AS_USUAL) -> 
 
 def _from_arrow(table: pa.Table, rows: int) -> Ingested:
     frame, attrs = from_metadata(table.schema, rows)
+    if frame is not None:
+        frame = without_false_kinds(frame, table)
     return Ingested(table, rows, frame, attrs)
 
 

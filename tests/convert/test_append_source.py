@@ -333,6 +333,19 @@ def test_ordered_categories_are_those_of_the_table(evolve):
             table.append(ordered(["hi"], categories), evolve=evolve)
 
 
+@pytest.mark.parametrize("evolve", [False, True])
+@pytest.mark.parametrize("dtype", ["str", object, "string[pyarrow]"])
+def test_text_is_taken_by_ordered_categories_as_the_refusal_advises(dtype, evolve):
+    table = Table(ordered(["lo"], ["lo", "hi"]))
+    text = pd.Series(["hi", None], dtype=dtype)
+    advice = r"give the data the same ordered categories, with pd\.Categorical"
+    with pytest.raises(SchemaError, match=rf"the data, column 'c': .*row 0 is 'hi'; {advice}"):
+        table.append(F({"c": text}), evolve=evolve)
+    found = table.append(ordered(text, ["lo", "hi"]), evolve=evolve).pandas()["c"]
+    assert found.tolist() == ["lo", "hi", np.nan]
+    assert found.dtype == pd.CategoricalDtype(["lo", "hi"], ordered=True)
+
+
 def test_of_a_table_without_rows_the_first_item_orders_the_categories():
     empty = ordered(["lo"], ["lo", "hi"])[:0]
     assert Table(empty).append([ordered(["hi"], ["lo", "hi"])] * 2).rows == 2

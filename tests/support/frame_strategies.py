@@ -346,8 +346,8 @@ def _hashable(values: Any) -> bool:
 
 
 def _sortable(values: Any) -> bool:
-    """True if pandas sorts the values without a warning, which it has for tuples."""
-    return not any(isinstance(value, tuple) for value in values)
+    """True if pandas sorts and compares the values: not tuples, and not sets with a NaN."""
+    return not any(isinstance(value, tuple | frozenset) for value in values)
 
 
 def _has_hash(value: Any) -> bool:

@@ -26,7 +26,7 @@ import pandas as pd
 import pyarrow as pa
 from pandas.api.extensions import no_default
 
-from blztable.convert.frames import dtypes
+from blztable.convert.frames import dtypes, objects
 from blztable.convert.frames.descriptor import (
     FIELD_KEY,
     Descriptor,
@@ -155,8 +155,8 @@ def from_frame(
 def _is_unique(labels: pd.Index) -> bool:
     try:
         return labels.is_unique
-    except (LookupError, ValueError, OverflowError, NotImplementedError):
-        # pandas fails on Arrow times in an unknown zone.
+    except (LookupError, ValueError, OverflowError, NotImplementedError, TypeError):
+        # pandas fails on Arrow times in an unknown zone, and on objects without a hash.
         return False
 
 
@@ -213,6 +213,21 @@ def without_dtypes(frame: Descriptor | None, names: Collection[str]) -> Descript
         return frame
     known = {name: word for name, word in facts.dtypes.items() if name not in names}
     return replace(facts, dtypes=known).encode()
+
+
+def without_false_kinds(frame: Descriptor, table: pa.Table) -> Descriptor:
+    """Return the descriptor without kinds of objects that the text of a column does not say.
+
+    Users may change a column of Arrow data, and leave the metadata as they were.
+    """
+    names = []
+    for name, descriptor in Facts.decode(frame).dtypes.items():
+        if objects.special_kind(descriptor) and table.schema.names.count(name) == 1:
+            try:
+                dtypes.decode(table.column(name), descriptor, None)
+            except (FormatError, SchemaError):
+                names.append(name)
+    return without_dtypes(frame, names) or frame
 
 
 @dataclass(frozen=True, slots=True)

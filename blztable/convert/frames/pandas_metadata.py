@@ -16,7 +16,8 @@ import pandas as pd
 import pyarrow as pa
 
 from blztable.arrow_types import is_text
-from blztable.convert.frames.descriptor import FIELD_KEY, Descriptor, check_depth
+from blztable.convert.frames import dtypes
+from blztable.convert.frames.descriptor import FIELD_KEY, Descriptor, check_depth, expect_keys
 from blztable.convert.frames.frame import Facts, descriptor_of
 from blztable.convert.frames.header import MASKED, decode_header, encode_header
 from blztable.convert.frames.index import DEFAULT
@@ -28,6 +29,10 @@ from blztable.errors import BlzError, FormatError
 
 SIZE_MAX = 64 << 20
 TUPLE_TEXT_MAX = 1000
+# The key, beside those of pandas, of a descriptor of what pandas' words cannot say: the dtypes
+# UNSAID, and kinds of objects.
+OWN = "blz:pandas"
+UNSAID = ("interval", "complex", "sparse")
 # Errors of untrusted JSON: not a number, a number too large for its dtype, not a Python literal.
 NOT_UNDERSTOOD = (
     *(BlzError, ValueError, TypeError, AttributeError, LookupError),
@@ -119,17 +124,32 @@ def _facts(metadata: dict[str, Any], schema: pa.Schema, rows: int) -> Facts:
     fields = [name for name in schema.names if name not in hidden]
     # Before pandas 3, metadata called all text objects; it is `str` now.
     modern = int(str(metadata.get("pandas_version") or "0").split(".")[0]) >= 3
-    dtypes = {}
+    described: dict[str, Descriptor] = {}
     for field in schema:
         entry = entries.get(field.name)
         if entry is not None and FIELD_KEY not in (field.metadata or {}):
-            descriptor = _descriptor(str(entry["numpy_type"]), field.type, modern)
+            descriptor = _own(entry, field.type) or _descriptor(
+                str(entry["numpy_type"]), field.type, modern
+            )
             if descriptor is not None:
-                dtypes[field.name] = descriptor
+                described[field.name] = descriptor
     header = _header(metadata.get("column_indexes") or [], fields, entries)
     multi = len(levels) > 1
     encoded = None if header is None else encode_header(header, fields)
-    return Facts(levels or [DEFAULT], multi, encoded, dtypes=dtypes)
+    return Facts(levels or [DEFAULT], multi, encoded, dtypes=described)
+
+
+def _own(entry: dict[str, Any], type_: pa.DataType) -> Descriptor | None:
+    """Return the descriptor that `_column_entry` left, if it describes this type."""
+    facts = entry.get("metadata")
+    if not isinstance(facts, dict) or OWN not in facts:
+        return None
+    try:
+        descriptor = expect_keys(facts[OWN], ["dtype"], facts[OWN])
+        dtypes.decode(pa.chunked_array([], type_), descriptor, None)
+    except NOT_UNDERSTOOD:
+        return None
+    return descriptor
 
 
 def _descriptor(numpy_type: str, type_: pa.DataType, modern: bool) -> Descriptor | None:
@@ -218,6 +238,8 @@ def _column_entry(
         numpy_type = NUMPY_TYPES.get(descriptor["dtype"], _unchanged)(
             field.type, descriptor, numpy_type
         )
+        if descriptor["dtype"] in UNSAID or "kind" in descriptor:
+            metadata = {**(metadata or {}), OWN: descriptor}
     return _entry(name, field.name, (pandas_type, numpy_type, metadata))
 
 

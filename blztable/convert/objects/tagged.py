@@ -113,6 +113,8 @@ def encode_value(value: Any, context: str, depth: int = DEPTH_MAX) -> Json:
         raise SchemaError(f"{context:.200}: nested deeper than {DEPTH_MAX}")
     match value:
         case np.ndarray() if type(value) is np.ndarray and value.ndim == 1:
+            if value.dtype == object:
+                return {TAG: ["array", "object", _encode_all(value, context, depth - TAG_DEPTH)]}
             return {TAG: _encode_array(value, context)}
         case _ if _is_labelled(value):
             try:
@@ -182,6 +184,9 @@ def _decode_tagged(facts: list[Json], context: str) -> Any:
     match facts:
         case ["object", dict() as items]:
             return {key: decode_value(item, context) for key, item in items.items()}
+        case ["array", "object", list() as items]:
+            objects = (decode_value(item, context) for item in items)
+            return np.fromiter(objects, dtype=object, count=len(items))
         case ["array", "str", width, texts]:
             return _decode_texts(width, texts)
         case ["array", dtype, count, data]:
