@@ -634,14 +634,15 @@ class Transaction(TableReader):
         """
         change_set = self._change_set
         names = evolving.checked_mapping(names, "names", "old names to new names")
-        columns, _ = evolving.checked_names(change_set.staged, names)
+        columns, found = evolving.checked_names(change_set.staged, names)
         for name in names.values():
             evolving.checked_text(name)
-        for old in names.keys() - set(columns):
-            found = fields.find(change_set.staged, old)
-            assert found is not None
-            fields.rename_field(change_set, *found, names[old], self._retyped)
         new = {name: names[name] for name in columns}
+        # The names of fields, in the order in which they were found.
+        others = dict(zip(found, (names[old] for old in names if old not in new), strict=True))
+        for index, paths in fields.by_column(found).items():
+            by_path = {path: others[index, path] for path in paths}
+            fields.rename_fields(change_set, index, by_path, self._retyped)
         if new or not names:
             evolving.rename_columns(change_set, new, renamed(change_set.staged.frame, new))
 

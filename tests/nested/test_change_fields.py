@@ -48,6 +48,14 @@ def test_fields_are_dropped_at_any_depth_and_the_others_stay(table):
     assert table.verify()
 
 
+def test_fields_change_their_names_at_once(table):
+    new = {"a.zip": "city", "a.city": "zip", "a.items.item.n": "m", "a.items.item.m": "n", "a": "b"}
+    table.rename_columns(new)
+    assert table["b.city"][:].to_pylist() == [1, None, 3, None]
+    assert table["b.zip"][:].to_pylist() == ["Bern", None, None, "Oslo"]
+    assert table["b"][0]["items"] == [{"m": 1, "n": 2}]
+
+
 def test_fields_are_renamed_and_keep_their_values(table):
     table.rename_columns(
         {"a.inner.x": "y", "a.items.item.n": "number", "k": "key", "a.zip": "post"}

@@ -4,7 +4,8 @@ A path is the position of a child at each level, from the root down. Names are t
 of a struct the names of its fields, of a list "item", of a map "key" and "value". Knows no arrays.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 import pyarrow as pa
 
@@ -125,22 +126,28 @@ def dropped(node: Node, gone: Sequence[Path]) -> tuple[pa.DataType, list[int]]:
     return _with_children(node.type, types), places
 
 
-def renamed(type_: pa.DataType, path: Path, name: str) -> pa.DataType:
-    """Return the type with another name of a field of a struct; SchemaError for another path."""
-    number, *rest = path
-    _check_struct(type_, is_end=not rest)
-    if rest:
-        return _with_child(type_, number, lambda inner: renamed(inner, tuple(rest), name))
-    fields = list(type_)
-    fields[number] = fields[number].with_name(name)
-    return _checked(fields, name)
+def renamed(type_: pa.DataType, names: Mapping[Path, str]) -> pa.DataType:
+    """Return the type with other names of fields of structs, by path; raises as `dropped` does."""
+    for number in {path[0] for path in names if len(path) > 1}:
+        inner = {path[1:]: name for path, name in names.items() if path[0] == number and path[1:]}
+        _check_struct(type_, is_end=False)
+        type_ = _with_child(type_, number, partial(renamed, names=inner))
+    here = {path[0]: name for path, name in names.items() if len(path) == 1}
+    if not here:
+        return type_
+    _check_struct(type_, is_end=True)
+    fields = [field.with_name(here.get(n, field.name)) for n, field in enumerate(type_)]
+    for name in here.values():
+        _check_one(fields, name)
+    return pa.struct(fields)
 
 
 def added(type_: pa.DataType, path: Path, field: pa.Field) -> pa.DataType:
     """Return the type with one more field in the struct at a path; SchemaError if it has one."""
     if path:
         return _with_child(type_, path[0], lambda inner: added(inner, path[1:], field))
-    return _checked([*type_, field], field.name)
+    _check_one([*type_, field], field.name)
+    return pa.struct([*type_, field])
 
 
 def _check_struct(type_: pa.DataType, *, is_end: bool) -> None:
@@ -148,10 +155,9 @@ def _check_struct(type_: pa.DataType, *, is_end: bool) -> None:
         raise SchemaError(f"only fields of structs can be changed, not those of {type_}")
 
 
-def _checked(fields: Sequence[pa.Field], name: str) -> pa.StructType:
+def _check_one(fields: Sequence[pa.Field], name: str) -> None:
     if sum(field.name == name for field in fields) > 1:
         raise SchemaError(f"the struct already has a field {name!r}; choose another name")
-    return pa.struct(fields)
 
 
 def _with_child(

@@ -85,10 +85,10 @@ def find(staged: StagedVersion, names: Names) -> tuple[int, Path] | None:
 
 def by_column(found: Iterable[tuple[int, Path]]) -> dict[int, list[Path]]:
     """Return the paths of fields, by the index of their column."""
-    paths_by_column: dict[int, list[Path]] = {}
+    columns: dict[int, list[Path]] = {}
     for index, path in found:
-        paths_by_column.setdefault(index, []).append(path)
-    return paths_by_column
+        columns.setdefault(index, []).append(path)
+    return columns
 
 
 def parent_of(staged: StagedVersion, names: Names) -> tuple[tuple[int, Path], str] | None:
@@ -120,12 +120,12 @@ def drop_fields(change_set: ChangeSet, index: int, gone: Sequence[Path], retyped
     _reshape(change_set, "drop_columns", Seen.columns_of(staged), index, type_, places, retyped)
 
 
-def rename_field(
-    change_set: ChangeSet, index: int, path: Path, name: str, retyped: Retyped
+def rename_fields(
+    change_set: ChangeSet, index: int, names: Mapping[Path, str], retyped: Retyped
 ) -> None:
-    """Give a field of a struct another name."""
+    """Give fields of a column other names, all at once."""
     staged = change_set.staged
-    type_ = paths.renamed(staged.schema.field(index).type, path, name)
+    type_ = paths.renamed(staged.schema.field(index).type, names)
     places = range(Node.of(type_).count)
     _reshape(change_set, "rename_columns", Seen.columns_of(staged), index, type_, places, retyped)
 
