@@ -6,6 +6,7 @@ may become 0, and one NaN another.
 
 from collections.abc import Callable
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -109,6 +110,8 @@ def _cast(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | None
         return cast_exactly(_decoded(column), type_)
     if pa.types.is_dictionary(type_):
         return None if type_.ordered else _encoded(column, type_)
+    if pa.types.is_nested(source) and pa.types.is_nested(type_):
+        return _nested(column, type_)
     if _is_any(source, type_, _TRUSTED):
         return column.cast(type_)
     if pa.types.is_integer(source) and pa.types.is_decimal(type_):
@@ -119,6 +122,91 @@ def _cast(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | None
         cast = column.cast(type_, safe=not pa.types.is_floating(type_))
         return cast if _is_same(column, cast) else None
     return None
+
+
+def _nested(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | None:
+    """Return structs, lists or maps as another such type, value by value; None if one changes."""
+    chunks = [_nested_array(chunk, type_) for chunk in column.chunks]
+    is_whole = all(chunk is not None for chunk in chunks)
+    return pa.chunked_array(chunks, type_) if is_whole else None
+
+
+def _nested_array(array: pa.Array, type_: pa.DataType) -> pa.Array | None:
+    source, mask = array.type, array.is_null() if array.null_count else None
+    if pa.types.is_struct(source) and pa.types.is_struct(type_):
+        children = _fields(array, type_)
+        if children is None or not children:
+            return None
+        return pa.StructArray.from_arrays(children, fields=list(type_), mask=mask)
+    is_map = pa.types.is_map(source)
+    if is_map != pa.types.is_map(type_) or not (_has_items(source) and _has_items(type_)):
+        return None
+    # Items that no list shows may be anything. Views of lists have no such function.
+    items = array.flatten()
+    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+    offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    if is_map:
+        pairs = pa.struct([type_.key_field, type_.item_field])
+        names = [field.name for field in items.type]
+        inner = [field.with_name(name) for field, name in zip(pairs, names, strict=True)]
+        entries = _nested_array(items, pa.struct(inner))
+        if entries is None:
+            return None
+        entries = pa.StructArray.from_arrays(
+            [entries.field(0), entries.field(1)], fields=list(pairs)
+        )
+        places = pa.array(offsets, pa.int32())
+        maps = pa.ListArray.from_arrays(places, entries, mask=mask)
+        return pa.Array.from_buffers(type_, len(maps), maps.buffers()[:2], children=[entries])
+    child = _one(items, type_.value_type)
+    if child is None:
+        return None
+    if pa.types.is_fixed_size_list(type_):
+        return _of_size(child, offsets, type_, mask)
+    is_large = pa.types.is_large_list(type_)
+    places = pa.array(offsets, pa.int64() if is_large else pa.int32())
+    make = pa.LargeListArray if is_large else pa.ListArray
+    return make.from_arrays(places, child, type=type_, mask=mask)
+
+
+def _fields(array: pa.StructArray, type_: pa.StructType) -> list[pa.Array] | None:
+    """Return the fields of a struct type, null where the array lacks one; None if one is lost."""
+    names = [field.name for field in array.type]
+    if len(set(names)) < len(names) or set(names) - {field.name for field in type_}:
+        return None
+    # Flattened, a field is null where the struct is.
+    present = dict(zip(names, array.flatten(), strict=True))
+    children = [
+        _one(present[field.name], field.type)
+        if field.name in present
+        else nulls(len(array), field.type)
+        for field in type_
+    ]
+    return children if all(child is not None for child in children) else None
+
+
+def _one(array: pa.Array, type_: pa.DataType) -> pa.Array | None:
+    cast = cast_exactly(pa.chunked_array([array]), type_)
+    return None if cast is None else cast.combine_chunks()
+
+
+def _of_size(
+    items: pa.Array, offsets: np.ndarray, type_: pa.FixedSizeListType, mask: pa.Array | None
+) -> pa.Array | None:
+    """Return lists of one size, null items where the list is null; None if a size differs."""
+    size, shown = type_.list_size, np.diff(offsets) == type_.list_size
+    if not (shown if mask is None else shown | np.asarray(mask)).all():
+        return None
+    places = (offsets[:-1, np.newaxis] + np.arange(size)).reshape(-1)
+    hidden = np.repeat(~shown if mask is None else np.asarray(mask), size)
+    child = items.take(pa.array(places, mask=hidden))
+    return pa.FixedSizeListArray.from_arrays(child, type=type_, mask=mask)
+
+
+def _has_items(type_: pa.DataType) -> bool:
+    kinds = pa.types
+    is_list = kinds.is_list(type_) or kinds.is_large_list(type_) or kinds.is_map(type_)
+    return is_list or kinds.is_fixed_size_list(type_)
 
 
 def _is_same(column: pa.ChunkedArray, cast: pa.ChunkedArray) -> bool:

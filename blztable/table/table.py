@@ -501,7 +501,7 @@ class CTable(TableReader, Closing):
 
     def add_column(
         self,
-        name: str,
+        name: Names,
         data: Any,
         *,
         default: Any = None,
@@ -512,8 +512,9 @@ class CTable(TableReader, Closing):
 
         Parameters
         ----------
-        name : str
-            Name of the new column.
+        name : str or tuple of str
+            Name of the new column. "address.city" or ("address", "city") is a new field of a
+            struct, which has a value for each row; it is null where the struct is.
         data : array-like, scalar or pyarrow.compute.Expression
             An array with one value per row, in stored order; one value for all rows; or an
             expression of other columns. Expressions follow pyarrow's rules: cast an integer that
@@ -635,15 +636,16 @@ class CTable(TableReader, Closing):
             safe=safe,
         )
 
-    def drop_columns(self, names: Iterable[str]) -> int:
+    def drop_columns(self, names: Iterable[Names]) -> int:
         """Drop columns; no data are read or written.
 
         Their files are removed together with the last version that has the columns.
 
         Parameters
         ----------
-        names : iterable of str
-            Names of the columns to drop.
+        names : iterable of str or tuple of str
+            Names of the columns to drop. "address.city" or ("address", "city") is a field of a
+            struct, also of one in a list.
 
         Returns
         -------
@@ -679,7 +681,8 @@ class CTable(TableReader, Closing):
         Parameters
         ----------
         names : mapping of str to str
-            Old name to new name.
+            Old name to new name. "address.city" is a field of a struct; its new name is that within
+            the struct.
 
         Returns
         -------

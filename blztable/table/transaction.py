@@ -17,14 +17,15 @@ from pandas.api.extensions import no_default
 
 from blztable.arrow.extensions import plain_values
 from blztable.arrow_casts import cast_anyhow, cast_exactly
+from blztable.columns.nested.paths import Names
 from blztable.convert.append_source import append_source
 from blztable.convert.categories import order_of
-from blztable.convert.column_type import altered
+from blztable.convert.column_type import altered, with_type
 from blztable.convert.frames.frame import described, dropped, renamed
 from blztable.convert.objects.tagged import checked_attrs
 from blztable.convert.values import values_of
 from blztable.engine.change import columns as evolving
-from blztable.engine.change import compact, retype, rows, update
+from blztable.engine.change import compact, fields, retype, rows, update
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Keys
 from blztable.engine.query import expressions
@@ -405,7 +406,7 @@ class Transaction(TableReader):
     @_verb(if_repeated=None)
     def add_column(
         self,
-        name: str,
+        name: Names,
         data: Any,
         *,
         default: Any = None,
@@ -416,8 +417,9 @@ class Transaction(TableReader):
 
         Parameters
         ----------
-        name : str
-            Name of the new column.
+        name : str or tuple of str
+            Name of the new column. "address.city" or ("address", "city") is a new field of a
+            struct, which has a value for each row; it is null where the struct is.
         data : array-like, scalar or pyarrow.compute.Expression
             An array with one value per row, one value for all rows, or an expression of other
             columns.
@@ -452,20 +454,25 @@ class Transaction(TableReader):
         ...     print(t.head().to_pydict())
         {'gross': [15.0, 30.0]}
         """
-        evolving.check_text(name)
         staged, descriptor, values = self._change_set.staged, None, None
+        struct, own_name = fields.parent_of(staged, name) or (None, evolving.checked_text(name))
         rows_of: Callable[[int], Any]
         if isinstance(data, pc.Expression):
             data = expressions.as_expression(data)
-            field = pa.field(name, expressions.type_of(data, staged.schema))
+            field = pa.field(own_name, expressions.type_of(data, staged.schema))
             rows_of = partial(update.computed, staged, data)
         else:
             values, descriptor = values_of(
                 data, f"column {name!r}", self._target.how(objects=object)
             )
-            values, field = plain_values(values, name)
-            rows_of = rows.by_group(values, staged.head.row_groups, name)
+            values, field = plain_values(values, own_name)
+            rows_of = rows.by_group(values, staged.head.row_groups, own_name)
         field = kept_digits(described(field, descriptor), truncate)
+        if struct is not None:
+            if default is not None:
+                raise ValueError("default is for columns; a field that is left out is null")
+            fields.add_field(self._change_set, struct, field, rows_of, self._retyped)
+            return
         declared = self._target.default(default, field, order_of(values))
         evolving.add_column(self._change_set, field, rows_of, declared)
 
@@ -536,13 +543,14 @@ class Transaction(TableReader):
         )
 
     @_verb(if_repeated=None)
-    def drop_columns(self, names: Iterable[str]) -> None:
+    def drop_columns(self, names: Iterable[Names]) -> None:
         """Drop columns; no data are read or written.
 
         Parameters
         ----------
-        names : iterable of str
-            Names of the columns to drop.
+        names : iterable of str or tuple of str
+            Names of the columns to drop. "address.city" or ("address", "city") is a field of a
+            struct, also of one in a list.
 
         Raises
         ------
@@ -563,8 +571,12 @@ class Transaction(TableReader):
         ...     print(t.column_names)
         ['b']
         """
-        gone = evolving.checked_names(self._change_set.staged, names)
-        evolving.drop_columns(self._change_set, gone, dropped(self._change_set.staged.frame, gone))
+        change_set = self._change_set
+        gone, found = evolving.checked_names(change_set.staged, names)
+        for index, paths in fields.by_column(found).items():
+            fields.drop_fields(change_set, index, paths, self._retyped)
+        if gone or not found:
+            evolving.drop_columns(change_set, gone, dropped(change_set.staged.frame, gone))
 
     @_verb(if_repeated=None)
     def reorder_columns(self, names: Iterable[str]) -> None:
@@ -594,7 +606,9 @@ class Transaction(TableReader):
         ...     print(t.column_names)
         ['c', 'a', 'b']
         """
-        first = evolving.checked_names(self._change_set.staged, names)
+        first, found = evolving.checked_names(self._change_set.staged, names)
+        if found:
+            raise ValueError("names must be those of columns; fields keep their order")
         evolving.reorder_columns(self._change_set, first)
 
     @_verb(if_repeated=None)
@@ -604,7 +618,8 @@ class Transaction(TableReader):
         Parameters
         ----------
         names : mapping of str to str
-            Old name to new name.
+            Old name to new name. "address.city" is a field of a struct; its new name is that within
+            the struct.
 
         Raises
         ------
@@ -629,10 +644,23 @@ class Transaction(TableReader):
         """
         change_set = self._change_set
         names = evolving.checked_mapping(names, "names", "old names to new names")
-        evolving.checked_names(change_set.staged, names)
+        columns, found = evolving.checked_names(change_set.staged, names)
         for name in names.values():
-            evolving.check_text(name)
-        evolving.rename_columns(change_set, names, renamed(change_set.staged.frame, names))
+            evolving.checked_text(name)
+        new = {name: names[name] for name in columns}
+        # The names of fields, in the order in which they were found.
+        others = dict(zip(found, (names[old] for old in names if old not in new), strict=True))
+        for index, paths in fields.by_column(found).items():
+            by_path = {path: others[index, path] for path in paths}
+            fields.rename_fields(change_set, index, by_path, self._retyped)
+        if new or not names:
+            evolving.rename_columns(change_set, new, renamed(change_set.staged.frame, new))
+
+    def _retyped(
+        self, field: pa.Field, type_: pa.DataType
+    ) -> tuple[pa.Field, Mapping[str, Any] | None]:
+        """Return the field with another type, and the frame descriptor for it."""
+        return with_type(field, self._change_set.staged.frame, type_, None)
 
     def compact(self, sort_by: str | Sequence[str | tuple[str, str]] | None = None) -> None:
         """Merge small row groups, or sort all rows, see `CTable.compact`.

@@ -5,6 +5,7 @@ Line 0 is the root of the column `x`; its children follow in pre-order.
 """
 
 import base64
+from contextlib import suppress
 
 import numpy as np
 import pyarrow as pa
@@ -49,10 +50,13 @@ def ends_of(count: int, length: int) -> np.ndarray:
 
 
 def assert_refused_by_both(path, words="", ways=None) -> None:
-    """Check that each way of reading refuses the table, and so does the reference reader."""
+    """Check that each way of reading refuses it, and so do the reference reader and `verify`."""
     assert_refused(path, blz.CorruptError, words, **({} if ways is None else {"ways": ways}))
     with pytest.raises(reader.Refused):
         reader.read(path)
+    # A head that is refused cannot be verified.
+    with suppress(blz.BlzError), blz.open(path) as table:
+        assert table.verify().problems
 
 
 # Rows of children.

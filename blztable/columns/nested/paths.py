@@ -4,7 +4,8 @@ A path is the position of a child at each level, from the root down. Names are t
 of a struct the names of its fields, of a list "item", of a map "key" and "value". Knows no arrays.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 import pyarrow as pa
 
@@ -100,6 +101,71 @@ def pruned(node: Node, paths: Sequence[Path]) -> tuple[pa.DataType, list[int]]:
             places += [place + one for one in more]
         place += child.count
     return _with_children(node.type, types), places
+
+
+def dropped(node: Node, gone: Sequence[Path]) -> tuple[pa.DataType, list[int]]:
+    """Return the type without some fields of structs, and the places of the nodes that stay.
+
+    Raises
+    ------
+    SchemaError
+        A path does not lead to a field of a struct.
+    """
+    if not gone:
+        return node.type, list(range(node.count))
+    here = {path[0] for path in gone if len(path) == 1}
+    _check_struct(node.type, is_end=bool(here))
+    types: dict[int, pa.DataType] = {}
+    places, place = [0], 1
+    for number, child in enumerate(node.children):
+        if number not in here:
+            inner = [path[1:] for path in gone if path[0] == number]
+            types[number], more = dropped(child, inner)
+            places += [place + one for one in more]
+        place += child.count
+    return _with_children(node.type, types), places
+
+
+def renamed(type_: pa.DataType, names: Mapping[Path, str]) -> pa.DataType:
+    """Return the type with other names of fields of structs, by path; raises as `dropped` does."""
+    for number in {path[0] for path in names if len(path) > 1}:
+        inner = {path[1:]: name for path, name in names.items() if path[0] == number and path[1:]}
+        _check_struct(type_, is_end=False)
+        type_ = _with_child(type_, number, partial(renamed, names=inner))
+    here = {path[0]: name for path, name in names.items() if len(path) == 1}
+    if not here:
+        return type_
+    _check_struct(type_, is_end=True)
+    fields = [field.with_name(here.get(n, field.name)) for n, field in enumerate(type_)]
+    for name in here.values():
+        _check_one(fields, name)
+    return pa.struct(fields)
+
+
+def added(type_: pa.DataType, path: Path, field: pa.Field) -> pa.DataType:
+    """Return the type with one more field in the struct at a path; SchemaError if it has one."""
+    if path:
+        return _with_child(type_, path[0], lambda inner: added(inner, path[1:], field))
+    _check_one([*type_, field], field.name)
+    return pa.struct([*type_, field])
+
+
+def _check_struct(type_: pa.DataType, *, is_end: bool) -> None:
+    if pa.types.is_union(type_) or (is_end and not pa.types.is_struct(type_)):
+        raise SchemaError(f"only fields of structs can be changed, not those of {type_}")
+
+
+def _check_one(fields: Sequence[pa.Field], name: str) -> None:
+    if sum(field.name == name for field in fields) > 1:
+        raise SchemaError(f"the struct already has a field {name!r}; choose another name")
+
+
+def _with_child(
+    type_: pa.DataType, number: int, change: Callable[[pa.DataType], pa.DataType]
+) -> pa.DataType:
+    """Return a nested type with one child changed."""
+    types = {place: child.type for place, child in enumerate(Node.of(type_).children)}
+    return _with_children(type_, types | {number: change(types[number])})
 
 
 def _with_children(type_: pa.DataType, types: dict[int, pa.DataType]) -> pa.DataType:

@@ -15,7 +15,8 @@ thousands of changes, and each version holds the parts of all row groups.
 | Rows (delete, truncate, resize), Update, AddColumns, Retype | the columns and all row groups |
 | Retype that keeps files and allows nulls | the columns |
 | NoRows (a delete, update, truncate or resize that found no rows) | the same as Rows |
-| Select (drop, reorder), Rename | the columns |
+| Select (drop, reorder), Rename, Reshape (fields that go or get other names) | the columns |
+| Reshape (a new field) | the columns and all row groups |
 | Keys (attributes, properties) | the keys that it sets or removes |
 """
 

@@ -13,9 +13,11 @@ import pyarrow as pa
 
 from blztable.arrow_types import Portion, nulls
 from blztable.columns.default import zero_of
+from blztable.columns.nested.paths import Names
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import AddColumns, Rename, Seen, Select
 from blztable.engine.change.defaults import declared_defaults, to_json
+from blztable.engine.change.fields import Path, find
 from blztable.engine.change.retype import retype
 from blztable.engine.run.limits import check_values
 from blztable.engine.version import schema as schemas
@@ -150,10 +152,11 @@ def _portions(
         yield pa.Table.from_arrays(arrays, names=list(map(str, range(len(arrays))))), rows
 
 
-def check_text(name: object) -> None:
-    """Raise TypeError if `name` is not text."""
+def checked_text(name: object) -> str:
+    """Return a name; TypeError if it is not text."""
     if not isinstance(name, str):
         raise TypeError(f"a column name must be text, not {name!r} of type {type(name).__name__}")
+    return name
 
 
 def checked_mapping(
@@ -165,19 +168,35 @@ def checked_mapping(
         raise TypeError(f"{argument} must be a mapping of {contents}, not {type(mapping).__name__}")
     items = dict(mapping.items())
     for name in items:
-        check_text(name)
+        checked_text(name)
     return items
 
 
-def checked_names(staged: StagedVersion, names: Iterable[str]) -> list[str]:
-    """Return the names as a list; ColumnNotFoundError if a column does not exist."""
+def checked_names(
+    staged: StagedVersion, names: Iterable[Names]
+) -> tuple[list[str], list[tuple[int, Path]]]:
+    """Return the columns and the fields with these names.
+
+    Raises
+    ------
+    ColumnNotFoundError
+        There is no column and no field of a name, or several fields.
+    """
     if isinstance(names, str):
         raise TypeError(f"expected a list of column names; for one column pass [{names!r}]")
     if not isinstance(names, Iterable):
         raise TypeError(f"names must be a list of column names, not {type(names).__name__}")
-    present, names = set(staged.schema.names), list(names)
+    present = set(staged.schema.names)
+    columns: list[str] = []
+    found: list[tuple[int, Path]] = []
     for name in names:
-        check_text(name)
-        if name not in present:
+        if not isinstance(name, tuple):
+            checked_text(name)
+        if isinstance(name, str) and name in present:
+            columns.append(name)
+            continue
+        field = find(staged, name)
+        if field is None:
             raise no_column(name, staged.schema.names, staged.store.name)
-    return names
+        found.append(field)
+    return columns, found

@@ -86,7 +86,7 @@ def paths_of(type_: pa.DataType, root: Path) -> list[Path]:
 
     The ids below the root follow its own. So no id of a table is above the next one in the head.
     """
-    return _paths_of(Node.of(type_), root, root[0] + 1)
+    return _paths_of(Node.of(type_), root, root[-1] + 1)
 
 
 def _paths_of(node: Node, path: Path, first: int) -> list[Path]:

@@ -1,0 +1,193 @@
+"""Fields: add, drop and rename fields of structs in a column of a nested type.
+
+A field is a tree of nodes, and only a new one is written. The others keep their files.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from blztable.arrow_types import Portion
+from blztable.columns.nested import paths
+from blztable.columns.nested.nodes import Node
+from blztable.columns.nested.paths import Names
+from blztable.columns.types import one_array
+from blztable.engine.change.change_set import ChangeSet
+from blztable.engine.change.changes import Seen
+from blztable.engine.read.columns import read_nodes
+from blztable.engine.read.parts import OpenParts
+from blztable.engine.read.selection import RowSpan
+from blztable.engine.version import schema as schemas
+from blztable.engine.version.column_tree import paths_of
+from blztable.engine.version.staged import StagedColumn, StagedVersion
+from blztable.engine.write.column_writer import writers_of
+from blztable.errors import ColumnNotFoundError, SchemaError
+from blztable.format.jsontext import Json
+
+# The position of a child at each level, from the root of the column down.
+Path = tuple[int, ...]
+# Returns the field of a column that gets another type, and the frame descriptor for it.
+Retyped = Callable[[pa.Field, pa.DataType], tuple[pa.Field, Mapping[str, Json] | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Reshape:
+    """Change the nodes of a column: those at some places are kept, others are new.
+
+    Attributes
+    ----------
+    index, field
+        The column, and its new field.
+    nodes
+        The new nodes in pre-order: the place of a present one, or a written one.
+    frame
+        The frame descriptor that belongs to the new field.
+    """
+
+    seen: Seen
+    index: int
+    field: pa.Field
+    nodes: Sequence[int | StagedColumn]
+    frame: Mapping[str, Json] | None
+
+    def rebase(self, newest: StagedVersion) -> StagedVersion:
+        """Replace the nodes."""
+        self.seen.check(newest, "changing the fields of a column")
+        lines, columns = newest.tree.nodes(self.index), list(newest.columns)
+        nodes = [columns[lines[one]] if isinstance(one, int) else one for one in self.nodes]
+        columns[lines[0] : lines[-1] + 1] = nodes
+        top = max(max(node.path) + 1 for node in nodes)
+        return newest.with_columns(
+            columns,
+            schema=newest.schema.set(self.index, self.field),
+            next_column=max(newest.head.next_column, top),
+            pandas=self.frame,
+        )
+
+
+def find(staged: StagedVersion, names: Names) -> tuple[int, Path] | None:
+    """Return the column and the path of a field; None if there is none with these names.
+
+    Raises
+    ------
+    ColumnNotFoundError
+        Several fields have these names.
+    """
+    if staged.tree.is_flat:
+        return None
+    found = paths.find_in(staged.schema, names)
+    if len(found) > 1:
+        raise ColumnNotFoundError(f"{len(found)} fields are named {names!r} in {staged.store.name}")
+    return found[0] if found else None
+
+
+def by_column(found: Iterable[tuple[int, Path]]) -> dict[int, list[Path]]:
+    """Return the paths of fields, by the index of their column."""
+    columns: dict[int, list[Path]] = {}
+    for index, path in found:
+        columns.setdefault(index, []).append(path)
+    return columns
+
+
+def parent_of(staged: StagedVersion, names: Names) -> tuple[tuple[int, Path], str] | None:
+    """Return the struct that a new field of this name belongs to, and the name in it.
+
+    None if the name is that of a column: what is before its last dot is no struct.
+    """
+    if staged.tree.is_flat or not isinstance(names, str | tuple):
+        return None
+    outer: Names
+    if isinstance(names, tuple):
+        outer, name = names[:-1], names[-1]
+    else:
+        outer, _, name = names.rpartition(".")
+    columns = {field.name: index for index, field in enumerate(staged.schema)}
+    column = outer[0] if isinstance(outer, tuple) and len(outer) == 1 else outer
+    if isinstance(column, str) and column in columns:
+        index = columns[column]
+        is_struct = pa.types.is_struct(staged.schema.field(index).type)
+        return ((index, ()), name) if is_struct else None
+    found = find(staged, outer)
+    return (found, name) if found else None
+
+
+def drop_fields(change_set: ChangeSet, index: int, gone: Sequence[Path], retyped: Retyped) -> None:
+    """Drop fields of a column. Their files are removed with the last version that has them."""
+    staged = change_set.staged
+    type_, places = paths.dropped(Node.of(staged.schema.field(index).type), gone)
+    _reshape(change_set, "drop_columns", Seen.columns_of(staged), index, type_, places, retyped)
+
+
+def rename_fields(
+    change_set: ChangeSet, index: int, names: Mapping[Path, str], retyped: Retyped
+) -> None:
+    """Give fields of a column other names, all at once."""
+    staged = change_set.staged
+    type_ = paths.renamed(staged.schema.field(index).type, names)
+    places = range(Node.of(type_).count)
+    _reshape(change_set, "rename_columns", Seen.columns_of(staged), index, type_, places, retyped)
+
+
+def add_field(
+    change_set: ChangeSet,
+    parent: tuple[int, Path],
+    field: pa.Field,
+    rows_of: Callable[[int], pa.Array | pa.ChunkedArray],
+    retyped: Retyped,
+) -> None:
+    """Add a field to a struct, with the present row groups. Other fields are not touched.
+
+    `rows_of` returns the values for each row of the table; those below a null struct are dropped.
+    """
+    staged, (index, path) = change_set.staged, parent
+    column = staged.schema.field(index)
+    inner = paths.within_structs(column, path)
+    if inner is None or not pa.types.is_struct(inner[0].type):
+        raise SchemaError(
+            f"column {column.name!r}: a field can be added to a struct that has a value for each "
+            f"row, not to {inner[0].type if inner else 'one within a list'}"
+        )
+    type_ = paths.added(column.type, path, field)
+    schemas.check(pa.schema([field]))
+    places = inner[1]
+    node = staged.columns[staged.tree.nodes(index)[places.start]]
+    ((number,),) = change_set.commit.files.reserve_columns(1)
+    child = field.with_nullable(True)
+    writers = writers_of(child, paths_of(field.type, (*node.path, number)))
+    line = staged.tree.nodes(index)[places.start]
+    with OpenParts(staged) as opened:
+        _, written = change_set.write(writers, _masked(opened, line, rows_of))
+    nodes = [*range(places.stop), *written, *range(places.stop, Node.of(column.type).count)]
+    _reshape(change_set, "add_column", Seen.rows_of(staged), index, type_, nodes, retyped)
+
+
+def _masked(
+    opened: OpenParts, line: int, rows_of: Callable[[int], pa.Array | pa.ChunkedArray]
+) -> Iterator[Portion]:
+    """Yield the values of a new field, null where its struct is."""
+    for group, rows in enumerate(opened.version.head.row_groups):
+        opened.forget_before(group)
+        values = rows_of(group)
+        array = one_array(values) if isinstance(values, pa.ChunkedArray) else values
+        structs = one_array(read_nodes(opened, {line: [RowSpan(group, 0, rows)]})[line])
+        if structs.null_count:
+            mask = ~np.asarray(structs.is_valid())
+            array = pa.StructArray.from_arrays([array], ["field"], mask=pa.array(mask)).flatten()[0]
+        yield pa.Table.from_arrays([array], names=["field"]), rows
+
+
+def _reshape(
+    change_set: ChangeSet,
+    operation: str,
+    seen: Seen,
+    index: int,
+    type_: pa.DataType,
+    nodes: Sequence[int | StagedColumn],
+    retyped: Retyped,
+) -> None:
+    """Give a column another type and other nodes."""
+    field, frame = retyped(change_set.staged.schema.field(index), type_)
+    schemas.check(pa.schema([field]))
+    change_set.add(operation, Reshape(seen, index, field, list(nodes), frame))

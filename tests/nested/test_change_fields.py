@@ -1,0 +1,291 @@
+"""Fields of structs are added, dropped and renamed; other fields keep their files."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import blztable as blz
+from blztable.arrow_casts import cast_exactly
+from blztable.errors import ColumnNotFoundError, ConflictError, SchemaError
+from blztable.storage.memory import MemoryStore
+from support.nested_arrays import TYPES, array_of
+from support.stores import tree
+
+ROWS = [
+    {"city": "Bern", "zip": 1, "inner": {"x": 1}, "items": [{"n": 1, "m": 2}]},
+    None,
+    {"city": None, "zip": 3, "inner": None, "items": []},
+    {"city": "Oslo", "zip": None, "inner": {"x": None}, "items": None},
+]
+LAYOUTS = [{}, {"row_group_rows": 2}, {"encoding": "plain"}]
+
+
+@pytest.fixture(params=LAYOUTS, ids=str)
+def table(request):
+    store = MemoryStore()
+    blz.to_blz(pa.table({"k": range(4), "a": pa.array(ROWS)}), store, **request.param)
+    with blz.open(store, "a") as opened:
+        yield opened
+
+
+def test_fields_are_dropped_at_any_depth_and_the_others_stay(table):
+    table.drop_columns(["a.zip", ("a", "items", "item", "m"), "k"])
+    assert table.column_names == ["a"]
+    assert table["a"][:].to_pylist() == [
+        row
+        and {
+            "city": row["city"],
+            "inner": row["inner"],
+            "items": row["items"] and [{"n": item["n"]} for item in row["items"]],
+        }
+        for row in ROWS
+    ]
+    table.drop_columns(["a.inner.x"])
+    assert table["a"].type.field("inner").type == pa.struct([])
+    assert table.verify()
+
+
+def test_fields_change_their_names_at_once(table):
+    new = {"a.zip": "city", "a.city": "zip", "a.items.item.n": "m", "a.items.item.m": "n", "a": "b"}
+    table.rename_columns(new)
+    assert table["b.city"][:].to_pylist() == [1, None, 3, None]
+    assert table["b.zip"][:].to_pylist() == ["Bern", None, None, "Oslo"]
+    assert table["b"][0]["items"] == [{"m": 1, "n": 2}]
+
+
+def test_fields_are_renamed_and_keep_their_values(table):
+    table.rename_columns(
+        {"a.inner.x": "y", "a.items.item.n": "number", "k": "key", "a.zip": "post"}
+    )
+    assert table.column_names == ["key", "a"]
+    assert table["a.inner.y"][:].to_pylist() == [1, None, None, None]
+    assert table["a.post"][:].to_pylist() == [1, None, 3, None]
+    assert table["a"][0]["items"] == [{"number": 1, "m": 2}]
+    assert table.verify()
+
+
+VALUES = {
+    "an array": (["a", "b", "c", "d"], ["a", "b", "c", "d"]),
+    "a scalar": (7, [7] * 4),
+    "lists": ([[1], None, [2, 3], []], [[1], None, [2, 3], []]),
+    "structs": ([{"p": 1}, {"p": 2}, None, {"p": None}], [{"p": 1}, {"p": 2}, None, {"p": None}]),
+    "an expression": (pc.field("k") * 2, [0, 2, 4, 6]),
+    "a category": (pa.array(["x", "y", "x", None]).dictionary_encode(), ["x", "y", "x", None]),
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+@pytest.mark.parametrize("parent", ["a", "a.inner"])
+def test_a_new_field_has_a_value_where_its_struct_is_no_null(table, parent, name):
+    values, rows = VALUES[name]
+    table.add_column(f"{parent}.new", values)
+    has_struct = table[parent][:].is_valid().to_pylist()
+    wanted = [row if is_there else None for row, is_there in zip(rows, has_struct, strict=True)]
+    assert table[f"{parent}.new"][:].to_pylist() == wanted
+    found = [row and (row if parent == "a" else row["inner"]) for row in table["a"][:].to_pylist()]
+    assert [row and row["new"] for row in found] == wanted
+    assert table[f"{parent}.new"].streams()
+    assert table.verify()
+    table.compact()
+    assert table[f"{parent}.new"][:].to_pylist() == wanted
+    table.drop_columns([f"{parent}.new"])
+    assert table["a"][:].to_pylist() == ROWS
+
+
+def test_other_fields_are_neither_read_nor_written(tmp_path):
+    path = tmp_path / "t.blz"
+    blz.to_blz(pa.table({"a": pa.array(ROWS)}), path, page_rows=8)
+    with blz.open(path, "a") as opened:
+        before = set(path.rglob("*.bin"))
+        opened.add_column("a.new", [1, 2, 3, 4])
+        after = set(path.rglob("*.bin"))
+        assert len(after - before) == 1
+        opened.rename_columns({"a.new": "newer"})
+        opened.drop_columns(["a.city"])
+        assert set(path.rglob("*.bin")) == after
+        opened.vacuum(keep=1)
+        assert before - set(path.rglob("*.bin"))
+        assert opened["a.newer"][:].to_pylist() == [1, None, 3, 4]
+
+
+REFUSED = {
+    "the items of a list": (lambda t: t.drop_columns(["a.items.item"]), "only fields of structs"),
+    "a name that is taken": (lambda t: t.rename_columns({"a.zip": "city"}), "already has a field"),
+    "a field that is there": (lambda t: t.add_column("a.zip", 1), "already has a field 'zip'"),
+    "a field in a list": (lambda t: t.add_column("a.items.item.q", 1), "a value for each row"),
+    "too few values": (lambda t: t.add_column("a.q", [1]), "1 values for a table of 4 rows"),
+    "a type not stored": (
+        lambda t: t.add_column("a.q", pa.nulls(4, pa.dictionary(pa.int8(), pa.list_(pa.int8())))),
+        "'q'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_done_is_told_and_nothing_of_it_stays(table, case):
+    verb, message = REFUSED[case]
+    before = tree(table._snapshot.version.store)
+    with pytest.raises(SchemaError, match=message):
+        verb(table)
+    assert tree(table._snapshot.version.store) == before
+    assert table["a"][:].to_pylist() == ROWS
+
+
+def test_a_field_that_does_not_exist_is_told(table):
+    for verb in (
+        lambda: table.drop_columns(["k", "a.nope"]),
+        lambda: table.rename_columns({"a.nope": "x"}),
+    ):
+        with pytest.raises(ColumnNotFoundError, match=r"a\.nope"):
+            verb()
+    assert table.column_names == ["k", "a"]
+    with pytest.raises(ValueError, match="fields keep their order"):
+        table.reorder_columns(["a.zip"])
+
+
+def test_a_name_with_a_dot_behind_no_struct_is_that_of_a_column(table):
+    table.add_column("b.c", 1)
+    assert table.column_names == ["k", "a", "b.c"]
+
+
+def test_changes_of_fields_rely_on_the_columns_and_a_new_one_on_the_rows(table):
+    store = table._snapshot.version.store
+    behind = [blz.open(store, "a") for _ in range(3)]
+    table.append({"k": [9], "a": [None]})
+    with pytest.raises(ConflictError, match="rows of version"):
+        behind[1].add_column("a.new", [1, 2, 3, 4])
+    behind[0].drop_columns(["a.city"])
+    with pytest.raises(ConflictError, match="columns of version"):
+        behind[2].rename_columns({"a.zip": "post"})
+    with blz.open(store) as newest:
+        assert newest["a.zip"][:].to_pylist() == [1, None, 3, None, None]
+
+
+def test_several_changes_of_fields_are_one_transaction(table):
+    with table.transaction() as tx:
+        tx.add_column("a.new", pc.field("k") + 1)
+        tx.rename_columns({"a.new": "next"})
+        tx.delete(pc.field("a", "next") == 3)
+        tx.append(
+            {"k": [8], "a": [{"city": "Rom", "zip": 5, "inner": None, "items": [], "next": 9}]}
+        )
+        tx.drop_columns(["a.city", "a.items"])
+        tx.update({"k": -1}, pc.field("a", "next") == 9)
+    assert table.to_arrow().to_pylist() == [
+        {"k": 0, "a": {"zip": 1, "inner": {"x": 1}, "next": 1}},
+        {"k": 1, "a": None},
+        {"k": 3, "a": {"zip": None, "inner": {"x": None}, "next": 4}},
+        {"k": -1, "a": {"zip": 5, "inner": None, "next": 9}},
+    ]
+    assert table.verify()
+    table.restore(1)
+    assert table["a"][:].to_pylist() == ROWS
+
+
+def test_a_frame_loses_a_field_of_its_dicts():
+    import pandas as pd
+
+    store = MemoryStore()
+    blz.to_blz(pd.DataFrame({"d": [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}]}), store)
+    with blz.open(store, "a") as opened:
+        opened.drop_columns(["d.b"])
+        assert opened.to_pandas()["d"].tolist() == [{"a": 1}, {"a": 2}]
+
+
+@given(TYPES, st.integers(0, 2**32), st.integers(0, 9))
+@settings(max_examples=60)
+def test_a_field_of_any_type_is_added_and_dropped(type_, seed, rows):
+    if pa.types.is_union(type_) or pa.types.is_run_end_encoded(type_):
+        return
+    values = array_of(type_, rows, seed)
+    mask = np.random.default_rng(seed).random(rows) < 0.3
+    struct = pa.StructArray.from_arrays([pa.array(range(rows))], ["n"], mask=pa.array(mask))
+    store = MemoryStore()
+    blz.to_blz(pa.table({"a": struct}), store, row_group_rows=4)
+    with blz.open(store, "a") as opened:
+        opened.add_column("a.new", values)
+        wanted = [
+            None if gone else value for gone, value in zip(mask, values.to_pylist(), strict=True)
+        ]
+        assert repr(opened["a.new"][:].to_pylist()) == repr(wanted)
+        assert opened.verify()
+        opened.drop_columns(["a.n"])
+        assert opened["a"].type == pa.struct([("new", type_)])
+        assert repr(opened["a.new"].to_arrow().to_pylist()) == repr(wanted)
+
+
+# Values of nested types
+
+
+@pytest.mark.parametrize(
+    ("values", "type_"),
+    [
+        ([[1], [], None], pa.list_(pa.int8())),
+        ([[], None], pa.list_(pa.struct([("x", pa.int64())]))),
+        ([[1, 2], None, [3, 4]], pa.list_(pa.float32(), 2)),
+        ([[1], [2]], pa.large_list(pa.decimal128(5, 0))),
+        ([{"a": 1}, None, {"a": None}], pa.struct([("b", pa.string()), ("a", pa.float64())])),
+        ([{"a": [{"b": 1}]}], pa.struct([("a", pa.list_(pa.struct([("b", pa.int8())])))])),
+        ([{"a": None}], pa.struct([("a", pa.map_(pa.string(), pa.int8()))])),
+    ],
+    ids=str,
+)
+def test_python_values_fit_the_type_of_a_nested_column_if_none_changes(values, type_):
+    store = MemoryStore()
+    with blz.create(store, {"a": type_}) as opened:
+        opened.append({"a": values})
+        found = opened["a"][:]
+    assert found.type == type_
+    assert found.to_pylist() == pa.array(values, type_).to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("values", "type_"),
+    [
+        ([[1], [300]], pa.list_(pa.int8())),
+        ([[1, 2], [3]], pa.list_(pa.int8(), 2)),
+        ([{"a": 1, "b": 2}], pa.struct([("a", pa.int64())])),
+        ([{"a": 1.5}], pa.struct([("a", pa.int64())])),
+        ([[1]], pa.struct([("a", pa.int64())])),
+    ],
+    ids=str,
+)
+def test_python_values_that_would_change_in_a_nested_column_are_refused(values, type_):
+    store = MemoryStore()
+    with blz.create(store, {"a": type_}) as opened:
+        with pytest.raises(SchemaError, match=r"'a'.*without loss"):
+            opened.append({"a": values})
+        assert opened.nrows == 0
+
+
+def _wider(type_: pa.DataType) -> pa.DataType:
+    """Return the type with large lists and wide integers."""
+    kinds = pa.types
+    if kinds.is_struct(type_):
+        return pa.struct([field.with_type(_wider(field.type)) for field in type_])
+    if kinds.is_list(type_):
+        return pa.large_list(_wider(type_.value_type))
+    if kinds.is_map(type_):
+        return pa.map_(type_.key_type, _wider(type_.item_type))
+    return pa.int64() if type_ == pa.int8() else type_
+
+
+@given(TYPES, st.integers(0, 2**32), st.integers(0, 30), st.integers(0, 9))
+@settings(max_examples=80)
+def test_a_cast_of_a_nested_type_changes_no_value_and_its_opposite_gives_it_back(
+    type_, seed, rows, start
+):
+    column = pa.chunked_array([array_of(type_, rows, seed).slice(start)])
+    wide = _wider(type_)
+    found = cast_exactly(column, wide)
+    if found is None:
+        return
+    found.validate(full=True)
+    assert found.type == wide
+    assert repr(found.to_pylist()) == repr(column.to_pylist())
+    back = cast_exactly(found, type_)
+    assert back is not None
+    assert repr(back.to_pylist()) == repr(column.to_pylist())
