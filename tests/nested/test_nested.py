@@ -256,3 +256,11 @@ def test_a_table_with_nested_columns_is_sorted_by_the_column_that_was_named():
         table.compact()
         assert table.to_arrow()["a"].to_pylist() == [1, 1, 1, 2, 2, 2, 3, 3, 3]
         assert table.verify()
+
+
+def test_runs_that_pandas_cannot_hold_are_refused_by_name():
+    words = pa.array(["a", "b"]).dictionary_encode()
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), words)
+    blz.to_blz(pa.table({"x": runs}), store := MemoryStore())
+    with pytest.raises(blz.SchemaError, match=r"'x'.*pandas cannot hold run_end_encoded"):
+        blz.read_blz(store)

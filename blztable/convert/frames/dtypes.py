@@ -320,7 +320,12 @@ def _decode_extension(column: pa.ChunkedArray) -> Values:
 
 
 def _run_ends(column: pa.ChunkedArray) -> Values:
-    parts = [pc.run_end_decode(chunk) for chunk in column.chunks]
+    try:
+        parts = [pc.run_end_decode(chunk) for chunk in column.chunks]
+    except pa.ArrowNotImplementedError as error:
+        raise SchemaError(
+            f"pandas cannot hold {column.type}: {error}; read the column with to_arrow"
+        ) from None
     return decode(pa.chunked_array(parts, column.type.value_type), None, None)
 
 
