@@ -1,12 +1,14 @@
 """Shown: columns and schemas as users see them, with extension types and without our metadata."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
 from blztable.arrow.extensions import NAME, column_as, shown_schema
+from blztable.convert.column_type import with_type
 from blztable.convert.frames.descriptor import FIELD_KEY
 from blztable.engine.version.versions import Version
+from blztable.format.jsontext import Json
 
 
 def shown_fields(version: Version) -> pa.Schema:
@@ -24,6 +26,24 @@ def shown_columns(
 ) -> list[pa.ChunkedArray]:
     """Return columns in types of the same storage."""
     return list(map(column_as, columns, types))
+
+
+def described(
+    version: Version, shown: pa.Schema, positions: Iterable[int]
+) -> tuple[pa.Schema, dict[str, Json] | None]:
+    """Return the schema of some columns as shown, and the frame descriptor for them.
+
+    A column with some fields of a nested one may be none of the dtype that the whole one has.
+    """
+    fields, frame = [], version.frame
+    for position in positions:
+        field = shown.field(position)
+        if position >= len(version.stored_schema):
+            whole = shown.field(version.tree.field_of(version.tree.nodes(position)[0]))
+            field, facts = with_type(whole, frame, field.type, None)
+            frame = None if facts is None else dict(facts)
+        fields.append(field)
+    return pa.schema(fields, version.schema.metadata), frame
 
 
 def table_of(arrays: list[pa.ChunkedArray], schema: pa.Schema, rows: int) -> pa.Table:

@@ -332,7 +332,7 @@ class Snapshot:
         how = how or Reading()
         floats = numpy_floats(schema, frame, dtype_backend)
         rows = self._read(list(needed), 0, self.rows, how, floats)
-        fields = pa.schema(map(self.fields.field, needed), schema.metadata)
+        fields, described = shown.described(self.version, self.fields, needed)
         arrays = rows.arrays
         # Not with on_corrupt="skip": the first row may be the damaged one.
         if not len(rows.numbers) and self.rows and how.on_corrupt == "raise":
@@ -343,7 +343,7 @@ class Snapshot:
         return to_frame(
             shown.table_of(self._show(list(needed), arrays), fields, len(rows.numbers)),
             len(rows.numbers),
-            frame,
+            described,
             attributes,
             columns=columns,
             dtype_backend=dtype_backend,

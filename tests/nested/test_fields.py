@@ -2,9 +2,11 @@
 
 import pickle
 import re
+import uuid
 
 import duckdb
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -174,6 +176,29 @@ def test_a_column_of_which_fields_are_named_has_these_fields_alone_in_the_order_
         for row in TABLE["address"].to_pylist()
     ]
     assert whole.equals(TABLE.select(["address"]))
+
+
+def test_some_fields_of_the_dicts_of_a_frame_are_dicts_with_these_keys():
+    people = [
+        {"name": "Ann", "home": {"city": "Bern", "zip": 1}},
+        None,
+        {"name": "Bob", "home": None},
+    ]
+    frame = pd.DataFrame({"p": people, "id": uuid_list(3)}, index=[5, 6, 7])
+    store = MemoryStore()
+    frame.to_blz(store)
+    found = blz.read_blz(store, columns=["id", "p.home.city"])
+    wanted = [{"home": {"city": "Bern"}}, None, {"home": None}]
+    pd.testing.assert_frame_equal(
+        found, pd.DataFrame({"id": frame["id"], "p": pd.Series(wanted, frame.index)})
+    )
+    with blz.open(store) as opened:
+        assert opened["p.name"].to_pandas().tolist()[::2] == ["Ann", "Bob"]
+        assert opened.to_pandas(["p"]).equals(frame[["p"]])
+
+
+def uuid_list(count: int) -> list[uuid.UUID]:
+    return [uuid.UUID(int=number) for number in range(count)]
 
 
 def test_the_values_of_a_field_are_a_column(table):
