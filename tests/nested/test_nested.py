@@ -13,8 +13,10 @@ from blztable.columns.default import zero_of
 from blztable.columns.nested.assemble import rebuilt, taken
 from blztable.columns.nested.flatten import flatten
 from blztable.columns.nested.nodes import Node
+from blztable.engine.read import nested
 from blztable.storage.memory import MemoryStore
 from support.nested_arrays import KINDS, TYPES, array_of, rows_of
+from support.recording_store import Recorded
 
 # Row groups with a file for each part, small pages and plain streams; and one bundle.
 LAYOUTS = [
@@ -264,3 +266,48 @@ def test_runs_that_pandas_cannot_hold_are_refused_by_name():
     blz.to_blz(pa.table({"x": runs}), store := MemoryStore())
     with pytest.raises(blz.SchemaError, match=r"'x'.*pandas cannot hold run_end_encoded"):
         blz.read_blz(store)
+
+
+@settings(max_examples=60)
+@given(
+    st.recursive(
+        st.sampled_from([pa.int16(), pa.float32(), pa.string(), pa.bool_(), pa.null()]),
+        lambda inner: (
+            st.lists(inner, max_size=3).map(
+                lambda types: pa.struct([(f"f{n}", one) for n, one in enumerate(types)])
+            )
+            | st.tuples(inner, st.integers(0, 3)).map(lambda pair: pa.list_(*pair))
+        ),
+        max_leaves=4,
+    ),
+    SEEDS,
+    st.sampled_from(LAYOUTS),
+    st.lists(st.integers(0, 59), max_size=5),
+    st.sampled_from([1, 256]),
+)
+def test_single_rows_of_structs_and_lists_of_one_size_are_those_of_the_array(
+    type_, seed, layout, rows, few
+):
+    array = array_of(type_, 60, seed)
+    store = MemoryStore()
+    blz.to_blz(pa.table({"k": range(60), "x": array}), store, **layout)
+    with pytest.MonkeyPatch.context() as patch, blz.open(store) as t:
+        patch.setattr(nested, "FEW", few)
+        found = t.take(rows, ["x", "k"])
+        found.validate(full=True)
+        assert found["k"].to_pylist() == rows
+        assert rows_of(found["x"]) == repr([array[row].as_py() for row in rows])
+        kept = t.to_arrow(filters=pc.field("k").isin(rows))
+        assert rows_of(kept["x"]) == repr([array[row].as_py() for row in sorted(set(rows))])
+
+
+@pytest.mark.usefixtures("own_files_here")
+def test_a_single_row_of_an_embedding_is_read_without_the_others():
+    values = np.random.default_rng(0).normal(size=(40_000, 64)).astype(np.float32)
+    store = Recorded(MemoryStore())
+    blz.to_blz({"emb": values}, store)
+    with blz.open(store) as t:
+        store.reads.clear()
+        found = t.take([17], ["emb"])["emb"]
+    assert found.to_pylist() == [values[17].tolist()]
+    assert sum(length for _, _, length in store.reads) < values.nbytes / 4

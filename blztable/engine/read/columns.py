@@ -56,7 +56,8 @@ def pages_of(
     parts: OpenParts, index: int, selected: Sequence[RowSpan]
 ) -> dict[int, Sequence[RowSpan]]:
     """Return the pages of each node that a read of these rows of a column decodes, by line."""
-    return _pages(parts, _flat(parts, [index]), _nested(parts, [index], selected), selected)
+    pages = _pages(parts, _flat(parts, [index]), _nested(parts, [index], selected), selected)
+    return {line: [one for one in of if isinstance(one, RowSpan)] for line, of in pages.items()}
 
 
 def read_rows(
@@ -115,9 +116,9 @@ def _pages(
     flat: Mapping[int, int],
     nested: Mapping[int, NestedRead],
     selected: Sequence[RowSpan],
-) -> dict[int, Sequence[RowSpan]]:
+) -> dict[int, Sequence[RowSelection]]:
     """Return the pages to decode of each node, by line."""
-    pages: dict[int, Sequence[RowSpan]] = {
+    pages: dict[int, Sequence[RowSelection]] = {
         line: selection.of_spans(parts.flat.column(line), selected) for line in flat.values()
     }
     for one in nested.values():

@@ -6,13 +6,16 @@ known which items to read. So the rows of all nodes are planned from the root do
 and the chunks of all nodes are decoded together, as if they were columns. Then the arrays are put
 together from the leaves up. A list is read in whole pages and cut afterwards.
 
-Single rows are read with the pages that have them. Decodes nothing itself.
+Of structs and lists of one size, single rows are those of their nodes, so only these are read.
+Single rows of other lists, and of runs, are read with the pages that have them. Decodes nothing
+itself.
 """
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from blztable.arrow_types import nulls
@@ -25,7 +28,11 @@ from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.selection import RowIndices, RowSelection, RowSpan
 from blztable.engine.run.limits import check_rows
 from blztable.errors import CorruptError
+from blztable.format.line import ColumnParts
 
+# Single rows of lists of one size are read without the rest of their pages if at most one row in so
+# many is wanted: the index of each item costs more than its value.
+FEW = 256
 # An index of a row that is picked.
 INDEX_BYTES = 8
 
@@ -44,19 +51,27 @@ class NestedRead:
         version, field = parts.version, parts.version.schema.field(index)
         self._type: pa.DataType = field.type
         self._selected = selected
-        lines = version.tree.nodes(index)
+        lines, node = version.tree.nodes(index), Node.of(field.type)
         facts = parts.flat.column(lines[0])
         picked = [one for one in selected if isinstance(one, RowIndices)]
-        spans = [one for one in selected if isinstance(one, RowSpan)]
+        self._exact: _NodeOfRows | None = None
+        self.pages: dict[int, Sequence[RowSelection]] = {}
+        if picked and _is_exact(node, picked, facts):
+            self._exact = _NodeOfRows.of(parts, node, deque(lines), picked, self.pages)
+            return
+        whole = [one for one in selected if isinstance(one, RowSpan)]
         # Pages of a struct may be large, and those of its fields small.
-        self._spans = spans if not picked else selection.of_rows(facts, picked)
-        self.pages: dict[int, Sequence[RowSpan]] = {}
-        self._root = _NodeRead.of(parts, Node.of(field.type), deque(lines), self._spans, self.pages)
-        for node, pages in self.pages.items() if picked else ():
-            _check_indices(parts, node, pages)
+        self._spans: Sequence[RowSpan] = whole if not picked else selection.of_rows(facts, picked)
+        pages: dict[int, Sequence[RowSpan]] = {}
+        self._root = _NodeRead.of(parts, node, deque(lines), self._spans, pages)
+        self.pages |= pages
+        for line, spans in pages.items() if picked else ():
+            _check_indices(parts, line, spans)
 
     def array(self, columns: Mapping[int, pa.ChunkedArray]) -> pa.ChunkedArray:
         """Return the selected rows, given those of each node."""
+        if self._exact is not None:
+            return pa.chunked_array(self._exact.arrays(columns), self._type)
         arrays = self._root.arrays(columns)
         picked = [one for one in self._selected if isinstance(one, RowIndices)]
         if picked:
@@ -134,6 +149,73 @@ class _NodeRead:
         if self.inner is self.spans:
             return built
         return _cut(pa.chunked_array(built, self.node.type), self.inner, self.spans)
+
+
+@dataclass(frozen=True, slots=True)
+class _NodeOfRows:
+    """Single rows of a node, each of which has a known number of rows in the children.
+
+    Attributes
+    ----------
+    node, line
+        The node, and its line in the manifest.
+    picked
+        The wanted rows, by row group.
+    children
+        The rows of the children.
+    """
+
+    node: Node
+    line: int
+    picked: Sequence[RowIndices]
+    children: Sequence["_NodeOfRows"]
+
+    @classmethod
+    def of(
+        cls,
+        parts: OpenParts,
+        node: Node,
+        lines: deque[int],
+        picked: Sequence[RowIndices],
+        planned: dict[int, Sequence[RowSelection]],
+    ) -> "_NodeOfRows":
+        """Plan the read of a node and of its children, whose lines follow in pre-order."""
+        line = lines.popleft()
+        planned[line] = picked
+        below: Sequence[RowIndices] = picked
+        if node.rows == SIZE:
+            size = int(node.type.list_size)
+            check_rows(sum(one.count for one in picked) * size, "the items of lists", INDEX_BYTES)
+            below = [RowIndices(one.group, _spread(one.rows, size)) for one in picked]
+        children = []
+        for child in node.children:
+            _check_rows(parts, node, line, lines[0], [RowSpan(one.group, 0, 0) for one in picked])
+            children.append(cls.of(parts, child, lines, below, planned))
+        return cls(node, line, picked, children)
+
+    def arrays(self, columns: Mapping[int, pa.ChunkedArray]) -> list[pa.Array]:
+        """Return an array for each row group."""
+        children = [child.arrays(columns) for child in self.children]
+        built, start = [], 0
+        for number, one in enumerate(self.picked):
+            flat = one_array(columns[self.line].slice(start, one.count))
+            built.append(assemble(self.node, flat, [arrays[number] for arrays in children]))
+            start += one.count
+        return built
+
+
+def _is_exact(node: Node, picked: Sequence[RowIndices], facts: ColumnParts) -> bool:
+    """True if single rows of all nodes are known, and fewer bytes are read than in whole pages."""
+    ways = {one.rows for one in node.walk()}
+    if ways & {ITEMS, RUNS}:
+        return False
+    rows = sum(facts.facts.rows[one.group] for one in picked)
+    return SIZE not in ways or sum(one.count for one in picked) * FEW <= rows
+
+
+def _spread(rows: np.ndarray, size: int) -> np.ndarray:
+    """Return the indices of the items of lists of one size."""
+    return (rows[:, np.newaxis] * size + np.arange(size)).reshape(-1)
 
 
 def _rows_below(parts: OpenParts, node: Node, line: int, span: RowSpan) -> RowSpan:
