@@ -197,8 +197,38 @@ def test_a_filter_compares_the_storage():
         one = uuid.UUID(int=9).bytes
         assert opened.count(filters=pc.field("a") == one) == 1
         assert opened.count(filters=[("a", "in", [one])]) == 1
+        assert opened.count(filters=[("a", "==", uuid.UUID(int=9))]) == 1
+        assert opened.count(filters=[("a", "in", [uuid.UUID(int=9), uuid.UUID(int=7)])]) == 2
+        assert opened.count(filters=[("a", "!=", UUIDS[0])]) == 1
+        assert opened.count(filters=pc.field("a") == UUIDS[2]) == 1
+        assert opened.count(filters=pc.field("a").isin(UUIDS)) == 3
         data = opened.dataset()
         assert data.to_table(filter=pc.field("a") == one).num_rows == 1
+
+
+def test_the_uuids_of_a_frame_are_uuids_for_engines():
+    values = [uuid.UUID(int=7), None, uuid.UUID(int=9)]
+    frame = pd.DataFrame(
+        {"u": values, "l": [values[:2], [], None], "d": [{"id": one} for one in values]}
+    )
+    frame["c"] = frame["u"].astype("category")
+    store = MemoryStore()
+    frame.to_blz(store)
+    with blz.open(store, "a") as opened:
+        assert opened.schema.types[:3] == [
+            pa.uuid(),
+            pa.list_(pa.uuid()),
+            pa.struct([("id", pa.uuid())]),
+        ]
+        opened.append(frame)
+        opened.update({"u": uuid.UUID(int=1)}, pc.field("u").is_null())
+        wanted = pd.concat([frame, frame], ignore_index=True)
+        wanted["u"] = wanted["u"].fillna(uuid.UUID(int=1))
+        pd.testing.assert_frame_equal(opened.to_pandas(), wanted)
+        with duckdb.connect() as engine:
+            engine.register("ours", opened.dataset())
+            found = engine.execute("select distinct u from ours order by u").fetchall()
+        assert found == [(uuid.UUID(int=number),) for number in (1, 7, 9)]
 
 
 def test_an_engine_sees_the_types():

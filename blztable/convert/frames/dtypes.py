@@ -15,6 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blztable.arrow.extensions import plain_values
 from blztable.arrow_errors import REFUSALS, is_foreign
 from blztable.arrow_types import is_text, is_view, nulls, without_view
 from blztable.convert.arrays import PandasArray, from_values, missing_of, values_of, whole
@@ -149,6 +150,8 @@ def encode_category(values: pd.Categorical, context: str, choice: str = "infer")
     indices = from_values(codes, codes == -1, numbers.PLAIN[codes.dtype])
     if isinstance(categories, pa.ChunkedArray):
         categories = whole(categories)
+    # A dictionary of an extension type has no type in a file of Arrow.
+    categories, _ = plain_values(categories, "categories")
     if isinstance(values.categories, pd.IntervalIndex):
         categories, facts["values"] = compound.interval_texts(categories, facts["values"])
     elif categories.type.num_fields:

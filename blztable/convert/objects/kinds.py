@@ -207,7 +207,20 @@ _IP = (
     *(ipaddress.IPv4Address, ipaddress.IPv4Network, ipaddress.IPv4Interface),
     *(ipaddress.IPv6Address, ipaddress.IPv6Network, ipaddress.IPv6Interface),
 )
-_UUID = _each(lambda value: value.bytes, pa.binary(16)), _back(lambda data: uuid.UUID(bytes=data))
+# Engines know the extension type. It may be shown as its storage.
+_UUIDS = (pa.uuid(), pa.binary(16))
+
+
+def _uuids(values: Values) -> pa.Array:
+    storage = _each(lambda value: value.bytes, pa.binary(16))(values)
+    return pa.ExtensionArray.from_storage(pa.uuid(), storage)
+
+
+def _uuids_back(array: pa.Array) -> list[Any]:
+    storage = array.storage if isinstance(array, pa.ExtensionArray) else array
+    return _back(lambda data: uuid.UUID(bytes=data))(storage)
+
+
 _KINDS = (
     Simple("text", frozenset({str, np.str_}), is_text, _typed(pa.large_string())),
     Simple("bytes", frozenset({bytes}), _is_bytes, _typed(pa.large_binary())),
@@ -227,7 +240,7 @@ _KINDS = (
         *("timedelta", frozenset({datetime.timedelta})),
         *(pa.duration("us").equals, _typed(pa.duration("us"))),
     ),
-    Simple("uuid", frozenset({uuid.UUID}), pa.binary(16).equals, *_UUID),
+    Simple("uuid", frozenset({uuid.UUID}), _UUIDS.__contains__, _uuids, _uuids_back),
     Simple("complex", frozenset({complex}), numbers.is_complex, _complex, _complex_back),
     Simple("numpy.str", frozenset({np.str_}), is_text, _typed(pa.large_string()), _back(np.str_)),
     *(_as_text(type_.__name__, type_) for type_ in _IP),

@@ -118,7 +118,7 @@ def with_columns_for_fields(
 
 
 def with_safe_literals(expression: pc.Expression) -> pc.Expression:
-    """Replace literals that Arrow cannot compare: views, and nulls of large text."""
+    """Replace literals that Arrow cannot compare: extensions, views, and nulls of large text."""
     with suppress(*_UNEXPECTED):
         pairs, batch = _pickled(expression)
         columns = list(map(_comparable, batch.columns))
@@ -129,6 +129,8 @@ def with_safe_literals(expression: pc.Expression) -> pc.Expression:
 
 def _comparable(literal: pa.Array) -> pa.Array:
     """Return a literal, an array of length 1, as a type for which Arrow has kernels."""
+    if isinstance(literal, pa.ExtensionArray):
+        literal = literal.storage
     type_ = without_view(literal.type)
     if literal.null_count and type_ in _SMALL:
         # Arrow crashes when it casts a null of large text to another type.

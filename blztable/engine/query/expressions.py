@@ -14,6 +14,7 @@ kernels is cast to a wider one with the same values (`compared_type`).
 
 import pickle
 import re
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -87,16 +88,23 @@ def _typed_predicate(predicate: Sequence[Any], schema: pa.Schema) -> tuple[Names
     if isinstance(value, pa.Array | pa.ChunkedArray | pa.Scalar):
         return column, operator, _comparable(value)
     is_many = operator in _OF_MANY
-    values = list(map(_comparable, value)) if is_many else [value]
+    values = list(map(_comparable, value)) if is_many else [_comparable(value)]
     if type_ is not None:
         typed = _as_type(values, compared_type(type_))
         if typed is not None:
             return column, operator, typed if is_many else typed[0]
-    return column, operator, values if is_many else value
+    return column, operator, values if is_many else values[0]
 
 
 def _comparable(value: Any) -> Any:
-    """Return an Arrow value in a type that Arrow can compare; any other value unchanged."""
+    """Return a value in a type that Arrow can compare; a value that is no Arrow one unchanged."""
+    if isinstance(value, uuid.UUID):
+        # pyarrow makes no array of a value and a type of it.
+        return value.bytes
+    if isinstance(value, pa.ExtensionScalar):
+        value = value.value
+    if isinstance(value, pa.ExtensionArray):
+        value = value.storage
     if not isinstance(value, pa.Array | pa.ChunkedArray | pa.Scalar):
         return value
     type_ = compared_type(value.type)
