@@ -66,6 +66,26 @@ def _candidates(column: pa.ChunkedArray, type_: pa.DataType) -> Iterator[pa.Data
     elif types.is_time(source) and types.is_time(type_):
         for unit in _units(source, type_):
             yield pa.time64(unit) if unit in UNITS[:2] else pa.time32(unit)
+    elif types.is_struct(source) and types.is_struct(type_):
+        yield _struct(column, type_)
+    elif types.is_list(source) and (types.is_list(type_) or types.is_large_list(type_)):
+        items = pa.chunked_array([chunk.flatten() for chunk in column.chunks], source.value_type)
+        item = type_.value_field.with_type(wider(items, type_.value_type))
+        yield pa.list_(item) if types.is_list(type_) else pa.large_list(item)
+
+
+def _struct(column: pa.ChunkedArray, type_: pa.StructType) -> pa.StructType:
+    """Return the struct with wider fields, and those that it lacks at the end."""
+    fields = {field.name: field for field in type_}
+    for number, field in enumerate(column.type):
+        if field.name in fields:
+            present = fields[field.name]
+            values = [chunk.flatten()[number] for chunk in column.chunks]
+            wide = wider(pa.chunked_array(values, field.type), present.type)
+            fields[field.name] = present.with_type(wide)
+        else:
+            fields[field.name] = field.with_nullable(True)
+    return pa.struct(list(fields.values()))
 
 
 def _numbers(source: pa.DataType, type_: pa.DataType) -> Iterator[pa.DataType]:

@@ -261,6 +261,67 @@ def test_python_values_that_would_change_in_a_nested_column_are_refused(values, 
         assert opened.nrows == 0
 
 
+# Drift
+
+
+DRIFT = {
+    "nulls": ([None, None], [[1, 2], None], pa.list_(pa.int64())),
+    "nulls and structs": ([None], [{"a": [1]}], pa.struct([("a", pa.list_(pa.int64()))])),
+    "empty lists": ([[], []], [[1]], pa.list_(pa.int64())),
+    "wider items": (pa.array([[1]], pa.list_(pa.int8())), [[300]], pa.list_(pa.int64())),
+    "a new field": ([{"a": 1}, None], [{"a": 2, "b": "x"}], None),
+    "a field that lacks": ([{"a": 1, "b": "x"}], [{"b": "y"}], None),
+    "a field in a list": ([[{"a": 1}]], [[{"a": 2, "b": 0.5}], None], None),
+    "a wider field": ([{"a": 1}], [{"a": 1.5}], pa.struct([("a", pa.float64())])),
+}
+
+
+@pytest.mark.parametrize("layout", [{}, {"row_group_rows": 1}], ids=str)
+@pytest.mark.parametrize("case", DRIFT)
+def test_nested_columns_drift_as_others_do(case, layout):
+    first, more, type_ = DRIFT[case]
+    store = MemoryStore()
+    blz.to_blz({"a": first}, store, **layout)
+    both = [*pa.array(first).to_pylist(), *more]
+    with blz.open(store, "a") as opened:
+        if case not in ("a field that lacks", "empty lists"):
+            with pytest.raises(SchemaError, match="pass evolve=True"):
+                opened.append({"a": more})
+        opened.append({"a": more}, evolve=True)
+        assert opened["a"][:].to_pylist() == pa.array(both).to_pylist()
+        assert type_ is None or opened["a"].type == type_
+        assert opened.verify()
+        opened.compact()
+        opened.vacuum(keep=1)
+        assert opened["a"][:].to_pylist() == pa.array(both).to_pylist()
+        assert opened.verify()
+
+
+def test_a_column_of_a_nested_type_gets_another_one(table):
+    wide = pa.struct(
+        [
+            ("more", pa.float64()),
+            ("zip", pa.float32()),
+            ("items", pa.large_list(pa.struct([("m", pa.int8()), ("n", pa.int8())]))),
+            ("inner", pa.struct([("x", pa.int8())])),
+            ("city", pa.large_string()),
+        ]
+    )
+    table.alter_column("a", type=wide)
+    assert table["a"].type == wide
+    assert table["a"][:].to_pylist() == [row and {"more": None, **row} for row in ROWS]
+    assert table.verify()
+    with pytest.raises(SchemaError, match=r"'a'.*cannot become"):
+        table.alter_column("a", type=pa.struct([("city", pa.string())]))
+    with table.transaction() as tx:
+        tx.alter_column("a", type=table["a"].type, nullable=True)
+        tx.rename_columns({"a.more": "less"})
+        tx.append({"k": [9], "a": [{"less": 0.5}]})
+        tx.delete(pc.field("a", "zip") == 1)
+    assert table["a.less"][:].to_pylist() == [None, None, None, 0.5]
+    assert table.verify()
+
+
 def _wider(type_: pa.DataType) -> pa.DataType:
     """Return the type with large lists and wide integers."""
     kinds = pa.types

@@ -277,24 +277,31 @@ class Retype:
 
     seen: Seen
     fields: Mapping[int, pa.Field]
-    written: Mapping[int, StagedColumn]
+    written: Mapping[int, Sequence[StagedColumn]]
     defaults: Mapping[str, Json]
     frame: Mapping[str, Json] | None
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
         """Replace the columns."""
         self.seen.check(newest, "changing the type of a column")
-        columns, fields = list(newest.columns), list(newest.schema)
-        for index, field in self.fields.items():
-            fields[index] = field
-        for index, written in self.written.items():
-            # The columns that are written again have one node.
-            (line,) = newest.tree.nodes(index)
-            next_k = max(columns[line].next_k, written.next_k)
-            columns[line] = replace(written, next_k=next_k)
-        schema = pa.schema(fields, newest.schema.metadata)
-        properties = _with_defaults(newest, self.defaults)
-        return newest.with_columns(columns, schema=schema, properties=properties, pandas=self.frame)
+        columns: list[StagedColumn] = []
+        fields = [self.fields.get(index, field) for index, field in enumerate(newest.schema)]
+        for index in range(len(fields)):
+            present = [newest.columns[line] for line in newest.tree.nodes(index)]
+            if index in self.written:
+                root, *below = self.written[index]
+                next_k = max(present[0].next_k, root.next_k)
+                present = [replace(root, next_k=next_k), *below]
+            columns += present
+        written = [node for nodes in self.written.values() for node in nodes]
+        top = max((max(node.path) + 1 for node in written), default=0)
+        return newest.with_columns(
+            columns,
+            schema=pa.schema(fields, newest.schema.metadata),
+            next_column=max(newest.head.next_column, top),
+            properties=_with_defaults(newest, self.defaults),
+            pandas=self.frame,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,14 @@ written again, one row group at a time. Other columns are not touched.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from blztable.arrow_casts import cast_exactly, misfit, repeated, shown
 from blztable.arrow_types import Portion, is_binary, is_text, is_view
-from blztable.columns.nested.nodes import is_nested
+from blztable.columns.nested.nodes import Node
 from blztable.columns.stored import stored_type
 from blztable.columns.types import layout_of
 from blztable.engine.change.change_set import ChangeSet
@@ -21,8 +22,9 @@ from blztable.engine.read.columns import read_columns
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.version import schema as schemas
+from blztable.engine.version.column_tree import paths_of
 from blztable.engine.version.staged import StagedColumn, StagedVersion
-from blztable.engine.write.column_writer import writers_of
+from blztable.engine.write.column_writer import ColumnWriter, writers_of
 from blztable.errors import SchemaError
 from blztable.format.jsontext import Json
 
@@ -76,31 +78,35 @@ def retype(
         )
         for index, value in defaults.items()
     }
-    written = dict(zip(rewritten, columns, strict=True))
+    nodes = iter(columns)
+    written = {
+        index: list(islice(nodes, Node.of(field.type).count)) for index, field in rewritten.items()
+    }
     change_set.add(operation, Retype(seen, fields, written, by_id, frame))
 
 
 def _rewritten(
     change_set: ChangeSet, fields: Mapping[int, pa.Field], cast: Cast
 ) -> list[StagedColumn]:
-    """Write the columns at these indices in other types."""
+    """Write the columns at these indices in other types; return their nodes."""
     staged = change_set.staged
-    for index, field in fields.items():
-        old = staged.schema.field(index).type
-        if is_nested(old) or is_nested(field.type):
-            raise SchemaError(
-                f"column {field.name!r}: {old} cannot become {field.type}; add a column of the "
-                "new type, and drop this one"
-            )
-    columns = [staged.root(index) for index in fields]
     writers = [
-        writer
-        for column, field in zip(columns, fields.values(), strict=True)
-        for writer in writers_of(field, [column.path], [column.next_k])
+        writer for index, field in fields.items() for writer in _writers(change_set, index, field)
     ]
     with OpenParts(staged) as opened:
         portions = _portions(opened, list(fields), list(fields.values()), cast)
         return change_set.write(writers, portions)[1]
+
+
+def _writers(change_set: ChangeSet, index: int, field: pa.Field) -> list[ColumnWriter]:
+    """Return the writers of a column in another type; nodes below the root get new directories."""
+    root = change_set.staged.root(index)
+    nodes = Node.of(field.type)
+    if nodes.count == 1:
+        return writers_of(field, [root.path], [root.next_k])
+    ((first,),) = change_set.commit.files.reserve_columns(1)
+    paths = paths_of(field.type, root.path, first)
+    return writers_of(field, paths, [root.next_k, *[1] * (nodes.count - 1)])
 
 
 def _portions(

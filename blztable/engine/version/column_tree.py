@@ -81,12 +81,13 @@ def flat_schema(schema: pa.Schema) -> pa.Schema:
     return pa.schema(fields)
 
 
-def paths_of(type_: pa.DataType, root: Path) -> list[Path]:
+def paths_of(type_: pa.DataType, root: Path, first: int | None = None) -> list[Path]:
     """Return the path of each node of a new column, in pre-order, given the path of its root.
 
-    The ids below the root follow its own. So no id of a table is above the next one in the head.
+    The ids below the root follow its own, or begin with `first`. So no id of a table is above the
+    next one in the head.
     """
-    return _paths_of(Node.of(type_), root, root[-1] + 1)
+    return _paths_of(Node.of(type_), root, root[-1] + 1 if first is None else first)
 
 
 def _paths_of(node: Node, path: Path, first: int) -> list[Path]:
