@@ -92,14 +92,17 @@ def with_type(
     descriptor: Descriptor | None,
     *,
     keep: bool = True,
+    other: Descriptor | None = None,
 ) -> tuple[pa.Field, Descriptor | None]:
     """Return the field with a type and a descriptor, and the frame descriptor for it.
 
     Without a descriptor the field keeps its own, if `keep` is set and it describes the new type.
+    If its own does not, it gets the `other` one that does.
     """
     present = descriptor_of(field, Facts.decode(frame)) if keep else None
-    if descriptor is None and _describes(present, field.type, type_):
-        descriptor = present
+    for one in (present, other if present else None) if descriptor is None else ():
+        if descriptor is None and _describes(one, field.type, type_):
+            descriptor = one
     metadata = {key: text for key, text in (field.metadata or {}).items() if key != FIELD_KEY}
     bare = field.with_type(type_).with_metadata(metadata or None)
     return described(bare, descriptor), without_dtypes(frame, [field.name])

@@ -43,8 +43,12 @@ def evolved(
         is_free = is_empty(index)
         type_ = wider(column, field.type, is_empty=is_free)
         if type_ != field.type:
-            descriptor = descriptor_of(new_schema.field(position), facts) if is_free else None
-            fields[index], frame = with_type(field, frame, type_, descriptor, keep=not is_free)
+            theirs = descriptor_of(new_schema.field(position), facts)
+            fields[index], frame = with_type(
+                *(field, frame, type_, theirs if is_free else None),
+                keep=not is_free,
+                other=theirs,
+            )
     # An index level is no new column: `coerce_item` checks whether the index continues.
     known = {*schema.names, *facts.index_fields()}
     if not takes_columns:

@@ -66,10 +66,11 @@ DRIFTS = {
         lambda n: objects([decimal.Decimal("0.001")] * n),
         lambda n: objects([None] * n),
     ],
-    # A column of None, or of empty lists only, does not become one of lists of numbers yet.
     "items": [
         lambda n: objects([[1, 2], [], None][:n] * 9)[:n],
         lambda n: objects([[3], None][:n] * 9)[:n],
+        lambda n: objects([[]] * n),
+        lambda n: objects([None] * n),
     ],
 }
 
