@@ -50,6 +50,14 @@ def several(table):
         tx.rename_columns({"x": "y"})
 
 
+def fields(table):
+    with table.transaction() as tx:
+        tx.add_column("o", OTHER)
+        tx.add_column("o.z", [1, 2, 3, 4])
+        tx.rename_columns({"o.y": "w"})
+
+
+LARGE = pa.large_list(pa.large_string())
 CHANGES = {
     "append": (lambda t: t.append(MORE), pa.concat_tables([BOTH, MORE])),
     "update": (
@@ -59,6 +67,14 @@ CHANGES = {
     "delete": (lambda t: t.delete(pc.field("n") == 1), BOTH.take([0, 2, 3])),
     "resize": (lambda t: t.resize(5), pa.concat_tables([BOTH, rows([None], [None])])),
     "add_column": (lambda t: t.add_column("o", OTHER), BOTH.append_column("o", OTHER)),
+    "alter_column": (
+        lambda t: t.alter_column("x", type=LARGE),
+        BOTH.set_column(1, "x", pa.array(BOTH["x"].to_pylist(), LARGE)),
+    ),
+    "fields": (
+        fields,
+        BOTH.append_column("o", pa.array([{"w": n, "z": n + 1} for n in range(4)])),
+    ),
     "drop_columns": (lambda t: t.drop_columns(["x"]), BOTH.drop_columns(["x"])),
     "rename_columns": (lambda t: t.rename_columns({"x": "y"}), BOTH.rename_columns(["n", "y"])),
     "compact": (lambda t: t.compact(), BOTH),
