@@ -17,10 +17,12 @@ removed by the commit, after the publication.
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import accumulate
 
 import pyarrow as pa
 
 from blztable.arrow_types import Portion
+from blztable.columns.nested.nodes import Node
 from blztable.engine.change.changes import Change
 from blztable.engine.run.progress import Progress
 from blztable.engine.version import versions
@@ -90,12 +92,14 @@ class ChangeSet:
         return writers
 
     def new_columns(self, fields: Sequence[pa.Field]) -> list[ColumnWriter]:
-        """Reserve ids for new columns; return the writers of their nodes."""
-        paths = self.commit.files.reserve_columns(len(fields))
+        """Reserve ids for new columns and the nodes below; return the writers of all nodes."""
+        counts = [Node.of(field.type).count for field in fields]
+        ids = self.commit.files.reserve_columns(sum(counts))
+        roots = [ids[first] for first in accumulate(counts[:-1], initial=0)] if fields else []
         return [
             writer
-            for field, path in zip(fields, paths, strict=True)
-            for writer in writers_of(field, paths_of(field.type, path))
+            for field, root in zip(fields, roots, strict=True)
+            for writer in writers_of(field, paths_of(field.type, root))
         ]
 
     def write(

@@ -153,7 +153,7 @@ def add_field(
     schemas.check(pa.schema([field]))
     places = inner[1]
     node = staged.columns[staged.tree.nodes(index)[places.start]]
-    ((number,),) = change_set.commit.files.reserve_columns(1)
+    (number,), *_ = change_set.commit.files.reserve_columns(Node.of(field.type).count)
     child = field.with_nullable(True)
     writers = writers_of(child, paths_of(field.type, (*node.path, number)))
     line = staged.tree.nodes(index)[places.start]

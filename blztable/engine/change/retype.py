@@ -104,7 +104,7 @@ def _writers(change_set: ChangeSet, index: int, field: pa.Field) -> list[ColumnW
     nodes = Node.of(field.type)
     if nodes.count == 1:
         return writers_of(field, [root.path], [root.next_k])
-    ((first,),) = change_set.commit.files.reserve_columns(1)
+    (first,), *_ = change_set.commit.files.reserve_columns(nodes.count - 1)
     paths = paths_of(field.type, root.path, first)
     return writers_of(field, paths, [root.next_k, *[1] * (nodes.count - 1)])
 
