@@ -7,6 +7,7 @@ import datetime
 import ipaddress
 import math
 import zoneinfo
+from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
@@ -85,6 +86,25 @@ def arrays_of(dtype: str) -> st.SearchStrategy:
 def objects(values) -> np.ndarray:
     """Return values as an array of objects."""
     return np.fromiter(values, dtype=object, count=len(values))
+
+
+def leaves(value: object) -> Iterator[object]:
+    """Yield the values in containers, and a value that is none."""
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    is_many = isinstance(value, list | tuple | set | frozenset)
+    if is_many or (isinstance(value, np.ndarray) and value.dtype == object):
+        for item in value:
+            yield from leaves(item)
+    else:
+        yield value
+
+
+def mixes(value: object) -> bool:
+    """True for values of Python beside such of numpy, which become those of Python."""
+    found = list(leaves(value))
+    is_numpy = any(isinstance(one, np.generic) for one in found)
+    return is_numpy and any(isinstance(one, int | float | str | complex) for one in found)
 
 
 def same(one: object, other: object) -> bool:
