@@ -149,7 +149,7 @@ def assert_same(found, expected):
     assert found.columns.dtype == expected.columns.dtype
     assert [type(label) for label in found.columns] == [type(label) for label in expected.columns]
     assert list(map(type, found.index.names)) == list(map(type, expected.index.names))
-    assert found.attrs == expected.attrs
+    assert object_strategies.same(found.attrs, expected.attrs)
     for i in range(expected.shape[1]):
         one, other = found.iloc[:, i].array, expected.iloc[:, i].array
         assert type(one) is type(other)

@@ -20,7 +20,7 @@ def after_rename(data, names) -> F:
     table = stored.table.rename_columns(
         [names.get(name, name) for name in stored.table.schema.names]
     )
-    return to_frame(rebuilt(table), stored.rows, renamed(stored.frame, names), {})
+    return to_frame(rebuilt(table), stored.rows, renamed(stored.frame, names), stored.attrs)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_values_and_labels_follow_any_rename(frame, data):
             for field, name in zip(fields[width:], frame.index.names, strict=True)
         ]
     found = found.set_axis(frame.columns, axis=1).rename_axis(index=frame.index.names)
-    pd.testing.assert_frame_equal(found, frame, check_flags=False)
+    assert_same(found, frame)
 
 
 def _label(name, columns):
