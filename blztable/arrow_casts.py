@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from blztable.arrow_errors import REFUSALS
 from blztable.arrow_types import is_binary, is_text, nulls, recoded, without_view
+from blztable.columns.nested.struct_fields import fields_of
 
 
 def cast_exactly(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | None:
@@ -174,8 +175,7 @@ def _fields(array: pa.StructArray, type_: pa.StructType) -> list[pa.Array] | Non
     names = [field.name for field in array.type]
     if len(set(names)) < len(names) or set(names) - {field.name for field in type_}:
         return None
-    # Flattened, a field is null where the struct is.
-    present = dict(zip(names, array.flatten(), strict=True))
+    present = dict(zip(names, fields_of(array), strict=True))
     children = [
         _one(present[field.name], field.type)
         if field.name in present

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from blztable.arrow_casts import cast_exactly
 from blztable.arrow_types import is_number
+from blztable.columns.nested.struct_fields import field_of
 
 INTEGERS = (
     *(pa.int8(), pa.uint8(), pa.int16(), pa.uint16()),
@@ -80,7 +81,7 @@ def _struct(column: pa.ChunkedArray, type_: pa.StructType) -> pa.StructType:
     for number, field in enumerate(column.type):
         if field.name in fields:
             present = fields[field.name]
-            values = [chunk.flatten()[number] for chunk in column.chunks]
+            values = [field_of(chunk, number) for chunk in column.chunks]
             wide = wider(pa.chunked_array(values, field.type), present.type)
             fields[field.name] = present.with_type(wide)
         else:

@@ -25,7 +25,12 @@ _Rows = np.ndarray | None
 _Visible = np.ndarray | None
 
 
-def flatten(node: Node, array: pa.Array, rows: np.ndarray | None = None) -> list[pa.Array]:
+def flatten(
+    node: Node,
+    array: pa.Array,
+    rows: np.ndarray | None = None,
+    visible: np.ndarray | None = None,
+) -> list[pa.Array]:
     """Return the flat array of each node of an array, in pre-order.
 
     Parameters
@@ -36,13 +41,15 @@ def flatten(node: Node, array: pa.Array, rows: np.ndarray | None = None) -> list
         The array; it may be a slice.
     rows
         The indices of the wanted rows; None for all.
+    visible
+        Which of the wanted rows are visible, the others are null; None if all are.
 
     Raises
     ------
     SchemaError
         The array contradicts itself, or has more than 2**31 - 1 items in a list of 32 bits.
     """
-    return list(_flattened(node, array, rows, None))
+    return list(_flattened(node, array, rows, visible))
 
 
 def _flattened(node: Node, array: pa.Array, rows: _Rows, visible: _Visible) -> Iterator[pa.Array]:
