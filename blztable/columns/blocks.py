@@ -250,12 +250,15 @@ class Target:
     `check(start, stop)` is called once the bytes from `start` to `stop` are in the buffer, while
     they are in the cache. It may change them (an item end becomes relative to the column). It
     raises CorruptError if the values are invalid, which no checksum can detect. An encoding that
-    makes item ends adds `shift` to them instead, and they need no check.
+    makes item ends adds `shift` to them instead, and they need no check. Where NaN is null, `valid`
+    is the bitmap that the check makes of the values; an encoding that has a code for NaN may make
+    it instead.
     """
 
     buffer: np.ndarray
     check: Callable[[int, int], None] | None = None
     shift: int = 0
+    valid: np.ndarray | None = None
 
 
 class Decoder:

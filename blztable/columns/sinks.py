@@ -1,15 +1,19 @@
 """Sinks: they receive the bytes of a stream, chunk by chunk, while each chunk is in the cache.
 
-`Memory` and `Items` take whole pages, `Decoding` makes values of codes for another sink. The sinks
-that pick single rows are in `picks.py`. Chunks come in any order and from any thread, each once.
+`Memory` and `Items` take whole pages, `Decoding` makes values of codes for another sink, and
+`DecodingNulls` the bitmap, too. The sinks that pick single rows are in `picks.py`. Chunks come in
+any order and from any thread, each once.
 
 Knows streams and no types. Rows are indices within the part, in ascending order.
 """
+
+from dataclasses import replace
 
 import numpy as np
 
 from blztable.columns.blocks import Encoding, Target
 from blztable.columns.encodings.dictionary import Dictionary
+from blztable.columns.encodings.numbers import Scaled
 
 # Starts and stops of ranges of bytes.
 Ranges = tuple[np.ndarray, np.ndarray]
@@ -130,6 +134,28 @@ class Decoding(Sink):
     def finish(self, begin: int, stop: int) -> None:
         """Check the values of these codes."""
         self._sink.finish(begin // self._code * self._width, stop // self._code * self._width)
+
+
+class DecodingNulls(Decoding):
+    """Codes of floats one of which is null; it makes the bitmap of the codes, not of the values.
+
+    The value of a null is any float. Each chunk but the last has codes of whole bytes of bits.
+    """
+
+    def __init__(self, encoding: Scaled, sink: Sink, valid: np.ndarray, first: int) -> None:
+        """Make the bitmap of the rows from `first` on, a multiple of 8."""
+        super().__init__(replace(encoding, nan=None), 8, sink)
+        self._nan = encoding.nan
+        self._dtype = encoding.stored.dtype
+        self._valid = valid
+        self._first = first // 8
+
+    def _decode(self, begin: int, data: np.ndarray) -> None:
+        """Decode codes, and set the bits of the rows that are wanted of these."""
+        super()._decode(begin, data)
+        bits = np.packbits(data.view(self._dtype) != self._nan, bitorder="little")
+        at = begin // (8 * self._code) - self._first
+        self._valid[max(at, 0) : at + len(bits)] = bits[max(-at, 0) : len(self._valid) - at]
 
 
 class Items(Sink):

@@ -1,5 +1,6 @@
 """Sinks: rows picked out of chunks have their bytes of the whole stream, however it is cut."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -10,9 +11,9 @@ from hypothesis import strategies as st
 from blztable.block_terms import ENDS, VALUES
 from blztable.columns.blocks import Target
 from blztable.columns.encodings.items import Lengths
-from blztable.columns.encodings.numbers import Delta, codes_layout
+from blztable.columns.encodings.numbers import Delta, Scaled, codes_layout
 from blztable.columns.picks import Bits, Bytes, Ends, Words
-from blztable.columns.sinks import Decoding, Memory
+from blztable.columns.sinks import Decoding, DecodingNulls, Memory
 from blztable.errors import CorruptError
 
 ROWS = 60
@@ -171,3 +172,33 @@ def test_a_chunk_that_cuts_an_end_is_damage():
     for begin, size in ((0, 6), (2, 4)):
         with pytest.raises(CorruptError, match="cuts an item end of 4 bytes"):
             found.take(begin, np.zeros(size, np.uint8))
+
+
+@given(st.data(), st.integers(0, 7), st.integers(1, 60))
+def test_the_bitmap_of_codes_is_that_of_their_values(data, first, rows):
+    # Rows 8 * first to 8 * first + rows of a part are wanted.
+    codes = np.random.default_rng(rows).integers(0, 3, 120).astype("<u2")
+    encoding = Scaled(codes_layout(VALUES, 2), 1, "/", np.array([-5, 70]), 64, nan=2)
+    values, found = np.empty(120), np.full(rows, 7.5)
+    encoding.decode(0, codes.view(np.uint8), values.view(np.uint8))
+    valid = np.full(-(-rows // 8), 0x55, np.uint8)
+    memory = Memory(Target(found.view(np.uint8)), first * 64)
+    sink, stream = DecodingNulls(encoding, memory, valid, 8 * first), codes.view(np.uint8)
+    cuts = [0, *sorted(data.draw(st.sets(st.integers(1, 14), max_size=8))), 15]
+    for low, high in pairwise(cuts):
+        # A reader passes the chunks that have wanted rows.
+        if low * 8 < 8 * first + rows and first < high:
+            sink.take(16 * low, stream[16 * low : 16 * high])
+    wanted = values[8 * first : 8 * first + rows]
+    seen = np.unpackbits(valid, bitorder="little", count=rows).view(np.bool_)
+    assert np.array_equal(seen, ~np.isnan(wanted))
+    assert np.array_equal(found[seen], wanted[seen])
+
+
+def test_an_odd_nan_has_no_code():
+    encoding = Scaled(codes_layout(VALUES, 1), 1, "/", np.array([0]), 64, nan=2)
+    rows, signed = np.array([3]), np.array([-0.0])
+    assert encoding.has_all_nans
+    assert replace(encoding, at=rows, odd=signed.view("<i8")).has_all_nans
+    assert not replace(encoding, at=rows, odd=np.array([np.nan]).view("<i8")).has_all_nans
+    assert not replace(encoding, nan=None).has_all_nans

@@ -77,9 +77,10 @@ class DictionaryDecoder(Decoder):
         size = self._pieces[piece].children.get(DICTIONARY, _EMPTY).rows
 
         def check(start: int, stop: int) -> None:
-            part = codes[whole_items(start, stop, self._width)]
-            # Null rows have code 0, even if the dictionary is empty.
-            if part.min() < 0 or part.max() >= max(size, 1):
+            # A negative code is a large number without a sign. Null rows have code 0, even if the
+            # dictionary is empty.
+            part = codes[whole_items(start, stop, self._width)].view(f"<u{self._width}")
+            if part.max() >= max(size, 1):
                 raise CorruptError(f"a dictionary code is outside of {size} values")
 
         return Target(codes.view(np.uint8), check)

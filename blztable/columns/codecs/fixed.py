@@ -132,7 +132,8 @@ class FixedDecoder(Decoder):
         stop = self._starts[piece + 1] * self._width
         part = self._bytes[start:stop]
         if self._pieces[piece].nan_is_null:
-            return Target(part, partial(self._find_nulls, piece, part))
+            check = partial(self._find_nulls, piece, part)
+            return Target(part, check, valid=self._validity.bits(piece))
         return Target(part, partial(self._check, part) if self._is_decimal else None)
 
     def _check(self, part: np.ndarray, start: int, stop: int) -> None:

@@ -154,6 +154,11 @@ class Scaled(Encoding):
     odd: np.ndarray = field(default_factory=_none)
     nan: int | None = None
 
+    @property
+    def has_all_nans(self) -> bool:
+        """True if NaN has a code, and no odd value is one."""
+        return self.nan is not None and not np.isnan(self.odd.view("<f8")).any()
+
     def parameters(self) -> Mapping[str, object]:
         """Return power, form, bases, the code of NaN, and the odd values if there are any."""
         return {**self._without_bases(), "bases": words_to_json(self.bases)}

@@ -16,8 +16,9 @@ from blztable.block_terms import ENDS, VALUES
 from blztable.columns.blocks import Decoder, Piece, Target
 from blztable.columns.codecs.lists import ROWS
 from blztable.columns.encodings.dictionary import Dictionary
+from blztable.columns.encodings.numbers import Scaled
 from blztable.columns.picks import Bits, Bytes, Codes, Ends, PickedItems, Words
-from blztable.columns.sinks import Items, Memory, Sink
+from blztable.columns.sinks import DecodingNulls, Items, Memory, Sink
 from blztable.engine.read.chunks import ByteRequest, Run, runs
 from blztable.engine.read.parts import Part
 from blztable.engine.read.places import BlockPlace, StreamPlace
@@ -195,6 +196,10 @@ def _items(encoding: Dictionary, span: RowSpan, decoder: Decoder | None, number:
 def _memory(place: StreamPlace, target: Target | None, low: int) -> Sink:
     if target is None:
         return _CHECKED
+    if target.valid is not None and isinstance(place.encoding, Scaled):
+        one, unit = place.encoding, 8 * place.encoding.stored.nbytes(1)
+        if one.has_all_nans and not any(nbytes % unit for nbytes in place.info.chunks[:-1]):
+            return DecodingNulls(one, Memory(Target(target.buffer), low), target.valid, low // 8)
     if place.encoding is None or place.layout.name != ENDS:
         return place.decoding(Memory(target, low))
     # Ends that are made of lengths ascend, and fill their pages.

@@ -10,8 +10,10 @@ import pytest
 import blztable as blz
 from blztable.columns.codecs.fixed import FixedDecoder
 from blztable.format import layout
+from blztable.storage.local import LocalStore
 from golden import reader
 from support.bit_equality import bits, same, same_table
+from support.stores import write
 
 ROWS = 500
 NUMBER = np.arange(ROWS)
@@ -197,3 +199,16 @@ def test_a_frame_of_nullable_floats_is_read_with_its_missing_values(tmp_path):
     frame = pd.DataFrame({"both": masked, "arrow": arrow, "null": pd.array([None, 1, 2.5])})
     frame.to_blz(tmp_path / "t.blz")
     pd.testing.assert_frame_equal(blz.read_blz(tmp_path / "t.blz"), frame)
+
+
+@pytest.mark.parametrize("chunk_bytes", [8, 16, 32, 64, 1 << 20])
+@pytest.mark.usefixtures("own_files_here")
+def test_chunks_may_end_between_any_two_codes(tmp_path, chunk_bytes):
+    # A chunk of 4 codes ends within a byte of the bitmap.
+    column, path = TABLE["price"].combine_chunks(), tmp_path / "t.blz"
+    write(LocalStore(path), pa.table({"price": column}), page_rows=64, chunk_bytes=chunk_bytes)
+    with blz.open(path) as table:
+        (stream,) = table["price"].streams()
+        assert stream.encodings == ("scaled",)
+        assert same(table["price"][:], pa.chunked_array([column]))
+        assert same(table["price"][70:130], pa.chunked_array([column[70:130]]))
