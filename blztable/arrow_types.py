@@ -5,6 +5,7 @@ Knows nothing of columns, tables or pandas.
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 # A table and its number of rows, which a table without columns does not know.
 Portion = tuple[pa.Table, int]
@@ -115,3 +116,15 @@ def nulls(rows: int, type_: pa.DataType) -> pa.Array:
     if type_.id in (pa.lib.Type_LIST_VIEW, pa.lib.Type_LARGE_LIST_VIEW):
         buffers.append(offsets)
     return pa.Array.from_buffers(type_, rows, buffers, children=[nulls(0, items)])
+
+
+def first_missing(column: pa.ChunkedArray) -> int | None:
+    """Return the first null row, also of a dictionary, a union or runs, which count none; or None.
+
+    These have their nulls among their values.
+    """
+    has_own = not (pa.types.is_dictionary(column.type) or pa.types.is_nested(column.type))
+    if has_own and not column.null_count:
+        return None
+    row = pc.index(column.is_null(), True).as_py()
+    return None if row < 0 else int(row)

@@ -53,9 +53,6 @@ def coerce_item(
         table = align_empty_index(table, target.facts, facts)
     is_same = table.schema.equals(schema, check_metadata=True)
     if is_same and target.facts.dtypes == facts.dtypes:
-        nullable = [field.nullable for field in schema]
-        if not all(nullable):
-            _each(schema, context, partial(_checked, table, target))
         # Unchanged, because Arrow refuses to rebuild some arrays, such as empty views.
         return table
     indices = _match(table.schema.names, schema.names, context, fill is None, evolve)
@@ -68,10 +65,14 @@ def coerce_item(
         source = table.schema.field(position)
         check_same(source, field, context)
         descriptor = descriptor_of(source, facts)
-        return coerce_column(
+        column = coerce_column(
             *(table.column(position), descriptor, field, target, context),
             is_empty=partial(is_empty, index),
         )
+        if source.nullable:
+            # Data that promise no nulls and have some are kept, as those of a new table are.
+            target.check_nulls(column, field, context)
+        return column
 
     columns = _each(schema, context, coerced)
     return table if is_same else pa.Table.from_arrays(columns, schema=schema)
@@ -89,14 +90,6 @@ def _each(
             errors.append(error)
     check_none(errors)
     return columns
-
-
-def _checked(
-    table: pa.Table, target: TableFacts, index: int, field: pa.Field, context: str
-) -> pa.ChunkedArray:
-    column = table.column(index)
-    target.check_nulls(column, field, context)
-    return column
 
 
 def indices_by_name(names_present: Sequence[str], names: Sequence[str]) -> list[int | None] | None:
@@ -144,7 +137,9 @@ def _filled(
         raise SchemaError(f"{context}: missing, and it is the table's index; set it in the data")
     descriptor = descriptor_of(field, target.facts)
     try:
-        return coerce_column(fill(index, rows), descriptor, field, target, context)
+        column = coerce_column(fill(index, rows), descriptor, field, target, context)
+        target.check_nulls(column, field, context)
+        return column
     except SchemaError:
         # A nested column can have no default.
         has_none = pa.types.is_nested(field.type)

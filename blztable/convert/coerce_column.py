@@ -9,12 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from blztable.arrow.extensions import check_same, plain_values
 from blztable.arrow_casts import cast_exactly, misfit, repeated
 from blztable.arrow_errors import REFUSALS
-from blztable.arrow_types import is_text, value_type
+from blztable.arrow_types import first_missing, is_text, value_type
 from blztable.convert.categories import one_in_order
 from blztable.convert.frames import dtypes, objects
 from blztable.convert.frames.descriptor import Descriptor
@@ -41,9 +40,9 @@ class TableFacts:
 
     def check_nulls(self, column: pa.ChunkedArray, field: pa.Field, context: str) -> None:
         """SchemaError for missing values that the field cannot hold."""
-        if field.nullable or not column.null_count:
+        row = None if field.nullable else first_missing(column)
+        if row is None:
             return
-        row = pc.index(column.is_null(), True).as_py()
         is_float = pa.types.is_floating(field.type)
         or_keep = ", or pass nan_as_null=False to keep NaN" if is_float else ""
         raise SchemaError(
@@ -75,7 +74,6 @@ def coerce_column(
             f"{context}: type {source} cannot be {verb} {type_} without loss: "
             f"{_misfit(column, type_)}; {_remedies(column, field, table, is_empty)}"
         )
-    table.check_nulls(array, field, context)
     ours, theirs = _word(stated), _word(descriptor)
     is_same = ours == theirs or _SAME_VALUES.issuperset((ours, theirs))
     # Lists of Python are lists where nothing is known of pandas, and the other way round.
@@ -165,7 +163,10 @@ def coerce_values(
         column = _one_row(values, field.type)
     else:
         column = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
-    return coerce_column(column, descriptor, field, TableFacts(Facts.decode(frame)), context)
+    table = TableFacts(Facts.decode(frame))
+    column = coerce_column(column, descriptor, field, table, context)
+    table.check_nulls(column, field, context)
+    return column
 
 
 def how_for(how: Reading, field: pa.Field, frame: Descriptor | None) -> Reading:

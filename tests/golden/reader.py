@@ -286,8 +286,6 @@ def column(
         below = rows_below(arrow.type, own.rows, needed)
         columns = [column(root, child, lines, head, path, below).rows for child in children]
         own = Column(assembled(arrow.type, own.rows, columns), own.line, own.layers)
-    # Only the root has the promise of the schema.
-    need(parent != () or arrow.nullable or None not in own.rows, "no null in a field without")
     return own
 
 

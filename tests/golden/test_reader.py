@@ -295,7 +295,6 @@ LIES: dict[str, Edit] = {
     "places of lines": index(offset=[0, 1, 2, 3, 4]),
     "path of line": raw_line(N, b'"path":0', b'"path":0.0'),
     "a key twice": raw_line(N, b'"path":0', b'"path":0,"path":0'),
-    "null that may not be": schema(pa.field("n", pa.int32(), nullable=False)),
     "another type": schema(pa.field("n", pa.float32())),
     "a type that is not stored": schema(pa.field("n", pa.list_(pa.int32()))),
     "a field too few": schema(),

@@ -2,7 +2,7 @@
 
 Ours have decimals, naive timestamps, NaN beside null, views, unions, runs, slices with offsets,
 many chunks, and nulls in dictionaries, at any level of nested types. Fields at every level have
-names, metadata and promises of no nulls, which the data keep at the first level only.
+names, metadata and promises of no nulls, which the data need not keep.
 """
 
 import random
@@ -27,7 +27,7 @@ METADATA = st.none() | st.dictionaries(st.text(max_size=3), st.text(max_size=3),
 
 @st.composite
 def pyarrow_tables(draw: st.DrawFn) -> pa.Table:
-    """Draw a table of pyarrow's strategies; a field at the first level promises what is true."""
+    """Draw a table of pyarrow's strategies."""
     try:
         table = draw(of_pyarrow.all_tables)
     except pytest.skip.Exception:
@@ -36,11 +36,7 @@ def pyarrow_tables(draw: st.DrawFn) -> pa.Table:
     # Extension types, and dictionaries of nested values.
     if not all(map(is_storable, table.schema.types)):
         reject()
-    fields = [
-        field.with_nullable(field.nullable or column.null_count > 0)
-        for field, column in zip(table.schema, table.columns, strict=True)
-    ]
-    return pa.Table.from_arrays(table.columns, schema=pa.schema(fields, table.schema.metadata))
+    return table
 
 
 @st.composite
@@ -60,8 +56,8 @@ def own_tables(draw: st.DrawFn) -> pa.Table:
             array = nested_arrays.array_of(type_, before + stop - start + behind, seed + start)
             chunks.append(array.slice(before, stop - start))
         column = pa.chunked_array(chunks, type_)
-        promise = chance.random() < 0.5 or column.null_count > 0 or pa.types.is_null(type_)
-        fields.append(pa.field(f"x{number}", type_, promise, draw(METADATA)))
+        nullable = chance.random() < 0.5 or pa.types.is_null(type_)
+        fields.append(pa.field(f"x{number}", type_, nullable, draw(METADATA)))
         columns.append(column)
     return pa.Table.from_arrays(columns, schema=pa.schema(fields, draw(METADATA)))
 

@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from blztable.arrow_casts import cast_exactly, misfit, repeated, shown
-from blztable.arrow_types import Portion, is_binary, is_text, is_view
+from blztable.arrow_types import Portion, first_missing, is_binary, is_text, is_view
 from blztable.columns.nested.nodes import Node
 from blztable.columns.stored import stored_type
 from blztable.columns.types import layout_of
@@ -160,18 +159,21 @@ def _cast_defaults(
 
 def _check_no_nulls(staged: StagedVersion, index: int) -> None:
     """Raise SchemaError if a row of a column is null; the statistics of the row groups know."""
-    first = 0
+    field, first = staged.schema.field(index), 0
+    # Nulls of unions and runs are values of their children, which count hidden rows as well.
+    is_counted = not (pa.types.is_union(field.type) or pa.types.is_run_end_encoded(field.type))
     nulls = staged.column(index).statistics.nulls
     for group, (rows, missing) in enumerate(zip(staged.head.row_groups, nulls, strict=True)):
-        if missing:
+        if missing or not is_counted:
             with OpenParts(staged) as opened:
                 [column] = read_columns(opened, [index], [RowSpan(group, 0, rows)])
-            row = first + pc.index(column.is_null(), True).as_py()
-            name = staged.schema.field(index).name
-            raise SchemaError(
-                f"column {name!r}: row {row} is null, so the column cannot be not null; fill it "
-                f"first, with update({{{name!r}: ...}}, where=pc.field({name!r}).is_null())"
-            )
+            row = first_missing(column)
+            if row is not None:
+                raise SchemaError(
+                    f"column {field.name!r}: row {first + row} is null, so the column cannot be "
+                    f"not null; fill it first, with update({{{field.name!r}: ...}}, "
+                    f"where=pc.field({field.name!r}).is_null())"
+                )
         first += rows
 
 

@@ -211,9 +211,7 @@ def _readers(
     """Return the reads of a column: one, or one a part if values are shown as dictionaries."""
     version = parts.flat
     if not version.shows_dictionary(index):
-        # Otherwise a null in a field that has none would not be seen.
-        is_nullable = version.schema.field(index).nullable
-        view = Part.with_nans if with_nans and selected and is_nullable else None
+        view = Part.with_nans if with_nans and selected else None
         return [ColumnRead(parts, index, selected, view)]
     groups: dict[int, list[RowSelection]] = {}
     for one in selected:

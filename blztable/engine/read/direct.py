@@ -18,7 +18,6 @@ from blztable.engine.read.chunks import BundledRun, Run
 from blztable.engine.read.parts import Part
 from blztable.engine.read.requests import PartRows, SpanRows
 from blztable.engine.run.tasks import Task
-from blztable.errors import CorruptError
 
 # A part of more bytes gains nothing.
 MOST_BYTES = 8 << 20
@@ -72,9 +71,6 @@ class DirectColumn:
             values = made[VALUES].view(NUMPY_TYPES[self._field.type.id])
             validity.bits(0)[:] = np.packbits(values == values, bitorder="little")
         bitmap, nulls = validity.finish()
-        if nulls and not self._field.nullable:
-            with self._part.error_context():
-                raise CorruptError("found nulls; the schema says not null")
         buffers = [bitmap, pa.py_buffer(made[VALUES])]
         return pa.chunked_array([pa.Array.from_buffers(self._field.type, rows, buffers, nulls)])
 

@@ -75,9 +75,7 @@ def flat_schema(schema: pa.Schema) -> pa.Schema:
     for field in schema:
         root = Node.of(field.type)
         names = zip(root.names(field.name), root.walk(), strict=True)
-        flat = [pa.field(name, node.flat) for name, node in names]
-        # Only the root has the promise of the schema.
-        fields += [flat[0].with_nullable(field.nullable), *flat[1:]]
+        fields += [pa.field(name, node.flat) for name, node in names]
     return pa.schema(fields)
 
 

@@ -44,7 +44,6 @@ class ColumnWriter:
     path: layout.Path
     name: str
     type: pa.DataType
-    nullable: bool = True
     # The first file number to use; above 1 if the column has files already.
     first_k: int = 1
     # The significant digits that floats are rounded to; None to keep all.
@@ -100,10 +99,7 @@ def writers_of(
     nodes, digits = list(Node.of(field.type).walk()), digits_of(field)
     firsts = numbers or [1] * len(nodes)
     return [
-        # The schema promises nothing of the nodes below the root.
-        ColumnWriter(
-            path, field.name, node.flat, field.nullable or node is not nodes[0], first, digits
-        )
+        ColumnWriter(path, field.name, node.flat, first, digits)
         for node, path, first in zip(nodes, paths, firsts, strict=True)
     ]
 

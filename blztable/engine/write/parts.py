@@ -123,8 +123,6 @@ class PartWriter:
 
     def _array_to_store(self) -> pa.Array:
         """Return the rows as one array, and forget them."""
-        if self._array.null_count and not self._column.nullable:
-            raise SchemaError("found nulls; the schema says not null; fill or drop them")
         array = as_stored(one_array(self._array))
         # The caller's array is released as soon as a copy of it exists.
         del self._array
