@@ -94,6 +94,8 @@ def plain_values(values: Any, name: str) -> tuple[Any, pa.Field]:
 
 def column_as(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
     """Return a column in a type of the same storage; nothing is copied."""
+    if column.type.equals(type_):
+        return column
     pieces = [piece for chunk in column.chunks for piece in arrays_as(chunk, type_)]
     return pa.chunked_array(pieces, type_)
 
@@ -103,6 +105,9 @@ def arrays_as(array: pa.Array, type_: pa.DataType) -> Iterator[pa.Array]:
 
     It is more than one array if run ends of 16 bits do not reach all rows.
     """
+    if not len(array):
+        # Arrow cannot import the empty slice of a view that it exported.
+        return iter((nulls(0, type_),))
     moved = pa.array(_Retyped(widened(array), widened_type(type_)))
     return narrowed(moved, type_)
 
