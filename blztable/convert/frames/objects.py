@@ -28,6 +28,7 @@ from blztable.convert.frames.descriptor import (
     expect_text,
     to_bytes,
 )
+from blztable.convert.frames.nested import loses_digits, without_hidden
 from blztable.convert.objects.containers import Nulls, as_objects
 from blztable.convert.objects.find import find, parse
 from blztable.convert.objects.kinds import (
@@ -196,8 +197,12 @@ def foreign_objects(column: pa.ChunkedArray) -> np.ndarray:
     if not isinstance(column.type, pa.BaseExtensionType):
         # pyarrow knows no extension types within nested types.
         column, _ = plain_values(column, "")
+    has_objects = False
+    if pa.types.is_nested(column.type) and len(column):
+        chunks = list(map(without_hidden, getattr(column, "chunks", [column])))
+        column, has_objects = pa.chunked_array(chunks), any(map(loses_digits, chunks))
     try:
-        series = column.to_pandas()
+        series = column.to_pandas(integer_object_nulls=has_objects)
     except pa.ArrowNotImplementedError:
         # Such as lists of decimals: a Python object for each row.
         return np.fromiter(column.to_pylist(), object, len(column))
