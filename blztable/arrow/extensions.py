@@ -101,7 +101,7 @@ def plain_values(values: Any, name: str) -> tuple[Any, pa.Field]:
         return column_as(values, field.type), field
     if isinstance(values, pa.Array):
         return array_as(values, field.type), field
-    return array_as(pa.array([values], values.type), field.type)[0], field
+    return array_as(pa.repeat(values, 1), field.type)[0], field
 
 
 def column_as(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
