@@ -106,8 +106,14 @@ def _cast(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | None
     are_both = pa.types.is_dictionary(source) and pa.types.is_dictionary(type_)
     if are_both and source.value_type == type_.value_type and source.ordered >= type_.ordered:
         return pa.chunked_array([_recoded(chunk, type_) for chunk in column.chunks], type_)
+    if pa.types.is_run_end_encoded(source):
+        chunks = [pc.run_end_decode(chunk) for chunk in column.chunks]
+        return cast_exactly(pa.chunked_array(chunks, source.value_type), type_)
     if pa.types.is_dictionary(source):
         return cast_exactly(_decoded(column), type_)
+    if pa.types.is_run_end_encoded(type_):
+        plain = cast_exactly(column, type_.value_type)
+        return None if plain is None else pc.run_end_encode(plain, run_end_type=type_.run_end_type)
     if pa.types.is_dictionary(type_):
         return None if type_.ordered else _encoded(column, type_)
     if pa.types.is_nested(source) and pa.types.is_nested(type_):

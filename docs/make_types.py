@@ -95,6 +95,8 @@ def arrow_arrays() -> Iterator[tuple[str, pa.Array]]:
     yield "dense_union", pa.UnionArray.from_dense(codes, places, children)
     runs = pa.RunEndEncodedArray.from_arrays(pa.array([4, ROWS], pa.int32()), pa.array([7, None]))
     yield "run_end_encoded", runs
+    short = pa.RunEndEncodedArray.from_arrays(pa.array([4, ROWS], pa.int16()), pa.array([7, None]))
+    yield "run_end_encoded<int16>", short
     for type_, values in (
         (pa.uuid(), [None, uuid.UUID(int=7).bytes]),
         (pa.json_(), [None, "{}"]),
@@ -104,6 +106,11 @@ def arrow_arrays() -> Iterator[tuple[str, pa.Array]]:
     ):
         storage = pa.array(values, type_.storage_type)
         yield type_.extension_name, pa.ExtensionArray.from_storage(type_, storage)
+    ids = pa.ExtensionArray.from_storage(
+        pa.uuid(), pa.array([uuid.UUID(int=7).bytes], pa.binary(16))
+    )
+    codes = pa.array([0, None, 0], pa.int32())
+    yield "dictionary<arrow.uuid>", pa.DictionaryArray.from_arrays(codes, ids)
 
 
 def pandas_columns() -> Iterator[tuple[str, Any]]:

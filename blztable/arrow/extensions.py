@@ -8,52 +8,46 @@ changed in the bytes of the schema, at all levels at once. Arrays take a new typ
 data interface, which copies nothing. Knows nothing of tables.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from blztable.arrow_errors import UNREADABLE, is_foreign
+from blztable.arrow.extension_names import KEPT_NAME, NAME, PARAMETERS, read_plain, registered
+from blztable.arrow.nesting import has_children
+from blztable.arrow.run_ends import narrowed, widened, widened_type
+from blztable.arrow.unnamed import (
+    KEYS,
+    VALUES_NAME,
+    VALUES_PARAMETERS,
+    is_kept_above,
+    with_unnamed,
+    without_unnamed,
+)
+from blztable.arrow_types import nulls
 from blztable.errors import SchemaError
 
-# The keys in the metadata of a field that is written for an extension type.
-NAME = b"ARROW:extension:name"
-PARAMETERS = b"ARROW:extension:metadata"
-# The name within the package.
-KEPT_NAME = b"blztb:extension:name"
+_PARAMETERS = {KEPT_NAME: PARAMETERS, VALUES_NAME: VALUES_PARAMETERS}
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
     """Return a schema with storage types instead of extension types, which their fields name.
 
+    Run ends of 16 bits have 32, and the field says so.
+
     Raises
     ------
     SchemaError
-        The values of a dictionary have an extension type, which Arrow cannot write.
+        A type cannot be written so.
     """
-    data = schema.serialize().to_pybytes()
-    if NAME not in data:
-        return schema
     for field in schema:
         _check_dictionaries(field.name, field.type)
-    return read_plain(data)
-
-
-def read_plain(data: bytes) -> pa.Schema:
-    """Return the schema of an Arrow IPC message as `plain_schema` does; raises as Arrow does."""
-    schema = pa.ipc.read_schema(pa.py_buffer(data.replace(NAME, KEPT_NAME)))
-    kept, name = KEPT_NAME.decode(), NAME.decode()
-    if NAME not in data or not any(kept in one for one in schema.names):
-        return schema
-    # A column may have this name.
-    fields = [field.with_name(field.name.replace(kept, name)) for field in schema]
-    return pa.schema(fields, schema.metadata)
-
-
-def written(schema: pa.Schema) -> bytes:
-    """Return the Arrow IPC message of a plain schema."""
-    data: bytes = schema.serialize().to_pybytes()
-    return data.replace(KEPT_NAME, NAME)
+    if any(map(is_kept_above, schema.types)):
+        fields = [without_unnamed(field, field.name) for field in schema]
+        schema = pa.schema(fields, schema.metadata)
+    data = schema.serialize().to_pybytes()
+    return read_plain(data) if NAME in data else schema
 
 
 def shown_schema(schema: pa.Schema) -> pa.Schema:
@@ -61,25 +55,15 @@ def shown_schema(schema: pa.Schema) -> pa.Schema:
 
     A field whose class is unknown, or refuses the parameters, keeps its storage type.
     """
-    try:
-        return pa.ipc.read_schema(pa.py_buffer(written(schema)))
-    except UNREADABLE as error:
-        if is_foreign(error):
-            raise
-        return pa.schema(map(_shown_field, schema), schema.metadata)
+    found = registered(schema)
+    if not any(key in schema.serialize().to_pybytes() for key in KEYS):
+        return found
+    return pa.schema(map(with_unnamed, found), found.metadata)
 
 
-def _shown_field(field: pa.Field) -> pa.Field:
-    try:
-        (shown,) = pa.ipc.read_schema(pa.py_buffer(written(pa.schema([field]))))
-    except UNREADABLE as error:
-        if is_foreign(error):
-            raise
-        metadata = {
-            NAME if key == KEPT_NAME else key: text for key, text in (field.metadata or {}).items()
-        }
-        return field.with_metadata(metadata or None)
-    return shown
+def has_others(schema: bytes) -> bool:
+    """True if a schema that was written may be shown with other types."""
+    return any(key in schema for key in (NAME, *KEYS))
 
 
 def plain_table(table: pa.Table) -> pa.Table:
@@ -94,7 +78,11 @@ def plain_table(table: pa.Table) -> pa.Table:
 def plain_values(values: Any, name: str) -> tuple[Any, pa.Field]:
     """Return an array, a chunked array or a scalar in its storage type, with a field for it."""
     field = pa.field(name, values.type)
-    if not is_extended(values.type):
+    is_scalar = isinstance(values, pa.Scalar)
+    if pa.types.is_nested(values.type) and not is_scalar and pc.all(values.is_null()).as_py():
+        # Arrow's own nulls of runs inside of nested types are invalid.
+        values = nulls(len(values), widened_type(values.type))
+    if not is_extended(field.type):
         return values, field
     (field,) = plain_schema(pa.schema([field]))
     if isinstance(values, pa.ChunkedArray):
@@ -106,12 +94,23 @@ def plain_values(values: Any, name: str) -> tuple[Any, pa.Field]:
 
 def column_as(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
     """Return a column in a type of the same storage; nothing is copied."""
-    return pa.chunked_array([array_as(chunk, type_) for chunk in column.chunks], type_)
+    pieces = [piece for chunk in column.chunks for piece in arrays_as(chunk, type_)]
+    return pa.chunked_array(pieces, type_)
+
+
+def arrays_as(array: pa.Array, type_: pa.DataType) -> Iterator[pa.Array]:
+    """Yield an array in a type of the same storage; only run ends are copied.
+
+    It is more than one array if run ends of 16 bits do not reach all rows.
+    """
+    moved = pa.array(_Retyped(widened(array), widened_type(type_)))
+    return narrowed(moved, type_)
 
 
 def array_as(array: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Return an array in a type of the same storage; nothing is copied."""
-    return pa.array(_Retyped(array, type_))
+    """Return an array in a plain type of the same storage; only run ends are copied."""
+    (found,) = arrays_as(array, type_)
+    return found
 
 
 class _Retyped:
@@ -125,19 +124,33 @@ class _Retyped:
 
 
 def is_extended(type_: pa.DataType) -> bool:
-    """True if a type is an extension type, or has one at any level."""
-    if isinstance(type_, pa.BaseExtensionType):
+    """True if a type is an extension type, or has one or run ends of 16 bits, at any level."""
+    if isinstance(type_, pa.BaseExtensionType) or is_kept_above(type_):
         return True
     return any(is_extended(type_.field(number).type) for number in range(type_.num_fields))
 
 
 def retyped(field: pa.Field, type_: pa.DataType) -> pa.Field:
     """Return a plain field with another type; the name of an extension type belongs to the old."""
+    if field.type == type_:
+        return field.with_type(type_)
+    return _without(field, (KEPT_NAME, VALUES_NAME)).with_type(type_)
+
+
+def retyped_as(field: pa.Field, type_: pa.DataType) -> pa.Field:
+    """Return a plain field with another type, which may be an extension type."""
+    (plain,) = plain_schema(pa.schema([pa.field(field.name, type_)]))
+    bare = _without(field, (KEPT_NAME, *KEYS)).with_type(plain.type)
+    return bare.with_metadata({**(bare.metadata or {}), **(plain.metadata or {})} or None)
+
+
+def _without(field: pa.Field, names: Sequence[bytes]) -> pa.Field:
+    """Return a plain field without these keys, and without the parameters of an extension type."""
     metadata = dict(field.metadata or {})
-    if field.type != type_ and metadata.pop(KEPT_NAME, None) is not None:
-        metadata.pop(PARAMETERS, None)
-        field = field.with_metadata(metadata or None)
-    return field.with_type(type_)
+    gone = [name for name in names if metadata.pop(name, None) is not None]
+    for name in gone:
+        metadata.pop(_PARAMETERS.get(name, b""), None)
+    return field.with_metadata(metadata or None) if gone else field
 
 
 def check_same(source: pa.Field, target: pa.Field, context: str) -> None:
@@ -158,6 +171,9 @@ def _kinds(field: pa.Field, path: str = "") -> Iterator[tuple[str, bytes, bytes]
     metadata, type_ = field.metadata or {}, field.type
     if KEPT_NAME in metadata:
         yield path, metadata[KEPT_NAME], metadata.get(PARAMETERS, b"")
+    elif VALUES_NAME in metadata:
+        # Values may be encoded or not.
+        yield path, metadata[VALUES_NAME], metadata.get(VALUES_PARAMETERS, b"")
     for number in range(type_.num_fields):
         child = type_.field(number)
         yield from _kinds(child, f"{path}.{child.name}")
@@ -172,12 +188,18 @@ def _named(kinds: list[tuple[str, bytes, bytes]]) -> str:
 
 
 def _check_dictionaries(name: str, type_: pa.DataType) -> None:
+    """Raise SchemaError for a dictionary of dictionaries, which a schema of Arrow forgets."""
     if isinstance(type_, pa.BaseExtensionType):
         type_ = type_.storage_type
-    if pa.types.is_dictionary(type_) and is_extended(type_.value_type):
-        raise SchemaError(
-            f"column {name!r}: a dictionary of {type_.value_type} cannot be stored, because Arrow "
-            "cannot write its type; decode the dictionary"
-        )
-    for number in range(type_.num_fields):
+    if pa.types.is_dictionary(type_):
+        values = type_.value_type
+        if isinstance(values, pa.BaseExtensionType):
+            values = values.storage_type
+        if pa.types.is_dictionary(values):
+            raise SchemaError(
+                f"column {name!r}: type {type_} cannot be stored, because Arrow cannot write a "
+                "dictionary of dictionaries; decode the outer one: array.dictionary_decode()"
+            )
+        _check_dictionaries(name, values)
+    for number in range(type_.num_fields if has_children(type_) else 0):
         _check_dictionaries(name, type_.field(number).type)

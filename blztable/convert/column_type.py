@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from blztable.arrow.extensions import retyped_as
 from blztable.arrow_types import value_type
 from blztable.convert.frames import dtypes, objects
 from blztable.convert.frames.descriptor import FIELD_KEY, Descriptor
@@ -82,7 +83,8 @@ def altered(
     if type_ is None:
         return new, frame
     arrow, descriptor = parsed(type_, field)
-    return with_type(new, frame, arrow, descriptor)
+    kept, frame = with_type(new, frame, retyped_as(new, arrow).type, descriptor)
+    return retyped_as(kept, arrow), frame
 
 
 def with_type(

@@ -4,10 +4,11 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
-from blztable.arrow.extensions import NAME, column_as, shown_schema
+from blztable.arrow.extensions import column_as, has_others, shown_schema
 from blztable.convert.column_type import with_type
 from blztable.convert.frames.descriptor import FIELD_KEY
 from blztable.engine.version.versions import Version
+from blztable.errors import SchemaError
 from blztable.format.jsontext import Json
 
 
@@ -17,8 +18,8 @@ def shown_fields(version: Version) -> pa.Schema:
 
 
 def has_extensions(version: Version) -> bool:
-    """True if a type may be an extension type."""
-    return NAME in version.head.schema
+    """True if a type may be an extension type, or have run ends of 16 bits."""
+    return has_others(version.head.schema)
 
 
 def shown_columns(
@@ -26,6 +27,16 @@ def shown_columns(
 ) -> list[pa.ChunkedArray]:
     """Return columns in types of the same storage."""
     return list(map(column_as, columns, types))
+
+
+def one_array(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column as one array; SchemaError if its run ends do not reach all rows."""
+    if column.num_chunks > 1:
+        raise SchemaError(
+            f"{len(column)} rows do not fit into one array of {column.type}; read fewer rows, or a "
+            "table with to_arrow"
+        )
+    return column.chunk(0)
 
 
 def described(

@@ -242,7 +242,8 @@ class Snapshot:
                 row_spans = spans(self.version.head.row_groups, rows.start, rows.stop)
                 with OpenParts(self.version) as parts:
                     array = read_array(parts, position, row_spans)
-        return self._show([position], [pa.chunked_array([array])])[0].chunk(0)
+        (column,) = self._show([position], [pa.chunked_array([array])])
+        return shown.one_array(column)
 
     def streams(self, position: int) -> tuple[StreamStorage, ...]:
         """Return how the streams of one column are stored."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from blztable.arrow.extensions import plain_values
 from blztable.arrow_casts import narrowed
 from blztable.convert.append_source import TableSpec
 from blztable.convert.categories import check_order, one_in_order
@@ -92,7 +93,7 @@ class Target:
         for group_rows in self.staged.head.row_groups:
             array = self.snapshot.array(index, range(start, start + 1))
             if len(array.dictionary):
-                return array.dictionary
+                return plain_values(array.dictionary, "")[0]
             start += group_rows
         return None
 

@@ -28,7 +28,7 @@ GROUND = {
 }
 ENGINE = {*GROUND, "format", "storage", "columns", "report"}
 MAY_IMPORT = {
-    "arrow": {"arrow_errors", "errors"},
+    "arrow": {"arrow_errors", "arrow_types", "errors"},
     "arrow_casts": {"arrow_errors", "arrow_types"},
     "arrow_errors": set(),
     "arrow_types": set(),

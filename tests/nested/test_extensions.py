@@ -286,10 +286,27 @@ def test_a_table_is_created_with_extension_types():
         assert opened["u"][:].to_pylist() == [uuid.UUID(int=1)]
 
 
-def test_a_dictionary_of_an_extension_type_is_refused_by_name():
-    type_ = pa.dictionary(pa.int8(), pa.uuid())
-    with pytest.raises(SchemaError, match=r"'a': a dictionary of extension<arrow.uuid>.*decode"):
-        blz.to_blz(pa.table({"a": pa.nulls(1, type_)}), MemoryStore())
+@pytest.mark.parametrize("type_", [pa.uuid(), pa.bool8()], ids=str)
+def test_a_column_becomes_one_of_an_extension_type_and_back(type_):
+    storage = type_.storage_type
+    values = [bytes(16), None] if type_ == pa.uuid() else [1, None]
+    blz.to_blz(pa.table({"a": pa.array(values, storage)}), store := MemoryStore())
+    with blz.open(store, "a") as opened:
+        opened.alter_column("a", type=type_)
+        assert opened.to_arrow().schema.field("a").equals(pa.field("a", type_), check_metadata=True)
+        assert opened["a"][:].equals(of(type_, values))
+        opened.alter_column("a", type=storage)
+        assert (
+            opened.to_arrow().schema.field("a").equals(pa.field("a", storage), check_metadata=True)
+        )
+
+
+def test_one_value_with_a_uuid_in_it_fills_rows():
+    array = ARRAYS["struct of uuid and json"]
+    blz.to_blz(table_of(array), store := MemoryStore())
+    with blz.open(store, "a") as opened:
+        opened.update({"a": array[0]})
+        assert opened["a"][:].to_pylist() == [array[0].as_py()] * 3
 
 
 @given(TYPES, st.integers(0, 2**32), st.binary(max_size=9))

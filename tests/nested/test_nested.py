@@ -103,13 +103,6 @@ def test_filters_for_nulls_find_the_rows_that_are_null(type_, seed, layout):
         assert rows_of(found["x"]) == repr([array[row].as_py() for row in sorted(wanted)])
 
 
-def test_run_ends_of_16_bits_are_refused_because_they_reach_too_few_rows():
-    runs = pa.run_end_encoded(pa.int16(), pa.int8())
-    for type_ in (runs, pa.list_(runs), pa.struct([("a", runs)])):
-        with pytest.raises(blz.SchemaError, match=r"'x'.*int16.*cannot be stored"):
-            blz.to_blz(pa.table({"x": nulls(3, type_)}), MemoryStore())
-
-
 @settings(max_examples=40)
 @given(TYPES, SEEDS, st.sampled_from(LAYOUTS), st.lists(st.sampled_from("audcmr"), max_size=6))
 def test_changes_keep_the_rows_that_they_should(type_, seed, layout, verbs):

@@ -14,6 +14,8 @@ LEAVES = [
     *(pa.large_binary(), pa.decimal128(5, 2), pa.dictionary(pa.int8(), pa.string())),
 ]
 
+RUN_ENDS = [pa.int16(), pa.int32(), pa.int64()]
+
 
 def _union(types, make):
     return make([pa.field(f"u{number}", type_) for number, type_ in enumerate(types)])
@@ -32,7 +34,9 @@ def _nesting(inner):
         )
         | st.lists(inner, min_size=1, max_size=2).map(lambda types: _union(types, pa.dense_union))
         | st.lists(inner, min_size=1, max_size=2).map(lambda types: _union(types, pa.sparse_union))
-        | st.sampled_from(LEAVES[:7]).map(lambda type_: pa.run_end_encoded(pa.int32(), type_))
+        | st.tuples(st.sampled_from(RUN_ENDS), st.sampled_from(LEAVES[:7])).map(
+            lambda pair: pa.run_end_encoded(*pair)
+        )
     )
 
 

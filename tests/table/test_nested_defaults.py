@@ -210,8 +210,6 @@ def test_the_example_of_the_page_is_what_is_stored():
     page = (Path(__file__).parents[2] / "docs" / "format.md").read_text()
     pattern = r"For example, `(.*)` of a column `struct<a: .* is `(.*)`"
     example, nodes = re.search(pattern, page).groups()
-        r"For example, `(.*)` of a column `struct<a: .* is `(.*)`", page
-    ).groups()
     type_ = pa.struct([("a", pa.int8()), ("b", pa.list_(pa.string()))])
     blz.create(store := MemoryStore(), pa.schema({"x": type_})).close()
     with blz.open(store, "a") as t:

@@ -1,4 +1,4 @@
-"""Compound: dtypes whose values are those of another dtype: intervals and sparse arrays.
+"""Compound: dtypes whose values are those of another dtype: intervals, sparse arrays, dictionaries.
 
 Knows nothing of the other dtypes; the caller says how their values are encoded and decoded. An
 interval is a struct of its ends, and a text as a category, because a dictionary holds no structs.
@@ -142,3 +142,16 @@ def sparse_dtype(values: Any, fill: Json) -> tuple[np.ndarray, pd.SparseDtype]:
         return dense, pd.SparseDtype(dense.dtype, decode_value(fill, "fill value"))
     except REFUSALS as error:
         raise FormatError(f"a sparse dtype cannot have this fill value: {error}") from None
+
+
+def decode_coded(column: pa.ChunkedArray, decode: Decode) -> np.ndarray:
+    """Return a dictionary column as its values; equal codes of a chunk share an object."""
+    found = np.full(len(column), None, object)
+    first = 0
+    for chunk in column.chunks:
+        values = np.asarray(decode(pa.chunked_array([chunk.dictionary]), None), object)
+        is_valid = chunk.indices.is_valid().to_numpy(zero_copy_only=False)
+        codes = chunk.indices.drop_null().to_numpy()
+        found[np.flatnonzero(is_valid) + first] = values[codes]
+        first += len(chunk)
+    return found

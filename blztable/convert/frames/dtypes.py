@@ -200,6 +200,14 @@ def decode_category(column: pa.ChunkedArray, descriptor: Descriptor | None = Non
     return pd.Categorical.from_codes(codes, dtype=dtype, validate=False)
 
 
+def _decode_dictionary(column: pa.ChunkedArray) -> Values:
+    """Return a categorical, or the values if they cannot be categories."""
+    type_ = column.type.value_type
+    if pa.types.is_nested(type_) or isinstance(type_, pa.BaseExtensionType):
+        return compound.decode_coded(column, _plainly)
+    return decode_category(column)
+
+
 def _held(categories: pa.Array) -> Descriptor:
     """Return the categories of a column without rows, whose dictionary is not stored.
 
@@ -366,7 +374,7 @@ DEFAULTS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.ChunkedArray],
     (pa.types.is_timestamp, times.decode_timestamps),
     (pa.types.is_duration, times.decode_durations),
     (is_text, text.decode_text),
-    (pa.types.is_dictionary, decode_category),
+    (pa.types.is_dictionary, _decode_dictionary),
     (pa.types.is_run_end_encoded, _run_ends),
     (lambda type_: isinstance(type_, pa.BaseExtensionType), _decode_extension),
 )

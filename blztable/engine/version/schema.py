@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from blztable.arrow.extensions import read_plain, written
+from blztable.arrow.extension_names import read_plain, written
 from blztable.arrow_errors import UNREADABLE, is_foreign
 from blztable.arrow_types import value_type
 from blztable.columns.digits import MAX_DIGITS
