@@ -31,7 +31,7 @@ from blztable.convert.frames.descriptor import (
 )
 from blztable.convert.frames.nested import loses_digits, without_hidden
 from blztable.convert.objects.containers import Nulls, as_objects
-from blztable.convert.objects.find import find, parse
+from blztable.convert.objects.find import Anything, find, parse
 from blztable.convert.objects.kinds import (
     SIMPLE,
     UNFIT,
@@ -43,6 +43,7 @@ from blztable.convert.objects.kinds import (
 from blztable.convert.objects.merge import lenient
 from blztable.convert.objects.merge import merged as merge
 from blztable.convert.objects.moments import Moments
+from blztable.convert.objects.reshape import reshaped as reshape
 from blztable.convert.objects.tagged import REMEDY, from_text, to_text
 from blztable.errors import FormatError, LimitError, SchemaError
 
@@ -89,7 +90,8 @@ def encode_objects(
             return _as_json(values, present, context, descriptor)
         if kind not in _UNSTATED:
             descriptor["kind"] = kind.facts
-            _check_size(descriptor, present)
+            if not _fits(descriptor):
+                raise UnsuitableError(*first_of(present), "its keys and levels are too many")
         array = kind.encode(present)
         if choice == "error" and kind is not SIMPLE["text"]:
             raise UnsuitableError(*first_of(present), _NO_TEXT)
@@ -210,6 +212,24 @@ def merged(stated: Descriptor | None, given: Descriptor | None) -> Descriptor | 
     if kind is None:
         raise SchemaError(f"no kind of objects is both {kinds[0]!r:.60} and {kinds[1]!r:.60}")
     return {**stated, "kind": kind.facts}
+
+
+def reshaped(
+    stated: Descriptor | None, old: pa.DataType, new: pa.DataType, by_place: bool
+) -> Descriptor | None:
+    """Return the descriptor of objects whose structs have other fields now; None if none is true.
+
+    `by_place` says that fields keep their places, not their names.
+    """
+    if stated is None or stated["dtype"] != "object" or stated.get("kind", JSON) == JSON:
+        return None
+    try:
+        decode_objects(pa.chunked_array([], old), stated)
+    except FormatError:
+        return None
+    kind = reshape(parse(stated["kind"]), old, new, by_place)
+    descriptor = {**stated, "kind": kind.facts}
+    return None if isinstance(kind, Anything) or not _fits(descriptor) else descriptor
 
 
 def same_kind(one: pa.DataType, other: pa.DataType) -> bool:
@@ -340,15 +360,13 @@ def _of_kind(array: pa.Array, kind: Kind) -> np.ndarray:
         raise _too_many(pa.chunked_array([array])) from None
 
 
-def _check_size(descriptor: Descriptor, values: np.ndarray) -> None:
-    """UnsuitableError for a kind that is too large for a descriptor."""
+def _fits(descriptor: Descriptor) -> bool:
+    """True if a field can hold the descriptor."""
     try:
         check_depth(descriptor, DEPTH_MAX - 1)
-        fits = len(to_bytes(descriptor)) <= SIZE_MAX
+        return len(to_bytes(descriptor)) <= SIZE_MAX
     except FormatError:
-        fits = False
-    if not fits:
-        raise UnsuitableError(*first_of(values), "its keys and levels are too many")
+        return False
 
 
 def _remedy(values: np.ndarray, error: UnsuitableError, choice: str) -> str:
