@@ -48,7 +48,10 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
         fields = [without_unnamed(field, field.name) for field in schema]
         schema = pa.schema(fields, schema.metadata)
     data = schema.serialize().to_pybytes()
-    return read_plain(data) if NAME in data or any(map(has_maps, schema.types)) else schema
+    if NAME not in data and not any(map(has_maps, schema.types)):
+        return schema
+    found = read_plain(data)
+    return schema if found.equals(schema, check_metadata=True) else found
 
 
 def shown_schema(schema: pa.Schema) -> pa.Schema:

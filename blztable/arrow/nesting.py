@@ -44,6 +44,11 @@ def has_children(type_: pa.DataType) -> bool:
     return type_.num_fields > 0 or pa.types.is_dictionary(type_)
 
 
+def has_items(type_: pa.DataType) -> bool:
+    """True for lists of any kind but maps."""
+    return type_.id in LISTS or bool(pa.types.is_fixed_size_list(type_))
+
+
 def has_maps(type_: pa.DataType) -> bool:
     """True if a type is a map, or has one at any level."""
     if pa.types.is_map(type_):
