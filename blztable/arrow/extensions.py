@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blztable.arrow.extension_names import KEPT_NAME, NAME, PARAMETERS, read_plain, registered
-from blztable.arrow.nesting import has_children
+from blztable.arrow.nesting import has_children, has_maps
 from blztable.arrow.run_ends import narrowed, widened, widened_type
 from blztable.arrow.unnamed import (
     KEYS,
@@ -39,7 +39,8 @@ _PARAMETERS = {KEPT_NAME: PARAMETERS, VALUES_NAME: VALUES_PARAMETERS}
 def plain_schema(schema: pa.Schema) -> pa.Schema:
     """Return a schema with storage types instead of extension types, which their fields name.
 
-    Run ends of 16 bits have 32, and the field says so.
+    Run ends of 16 bits have 32, and the field says so. Fields of maps have the names that Arrow
+    writes, whatever a Parquet file called them.
 
     Raises
     ------
@@ -52,7 +53,10 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
         fields = [without_unnamed(field, field.name) for field in schema]
         schema = pa.schema(fields, schema.metadata)
     data = schema.serialize().to_pybytes()
-    return read_plain(data) if NAME in data else schema
+    if NAME not in data and not any(map(has_maps, schema.types)):
+        return schema
+    found = read_plain(data)
+    return schema if found.equals(schema, check_metadata=True) else found
 
 
 def shown_schema(schema: pa.Schema) -> pa.Schema:
@@ -87,7 +91,7 @@ def plain_values(values: Any, name: str) -> tuple[Any, pa.Field]:
     if pa.types.is_nested(values.type) and not is_scalar and pc.all(values.is_null()).as_py():
         # Arrow's own nulls of runs inside of nested types are invalid.
         values = nulls(len(values), widened_type(values.type))
-    if not is_extended(field.type):
+    if not is_extended(field.type) and not has_maps(field.type):
         return values, field
     (field,) = plain_schema(pa.schema([field]))
     if isinstance(values, pa.ChunkedArray):

@@ -29,7 +29,7 @@ GROUND = {
 ENGINE = {*GROUND, "format", "storage", "columns", "report"}
 MAY_IMPORT = {
     "arrow": {"arrow_errors", "arrow_types", "errors"},
-    "arrow_casts": {"arrow_errors", "arrow_types", "columns/nested"},
+    "arrow_casts": {"arrow", "arrow_errors", "arrow_types", "columns/nested"},
     "arrow_errors": set(),
     "arrow_types": set(),
     "block_terms": set(),

@@ -86,6 +86,14 @@ def taken(array: pa.Array, rows: np.ndarray) -> pa.Array:
     return rebuilt(node, iter(flatten(node, array, rows.astype(np.int64))))
 
 
+def relisted(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Return lists as views of lists, or views as lists; the items have one type.
+
+    Arrow's own cast of a view to a list is wrong.
+    """
+    return rebuilt(Node.of(type_), iter(flatten(Node.of(array.type), array)))
+
+
 def joined(chunks: Sequence[pa.Array], join: Callable[[pa.ChunkedArray], pa.Array]) -> pa.Array:
     """Return nested arrays of one type as one array; Arrow cannot concatenate all types.
 

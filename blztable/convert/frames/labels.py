@@ -184,8 +184,8 @@ def _timedelta(unit: Json, ticks: Json) -> pd.Timedelta:
 
 def _encode_datetime(label: datetime.datetime) -> Json:
     if label.tzinfo is None:
-        facts = ["datetime", label.isoformat()]
-        return [*facts, 1] if label.fold else facts
+        text = label.isoformat()
+        return ["datetime", text, 1] if label.fold else ["datetime", text]
     zone_ = list(zone_name(label.tzinfo, f"label {label!r:.100}"))
     facts = ["zoned", label.replace(tzinfo=None, fold=0).isoformat(), label.fold, zone_]
     if not same_value(_zoned(*facts[1:]), label):

@@ -51,7 +51,7 @@ CHOICES = ("infer", "json", "error")
 # As "infer", in calls without the option, whose errors cannot advise it.
 NO_OPTION = "infer, without the option"
 # Markers of a missing value; a column with several kinds of them comes back with None.
-MARKERS = {"none": None, "nan": np.nan, "NA": pd.NA, "NaT": pd.NaT}
+MARKERS: dict[str, Any] = {"none": None, "nan": np.nan, "NA": pd.NA, "NaT": pd.NaT}
 MARKERS["Decimal"] = decimal.Decimal("NaN")
 MARKER_NAMES = {type(None): "none", float: "nan", np.float64: "nan"}
 MARKER_NAMES |= {type(pd.NA): "NA", type(pd.NaT): "NaT", decimal.Decimal: "Decimal"}
