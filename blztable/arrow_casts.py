@@ -95,7 +95,8 @@ def repeated(type_: pa.DataType, rows: int, value: pa.Scalar | None) -> pa.Chunk
     if isinstance(value, pa.DictionaryScalar):
         code, values = value.index, value.dictionary
     else:
-        values = pa.repeat(value.cast(type_.value_type), 1)
+        is_same = value.type.equals(type_.value_type)
+        values = pa.repeat(value if is_same else value.cast(type_.value_type), 1)
     codes = pa.repeat(code, rows)
     return pa.chunked_array([pa.DictionaryArray.from_arrays(codes, values, ordered=type_.ordered)])
 
@@ -236,10 +237,12 @@ def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return the values of a dictionary column."""
     type_ = column.type.value_type
     # Arrow takes no rows of views.
-    chunks = [
-        chunk.dictionary.cast(without_view(type_)).take(chunk.indices) for chunk in column.chunks
-    ]
-    return pa.chunked_array(chunks, without_view(type_))
+    plain = without_view(type_)
+    # Nor does it cast each nested type to itself.
+    values = [chunk.dictionary for chunk in column.chunks]
+    values = values if plain == type_ else [one.cast(plain) for one in values]
+    pairs = zip(values, column.chunks, strict=True)
+    return pa.chunked_array([one.take(chunk.indices) for one, chunk in pairs], plain)
 
 
 def _encoded(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | None:
@@ -247,6 +250,11 @@ def _encoded(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | N
     plain = cast_exactly(column, type_.value_type)
     if plain is None:
         return None
+    if pa.types.is_nested(type_.value_type):
+        # Arrow finds no equal values of these types.
+        whole = plain.combine_chunks()
+        codes = pa.array(range(len(whole))).cast(type_.index_type)
+        return pa.chunked_array([pa.DictionaryArray.from_arrays(codes, whole)])
     chunks = [_recoded(chunk.dictionary_encode(), type_) for chunk in plain.chunks]
     return pa.chunked_array(chunks, type_)
 

@@ -15,7 +15,7 @@ from blztable.block_terms import ENDS, VALUES
 from blztable.columns.blocks import Piece
 from blztable.columns.nested.assemble import assemble
 from blztable.columns.nested.flatten import list_array, struct_array
-from blztable.columns.nested.nodes import ITEMS, RUNS, SIZE, Node, is_nested
+from blztable.columns.nested.nodes import CODES, ITEMS, RUNS, SIZE, Node, is_nested
 from blztable.columns.types import decoder, encode, layout_of, take
 from blztable.errors import CorruptError, LimitError
 
@@ -56,7 +56,9 @@ def _zeros(node: Node, rows: int) -> pa.Array:
         found = take(one, np.zeros(rows, np.int64))
         return found if found.type.id == node.type.id else found.cast(node.type)
     below = rows
-    if node.rows in (ITEMS, RUNS):
+    if node.rows == CODES:
+        flat, below = pa.array(np.zeros(rows)).cast(node.flat), min(rows, 1)
+    elif node.rows in (ITEMS, RUNS):
         below = rows if node.rows == RUNS else 0
         flat = list_array(node.flat, np.full(rows, int(node.rows == RUNS)), None)
     elif pa.types.is_union(node.type):

@@ -24,7 +24,7 @@ from blztable.columns.blocks import (
 )
 from blztable.columns.codecs import boolean, dictionary, fixed, lists, null, structs, text, validity
 from blztable.columns.codecs.items import MAX_NARROW
-from blztable.columns.nested import assemble
+from blztable.columns.nested import assemble, joined
 from blztable.columns.nested.nodes import (
     LARGE_LIST,
     LIST,
@@ -129,17 +129,26 @@ def one_array(column: pa.ChunkedArray) -> pa.Array:
         return nulls(0, column.type)
     if column.num_chunks == 1:
         return column.chunk(0)
+    if is_nested(column.type) and column.type not in (STRUCT, LIST, LARGE_LIST):
+        return joined.joined(column.chunks, one_array)
     if pa.types.is_dictionary(column.type):
-        joined = dictionary.join(column.chunks)
-    elif is_nested(column.type) and column.type not in (STRUCT, LIST, LARGE_LIST):
-        joined = assemble.joined(column.chunks, one_array)
+        whole = dictionary.join(column.chunks)
     else:
         # Empty chunks are left out: Arrow reads the bytes before an imported empty slice.
         chunks = [chunk for chunk in column.chunks if len(chunk)]
-        joined = _combined(pa.chunked_array(chunks, column.type))
-    if not isinstance(joined, pa.Array):
+        whole = _combined(pa.chunked_array(chunks, column.type))
+    if not isinstance(whole, pa.Array):
         raise SchemaError(f"{len(column)} rows do not fit into one array of {column.type}")
-    return joined
+    return whole
+
+
+def changes(column: pa.ChunkedArray) -> list[int]:
+    """Return the rows where a new array must begin because codes have no room for more values."""
+    if not pa.types.is_dictionary(column.type):
+        return []
+    if is_nested(column.type):
+        return joined.changes(column, one_array)
+    return dictionary.changes(column)
 
 
 def take(array: pa.Array, rows: np.ndarray) -> pa.Array:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from blztable.arrow_types import Portion
 from blztable.caller import stack_level
-from blztable.columns.codecs import dictionary
+from blztable.columns.types import changes
 from blztable.engine.change import merge_policy
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Join, Keys, NoJoin
@@ -171,7 +171,7 @@ def _joinable(staged: StagedVersion, groups: Sequence[int]) -> list[int]:
                     read_columns(opened, [index], [RowSpan(group, 0, 1)])[0].chunk(0)
                     for group in groups
                 ]
-                cuts.update(dictionary.changes(pa.chunked_array(rows, type_)))
+                cuts.update(changes(pa.chunked_array(rows, type_)))
     return [stop - start for start, stop in pairwise(sorted({0, *cuts, len(groups)}))]
 
 
