@@ -16,7 +16,16 @@ import pyarrow.compute as pc
 
 from blztable.arrow_types import bitmap, bits_of, nulls
 from blztable.columns.memory import bytes_of, numbers_in
-from blztable.columns.nested.nodes import CODES, ITEMS, LARGE_LIST, RUNS, SIZE, STRUCT, Node
+from blztable.columns.nested.nodes import (
+    CODES,
+    ITEMS,
+    LARGE_LIST,
+    MAX_VALUES,
+    RUNS,
+    SIZE,
+    STRUCT,
+    Node,
+)
 from blztable.columns.stored import as_stored
 from blztable.errors import SchemaError
 
@@ -70,6 +79,8 @@ def _flattened(node: Node, array: pa.Array, rows: _Rows, visible: _Visible) -> I
         return
     if node.rows == CODES:
         codes = _leaf(array.indices, rows, visible)
+        if len(array.dictionary) > MAX_VALUES:
+            raise SchemaError(f"a dictionary of {len(array.dictionary)} values; expected fewer")
         _check_codes(codes, len(array.dictionary))
         yield codes
         # Rows of a list that has none have no values.

@@ -42,6 +42,8 @@ NESTED = {
 }
 # Levels of a nested type that are stored.
 MAX_DEPTH = 32
+# Values of a dictionary of nested values in one part.
+MAX_VALUES = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,12 @@ def is_nested(type_: pa.DataType) -> bool:
     while pa.types.is_dictionary(type_):
         type_ = type_.value_type
     return type_.id in NESTED
+
+
+def counts_nulls(type_: pa.DataType) -> bool:
+    """True if a row of a column is null exactly where its root is; else it may be a null value."""
+    is_coded = pa.types.is_dictionary(type_) and is_nested(type_)
+    return not (is_coded or pa.types.is_union(type_) or pa.types.is_run_end_encoded(type_))
 
 
 def is_nested_storable(

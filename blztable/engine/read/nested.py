@@ -22,7 +22,7 @@ import pyarrow as pa
 from blztable.arrow_types import nulls
 from blztable.block_terms import VALUES
 from blztable.columns.nested.assemble import assemble, rows_of_children, taken
-from blztable.columns.nested.nodes import CODES, ITEMS, RUNS, SIZE, Node
+from blztable.columns.nested.nodes import CODES, ITEMS, MAX_VALUES, RUNS, SIZE, Node
 from blztable.columns.types import one_array
 from blztable.engine.read import selection
 from blztable.engine.read.parts import OpenParts
@@ -131,6 +131,9 @@ class _NodeRead:
         for child in node.children:
             _check_rows(parts, node, line, lines[0], inner)
             children.append(cls.of(parts, child, lines, below, planned))
+        if node.rows == CODES:
+            # Values without bytes may be any number, and are compared by their places.
+            _check_indices(parts, children[0].line, below)
         name = parts.flat.schema.field(line).name
         context = f"{parts.version.store.name}, column {name!r}"
         return cls(node, line, spans, pages, inner, children, context)
@@ -240,10 +243,14 @@ def _rows_below(parts: OpenParts, node: Node, line: int, span: RowSpan) -> RowSp
 def _values(parts: OpenParts, line: int, spans: Sequence[RowSpan]) -> list[RowSpan]:
     """Return the values of a dictionary that rows of it need: all of the part."""
     rows = parts.flat.column(line).facts.rows
-    found = [RowSpan(span.group, 0, rows[span.group] if span.count else 0) for span in spans]
-    # Values without bytes may be any number, and are compared by their places.
-    _check_indices(parts, line, found)
-    return found
+    most = max((rows[span.group] for span in spans), default=0)
+    if most > MAX_VALUES:
+        name = parts.flat.schema.field(line).name
+        raise CorruptError(
+            f"{parts.version.store.name}, column {name!r}: {most} rows; a dictionary has at most "
+            f"{MAX_VALUES} values"
+        )
+    return [RowSpan(span.group, 0, rows[span.group] if span.count else 0) for span in spans]
 
 
 def _check_indices(parts: OpenParts, line: int, pages: Sequence[RowSpan]) -> None:
