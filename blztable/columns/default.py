@@ -1,25 +1,34 @@
 """The default value of a column as bytes, and back.
 
 The bytes are one row of the type's streams: a little-endian value, or an item of text or binary. A
-dictionary type uses the bytes of its value type. Bytes that are read pass the checks of a column,
+dictionary type uses the bytes of its value type. A nested type has the streams of each node; the
+rows of a node follow from those of the node above. Bytes that are read pass the checks of a column,
 because they are not trusted. A null default has no bytes.
 
 Knows nothing of where the bytes are kept.
 """
 
+from collections.abc import Iterator, Mapping, Sequence
+
 import numpy as np
 import pyarrow as pa
 
-from blztable.arrow_types import nulls, value_type
-from blztable.block_terms import ENDS, VALUES
+from blztable.arrow_types import bitmap, nulls, recoded, value_type
+from blztable.block_terms import ENDS, VALID, VALUES
 from blztable.columns.blocks import Piece
-from blztable.columns.nested.assemble import assemble
-from blztable.columns.nested.flatten import list_array, struct_array
+from blztable.columns.codecs import lists
+from blztable.columns.nested.assemble import assemble, rebuilt, rows_of_children
+from blztable.columns.nested.flatten import flatten, list_array, struct_array
 from blztable.columns.nested.nodes import CODES, ITEMS, RUNS, SIZE, Node, is_nested
-from blztable.columns.types import decoder, encode, layout_of, take
+from blztable.columns.stored import as_stored
+from blztable.columns.types import decoder, encode, layout_of, one_array, take
 from blztable.errors import CorruptError, LimitError
 
 MAX_DEFAULT_BYTES = 1 << 16
+# Items that take no bytes, such as nulls, may be more.
+MAX_ROWS = 1 << 24
+# The bytes of each stream of a node.
+Streams = Mapping[str, bytes]
 
 
 def encode_default(scalar: pa.Scalar) -> bytes:
@@ -36,6 +45,79 @@ def decode_default(data: bytes, type_: pa.DataType) -> pa.Scalar:
     """Decode the default value of a column of this type, or raise CorruptError."""
     _check_size(data)
     return _decode(data, type_)[0]
+
+
+def encode_nested(scalar: pa.Scalar) -> list[Streams]:
+    """Return the streams of each node of a value of a nested type, in pre-order."""
+    return encode_nodes(Node.of(scalar.type), pa.repeat(scalar, 1))
+
+
+def encode_nodes(node: Node, array: pa.Array) -> list[Streams]:
+    """Return the streams of each node of an array, in pre-order."""
+    flats = list(_used(node, iter(flatten(node, array))))
+    _check_rows(max(map(len, flats)))
+    nodes = [_streams(flat) for flat in flats]
+    _check_size(b"".join(data for streams in nodes for data in streams.values()))
+    return nodes
+
+
+def decode_nested(nodes: Sequence[Streams], type_: pa.DataType) -> pa.Scalar:
+    """Decode the default value of a column of a nested type, or raise CorruptError."""
+    root = Node.of(type_)
+    if len(nodes) != root.count:
+        raise CorruptError(f"a default has {len(nodes)} nodes; {type_} has {root.count}")
+    _check_size(b"".join(data for streams in nodes for data in streams.values()))
+    return _assembled(root, iter(nodes), 1)[0]
+
+
+def _used(node: Node, flats: Iterator[pa.Array]) -> Iterator[pa.Array]:
+    """Yield the flat arrays of a tree, whose dictionaries have only the values that rows have."""
+    flat = next(flats)
+    if node.rows != CODES:
+        yield flat
+        for child in node.children:
+            yield from _used(child, flats)
+        return
+    (child,) = node.children
+    values = rebuilt(child, flats)
+    used = np.unique(flat.drop_null().to_numpy())
+    codes = np.searchsorted(used, flat.fill_null(0).to_numpy())
+    yield pa.array(codes, mask=np.asarray(flat.is_null())).cast(flat.type)
+    yield from _used(child, iter(flatten(child, values, used.astype(np.int64))))
+
+
+def _streams(flat: pa.Array) -> Streams:
+    """Return the bytes of the streams of a flat array; of a dictionary array, of its values."""
+    if pa.types.is_dictionary(flat.type):
+        flat = as_stored(flat.dictionary).take(flat.indices)
+    block = encode(flat)
+    streams = {
+        stream.layout.name: stream.data.tobytes()
+        for stream in block.streams
+        if stream.layout.dtype != lists.ROWS
+    }
+    if block.nan_is_null:
+        streams = {VALID: bitmap(np.asarray(flat.is_valid())).to_pybytes(), **streams}
+    return streams
+
+
+def _assembled(node: Node, nodes: Iterator[Streams], rows: int) -> pa.Array:
+    """Return the rows of a node, whose streams and those of its children follow in pre-order."""
+    _check_rows(rows)
+    plain = value_type(node.flat)
+    flat = _decoded(next(nodes), rows, plain)
+    if pa.types.is_dictionary(node.flat):
+        flat = nulls(rows, node.flat) if pa.types.is_null(plain) else _encoded(flat, node.flat)
+    below = rows_of_children(node, flat)
+    return assemble(node, flat, [_assembled(child, nodes, below) for child in node.children])
+
+
+def _encoded(array: pa.Array, type_: pa.DictionaryType) -> pa.DictionaryArray:
+    """Return values as a dictionary type; CorruptError if it has no code for each."""
+    found = as_stored(array).dictionary_encode()
+    if len(found.dictionary) > 1 << (type_.index_type.bit_width - 1):
+        raise CorruptError(f"a default has {len(found.dictionary)} values of {type_}")
+    return recoded(found, type_)
 
 
 def zero_of(type_: pa.DataType) -> pa.Scalar:
@@ -72,37 +154,46 @@ def _zeros(node: Node, rows: int) -> pa.Array:
 def _decode(data: bytes, type_: pa.DataType) -> pa.Array:
     """Return the value as an array of one row."""
     if is_nested(type_):
-        raise CorruptError(f"a column of type {type_} has a default; expected none")
+        raise CorruptError(f"the default of a column of type {type_} is not one of its nodes")
     plain = value_type(type_)
     width = _width(plain)
     if pa.types.is_null(plain):
         raise CorruptError("a column of type null has a default; expected none")
     if width is not None and len(data) != width:
         raise CorruptError(f"a default has {len(data)} bytes; a value of {plain} has {width}")
-    array = _one_row(data, plain)
+    streams = {VALUES: data} if VALUES in layout_of(plain).streams else {}
+    if ENDS in layout_of(plain).streams:
+        streams[ENDS] = np.array([len(data)], layout_of(plain).streams[ENDS].dtype).tobytes()
+    array = _decoded(streams, 1, plain)
     if pa.types.is_dictionary(type_):
         codes = pa.array([0], type_.index_type)
         array = pa.DictionaryArray.from_arrays(codes, array, ordered=type_.ordered)
     return array
 
 
-def _one_row(data: bytes, type_: pa.DataType) -> pa.Array:
-    """Decode an array of one row with the decoder that reads files."""
-    streams = {}
-    for name, layout in layout_of(type_).streams.items():
-        if name == VALUES:
-            streams[name] = np.frombuffer(data, np.uint8)
-        elif name == ENDS:
-            streams[name] = np.array([len(data)], layout.dtype).view(np.uint8)
-    column = decoder(type_, [Piece(1, {name: len(part) for name, part in streams.items()})])
-    for name, part in streams.items():
+def _decoded(streams: Streams, rows: int, type_: pa.DataType) -> pa.Array:
+    """Decode rows of a flat type with the decoder that reads files."""
+    layouts = layout_of(type_).streams
+    needed = {name for name, layout in layouts.items() if layout.dtype != lists.ROWS} - {VALID}
+    if not needed <= streams.keys() <= needed | (layouts.keys() & {VALID}):
+        raise CorruptError(f"a default has the streams {sorted(streams)}; {type_} has {needed}")
+    for name, data in streams.items():
+        bits = layouts[name].bits
+        if bits is not None and len(data) != layouts[name].nbytes(rows):
+            raise CorruptError(f"a default has {len(data)} bytes of {name!r}, for {rows} rows")
+    items = 0
+    if needed < layouts.keys() - {VALID} and rows:
+        items = int(np.frombuffer(streams[ENDS], layouts[ENDS].dtype)[-1])
+    piece = Piece(rows, {name: len(data) for name, data in streams.items()}, items=max(items, 0))
+    column = decoder(type_, [piece])
+    for name, data in streams.items():
         target = column.target(0, name)
-        target.buffer[:] = part
-        if target.check is not None and len(part):
-            target.check(0, len(part))
+        target.buffer[:] = np.frombuffer(data, np.uint8)
+        if target.check is not None and data:
+            target.check(0, len(data))
     for check in column.checks():
         check()
-    return column.finish().chunk(0)
+    return one_array(column.finish())
 
 
 def _width(type_: pa.DataType) -> int | None:
@@ -116,3 +207,8 @@ def _width(type_: pa.DataType) -> int | None:
 def _check_size(data: bytes) -> None:
     if len(data) > MAX_DEFAULT_BYTES:
         raise LimitError(f"a default has {len(data)} bytes; at most {MAX_DEFAULT_BYTES} are kept")
+
+
+def _check_rows(rows: int) -> None:
+    if rows > MAX_ROWS:
+        raise LimitError(f"a default has {rows} items; at most {MAX_ROWS} are kept")

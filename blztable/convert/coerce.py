@@ -141,9 +141,7 @@ def _filled(
         target.check_nulls(column, field, context)
         return column
     except SchemaError:
-        # A nested column can have no default.
-        has_none = pa.types.is_nested(field.type)
-        remedy = "" if has_none else f", or call alter_column({field.name!r}, default=...)"
         raise SchemaError(
-            f"{context}: missing, not nullable and without a default; add it to the data{remedy}"
+            f"{context}: missing, not nullable and without a default; add it to the data, or call "
+            f"alter_column({field.name!r}, default=...)"
         ) from None

@@ -19,7 +19,7 @@ from blztable.convert.frames import dtypes, objects
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.frame import Facts, descriptor_of
 from blztable.convert.gateway import AS_USUAL, Reading
-from blztable.convert.values import values_of
+from blztable.convert.values import nested_value, values_of
 from blztable.convert.wider import wider
 from blztable.errors import SchemaError
 
@@ -182,11 +182,17 @@ def default_of(
     if default is None:
         return None
     context = f"the default of column {field.name!r}"
-    value, descriptor = values_of(default, context, how_for(how, field, frame))
+    how = how_for(how, field, frame)
+    if pa.types.is_nested(value_type(field.type)):
+        value, descriptor = nested_value(default, field.type, context, how)
+    else:
+        value, descriptor = values_of(default, context, how)
     if not isinstance(value, pa.Scalar):
         raise SchemaError(f"{context}: expected one value, found {len(value)}")
     column = coerce_values(value, descriptor, field, frame, context)
-    return None if column.null_count else one_in_order(column, order, context)[0]
+    value = None if column.null_count else one_in_order(column, order, context)[0]
+    # A union has its nulls among its values.
+    return value if value is not None and value.is_valid else None
 
 
 def _one_row(value: pa.Scalar, type_: pa.DataType) -> pa.ChunkedArray:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from blztable.convert.arrays import arrow_array
+from blztable.convert.arrays import UNSUITABLE, arrow_array
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.text import check_text
 from blztable.convert.gateway import AS_USUAL, Nan, Reading, encoded
@@ -48,6 +48,34 @@ def values_of(
             f"{context}: the values of a {type(values).__name__} have no order; pass a list"
         )
     return encoded(values, context, how)
+
+
+def nested_value(
+    value: Any, type_: pa.DataType, context: str, how: Reading = AS_USUAL
+) -> tuple[pa.Scalar, Descriptor | None]:
+    """Return one value of a column of a nested type, such as a list; raises as `values_of` does."""
+    if isinstance(value, pa.Scalar):
+        return value, None
+    if pa.types.is_map(type_) and not (value is None or value is pd.NA):
+        return _map(value, type_, context), None
+    if isinstance(value, np.ndarray):
+        array, descriptor = encoded(value[np.newaxis], context, how)
+    else:
+        array, descriptor = _of_one(value, context, how)
+    return array[0], descriptor
+
+
+def _map(value: Any, type_: pa.MapType, context: str) -> pa.Scalar:
+    """Return a mapping, or pairs of keys and values, as a map."""
+    try:
+        pairs = list(value.items() if isinstance(value, Mapping) else value)
+        scalar = pa.scalar(pairs, type_)
+    except UNSUITABLE as error:
+        raise SchemaError(f"{context}: expected a value of {type_} ({error})") from None
+    if scalar.as_py() != [tuple(pair) for pair in pairs]:
+        # Arrow drops the keys that a struct lacks.
+        raise SchemaError(f"{context}: {type_} would change {value!r:.100}; pass a pyarrow scalar")
+    return scalar
 
 
 def _is_one(values: Any) -> bool:

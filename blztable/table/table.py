@@ -519,7 +519,7 @@ class CTable(TableReader, Closing):
             An array with one value per row, in stored order; one value for all rows; or an
             expression of other columns. Expressions follow pyarrow's rules: cast an integer that
             meets a float, `pc.field("a").cast("double")`, or the result may be a float32.
-        default : scalar, optional
+        default : scalar, dict or list, optional
             Value of the column in rows that are appended without it; null by default.
         truncate : int, optional
             Number of significant decimal digits to keep of floats, as in `to_blz`.
@@ -585,7 +585,7 @@ class CTable(TableReader, Closing):
         nullable : bool, optional
             True allows nulls. False forbids them; it is an error if a row is null. Unchanged by
             default.
-        default : scalar, optional
+        default : scalar, dict or list, optional
             Value of the column in rows that are appended without it, None for null; unchanged by
             default.
         safe : bool, optional

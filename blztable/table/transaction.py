@@ -423,7 +423,7 @@ class Transaction(TableReader):
         data : array-like, scalar or pyarrow.compute.Expression
             An array with one value per row, one value for all rows, or an expression of other
             columns.
-        default : scalar, optional
+        default : scalar, dict or list, optional
             Value of the column in rows that are appended without it; null by default.
         truncate : int, optional
             Number of significant decimal digits to keep of floats, as in `to_blz`.
@@ -496,7 +496,7 @@ class Transaction(TableReader):
             New type; unchanged by default.
         nullable : bool, optional
             Whether the column may be null; unchanged by default.
-        default : scalar, optional
+        default : scalar, dict or list, optional
             Value of the column in rows that are appended without it, None for null; unchanged by
             default.
         safe : bool, optional

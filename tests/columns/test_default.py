@@ -5,9 +5,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from blztable.columns.default import MAX_DEFAULT_BYTES, decode_default, encode_default, zero_of
+from blztable.columns.default import (
+    MAX_DEFAULT_BYTES,
+    MAX_ROWS,
+    decode_default,
+    decode_nested,
+    encode_default,
+    encode_nested,
+    zero_of,
+)
 from blztable.errors import CorruptError, LimitError
 from support import arrow_strategies as own
+from support import nested_arrays
 from support.bit_equality import bits, same
 
 quick = settings(
@@ -111,3 +120,103 @@ def test_a_default_has_a_limit(type_):
         encode_default(pa.scalar("x" * (MAX_DEFAULT_BYTES + 1)).cast(type_))
     with pytest.raises(LimitError, match="65537 bytes; at most 65536"):
         decode_default(b"x" * (MAX_DEFAULT_BYTES + 1), type_)
+
+
+@quick
+@given(type_=nested_arrays.TYPES, seed=st.integers(0, 1 << 32))
+def test_a_default_of_a_nested_type_comes_back_to_the_bit(type_, seed):
+    array = nested_arrays.array_of(type_, 5, seed)
+    for row, value in enumerate(array):
+        if value.is_valid:
+            back = decode_nested(encode_nested(value), type_)
+            assert back.type == type_
+            assert back.as_py() == value.as_py() or "nan" in str(value.as_py())
+            assert bits(pa.repeat(back, 2)) == bits(array.slice(row, 1)) * 2
+
+
+@settings(quick, max_examples=150)
+@given(
+    kind=st.sampled_from(sorted(nested_arrays.KINDS)),
+    seed=st.integers(0, 100),
+    data=st.data(),
+)
+def test_any_streams_of_nodes_are_a_value_or_corrupt(kind, seed, data):
+    type_ = nested_arrays.KINDS[kind]
+    value = next(one for one in nested_arrays.array_of(type_, 20, seed) if one.is_valid)
+    nodes = [dict(streams) for streams in encode_nested(value)]
+    for _ in range(data.draw(st.integers(1, 2))):
+        streams = data.draw(st.sampled_from(nodes))
+        name = data.draw(st.sampled_from(["valid", "ends", "values", *streams]))
+        how = data.draw(st.sampled_from(["bytes", "flip", "longer", "gone", "node"]))
+        if how == "bytes":
+            streams[name] = data.draw(st.binary(max_size=9))
+        elif how == "node":
+            nodes = data.draw(st.permutations(nodes))
+        elif how == "gone":
+            streams.pop(name, None)
+        elif how == "longer":
+            streams[name] = streams.get(name, b"") * 2
+        elif streams.get(name):
+            at = data.draw(st.integers(0, len(streams[name]) - 1))
+            byte = data.draw(st.integers(0, 255))
+            streams[name] = streams[name][:at] + bytes([byte]) + streams[name][at + 1 :]
+    try:
+        found = decode_nested(nodes, type_)
+    except (CorruptError, LimitError):
+        return
+    pa.repeat(found, 1).validate(full=True)
+    if found.is_valid:
+        back = decode_nested(encode_nested(found), type_)
+        assert bits(pa.repeat(back, 1)) == bits(pa.repeat(found, 1))
+
+
+def test_a_default_of_a_nested_type_has_the_same_limit():
+    type_ = pa.list_(pa.int64())
+    longest = pa.scalar(list(range((MAX_DEFAULT_BYTES - 4) // 8)), type_)
+    assert decode_nested(encode_nested(longest), type_).equals(longest)
+    with pytest.raises(LimitError, match="at most 65536"):
+        encode_nested(pa.scalar([*longest.as_py(), 1], type_))
+    with pytest.raises(LimitError, match="at most 65536"):
+        decode_nested([{"ends": b"1000"}, {"values": bytes(MAX_DEFAULT_BYTES)}], type_)
+
+
+@pytest.mark.parametrize("items", [MAX_ROWS + 1, (1 << 31) - 1])
+def test_items_without_bytes_have_a_limit(items):
+    for size, ends in ((items, {}), (0, {"ends": items.to_bytes(4, "little")})):
+        type_ = pa.list_(pa.null(), size) if size else pa.list_(pa.null())
+        with pytest.raises(LimitError, match=f"a default has {items} items; at most"):
+            decode_nested([ends, {}], type_)
+    with pytest.raises(LimitError, match="at most"):
+        encode_nested(pa.scalar([None] * (MAX_ROWS + 1), pa.list_(pa.null())))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        ([], "0 nodes"),
+        ([{"ends": b"1000"}], "1 nodes"),
+        ([{"ends": b"\1\0\0\0"}, {}], "the streams"),
+        ([{"ends": b"\1\0\0\0"}, {"values": b"1", "more": b""}], "the streams"),
+        ([{"ends": b"\1\0\0\0"}, {"values": b"12"}], "2 bytes of 'values', for 1 rows"),
+        ([{"ends": b"\1\0\0\0", "valid": b""}, {"values": b"1"}], "0 bytes of 'valid'"),
+        ([{"ends": b"\xff\xff\xff\xff"}, {"values": b""}], "do not ascend"),
+    ],
+)
+def test_nodes_that_are_not_those_of_the_type_are_told(nodes, message):
+    with pytest.raises(CorruptError, match=message):
+        decode_nested(nodes, pa.list_(pa.int8()))
+
+
+def test_more_values_than_a_dictionary_has_codes_are_corrupt():
+    type_ = pa.list_(pa.dictionary(pa.int8(), pa.int16()))
+    for count, is_fine in ((128, True), (129, False)):
+        ends, values = (
+            count.to_bytes(4, "little"),
+            b"".join(number.to_bytes(2, "little") for number in range(count)),
+        )
+        if is_fine:
+            value = decode_nested([{"ends": ends}, {"values": values}], type_)
+            assert value.as_py() == list(range(count))
+        else:
+            with pytest.raises(CorruptError, match="129 values"):
+                decode_nested([{"ends": ends}, {"values": values}], type_)

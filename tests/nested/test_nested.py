@@ -206,31 +206,14 @@ def test_a_nested_column_that_is_not_null_is_filled_with_values_without_nulls(ki
     schema = pa.schema([pa.field("k", pa.int64()), pa.field("x", type_, nullable=False)])
     blz.create(store := MemoryStore(), schema)
     with blz.open(store, "a") as table:
-        if not (pa.types.is_union(type_) or pa.types.is_run_end_encoded(type_)):
-            # Their nulls are those of a child, which promises nothing.
-            with pytest.raises(blz.SchemaError, match="'x': missing, not nullable"):
-                table.append({"k": [1]})
+        with pytest.raises(blz.SchemaError, match="'x': missing, not nullable"):
+            table.append({"k": [1]})
         table.resize(3)
         found = table.to_arrow()
     found.validate(full=True)
     assert found.schema.equals(schema)
     assert None not in found["x"].to_pylist()
     assert {repr(row) for row in found["x"].to_pylist()} == {repr(zero_of(type_).as_py())}
-
-
-@pytest.mark.parametrize("kind", ALL)
-def test_a_nested_column_has_no_default_but_null(kind):
-    array = array_of(ALL[kind], 9, 1)
-    blz.to_blz(pa.table({"k": range(9), "x": array}), store := MemoryStore())
-    value = next(one for one in array if one.is_valid)
-    with blz.open(store, "a") as table:
-        for call in (
-            lambda: table.alter_column("x", default=value),
-            lambda: table.add_column("y", array, default=value),
-        ):
-            with pytest.raises(blz.SchemaError, match=r"column '[xy]': .*can have no default"):
-                call()
-        assert table.version == 1
 
 
 # The keys are stored by column, and were found by node.

@@ -249,15 +249,15 @@ def alter_column(draw, model: Model) -> Change:
     type_ = model.types[model.names.index(name)]
     families = ([*INTEGERS, pa.float64()], TEXTS)
     others = next((types[types.index(type_) + 1 :] for types in families if type_ in types), [])
-    if pa.types.is_nested(type_):
-        # No defaults; another type of the same values.
+    if pa.types.is_nested(type_) and draw(st.booleans()):
+        # The same values in the same type.
         return Change(lambda t: t.alter_column(name, nullable=True), lambda m: m, COLUMNS)
     if not others or draw(st.booleans()):
         default = values(draw, type_, 1)
 
         def with_default(m: Model) -> Model:
             left = {n: b for n, b in m.defaults.items() if n != name}
-            new = {name: bits(default)[0]} if default.null_count == 0 else {}
+            new = {name: bits(default)[0]} if bits(default)[0] is not None else {}
             return replace(m, defaults={**left, **new})
 
         return Change(lambda t: t.alter_column(name, default=default[0]), with_default, COLUMNS)
@@ -405,8 +405,7 @@ def add_column(draw, model: Model) -> Change:
         type_ = draw(st.sampled_from(TYPES))
         one = values(draw, type_, 1)
         data, stored = one[0], tuple(bits(one) * model.rows)
-    has_default = type_ not in NESTED and draw(st.booleans())
-    default = values(draw, type_, 1) if has_default else nulls(1, type_)
+    default = values(draw, type_, 1) if draw(st.booleans()) else nulls(1, type_)
     defaults = {name: bits(default)[0]} if bits(default)[0] is not None else {}
 
     def rebase(m: Model) -> Model:

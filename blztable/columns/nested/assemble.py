@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from blztable.arrow_types import bitmap
 from blztable.columns.memory import numbers_in
@@ -69,7 +70,10 @@ def assemble(node: Node, flat: pa.Array, children: Sequence[pa.Array]) -> pa.Arr
 
 
 def rows_of_children(node: Node, flat: pa.Array) -> int:
-    """Return the rows that each child of a node has."""
+    """Return the rows that each child of a node has; of a dictionary, the fewest values it needs."""
+    if node.rows == CODES:
+        highest = pc.max(flat).as_py()
+        return 0 if highest is None else max(int(highest) + 1, 0)
     if node.rows == SIZE:
         return len(flat) * int(node.type.list_size)
     if node.rows not in (ITEMS, RUNS):

@@ -263,7 +263,7 @@ class AddColumns:
             [*newest.columns, *self.written],
             schema=schema,
             next_column=max(newest.head.next_column, top),
-            properties=_with_defaults(newest, self.defaults),
+            properties=with_defaults(newest, self.defaults),
             pandas=self.frame,
         )
 
@@ -299,7 +299,7 @@ class Retype:
             columns,
             schema=pa.schema(fields, newest.schema.metadata),
             next_column=max(newest.head.next_column, top),
-            properties=_with_defaults(newest, self.defaults),
+            properties=with_defaults(newest, self.defaults),
             pandas=self.frame,
         )
 
@@ -397,7 +397,7 @@ def _text(mapping: Mapping[str, Json], key: str) -> bytes | None:
     return dumps(mapping[key]) if key in mapping else None
 
 
-def _with_defaults(newest: StagedVersion, defaults: Mapping[str, Json]) -> dict[str, Json]:
+def with_defaults(newest: StagedVersion, defaults: Mapping[str, Json]) -> dict[str, Json]:
     """Return the properties of `newest` with these default values set, or removed if None."""
     properties = dict(newest.head.properties)
     if defaults:

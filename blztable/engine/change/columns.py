@@ -35,7 +35,7 @@ def add_column(
     """Add a column with the present row groups. Other columns are not touched."""
     staged = change_set.staged
     written = _write(change_set, [field], lambda group: [rows_of(group)])
-    defaults = {} if default is None else {str(written[0].path[0]): to_json(default, field.name)}
+    defaults = {} if default is None else {str(written[0].path[0]): to_json(default)}
     change_set.add(
         "add_column",
         AddColumns(Seen.rows_of(staged), [field], written, defaults, staged.head.pandas),

@@ -1,16 +1,24 @@
 """Defaults: the default value of each column that has one, as a property of the table.
 
-The property maps the id of a column to the bytes of the value, in base64. Knows nothing of rows.
+The property maps the id of a column to the bytes of the value, in base64; for a nested type to a
+list of its nodes, each an object of such bytes by stream. Knows nothing of rows.
 """
 
 import base64
+from collections.abc import Sequence
 
 import pyarrow as pa
 
-from blztable.columns.default import decode_default, encode_default
+from blztable.columns.default import (
+    Streams,
+    decode_default,
+    decode_nested,
+    encode_default,
+    encode_nested,
+)
 from blztable.columns.nested.nodes import is_nested
 from blztable.engine.version.staged import StagedVersion
-from blztable.errors import CorruptError, LimitError, SchemaError
+from blztable.errors import CorruptError, LimitError
 from blztable.format.jsontext import Json
 
 
@@ -18,30 +26,53 @@ def declared_defaults(staged: StagedVersion) -> dict[int, pa.Scalar]:
     """Return the declared default values, by index of the column."""
     values = {}
     for index, field in enumerate(staged.schema):
-        text = staged.defaults.get(str(staged.root(index).path[0]))
-        if text is None:
+        found = staged.defaults.get(str(staged.root(index).path[0]))
+        if found is None:
             continue
         try:
-            values[index] = _value(text, field.type)
+            values[index] = _value(found, field.type)
         except (CorruptError, LimitError) as error:
             context = f"{staged.store.name}: the default value of column {field.name!r}"
             raise type(error)(f"{context}: {error}") from None
     return values
 
 
-def to_json(value: pa.Scalar, name: str) -> str:
-    """Return the text of a value that is not null, the default of the column with this name."""
+def to_json(value: pa.Scalar) -> Json:
+    """Return a value that is not null as the property has it."""
     if is_nested(value.type):
-        raise SchemaError(
-            f"column {name!r}: a column of type {value.type} can have no default; give its values "
-            "with the rows"
-        )
-    return base64.b64encode(encode_default(value)).decode("ascii")
+        return nodes_to_json(encode_nested(value))
+    return _text(encode_default(value))
 
 
-def _value(text: Json, type_: pa.DataType) -> pa.Scalar:
+def nodes_to_json(nodes: Sequence[Streams]) -> list[Json]:
+    """Return the streams of some nodes as the property has them."""
+    return [{name: _text(data) for name, data in streams.items()} for streams in nodes]
+
+
+def _value(found: Json, type_: pa.DataType) -> pa.Scalar:
+    if not is_nested(type_):
+        return decode_default(_bytes(found), type_)
+    return decode_nested([_streams(node) for node in _list(found)], type_)
+
+
+def _list(found: Json) -> list[Json]:
+    if not isinstance(found, list):
+        raise CorruptError("the default value is not a list of nodes")
+    return found
+
+
+def _streams(node: Json) -> Streams:
+    if not isinstance(node, dict):
+        raise CorruptError("a node of the default value is not an object of streams")
+    return {name: _bytes(text) for name, text in node.items()}
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def _bytes(text: Json) -> bytes:
     try:
-        data = base64.b64decode(text, validate=True)  # type: ignore[arg-type]
+        return base64.b64decode(text, validate=True)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         raise CorruptError("the default value is not base64") from None
-    return decode_default(data, type_)

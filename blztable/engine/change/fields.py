@@ -9,13 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from blztable.arrow_types import Portion
+from blztable.arrow_types import Portion, nulls
+from blztable.columns.default import encode_nodes
 from blztable.columns.nested import paths
 from blztable.columns.nested.nodes import Node
 from blztable.columns.nested.paths import Names
 from blztable.columns.types import one_array
 from blztable.engine.change.change_set import ChangeSet
-from blztable.engine.change.changes import Seen
+from blztable.engine.change.changes import Seen, with_defaults
+from blztable.engine.change.defaults import nodes_to_json
 from blztable.engine.read.columns import read_nodes
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.selection import RowSpan
@@ -44,6 +46,8 @@ class Reshape:
         The new nodes in pre-order: the place of a present one, or a written one.
     frame
         The frame descriptor that belongs to the new field.
+    empty
+        The written nodes in a default value: null.
     """
 
     seen: Seen
@@ -51,6 +55,7 @@ class Reshape:
     field: pa.Field
     nodes: Sequence[int | StagedColumn]
     frame: Mapping[str, Json] | None
+    empty: Sequence[Json] = ()
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
         """Replace the nodes."""
@@ -63,8 +68,18 @@ class Reshape:
             columns,
             schema=newest.schema.set(self.index, self.field),
             next_column=max(newest.head.next_column, top),
+            properties=with_defaults(newest, self._default(newest)),
             pandas=self.frame,
         )
+
+    def _default(self, newest: StagedVersion) -> dict[str, Json]:
+        """Return the default value of the column with these nodes, by its id; empty without one."""
+        name, empty = str(newest.root(self.index).path[0]), iter(self.empty)
+        present = newest.defaults.get(name)
+        if not isinstance(present, list) or len(present) != len(newest.tree.nodes(self.index)):
+            return {}
+        nodes = [present[one] if isinstance(one, int) else next(empty) for one in self.nodes]
+        return {name: nodes}
 
 
 def find(staged: StagedVersion, names: Names) -> tuple[int, Path] | None:
@@ -160,7 +175,9 @@ def add_field(
     with OpenParts(staged) as opened:
         _, written = change_set.write(writers, _masked(opened, line, rows_of))
     nodes = [*range(places.stop), *written, *range(places.stop, Node.of(column.type).count)]
-    _reshape(change_set, "add_column", Seen.rows_of(staged), index, type_, nodes, retyped)
+    empty = nodes_to_json(encode_nodes(Node.of(field.type), nulls(1, field.type)))
+    seen = Seen.rows_of(staged)
+    _reshape(change_set, "add_column", seen, index, type_, nodes, retyped, empty)
 
 
 def _masked(
@@ -186,8 +203,9 @@ def _reshape(
     type_: pa.DataType,
     nodes: Sequence[int | StagedColumn],
     retyped: Retyped,
+    empty: Sequence[Json] = (),
 ) -> None:
     """Give a column another type and other nodes."""
     field, frame = retyped(change_set.staged.schema.field(index), type_)
     schemas.check(pa.schema([field]))
-    change_set.add(operation, Reshape(seen, index, field, list(nodes), frame))
+    change_set.add(operation, Reshape(seen, index, field, list(nodes), frame, empty))

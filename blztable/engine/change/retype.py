@@ -68,13 +68,12 @@ def retype(
     }
     defaults = dict(new_defaults or {})
     kept = {index: field for index, field in fields.items() if index not in defaults}
-    defaults |= _cast_defaults(staged, kept, cast)
+    # A new default replaces a damaged one.
+    defaults |= _cast_defaults(staged, kept, cast) if kept else {}
     columns = _rewritten(change_set, rewritten, cast) if rewritten else []
     seen = Seen.rows_of(staged) if rewritten or strict else Seen.columns_of(staged)
     by_id = {
-        str(staged.root(index).path[0]): (
-            None if value is None else to_json(value, staged.schema.field(index).name)
-        )
+        str(staged.root(index).path[0]): None if value is None else to_json(value)
         for index, value in defaults.items()
     }
     nodes = iter(columns)
