@@ -70,7 +70,7 @@ def assemble(node: Node, flat: pa.Array, children: Sequence[pa.Array]) -> pa.Arr
 
 
 def rows_of_children(node: Node, flat: pa.Array) -> int:
-    """Return the rows that each child of a node has; of a dictionary, the fewest values it needs."""
+    """Return the rows that each child has; of a dictionary, the fewest values that codes need."""
     if node.rows == CODES:
         highest = pc.max(flat).as_py()
         return 0 if highest is None else max(int(highest) + 1, 0)
