@@ -4,7 +4,7 @@ Knows only Arrow types; nothing of tables and pandas. A value is the same if it 
 may become 0, and one NaN another.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -185,8 +185,7 @@ def _fields(array: pa.StructArray, type_: pa.StructType) -> list[pa.Array] | Non
     names = [field.name for field in array.type]
     if len(set(names)) < len(names) or set(names) - {field.name for field in type_}:
         return None
-    # Flattened, a field is null where the struct is.
-    present = dict(zip(names, array.flatten(), strict=True))
+    present = dict(zip(names, shown_fields(array), strict=True))
     children = [
         _one(present[field.name], field.type)
         if field.name in present
@@ -194,6 +193,18 @@ def _fields(array: pa.StructArray, type_: pa.StructType) -> list[pa.Array] | Non
         for field in type_
     ]
     return children if all(child is not None for child in children) else None
+
+
+def shown_fields(array: pa.StructArray) -> Iterator[pa.Array]:
+    """Yield the fields of a struct, null where it is; unions and runs have no such nulls."""
+    for number, field in enumerate(array.type):
+        child = array.field(number)
+        # For unions Arrow aborts.
+        is_plain = not (pa.types.is_union(field.type) or pa.types.is_run_end_encoded(field.type))
+        if array.null_count and is_plain:
+            one = pa.StructArray.from_arrays([child], fields=[field], mask=array.is_null())
+            (child,) = one.flatten()
+        yield child
 
 
 def _one(array: pa.Array, type_: pa.DataType) -> pa.Array | None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.arrow_casts import cast_exactly
+from blztable.arrow_casts import cast_exactly, shown_fields
 from blztable.arrow_types import is_number
 
 INTEGERS = (
@@ -82,10 +82,11 @@ def _candidates(column: pa.ChunkedArray, type_: pa.DataType) -> Iterator[pa.Data
 def _struct(column: pa.ChunkedArray, type_: pa.StructType) -> pa.StructType:
     """Return the struct with wider fields, and those that it lacks at the end."""
     fields = {field.name: field for field in type_}
+    shown = [list(shown_fields(chunk)) for chunk in column.chunks]
     for number, field in enumerate(column.type):
         if field.name in fields:
             present = fields[field.name]
-            values = [chunk.flatten()[number] for chunk in column.chunks]
+            values = [chunk[number] for chunk in shown]
             wide = wider(pa.chunked_array(values, field.type), present.type)
             fields[field.name] = present.with_type(wide)
         else:

@@ -12,6 +12,8 @@ import pyarrow as pa
 from blztable.arrow_types import Portion, nulls
 from blztable.columns.default import encode_nodes
 from blztable.columns.nested import paths
+from blztable.columns.nested.assemble import rebuilt
+from blztable.columns.nested.flatten import flatten
 from blztable.columns.nested.nodes import Node
 from blztable.columns.nested.paths import Names
 from blztable.columns.types import one_array
@@ -190,8 +192,9 @@ def _masked(
         array = one_array(values) if isinstance(values, pa.ChunkedArray) else values
         structs = one_array(read_nodes(opened, {line: [RowSpan(group, 0, rows)]})[line])
         if structs.null_count:
-            mask = ~np.asarray(structs.is_valid())
-            array = pa.StructArray.from_arrays([array], ["field"], mask=pa.array(mask)).flatten()[0]
+            # Arrow's own function aborts for unions.
+            node, visible = Node.of(array.type), np.asarray(structs.is_valid())
+            array = rebuilt(node, iter(flatten(node, array, None, visible)))
         yield pa.Table.from_arrays([array], names=["field"]), rows
 
 
