@@ -28,6 +28,11 @@ from blztable.arrow.unnamed import (
 from blztable.arrow_types import nulls
 from blztable.errors import SchemaError
 
+# The names of fields of structs, and the numbers of other children, from the root down.
+Path = tuple[str | int, ...]
+# Name and parameters of an extension type.
+Kind = tuple[bytes, bytes]
+
 _PARAMETERS = {KEPT_NAME: PARAMETERS, VALUES_NAME: VALUES_PARAMETERS}
 
 
@@ -158,33 +163,38 @@ def check_same(source: pa.Field, target: pa.Field, context: str) -> None:
 
     Values of a storage type go to any. Another extension type may give them another meaning.
     """
-    theirs, ours = list(_kinds(source)), list(_kinds(target))
-    if theirs and theirs != ours:
-        raise SchemaError(
-            f"{context}: values of {_named(theirs)} cannot be stored as {_named(ours)}; pass their "
-            "storage if it means the same, such as array.storage"
-        )
+    ours = dict(_kinds(target))
+    for path, theirs in _kinds(source):
+        # A field that the target lacks is another matter.
+        if theirs is not None and ours.get(path, theirs) != theirs:
+            raise SchemaError(
+                f"{context}: values of {_named(theirs)} cannot be stored as {_named(ours[path])}; "
+                "pass their storage if it means the same, such as array.storage"
+            )
 
 
-def _kinds(field: pa.Field, path: str = "") -> Iterator[tuple[str, bytes, bytes]]:
-    """Yield path, name and parameters of each extension type of a plain field."""
+def _kinds(field: pa.Field, path: Path = ()) -> Iterator[tuple[Path, Kind | None]]:
+    """Yield the path of each field in a plain one, with its extension type."""
     metadata, type_ = field.metadata or {}, field.type
+    kind = None
     if KEPT_NAME in metadata:
-        yield path, metadata[KEPT_NAME], metadata.get(PARAMETERS, b"")
+        kind = metadata[KEPT_NAME], metadata.get(PARAMETERS, b"")
     elif VALUES_NAME in metadata:
         # Values may be encoded or not.
-        yield path, metadata[VALUES_NAME], metadata.get(VALUES_PARAMETERS, b"")
+        kind = metadata[VALUES_NAME], metadata.get(VALUES_PARAMETERS, b"")
+    yield path, kind
+    # The names of items mean nothing.
+    has_names = pa.types.is_struct(type_) and field.name != "entries"
     for number in range(type_.num_fields):
         child = type_.field(number)
-        yield from _kinds(child, f"{path}.{child.name}")
+        yield from _kinds(child, (*path, child.name if has_names else number))
 
 
-def _named(kinds: list[tuple[str, bytes, bytes]]) -> str:
-    """Return the names of extension types for an error."""
-    if not kinds:
-        return "a plain type"
-    names = (name + (b" " + parameters if parameters else b"") for _, name, parameters in kinds)
-    return ", ".join(f"{name.decode(errors='replace'):.100}" for name in names)
+def _named(kind: Kind | None) -> str:
+    """Return the name of an extension type for an error."""
+    name, parameters = kind or (b"a plain type", b"")
+    text = name + (b" " + parameters if parameters else b"")
+    return f"{text.decode(errors='replace'):.100}"
 
 
 def _check_dictionaries(name: str, type_: pa.DataType) -> None:

@@ -6,8 +6,10 @@ Knows one column at a time; nothing of names and other columns.
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from blztable.arrow.extensions import check_same, plain_values
@@ -66,7 +68,10 @@ def coerce_column(
     """
     stated = descriptor_of(field, table.facts)
     if objects.differ(stated, descriptor):
-        column, descriptor = _as_objects(column, descriptor, stated, context), stated
+        found = _objects(column, descriptor)
+        may_widen = partial(_may_widen, column, descriptor, field, table, is_empty)
+        array = objects.as_stated(found, stated, context, table.evolve, may_widen)
+        column, descriptor = pa.chunked_array([plain_values(array, field.name)[0]]), stated
     source, type_, verb = column.type, field.type, table.verb
     array = cast_exactly(column, type_)
     if array is None:
@@ -87,17 +92,14 @@ def coerce_column(
     return array
 
 
-def _as_objects(
-    column: pa.ChunkedArray, descriptor: Descriptor | None, stated: Descriptor, context: str
-) -> pa.ChunkedArray:
-    """Return the values as the kind of Python objects that the table's column states."""
+def _objects(column: pa.ChunkedArray, descriptor: Descriptor | None) -> np.ndarray:
+    """Return the values as Python objects."""
     if descriptor is None and column.type.num_fields:
         # Python's lists and dicts, where pandas would make arrays.
         values = column.to_pylist()
     else:
         values = dtypes.decode(column, descriptor, None)
-    found = objects.objects_of(values, column.is_null().to_numpy())
-    return pa.chunked_array([objects.as_stated(found, stated, context)])
+    return objects.objects_of(values, column.is_null().to_numpy())
 
 
 def _misfit(column: pa.ChunkedArray, type_: pa.DataType) -> str:
@@ -114,8 +116,7 @@ def _remedies(
     column: pa.ChunkedArray, field: pa.Field, table: TableFacts, is_empty: Callable[[], bool]
 ) -> str:
     """Return the end of an error about a column that does not fit a field: the calls that help."""
-    may_evolve = table.evolve is False and not table.is_new
-    if may_evolve and wider(column, field.type, is_empty=is_empty()) != field.type:
+    if _may_widen(column, None, field, table, is_empty):
         return "pass evolve=True"
     if pa.types.is_dictionary(field.type) and field.type.ordered:
         return "give the data the same ordered categories, with pd.Categorical"
@@ -131,6 +132,23 @@ def _remedies(
             f"change the column with alter_column({field.name!r}, type={type_}, safe=False)"
         )
     return ", or ".join(remedies)
+
+
+def _may_widen(
+    column: pa.ChunkedArray,
+    descriptor: Descriptor | None,
+    field: pa.Field,
+    table: TableFacts,
+    is_empty: Callable[[], bool],
+) -> bool:
+    """True if the column would fit a wider field, and the call could ask for one."""
+    if table.evolve is not False or table.is_new:
+        return False
+    try:
+        objects.merged(descriptor_of(field, table.facts), descriptor)
+    except SchemaError:
+        return False
+    return wider(column, field.type, is_empty=is_empty()) != field.type
 
 
 def _spelled(type_: pa.DataType) -> str:
@@ -184,7 +202,8 @@ def default_of(
     context = f"the default of column {field.name!r}"
     how = how_for(how, field, frame)
     if pa.types.is_nested(value_type(field.type)):
-        value, descriptor = nested_value(default, field.type, context, how)
+        are_objects = "kind" in (descriptor_of(field, Facts.decode(frame)) or {})
+        value, descriptor = nested_value(default, field.type, context, how, are_objects)
     else:
         value, descriptor = values_of(default, context, how)
     if not isinstance(value, pa.Scalar):

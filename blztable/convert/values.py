@@ -51,14 +51,21 @@ def values_of(
 
 
 def nested_value(
-    value: Any, type_: pa.DataType, context: str, how: Reading = AS_USUAL
+    value: Any, type_: pa.DataType, context: str, how: Reading, are_objects: bool
 ) -> tuple[pa.Scalar, Descriptor | None]:
-    """Return one value of a column of a nested type, such as a list; raises as `values_of` does."""
+    """Return one value of a column of a nested type, such as a list; raises as `values_of` does.
+
+    `are_objects` says that the column holds objects of Python.
+    """
     if isinstance(value, pa.Scalar):
         return value, None
-    if pa.types.is_map(type_) and not (value is None or value is pd.NA):
+    if are_objects:
+        objects = np.empty(1, object)
+        objects[0] = value
+        array, descriptor = encoded(objects, context, how)
+    elif pa.types.is_map(type_) and not (value is None or value is pd.NA):
         return _map(value, type_, context), None
-    if isinstance(value, np.ndarray):
+    elif isinstance(value, np.ndarray):
         array, descriptor = encoded(value[np.newaxis], context, how)
     else:
         array, descriptor = _of_one(value, context, how)

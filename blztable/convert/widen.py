@@ -12,10 +12,12 @@ import pyarrow as pa
 from blztable.convert.categories import with_room
 from blztable.convert.coerce import indices_by_name
 from blztable.convert.column_type import with_type
+from blztable.convert.frames import objects
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.frame import Facts, described, descriptor_of, with_labels
 from blztable.convert.gateway import Ingested
 from blztable.convert.wider import wider
+from blztable.errors import SchemaError
 
 
 def evolved(
@@ -44,6 +46,11 @@ def evolved(
         type_ = wider(column, field.type, is_empty=is_free)
         if type_ != field.type:
             theirs = descriptor_of(new_schema.field(position), facts)
+            if not is_free:
+                try:
+                    theirs = objects.merged(descriptor_of(field, Facts.decode(frame)), theirs)
+                except SchemaError:
+                    continue  # `coerce_item` says which value does not fit.
             fields[index], frame = with_type(
                 *(field, frame, type_, theirs if is_free else None),
                 keep=not is_free,

@@ -334,3 +334,21 @@ def test_a_plain_schema_and_the_shown_one_are_opposites(type_):
     assert plain.field("u").metadata[KEPT_NAME] == b"arrow.uuid"
     assert shown_schema(plain).equals(schema, check_metadata=True)
     assert plain_schema(plain) is plain
+
+
+def test_fields_are_compared_by_name_and_new_or_missing_ones_are_no_other_type():
+    ids = pa.array([bytes(16)], pa.binary(16)).cast(pa.uuid())
+    both = pa.StructArray.from_arrays([ids, ids, pa.array([1])], ["a", "b", "n"])
+    blz.to_blz(pa.table({"s": both}), store := MemoryStore())
+    with blz.open(store, "a") as t:
+        t.append(pa.table({"s": pa.StructArray.from_arrays([ids], ["b"])}))
+        more = pa.StructArray.from_arrays([pa.array([2]), ids, ids], ["n", "c", "a"])
+        with pytest.raises(blz.SchemaError, match="pass evolve=True"):
+            t.append(pa.table({"s": more}))
+        t.append(pa.table({"s": more}), evolve=True)
+        assert t.schema.field("s").type.field("c").type == pa.uuid()
+        wrong = pa.StructArray.from_arrays([ids], ["n"])
+        for evolve in (False, True):
+            with pytest.raises(blz.SchemaError, match=r"arrow\.uuid cannot be stored as a plain"):
+                t.append(pa.table({"s": wrong}), evolve=evolve)
+        assert [row["b"] is None for row in t["s"][:].to_pylist()] == [False, False, True]

@@ -8,6 +8,7 @@ kinds, or with a kind that Arrow lacks, raises an error with the row, the value 
 import datetime
 import decimal
 import reprlib
+from collections.abc import Callable
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -38,6 +39,8 @@ from blztable.convert.objects.kinds import (
     UnsuitableError,
     first_of,
 )
+from blztable.convert.objects.merge import lenient
+from blztable.convert.objects.merge import merged as merge
 from blztable.convert.objects.moments import Moments
 from blztable.convert.objects.tagged import from_text, to_text
 from blztable.errors import FormatError, LimitError, SchemaError
@@ -162,17 +165,49 @@ def objects_of(values: Any, missing: np.ndarray) -> np.ndarray:
     return result
 
 
-def as_stated(values: np.ndarray, descriptor: Descriptor, context: str) -> pa.Array:
-    """Return objects, with None for missing, as the array of the kind in a descriptor."""
+def as_stated(
+    values: np.ndarray,
+    descriptor: Descriptor,
+    context: str,
+    evolve: bool | None,
+    may_widen: Callable[[], bool],
+) -> pa.Array:
+    """Return objects, with None for missing, as the array of the kind in a descriptor.
+
+    With `evolve`, dicts may lack keys. `may_widen` says whether a wider column would take the
+    objects.
+    """
     if descriptor.get("kind") == JSON:
         return _as_json(values, values, context, {})[0]
     kind = parse(descriptor["kind"]) if "kind" in descriptor else find(values)
     try:
-        return kind.encode(values)
+        return (lenient(kind) if evolve else kind).encode(values)
     except UnsuitableError as error:
-        raise _refusal(
-            context, error.row, error.value, error.why, "; convert the data first"
-        ) from None
+        helps = evolve is False and (may_widen() or _takes(lenient(kind), values))
+        remedy = "; pass evolve=True" if helps else "; convert the data first"
+        raise _refusal(context, error.row, error.value, error.why, remedy) from None
+
+
+def _takes(kind: Kind, values: np.ndarray) -> bool:
+    try:
+        kind.encode(values)
+    except UnsuitableError:
+        return False
+    return True
+
+
+def merged(stated: Descriptor | None, given: Descriptor | None) -> Descriptor | None:
+    """Return the descriptor of a column that is widened for data, if both are objects.
+
+    Otherwise return that of the data. SchemaError if no kind has the objects of both.
+    """
+    kinds = [one["kind"] for one in (stated, given) if one and one.get("kind", JSON) != JSON]
+    if stated is None or len(kinds) < 2:
+        return given
+    kind = merge(*map(parse, kinds))
+    if kind is None:
+        raise SchemaError(f"no kind of objects is both {kinds[0]!r:.60} and {kinds[1]!r:.60}")
+    return {**stated, "kind": kind.facts}
 
 
 def same_kind(one: pa.DataType, other: pa.DataType) -> bool:

@@ -208,6 +208,8 @@ class Structs:
 
     fields: tuple[tuple[str, Kind, bool], ...]
     is_hashable: bool = False
+    # True if a dict may lack any key; its null comes back as None.
+    may_lack: bool = False
 
     @property
     def facts(self) -> Json:
@@ -260,7 +262,7 @@ class Structs:
                     row, value, f"the key {key!r:.60} is None, and other dicts lack it"
                 )
         for key, _, is_absent in self.fields:
-            if not is_absent and key not in value:
+            if not (is_absent or self.may_lack or key in value):
                 raise UnsuitableError(row, value, f"the key {key!r:.60} is missing")
 
 
