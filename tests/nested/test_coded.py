@@ -145,6 +145,34 @@ def test_a_row_group_ends_where_codes_have_no_room():
         assert opened.verify()
 
 
+@pytest.mark.parametrize("form", ["list", "struct", "flat"])
+def test_a_row_group_ends_where_codes_below_have_no_room(form):
+    def below(start: int) -> pa.Array:
+        array = numbered(start)
+        if form == "flat":
+            texts = pa.array([str(number) for number in range(start, start + 100)])
+            array = pa.DictionaryArray.from_arrays(array.indices, texts)
+        if form == "struct":
+            return pa.StructArray.from_arrays([array], ["d"])
+        return pa.ListArray.from_arrays([0, 50, 100], array)
+
+    column = pa.chunked_array([below(start) for start in (0, 0, 20, 100, 200)])
+    rows = len(column.chunk(0))
+    assert changes(column) == [3 * rows, 4 * rows]
+    blz.to_blz(pa.table({"a": column}), store := MemoryStore())
+    with blz.open(store, "a") as opened:
+        assert opened.to_arrow()["a"].to_pylist() == column.to_pylist()
+        for start in (300, 360, 420, 480):
+            opened.append(pa.table({"a": below(start)}))
+        opened.compact()
+        found = opened.to_arrow()["a"].to_pylist()
+        assert found[: len(column)] == column.to_pylist()
+        assert found[len(column) :] == [
+            row for start in (300, 360, 420, 480) for row in below(start).to_pylist()
+        ]
+        assert opened.verify()
+
+
 def test_codes_that_have_no_value_are_refused():
     array = pa.DictionaryArray.from_arrays(pa.array([0, 3], pa.int8()), POINTS, safe=False)
     below = pa.DictionaryArray.from_arrays(pa.array([-1, 0], pa.int8()), POINTS, safe=False)

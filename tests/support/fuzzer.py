@@ -941,7 +941,9 @@ def sound(table: pa.Table) -> None:
         if len(column) <= SMALL_ROWS:
             try:
                 column.to_pylist()
-            except (ValueError, ArithmeticError):
+            except (ValueError, ArithmeticError) as error:
+                if "duplicate field names" in str(error):
+                    continue
                 inner = getattr(column.type, "value_type", column.type)
                 if not (pa.types.is_temporal(inner) or pa.types.is_decimal(inner)):
                     raise

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from blztable.arrow_types import Portion
 from blztable.caller import stack_level
-from blztable.columns.types import changes
+from blztable.columns.types import NARROW_CODES, changes
 from blztable.engine.change import merge_policy
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Join, Keys, NoJoin
@@ -29,9 +29,6 @@ from blztable.engine.write.row_groups import row_groups, rows_per_group
 from blztable.engine.write.sort_keys import SORT_BY, Key
 from blztable.errors import BlzError, ConflictError
 from blztable.storage.store import Lock
-
-# Codes of at most this many bits may be too small for the values of several row groups.
-NARROW_CODES = 16
 
 
 def merge_after(version: Version, options: WriteOptions) -> tuple[Version, Lock] | None:
