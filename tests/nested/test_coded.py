@@ -273,3 +273,9 @@ def test_dictionaries_below_others_are_united(seed):
         assert rows_of(whole) == repr(rows)
         blz.to_blz(pa.table({"a": pa.chunked_array(chunks)}), store := MemoryStore())
         assert rows_of(blz.read_table(store)["a"]) == repr(rows)
+
+
+def test_a_dictionary_of_too_many_values_is_refused(monkeypatch):
+    monkeypatch.setattr("blztable.columns.nested.flatten.MAX_VALUES", 2)
+    with pytest.raises(blz.LimitError, match="a dictionary has 3 values; at most 2 are kept"):
+        blz.to_blz({"a": CODED}, MemoryStore())

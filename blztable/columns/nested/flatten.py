@@ -27,7 +27,7 @@ from blztable.columns.nested.nodes import (
     Node,
 )
 from blztable.columns.stored import as_stored
-from blztable.errors import SchemaError
+from blztable.errors import LimitError, SchemaError
 
 # Rows of an array: all of them, or those at these indices.
 _Rows = np.ndarray | None
@@ -58,6 +58,8 @@ def flatten(
     ------
     SchemaError
         The array contradicts itself, or has more than 2**31 - 1 items in a list of 32 bits.
+    LimitError
+        A dictionary has more values than a part can have.
     """
     return list(_flattened(node, array, rows, visible))
 
@@ -80,7 +82,8 @@ def _flattened(node: Node, array: pa.Array, rows: _Rows, visible: _Visible) -> I
     if node.rows == CODES:
         codes = _leaf(array.indices, rows, visible)
         if len(array.dictionary) > MAX_VALUES:
-            raise SchemaError(f"a dictionary of {len(array.dictionary)} values; expected fewer")
+            values = len(array.dictionary)
+            raise LimitError(f"a dictionary has {values} values; at most {MAX_VALUES} are kept")
         _check_codes(codes, len(array.dictionary))
         yield codes
         # Rows of a list that has none have no values.
