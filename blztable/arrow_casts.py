@@ -4,14 +4,17 @@ Knows only Arrow types; nothing of tables and pandas. A value is the same if it 
 may become 0, and one NaN another.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blztable.arrow.nesting import has_items
 from blztable.arrow_errors import REFUSALS
 from blztable.arrow_types import is_binary, is_text, nulls, recoded, without_view
+from blztable.columns.nested.assemble import relisted
+from blztable.columns.nested.struct_fields import fields_of
 
 
 def cast_exactly(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | None:
@@ -149,8 +152,14 @@ def _nested_array(array: pa.Array, type_: pa.DataType) -> pa.Array | None:
         if children is None or not children:
             return None
         return pa.StructArray.from_arrays(children, fields=list(type_), mask=mask)
+    if source.id in _LISTS:
+        return _nested_array(relisted(array, _LISTS[source.id](source.value_field)), type_)
+    if type_.id in _LISTS:
+        like = _LISTS[type_.id](type_.value_field)
+        lists = array if source.equals(like) else _nested_array(array, like)
+        return None if lists is None else relisted(lists, type_)
     is_map = pa.types.is_map(source)
-    if is_map != pa.types.is_map(type_) or not (_has_items(source) and _has_items(type_)):
+    if is_map != pa.types.is_map(type_) or not (is_map or (has_items(source) and has_items(type_))):
         return None
     # Items that no list shows may be anything. Views of lists have no such function.
     items = array.flatten()
@@ -185,7 +194,7 @@ def _fields(array: pa.StructArray, type_: pa.StructType) -> list[pa.Array] | Non
     names = [field.name for field in array.type]
     if len(set(names)) < len(names) or set(names) - {field.name for field in type_}:
         return None
-    present = dict(zip(names, shown_fields(array), strict=True))
+    present = dict(zip(names, fields_of(array), strict=True))
     children = [
         _one(present[field.name], field.type)
         if field.name in present
@@ -193,18 +202,6 @@ def _fields(array: pa.StructArray, type_: pa.StructType) -> list[pa.Array] | Non
         for field in type_
     ]
     return children if all(child is not None for child in children) else None
-
-
-def shown_fields(array: pa.StructArray) -> Iterator[pa.Array]:
-    """Yield the fields of a struct, null where it is; unions and runs have no such nulls."""
-    for number, field in enumerate(array.type):
-        child = array.field(number)
-        # For unions Arrow aborts.
-        is_plain = not (pa.types.is_union(field.type) or pa.types.is_run_end_encoded(field.type))
-        if array.null_count and is_plain:
-            one = pa.StructArray.from_arrays([child], fields=[field], mask=array.is_null())
-            (child,) = one.flatten()
-        yield child
 
 
 def _one(array: pa.Array, type_: pa.DataType) -> pa.Array | None:
@@ -223,12 +220,6 @@ def _of_size(
     hidden = np.repeat(~shown if mask is None else np.asarray(mask), size)
     child = items.take(pa.array(places, mask=hidden))
     return pa.FixedSizeListArray.from_arrays(child, type=type_, mask=mask)
-
-
-def _has_items(type_: pa.DataType) -> bool:
-    kinds = pa.types
-    is_list = kinds.is_list(type_) or kinds.is_large_list(type_) or kinds.is_map(type_)
-    return is_list or kinds.is_fixed_size_list(type_)
 
 
 def _is_same(column: pa.ChunkedArray, cast: pa.ChunkedArray) -> bool:
@@ -297,12 +288,16 @@ def _recoded(chunk: pa.DictionaryArray, type_: pa.DataType) -> pa.DictionaryArra
     return recoded(chunk, type_)
 
 
+# The lists that have the bits of item ends that views of lists have.
+_LISTS = {pa.lib.Type_LIST_VIEW: pa.list_, pa.lib.Type_LARGE_LIST_VIEW: pa.large_list}
 _Kind = Callable[[pa.DataType], bool]
 # Pairs of kinds between which Arrow's cast refuses each value that it would change.
 _TRUSTED: tuple[tuple[_Kind, _Kind], ...] = (
     (is_text, is_text),
     (is_binary, is_binary),
     (is_binary, pa.types.is_fixed_size_binary),
+    (pa.types.is_fixed_size_binary, is_binary),
+    (pa.types.is_decimal, pa.types.is_integer),
 )
 # Pairs of kinds with values in common.
 _KINDS: tuple[tuple[_Kind, _Kind], ...] = (

@@ -9,8 +9,10 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.arrow_casts import cast_exactly, shown_fields
+from blztable.arrow.nesting import has_items, with_fields
+from blztable.arrow_casts import cast_exactly
 from blztable.arrow_types import is_number
+from blztable.columns.nested.struct_fields import field_of
 
 INTEGERS = (
     *(pa.int8(), pa.uint8(), pa.int16(), pa.uint16()),
@@ -73,20 +75,19 @@ def _candidates(column: pa.ChunkedArray, type_: pa.DataType) -> Iterator[pa.Data
             yield pa.time64(unit) if unit in UNITS[:2] else pa.time32(unit)
     elif types.is_struct(source) and types.is_struct(type_):
         yield _struct(column, type_)
-    elif types.is_list(source) and (types.is_list(type_) or types.is_large_list(type_)):
+    elif has_items(source) and has_items(type_):
         items = pa.chunked_array([chunk.flatten() for chunk in column.chunks], source.value_type)
-        item = type_.value_field.with_type(wider(items, type_.value_type))
-        yield pa.list_(item) if types.is_list(type_) else pa.large_list(item)
+        item = wider(items, type_.value_type)
+        yield with_fields(type_, lambda field: field.with_type(item))
 
 
 def _struct(column: pa.ChunkedArray, type_: pa.StructType) -> pa.StructType:
     """Return the struct with wider fields, and those that it lacks at the end."""
     fields = {field.name: field for field in type_}
-    shown = [list(shown_fields(chunk)) for chunk in column.chunks]
     for number, field in enumerate(column.type):
         if field.name in fields:
             present = fields[field.name]
-            values = [chunk[number] for chunk in shown]
+            values = [field_of(chunk, number) for chunk in column.chunks]
             wide = wider(pa.chunked_array(values, field.type), present.type)
             fields[field.name] = present.with_type(wide)
         else:

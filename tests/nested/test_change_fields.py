@@ -227,6 +227,8 @@ def test_a_field_of_any_type_is_added_and_dropped(type_, seed, rows):
         ([[], None], pa.list_(pa.struct([("x", pa.int64())]))),
         ([[1, 2], None, [3, 4]], pa.list_(pa.float32(), 2)),
         ([[1], [2]], pa.large_list(pa.decimal128(5, 0))),
+        ([[1], [], None], pa.list_view(pa.int8())),
+        ([{"a": [1]}], pa.struct([("a", pa.large_list_view(pa.int8()))])),
         ([{"a": 1}, None, {"a": None}], pa.struct([("b", pa.string()), ("a", pa.float64())])),
         ([{"a": [{"b": 1}]}], pa.struct([("a", pa.list_(pa.struct([("b", pa.int8())])))])),
         ([{"a": None}], pa.struct([("a", pa.map_(pa.string(), pa.int8()))])),
@@ -269,6 +271,13 @@ DRIFT = {
     "nulls and structs": ([None], [{"a": [1]}], pa.struct([("a", pa.list_(pa.int64()))])),
     "empty lists": ([[], []], [[1]], pa.list_(pa.int64())),
     "wider items": (pa.array([[1]], pa.list_(pa.int8())), [[300]], pa.list_(pa.int64())),
+    "wider items of one size": (
+        *(pa.array([[1, 2]], pa.list_(pa.int8(), 2)), [[300, None], None]),
+        pa.list_(pa.int64(), 2),
+    ),
+    "wider items of views": (
+        *(pa.array([[1], None], pa.list_view(pa.int8())), [[300]], pa.list_view(pa.int64())),
+    ),
     "a new field": ([{"a": 1}, None], [{"a": 2, "b": "x"}], None),
     "a field that lacks": ([{"a": 1, "b": "x"}], [{"b": "y"}], None),
     "a field in a list": ([[{"a": 1}]], [[{"a": 2, "b": 0.5}], None], None),
@@ -320,6 +329,23 @@ def test_a_column_of_a_nested_type_gets_another_one(table):
         tx.delete(pc.field("a", "zip") == 1)
     assert table["a.less"][:].to_pylist() == [None, None, None, 0.5]
     assert table.verify()
+
+
+LIST_KINDS = [pa.list_, pa.large_list, pa.list_view, pa.large_list_view]
+
+
+@pytest.mark.parametrize("kind", LIST_KINDS)
+@pytest.mark.parametrize("other", LIST_KINDS)
+def test_lists_of_any_kind_become_those_of_any_other(kind, other):
+    values = [[1, None], None, [], [2]]
+    store = MemoryStore()
+    blz.to_blz(pa.table({"a": pa.array([[7], *values], kind(pa.int8()))[1:]}), store)
+    with blz.open(store, "a") as opened:
+        opened.alter_column("a", type=other(pa.int32()))
+        opened.append({"a": [[300], []]})
+        assert opened["a"].type == other(pa.int32())
+        assert opened["a"][:].to_pylist() == [*values, [300], []]
+        assert opened.verify()
 
 
 def _wider(type_: pa.DataType) -> pa.DataType:

@@ -336,6 +336,19 @@ def test_a_plain_schema_and_the_shown_one_are_opposites(type_):
     assert plain_schema(plain) is plain
 
 
+@pytest.mark.parametrize("view", [pa.string_view(), pa.binary_view()])
+def test_an_empty_slice_of_views_is_taken_beside_an_extension(view):
+    values = pa.array(["a", "b", "c"]).cast(view)
+    json = pa.ExtensionArray.from_storage(pa.json_(), pa.array(["1", "2", "3"]))
+    table = pa.table({"view": values, "json": json})
+    store = MemoryStore()
+    blz.to_blz(table.slice(2, 0), store)
+    with blz.open(store, "a") as opened:
+        opened.append(pa.concat_tables([table.slice(3), table.slice(1, 1)]))
+        opened.append(table.slice(2, 0))
+        assert opened.to_arrow().to_pylist() == table.slice(1, 1).to_pylist()
+
+
 def test_fields_are_compared_by_name_and_new_or_missing_ones_are_no_other_type():
     ids = pa.array([bytes(16)], pa.binary(16)).cast(pa.uuid())
     both = pa.StructArray.from_arrays([ids, ids, pa.array([1])], ["a", "b", "n"])

@@ -101,6 +101,14 @@ def decoded(array: pa.DictionaryArray) -> pa.Array:
     return rebuilt(node, iter(flats))
 
 
+def relisted(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Return lists as views of lists, or views as lists; the items have one type.
+
+    Arrow's own cast of a view to a list is wrong.
+    """
+    return rebuilt(Node.of(type_), iter(flatten(Node.of(array.type), array)))
+
+
 def rebuilt(node: Node, flats: Iterator[pa.Array]) -> pa.Array:
     """Return the array of a tree from its flat arrays, in pre-order."""
     flat = next(flats)

@@ -52,7 +52,7 @@ def flatten(
     rows
         The indices of the wanted rows; None for all.
     visible
-        False for the wanted rows that are null, whatever the array says; None for none.
+        Which of the wanted rows are visible, the others are null; None if all are.
 
     Raises
     ------

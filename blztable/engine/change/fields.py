@@ -12,10 +12,9 @@ import pyarrow as pa
 from blztable.arrow_types import Portion, nulls
 from blztable.columns.default import encode_nodes
 from blztable.columns.nested import paths
-from blztable.columns.nested.assemble import rebuilt
-from blztable.columns.nested.flatten import flatten
 from blztable.columns.nested.nodes import Node
 from blztable.columns.nested.paths import Names
+from blztable.columns.nested.struct_fields import masked
 from blztable.columns.types import one_array
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Seen, with_defaults
@@ -192,9 +191,7 @@ def _masked(
         array = one_array(values) if isinstance(values, pa.ChunkedArray) else values
         structs = one_array(read_nodes(opened, {line: [RowSpan(group, 0, rows)]})[line])
         if structs.null_count:
-            # Arrow's own function aborts for unions.
-            node, visible = Node.of(array.type), np.asarray(structs.is_valid())
-            array = rebuilt(node, iter(flatten(node, array, None, visible)))
+            array = masked(array, np.asarray(structs.is_valid()))
         yield pa.Table.from_arrays([array], names=["field"]), rows
 
 
