@@ -310,7 +310,7 @@ def test_one_value_with_a_uuid_in_it_fills_rows():
 
 
 @given(TYPES, st.integers(0, 2**32), st.binary(max_size=9))
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_any_nested_type_can_be_the_storage(type_, seed, parameters):
     metadata = {NAME: b"of.nobody", PARAMETERS: parameters, b"more": b"kept"}
     field = pa.field("a", type_, metadata=metadata)

@@ -26,7 +26,7 @@ from support.bit_equality import assert_same
 from support.frame_strategies import rebuilt
 from support.object_strategies import ROME, kinds, objects, same
 
-quick = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+quick = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def frame_of(*values, name="x"):
