@@ -188,9 +188,11 @@ def coerce_values(
 
 
 def how_for(how: Reading, field: pa.Field, frame: Descriptor | None) -> Reading:
-    """Return how values for a column are read: as JSON, if it holds mixed objects."""
-    is_json = objects.is_json(descriptor_of(field, Facts.decode(frame)))
-    return replace(how, objects="json") if is_json else how
+    """Return how values for a column are read: as JSON, if it holds mixed objects; or as sets."""
+    stated = descriptor_of(field, Facts.decode(frame))
+    if objects.is_json(stated):
+        return replace(how, objects="json", has_sets=True)
+    return replace(how, has_sets=objects.are_sets(stated))
 
 
 def default_of(

@@ -82,6 +82,12 @@ def altered(
     new = field if nullable is None else field.with_nullable(nullable)
     if type_ is None:
         return new, frame
+    if isinstance(type_, pd.CategoricalDtype) and type_.categories is not None:
+        raise SchemaError(
+            f"column {field.name!r}: a column of categories has those of its values; pass "
+            'type="category", or add a column: t.add_column("new", '
+            f"t[{field.name!r}].to_pandas().astype(dtype))"
+        )
     arrow, descriptor = parsed(type_, field)
     kept, frame = with_type(new, frame, retyped_as(new, arrow).type, descriptor)
     return retyped_as(kept, arrow), frame

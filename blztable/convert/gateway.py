@@ -5,7 +5,7 @@ that only pandas has go into descriptors.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -14,8 +14,7 @@ import pandas as pd
 import pyarrow as pa
 
 from blztable.arrow.extensions import plain_table
-from blztable.convert.arrays import arrow_array
-from blztable.convert.foreign import numpy_arrays
+from blztable.convert.foreign import numpy_arrays, python_values
 from blztable.convert.foreign.readers import check_no_objects, framed
 from blztable.convert.foreign.rows import are_rows, columns_of, is_row, is_value, refuse_row
 from blztable.convert.foreign.structured import fields_of
@@ -57,6 +56,8 @@ class Reading:
 
     nan: Nan = Nan.NULL_IN_PANDAS
     objects: str = "infer"
+    # True if a set is one value.
+    has_sets: bool = False
 
     def __post_init__(self) -> None:
         if self.objects not in (*CHOICES, NO_OPTION):
@@ -116,7 +117,8 @@ def ingest(data: Any, *, index: bool | None = None, how: Reading = AS_USUAL) -> 
     if isinstance(data, np.ndarray):
         return _from_mapping(fields_of(data), how)
     if are_rows(data):
-        return _from_mapping(columns_of(data), how)
+        # Rows without any name are no columns, and rows all the same.
+        return replace(_from_mapping(columns_of(data), how), rows=len(data))
     if is_row(data):
         raise refuse_row(data)
     if isinstance(data, Mapping):
@@ -195,4 +197,4 @@ def encoded(values: Any, context: str, how: Reading = AS_USUAL) -> dtypes.Encode
     if is_value(values):
         raise SchemaError(f"{context}: expected an array, found {type(values).__name__}")
     check_no_objects(values, context)
-    return arrow_array(values, context, nan_as_null), None
+    return python_values.encode(values, context, nan_as_null, how.objects)

@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from blztable.convert.arrays import UNSUITABLE, arrow_array
+from blztable.convert.arrays import UNSUITABLE
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.text import check_text
-from blztable.convert.gateway import AS_USUAL, Nan, Reading, encoded
+from blztable.convert.gateway import AS_USUAL, Reading, encoded
 from blztable.errors import SchemaError
 
 # pandas keeps more of these than Arrow would.
@@ -40,10 +40,11 @@ def values_of(
         raise SchemaError(f"{context}: expected one column, found a {type(values).__name__}")
     if isinstance(values, np.ndarray) and values.ndim == 0:
         values = values[()]
-    if _is_one(values):
+    is_set = isinstance(values, set | frozenset)
+    if _is_one(values) or (is_set and how.has_sets):
         array, descriptor = _of_one(values, context, how)
         return array[0], descriptor
-    if isinstance(values, set | frozenset):
+    if is_set:
         raise SchemaError(
             f"{context}: the values of a {type(values).__name__} have no order; pass a list"
         )
@@ -99,4 +100,7 @@ def _of_one(
     if isinstance(value, _OF_PANDAS):
         return encoded(pd.Series([value]), context)
     check_text(value, context)
-    return arrow_array([value], context, how.nan is Nan.NULL), None
+    try:
+        return encoded([value], context, how)
+    except SchemaError as error:
+        raise SchemaError(str(error).replace(f"{context}, row 0:", f"{context}:", 1)) from None

@@ -123,7 +123,7 @@ def test_a_mapping_takes_arrays_of_every_kind():
         ({"a": 7}, "'a': expected an array with one value per row, found 7 of type int"),
         ({"a": "text"}, "'a': expected an array with one value per row, found 'text' of type str"),
         ({"a": [1, "x"]}, "'a', row 1: "),
-        ({"a": [object()]}, "'a': "),
+        ({"a": [object()]}, "'a', row 0: "),
         ({"a": pd.Series([1, "x"], dtype=object)}, "'a', row 1"),
         ({1: [1]}, "name must be str; found 1"),
     ],

@@ -31,11 +31,12 @@ def is_row(data: Any) -> bool:
 
 
 def are_rows(data: Any) -> bool:
-    """True for a list or tuple whose first item with values is a row."""
-    if not isinstance(data, list | tuple):
+    """True for a list or tuple whose first item with values is a row, or of empty rows."""
+    if not isinstance(data, list | tuple) or not data:
         return False
     filled = (item for item in data if not isinstance(item, Mapping) or item)
-    return is_row(next(filled, None))
+    first = next(filled, None)
+    return is_row(first) or (first is None and all(isinstance(item, Mapping) for item in data))
 
 
 def columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:

@@ -159,6 +159,12 @@ def are_nested(descriptor: Descriptor | None) -> bool:
     return kind.takes_any and not isinstance(kind, Simple | Moments)
 
 
+def are_sets(descriptor: Descriptor | None) -> bool:
+    """True for a column whose objects are sets."""
+    kind = (descriptor or {}).get("kind")
+    return isinstance(kind, list) and kind[:1] in (["set"], ["frozenset"])
+
+
 def objects_of(values: Any, missing: np.ndarray) -> np.ndarray:
     """Return values of pandas as objects, with None for missing."""
     if not isinstance(values, list):

@@ -190,9 +190,30 @@ def _dicts(values: Values, depth: int) -> Kind:
         )
     ends = ends_of(values)
     inner = [item for value in dicts for item in value.values()]
-    return Maps(
-        inside(ends, lambda: find(flat(values), depth)), inside(ends, lambda: find(inner, depth))
-    )
+    try:
+        keys = inside(ends, lambda: find(flat(values), depth))
+        return Maps(keys, inside(ends, lambda: find(inner, depth)))
+    except UnsuitableError:
+        _refuse_none(values)
+        raise
+
+
+def _refuse_none(values: Values) -> None:
+    """UnsuitableError for a dict with None for a key that another lacks, if text is all keys."""
+    dicts = [value for value in values if value is not None]
+    orders = set(map(tuple, dicts))
+    names = set(chain.from_iterable(orders))
+    if len(names) > KEYS_MAX or not all(map(_is_name, names)):
+        return
+    lacked = {name for name in names if any(name not in order for order in orders)}
+    for row, value in enumerate(values):
+        for key, item in (value or {}).items():
+            if item is None and key in lacked:
+                raise UnsuitableError(
+                    *(row, value),
+                    f"its key {key!r:.60} is None, and other dicts lack the key, which is null in "
+                    "Arrow as well; leave the key out, or give it to all of them",
+                )
 
 
 def _fields(dicts: Sequence[dict[Any, Any]]) -> dict[str, bool] | None:

@@ -1,0 +1,70 @@
+"""Python values: a list of Python's values as a column.
+
+Knows nothing of tables. Values take the type that Arrow infers. Those that Arrow does not take, and
+sets, become what they are in a column of a DataFrame.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from blztable.convert.arrays import UNSUITABLE, PandasArray, arrow_array
+from blztable.convert.frames import dtypes
+from blztable.convert.frames.objects import CHOICES
+from blztable.convert.objects.containers import as_objects
+from blztable.errors import SchemaError
+
+# Advice about a column of a DataFrame, and about a list.
+_ADVICE = {
+    "convert it with astype(str)": "make the values text",
+    'make the column bytes with .str.encode("utf-8", "surrogatepass")': (
+        'make it bytes with encode("utf-8", "surrogatepass")'
+    ),
+}
+
+
+def encode(
+    values: Collection[Any], context: str, nan_as_null: bool, choice: str = "infer"
+) -> dtypes.Encoded:
+    """Return values as an Arrow column, with a descriptor for Python objects."""
+    try:
+        array = arrow_array(values, context, nan_as_null)
+        # The other choices say what becomes of all that is no plain value.
+        are_plain = not pa.types.is_nested(array.type) or choice not in CHOICES[1:]
+        if are_plain and not (pa.types.is_nested(array.type) and _has_sets(values)):
+            return array, None
+    except SchemaError:
+        pass
+    try:
+        return dtypes.encode(_as_in_a_frame(values), context, nan_as_null, choice)
+    except SchemaError as error:
+        message = str(error)
+        for of_frames, of_lists in _ADVICE.items():
+            message = message.replace(of_frames, of_lists)
+        raise SchemaError(message) from None
+
+
+def _as_in_a_frame(values: Collection[Any]) -> PandasArray:
+    """Return values as the array of pandas that a DataFrame makes of them."""
+    objects = as_objects(list(values))
+    try:
+        return pd.Series(objects, dtype=object).infer_objects().array
+    except UNSUITABLE:
+        # Such as text that UTF-8 cannot encode.
+        return pd.Series(objects, dtype=object).array
+
+
+def _has_sets(values: Collection[Any]) -> bool:
+    """True if a set is among values of lists and dicts, at any level."""
+    # By types first: lists of numbers are many.
+    types = set(map(type, values))
+    if any(issubclass(type_, set | frozenset) for type_ in types):
+        return True
+    inner = tuple(type_ for type_ in types if issubclass(type_, Mapping | list | tuple))
+    return any(
+        _has_sets(value.values() if isinstance(value, Mapping) else value)
+        for value in (values if inner else ())
+        if isinstance(value, inner)
+    )
