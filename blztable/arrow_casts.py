@@ -98,7 +98,8 @@ def repeated(type_: pa.DataType, rows: int, value: pa.Scalar | None) -> pa.Chunk
     if isinstance(value, pa.DictionaryScalar):
         code, values = value.index, value.dictionary
     else:
-        values = pa.repeat(value.cast(type_.value_type), 1)
+        is_same = value.type.equals(type_.value_type)
+        values = pa.repeat(value if is_same else value.cast(type_.value_type), 1)
     codes = pa.repeat(code, rows)
     return pa.chunked_array([pa.DictionaryArray.from_arrays(codes, values, ordered=type_.ordered)])
 
@@ -112,6 +113,10 @@ def _cast(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | None
     if pa.types.is_run_end_encoded(source):
         chunks = [pc.run_end_decode(chunk) for chunk in column.chunks]
         return cast_exactly(pa.chunked_array(chunks, source.value_type), type_)
+    if are_both and pa.types.is_nested(type_.value_type) and source.ordered >= type_.ordered:
+        # Codes stay: Arrow would not find equal values again.
+        chunks = [_revalued(chunk, type_) for chunk in column.chunks]
+        return None if None in chunks else pa.chunked_array(chunks, type_)
     if pa.types.is_dictionary(source):
         return cast_exactly(_decoded(column), type_)
     if pa.types.is_run_end_encoded(type_):
@@ -238,10 +243,12 @@ def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return the values of a dictionary column."""
     type_ = column.type.value_type
     # Arrow takes no rows of views.
-    chunks = [
-        chunk.dictionary.cast(without_view(type_)).take(chunk.indices) for chunk in column.chunks
-    ]
-    return pa.chunked_array(chunks, without_view(type_))
+    plain = without_view(type_)
+    # Nor does it cast each nested type to itself.
+    values = [chunk.dictionary for chunk in column.chunks]
+    values = values if plain == type_ else [one.cast(plain) for one in values]
+    pairs = zip(values, column.chunks, strict=True)
+    return pa.chunked_array([one.take(chunk.indices) for one, chunk in pairs], plain)
 
 
 def _encoded(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | None:
@@ -249,8 +256,29 @@ def _encoded(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | N
     plain = cast_exactly(column, type_.value_type)
     if plain is None:
         return None
+    if pa.types.is_nested(type_.value_type):
+        # Arrow finds no equal values of these types, so each row is a value.
+        chunks = [_numbered(chunk, type_.index_type) for chunk in plain.chunks]
+        return pa.chunked_array(chunks, type_)
     chunks = [_recoded(chunk.dictionary_encode(), type_) for chunk in plain.chunks]
     return pa.chunked_array(chunks, type_)
+
+
+def _revalued(chunk: pa.DictionaryArray, type_: pa.DataType) -> pa.DictionaryArray | None:
+    """Return the same codes with the values cast; None if one changes."""
+    values = _one(chunk.dictionary, type_.value_type)
+    if values is None:
+        return None
+    same = pa.DictionaryArray.from_arrays(chunk.indices, values, ordered=type_.ordered, safe=False)
+    return _recoded(same, type_)
+
+
+def _numbered(array: pa.Array, index: pa.DataType) -> pa.DictionaryArray:
+    """Return a dictionary array in which each row that is not null has a value of its own."""
+    values = array.filter(array.is_valid()) if array.null_count else array
+    mask = np.asarray(array.is_null())
+    codes = pa.array(np.cumsum(~mask) - 1, mask=mask).cast(index)
+    return pa.DictionaryArray.from_arrays(codes, values)
 
 
 def _recoded(chunk: pa.DictionaryArray, type_: pa.DataType) -> pa.DictionaryArray:

@@ -53,10 +53,15 @@ def _candidates(column: pa.ChunkedArray, type_: pa.DataType) -> Iterator[pa.Data
     """Yield types that may hold both, the best one first."""
     source, types = column.type, pa.types
     if types.is_dictionary(type_):
-        index = source.index_type if types.is_dictionary(source) else pa.int32()
+        index, values = pa.int32(), type_.value_type
+        if types.is_dictionary(source):
+            index = source.index_type
+            if types.is_nested(values):
+                held = [chunk.dictionary for chunk in column.chunks]
+                values = wider(pa.chunked_array(held, source.value_type), values)
         for wide in INTEGERS:
             if _holds_both(wide, type_.index_type, index):
-                yield pa.dictionary(wide, type_.value_type, type_.ordered)
+                yield pa.dictionary(wide, values, type_.ordered)
     elif is_number(source) and is_number(type_):
         yield from _numbers(source, type_)
     elif types.is_decimal(type_) and (types.is_decimal(source) or types.is_integer(source)):

@@ -118,7 +118,7 @@ REFUSED = {
     "a field in a list": (lambda t: t.add_column("a.items.item.q", 1), "a value for each row"),
     "too few values": (lambda t: t.add_column("a.q", [1]), "1 values for a table of 4 rows"),
     "a type not stored": (
-        lambda t: t.add_column("a.q", pa.nulls(4, pa.dictionary(pa.int8(), pa.list_(pa.int8())))),
+        lambda t: t.add_column("a.q", pa.nulls(4, pa.binary(1 << 28))),
         "'q'",
     ),
 }
@@ -394,3 +394,27 @@ def test_a_cast_of_a_nested_type_changes_no_value_and_its_opposite_gives_it_back
     back = cast_exactly(found, type_)
     assert back is not None
     assert repr(back.to_pylist()) == repr(column.to_pylist())
+
+
+# Arrow aborts the process where it gives a union the nulls of its struct.
+def test_fields_of_unions_and_runs_are_added_and_widened_below_nulls():
+    union = pa.UnionArray.from_sparse(
+        pa.array([0, 1, 0], pa.int8()), [pa.array([1, 2, 3]), pa.array(["a", "b", "c"])]
+    )
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), ["r", None])
+    mask = pa.array([False, True, False])
+    first = pa.array([1, 2, 3], pa.int8())
+    structs = pa.StructArray.from_arrays([first, union, runs], ["n", "u", "r"], mask=mask)
+    blz.to_blz({"a": structs}, store := MemoryStore())
+    with blz.open(store, "a") as table:
+        table.add_column("a.more", union)
+        table.add_column("a.runs", runs)
+        big = pa.array([1, 2, 300])
+        wide = pa.StructArray.from_arrays([big, union, runs], ["n", "u", "r"], mask=mask)
+        table.append({"a": wide}, evolve=True)
+        rows = structs.to_pylist()
+        more = [row and row | {"more": row["u"], "runs": row["r"]} for row in rows]
+        less = [row and row | {"more": None, "runs": None} for row in wide.to_pylist()]
+        assert table["a"][:].to_pylist() == more + less
+        assert table["a"].type.field("n").type == pa.int64()
+        assert table.verify()

@@ -325,7 +325,7 @@ def pruned(value, type_, names):
     if pa.types.is_map(type_):
         rest = rest if name == "value" else []
         return [(key, pruned(item, type_.item_type, rest)) for key, item in value]
-    if pa.types.is_run_end_encoded(type_):
+    if pa.types.is_run_end_encoded(type_) or pa.types.is_dictionary(type_):
         return pruned(value, type_.value_type, rest)
     return [pruned(item, type_.value_type, rest) for item in value]
 

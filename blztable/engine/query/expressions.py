@@ -27,6 +27,8 @@ import pyarrow.parquet as parquet
 from blztable.arrow_errors import REFUSALS
 from blztable.arrow_types import bits_of, nulls
 from blztable.columns.codecs import null
+from blztable.columns.nested.assemble import decoded
+from blztable.columns.nested.nodes import is_nested
 from blztable.columns.nested.paths import Names, value_of
 from blztable.columns.nested.struct_fields import has_safe_fields, inner_field
 from blztable.columns.stored import as_compared, compared_type
@@ -380,5 +382,7 @@ def comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return column
     if not pa.types.is_dictionary(column.type):
         return as_compared(column)
+    if is_nested(column.type):
+        return pa.chunked_array(list(map(decoded, column.chunks)), type_)
     values = [as_compared(chunk.dictionary).take(chunk.indices) for chunk in column.chunks]
     return pa.chunked_array(values, type_)
