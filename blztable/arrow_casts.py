@@ -10,8 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blztable.arrow.nesting import has_items
 from blztable.arrow_errors import REFUSALS
 from blztable.arrow_types import is_binary, is_text, nulls, recoded, without_view
+from blztable.columns.nested.assemble import relisted
+from blztable.columns.nested.struct_fields import fields_of
 
 
 def cast_exactly(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | None:
@@ -95,7 +98,8 @@ def repeated(type_: pa.DataType, rows: int, value: pa.Scalar | None) -> pa.Chunk
     if isinstance(value, pa.DictionaryScalar):
         code, values = value.index, value.dictionary
     else:
-        values = pa.repeat(value.cast(type_.value_type), 1)
+        is_same = value.type.equals(type_.value_type)
+        values = pa.repeat(value if is_same else value.cast(type_.value_type), 1)
     codes = pa.repeat(code, rows)
     return pa.chunked_array([pa.DictionaryArray.from_arrays(codes, values, ordered=type_.ordered)])
 
@@ -109,6 +113,10 @@ def _cast(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | None
     if pa.types.is_run_end_encoded(source):
         chunks = [pc.run_end_decode(chunk) for chunk in column.chunks]
         return cast_exactly(pa.chunked_array(chunks, source.value_type), type_)
+    if are_both and pa.types.is_nested(type_.value_type) and source.ordered >= type_.ordered:
+        # Codes stay: Arrow would not find equal values again.
+        chunks = [_revalued(chunk, type_) for chunk in column.chunks]
+        return None if None in chunks else pa.chunked_array(chunks, type_)
     if pa.types.is_dictionary(source):
         return cast_exactly(_decoded(column), type_)
     if pa.types.is_run_end_encoded(type_):
@@ -144,8 +152,14 @@ def _nested_array(array: pa.Array, type_: pa.DataType) -> pa.Array | None:
         if children is None or not children:
             return None
         return pa.StructArray.from_arrays(children, fields=list(type_), mask=mask)
+    if source.id in _LISTS:
+        return _nested_array(relisted(array, _LISTS[source.id](source.value_field)), type_)
+    if type_.id in _LISTS:
+        like = _LISTS[type_.id](type_.value_field)
+        lists = array if source.equals(like) else _nested_array(array, like)
+        return None if lists is None else relisted(lists, type_)
     is_map = pa.types.is_map(source)
-    if is_map != pa.types.is_map(type_) or not (_has_items(source) and _has_items(type_)):
+    if is_map != pa.types.is_map(type_) or not (is_map or (has_items(source) and has_items(type_))):
         return None
     # Items that no list shows may be anything. Views of lists have no such function.
     items = array.flatten()
@@ -180,8 +194,7 @@ def _fields(array: pa.StructArray, type_: pa.StructType) -> list[pa.Array] | Non
     names = [field.name for field in array.type]
     if len(set(names)) < len(names) or set(names) - {field.name for field in type_}:
         return None
-    # Flattened, a field is null where the struct is.
-    present = dict(zip(names, array.flatten(), strict=True))
+    present = dict(zip(names, fields_of(array), strict=True))
     children = [
         _one(present[field.name], field.type)
         if field.name in present
@@ -209,12 +222,6 @@ def _of_size(
     return pa.FixedSizeListArray.from_arrays(child, type=type_, mask=mask)
 
 
-def _has_items(type_: pa.DataType) -> bool:
-    kinds = pa.types
-    is_list = kinds.is_list(type_) or kinds.is_large_list(type_) or kinds.is_map(type_)
-    return is_list or kinds.is_fixed_size_list(type_)
-
-
 def _is_same(column: pa.ChunkedArray, cast: pa.ChunkedArray) -> bool:
     """True if each value of a column is the same after a cast."""
     source = column.type
@@ -236,10 +243,12 @@ def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return the values of a dictionary column."""
     type_ = column.type.value_type
     # Arrow takes no rows of views.
-    chunks = [
-        chunk.dictionary.cast(without_view(type_)).take(chunk.indices) for chunk in column.chunks
-    ]
-    return pa.chunked_array(chunks, without_view(type_))
+    plain = without_view(type_)
+    # Nor does it cast each nested type to itself.
+    values = [chunk.dictionary for chunk in column.chunks]
+    values = values if plain == type_ else [one.cast(plain) for one in values]
+    pairs = zip(values, column.chunks, strict=True)
+    return pa.chunked_array([one.take(chunk.indices) for one, chunk in pairs], plain)
 
 
 def _encoded(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | None:
@@ -247,8 +256,29 @@ def _encoded(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | N
     plain = cast_exactly(column, type_.value_type)
     if plain is None:
         return None
+    if pa.types.is_nested(type_.value_type):
+        # Arrow finds no equal values of these types, so each row is a value.
+        chunks = [_numbered(chunk, type_.index_type) for chunk in plain.chunks]
+        return pa.chunked_array(chunks, type_)
     chunks = [_recoded(chunk.dictionary_encode(), type_) for chunk in plain.chunks]
     return pa.chunked_array(chunks, type_)
+
+
+def _revalued(chunk: pa.DictionaryArray, type_: pa.DataType) -> pa.DictionaryArray | None:
+    """Return the same codes with the values cast; None if one changes."""
+    values = _one(chunk.dictionary, type_.value_type)
+    if values is None:
+        return None
+    same = pa.DictionaryArray.from_arrays(chunk.indices, values, ordered=type_.ordered, safe=False)
+    return _recoded(same, type_)
+
+
+def _numbered(array: pa.Array, index: pa.DataType) -> pa.DictionaryArray:
+    """Return a dictionary array in which each row that is not null has a value of its own."""
+    values = array.filter(array.is_valid()) if array.null_count else array
+    mask = np.asarray(array.is_null())
+    codes = pa.array(np.cumsum(~mask) - 1, mask=mask).cast(index)
+    return pa.DictionaryArray.from_arrays(codes, values)
 
 
 def _recoded(chunk: pa.DictionaryArray, type_: pa.DataType) -> pa.DictionaryArray:
@@ -258,12 +288,16 @@ def _recoded(chunk: pa.DictionaryArray, type_: pa.DataType) -> pa.DictionaryArra
     return recoded(chunk, type_)
 
 
+# The lists that have the bits of item ends that views of lists have.
+_LISTS = {pa.lib.Type_LIST_VIEW: pa.list_, pa.lib.Type_LARGE_LIST_VIEW: pa.large_list}
 _Kind = Callable[[pa.DataType], bool]
 # Pairs of kinds between which Arrow's cast refuses each value that it would change.
 _TRUSTED: tuple[tuple[_Kind, _Kind], ...] = (
     (is_text, is_text),
     (is_binary, is_binary),
     (is_binary, pa.types.is_fixed_size_binary),
+    (pa.types.is_fixed_size_binary, is_binary),
+    (pa.types.is_decimal, pa.types.is_integer),
 )
 # Pairs of kinds with values in common.
 _KINDS: tuple[tuple[_Kind, _Kind], ...] = (

@@ -83,6 +83,9 @@ def nulls(rows: int, type_: pa.DataType) -> pa.Array:
 
     A union has nulls of its first type.
     """
+    if pa.types.is_dictionary(type_) and pa.types.is_nested(type_.value_type):
+        codes, values = pa.nulls(rows, type_.index_type), nulls(0, type_.value_type)
+        return pa.DictionaryArray.from_arrays(codes, values, ordered=type_.ordered)
     if not pa.types.is_nested(type_):
         return pa.nulls(rows, type_)
     if pa.types.is_union(type_):

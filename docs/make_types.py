@@ -95,6 +95,8 @@ def arrow_arrays() -> Iterator[tuple[str, pa.Array]]:
     yield "dense_union", pa.UnionArray.from_dense(codes, places, children)
     runs = pa.RunEndEncodedArray.from_arrays(pa.array([4, ROWS], pa.int32()), pa.array([7, None]))
     yield "run_end_encoded", runs
+    lists = pa.array([[1], [2, None]])
+    yield "dictionary<list>", pa.DictionaryArray.from_arrays(pa.array([0, None, 1]), lists)
     short = pa.RunEndEncodedArray.from_arrays(pa.array([4, ROWS], pa.int16()), pa.array([7, None]))
     yield "run_end_encoded<int16>", short
     for type_, values in (

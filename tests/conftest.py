@@ -15,7 +15,10 @@ from blztable.columns.encodings import choose, few_items, few_values, sample
 from blztable.engine.write import bundles, parts
 
 # A busy machine must not fail a test. pytest's own timeout ends a test that hangs.
-hypothesis.settings.register_profile("blztable", deadline=None)
+# Half of the examples that hypothesis would make, so that all tests take minutes;
+# `--hypothesis-profile=thorough` makes ten times as many, in tests that do not say how many.
+hypothesis.settings.register_profile("blztable", deadline=None, max_examples=50)
+hypothesis.settings.register_profile("thorough", deadline=None, max_examples=500)
 hypothesis.settings.load_profile("blztable")
 
 QUICK = (

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blztable.arrow.extension_names import KEPT_NAME, NAME, PARAMETERS, read_plain, registered
-from blztable.arrow.nesting import has_children
+from blztable.arrow.nesting import has_children, has_maps
 from blztable.arrow.run_ends import narrowed, widened, widened_type
 from blztable.arrow.unnamed import (
     KEYS,
@@ -39,7 +39,8 @@ _PARAMETERS = {KEPT_NAME: PARAMETERS, VALUES_NAME: VALUES_PARAMETERS}
 def plain_schema(schema: pa.Schema) -> pa.Schema:
     """Return a schema with storage types instead of extension types, which their fields name.
 
-    Run ends of 16 bits have 32, and the field says so.
+    Run ends of 16 bits have 32, and the field says so. Fields of maps have the names that Arrow
+    writes, whatever a Parquet file called them.
 
     Raises
     ------
@@ -52,7 +53,10 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
         fields = [without_unnamed(field, field.name) for field in schema]
         schema = pa.schema(fields, schema.metadata)
     data = schema.serialize().to_pybytes()
-    return read_plain(data) if NAME in data else schema
+    if NAME not in data and not any(map(has_maps, schema.types)):
+        return schema
+    found = read_plain(data)
+    return schema if found.equals(schema, check_metadata=True) else found
 
 
 def shown_schema(schema: pa.Schema) -> pa.Schema:
@@ -87,7 +91,7 @@ def plain_values(values: Any, name: str) -> tuple[Any, pa.Field]:
     if pa.types.is_nested(values.type) and not is_scalar and pc.all(values.is_null()).as_py():
         # Arrow's own nulls of runs inside of nested types are invalid.
         values = nulls(len(values), widened_type(values.type))
-    if not is_extended(field.type):
+    if not is_extended(field.type) and not has_maps(field.type):
         return values, field
     (field,) = plain_schema(pa.schema([field]))
     if isinstance(values, pa.ChunkedArray):
@@ -99,6 +103,8 @@ def plain_values(values: Any, name: str) -> tuple[Any, pa.Field]:
 
 def column_as(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
     """Return a column in a type of the same storage; nothing is copied."""
+    if column.type.equals(type_):
+        return column
     pieces = [piece for chunk in column.chunks for piece in arrays_as(chunk, type_)]
     return pa.chunked_array(pieces, type_)
 
@@ -108,6 +114,9 @@ def arrays_as(array: pa.Array, type_: pa.DataType) -> Iterator[pa.Array]:
 
     It is more than one array if run ends of 16 bits do not reach all rows.
     """
+    if not len(array):
+        # Arrow cannot import the empty slice of a view that it exported.
+        return iter((nulls(0, type_),))
     moved = pa.array(_Retyped(widened(array), widened_type(type_)))
     return narrowed(moved, type_)
 

@@ -42,3 +42,17 @@ def with_fields(type_: pa.DataType, change: Callable[[pa.Field], pa.Field]) -> p
 def has_children(type_: pa.DataType) -> bool:
     """True if a type is made of others."""
     return type_.num_fields > 0 or pa.types.is_dictionary(type_)
+
+
+def has_items(type_: pa.DataType) -> bool:
+    """True for lists of any kind but maps."""
+    return type_.id in LISTS or bool(pa.types.is_fixed_size_list(type_))
+
+
+def has_maps(type_: pa.DataType) -> bool:
+    """True if a type is a map, or has one at any level."""
+    if pa.types.is_map(type_):
+        return True
+    if pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_):
+        return has_maps(type_.value_type)
+    return any(has_maps(type_.field(number).type) for number in range(type_.num_fields))

@@ -123,10 +123,11 @@ def _runs(array: pa.RunEndEncodedArray, type_: pa.RunEndEncodedType) -> pa.Array
     rows, width = len(array), np.iinfo(type_.run_end_type.to_pandas_dtype())
     if rows > width.max:
         raise _TooManyRowsError
-    ends = np.asarray(array.run_ends).astype(np.int64) - array.offset
-    first = int(np.searchsorted(ends, 0, "right"))
-    stop = int(np.searchsorted(ends, rows, "left")) + 1 if rows else first
-    run_ends = pa.array(np.minimum(ends[first:stop], rows), type_.run_end_type)
+    ends, before = np.asarray(array.run_ends), array.offset
+    first = int(np.searchsorted(ends, before, "right"))
+    stop = int(np.searchsorted(ends, before + rows, "left")) + 1 if rows else first
+    own = np.minimum(ends[first:stop].astype(np.int64) - before, rows)
+    run_ends = pa.array(own, type_.run_end_type)
     values = _as_type(array.values.slice(first, stop - first), type_.value_type)
     return pa.RunEndEncodedArray.from_arrays(run_ends, values, type=type_)
 

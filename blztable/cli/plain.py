@@ -2,7 +2,8 @@
 
 Values without a JSON type become text: dates, times and durations in ISO 8601 (instants in UTC,
 with a Z), decimals with all digits, bytes in hexadecimal, NaN and infinities by name. A time
-outside of the calendar gets Arrow's own text. Knows nothing of tables.
+outside of the calendar gets Arrow's own text. So do the values inside others: a struct is an
+object, and a list or the pairs of a map are an array. Knows nothing of tables.
 """
 
 import json
@@ -54,6 +55,8 @@ def plain_object(value: Any) -> Json:
 
 def _plain(array: pa.Array) -> list[Json]:
     type_ = array.type
+    if pa.types.is_nested(type_) or isinstance(type_, pa.BaseExtensionType):
+        return [_plain_scalar(value) for value in array]
     if pa.types.is_dictionary(type_):
         codes = array.indices.to_pylist()
         return [None if code is None else _plain(array.dictionary[code:][:1])[0] for code in codes]
@@ -71,6 +74,34 @@ def _plain(array: pa.Array) -> list[Json]:
     convert = _CONVERSIONS.get(type_.id)
     values = array.to_pylist()
     return values if convert is None else _mapped(values, convert)
+
+
+def _plain_scalar(value: pa.Scalar) -> Json:
+    """Return a value that has others inside, or one of an extension type."""
+    if not value.is_valid:
+        return None
+    match value:
+        case pa.StructScalar():
+            names = [field.name for field in value.type]
+            return {name: _alone(value[place]) for place, name in enumerate(names)}
+        case pa.MapScalar():
+            return list(map(list, zip(*map(_plain, value.values.flatten()), strict=True)))
+        case pa.ListScalar():
+            return _plain(value.values)
+        case pa.UnionScalar() | pa.RunEndEncodedScalar():
+            return _alone(value.value)
+        case pa.UuidScalar():
+            return str(value.as_py())
+        case pa.Bool8Scalar():
+            return value.as_py()
+        case pa.ExtensionScalar():
+            return _alone(value.value)
+    return _alone(value)
+
+
+def _alone(value: pa.Scalar) -> Json:
+    """Return a single value."""
+    return _plain(pa.repeat(value, 1))[0] if value.is_valid else None
 
 
 def _mapped(values: list[Any], convert: Callable[[Any], Json]) -> list[Json]:

@@ -17,9 +17,9 @@ from blztable.arrow_types import bitmap, nulls, recoded, value_type
 from blztable.block_terms import ENDS, VALID, VALUES
 from blztable.columns.blocks import Piece
 from blztable.columns.codecs import lists
-from blztable.columns.nested.assemble import assemble, rows_of_children
+from blztable.columns.nested.assemble import assemble, rebuilt, rows_of_children
 from blztable.columns.nested.flatten import flatten, list_array, struct_array
-from blztable.columns.nested.nodes import ITEMS, RUNS, SIZE, Node, is_nested
+from blztable.columns.nested.nodes import CODES, ITEMS, RUNS, SIZE, Node, is_nested
 from blztable.columns.stored import as_stored
 from blztable.columns.types import decoder, encode, layout_of, one_array, take
 from blztable.errors import CorruptError, LimitError
@@ -54,7 +54,7 @@ def encode_nested(scalar: pa.Scalar) -> list[Streams]:
 
 def encode_nodes(node: Node, array: pa.Array) -> list[Streams]:
     """Return the streams of each node of an array, in pre-order."""
-    flats = flatten(node, array)
+    flats = list(_used(node, iter(flatten(node, array))))
     _check_rows(max(map(len, flats)))
     nodes = [_streams(flat) for flat in flats]
     _check_size(b"".join(data for streams in nodes for data in streams.values()))
@@ -68,6 +68,22 @@ def decode_nested(nodes: Sequence[Streams], type_: pa.DataType) -> pa.Scalar:
         raise CorruptError(f"a default has {len(nodes)} nodes; {type_} has {root.count}")
     _check_size(b"".join(data for streams in nodes for data in streams.values()))
     return _assembled(root, iter(nodes), 1)[0]
+
+
+def _used(node: Node, flats: Iterator[pa.Array]) -> Iterator[pa.Array]:
+    """Yield the flat arrays of a tree, whose dictionaries have only the values that rows have."""
+    flat = next(flats)
+    if node.rows != CODES:
+        yield flat
+        for child in node.children:
+            yield from _used(child, flats)
+        return
+    (child,) = node.children
+    values = rebuilt(child, flats)
+    used = np.unique(flat.drop_null().to_numpy())
+    codes = np.searchsorted(used, flat.fill_null(0).to_numpy())
+    yield pa.array(codes, mask=np.asarray(flat.is_null())).cast(flat.type)
+    yield from _used(child, iter(flatten(child, values, used.astype(np.int64))))
 
 
 def _streams(flat: pa.Array) -> Streams:
@@ -122,7 +138,9 @@ def _zeros(node: Node, rows: int) -> pa.Array:
         found = take(one, np.zeros(rows, np.int64))
         return found if found.type.id == node.type.id else found.cast(node.type)
     below = rows
-    if node.rows in (ITEMS, RUNS):
+    if node.rows == CODES:
+        flat, below = pa.array(np.zeros(rows)).cast(node.flat), min(rows, 1)
+    elif node.rows in (ITEMS, RUNS):
         below = rows if node.rows == RUNS else 0
         flat = list_array(node.flat, np.full(rows, int(node.rows == RUNS)), None)
     elif pa.types.is_union(node.type):

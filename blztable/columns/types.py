@@ -24,17 +24,20 @@ from blztable.columns.blocks import (
 )
 from blztable.columns.codecs import boolean, dictionary, fixed, lists, null, structs, text, validity
 from blztable.columns.codecs.items import MAX_NARROW
-from blztable.columns.nested import assemble
+from blztable.columns.nested import assemble, joined
 from blztable.columns.nested.nodes import (
     LARGE_LIST,
     LIST,
     STRUCT,
+    Node,
     is_nested,
     is_nested_storable,
 )
 from blztable.columns.stored import as_stored, stored_type
 from blztable.errors import FormatError, SchemaError
 
+# Codes of at most this many bits may be too small for the values of several arrays.
+NARROW_CODES = 16
 # Codecs by (id of the stored type, encoding).
 CODECS: dict[tuple[int, str], Codec] = {
     (type_id, PLAIN): family.CODEC
@@ -129,17 +132,54 @@ def one_array(column: pa.ChunkedArray) -> pa.Array:
         return nulls(0, column.type)
     if column.num_chunks == 1:
         return column.chunk(0)
+    if is_nested(column.type) and column.type not in (STRUCT, LIST, LARGE_LIST):
+        return joined.joined(column.chunks, one_array)
     if pa.types.is_dictionary(column.type):
-        joined = dictionary.join(column.chunks)
-    elif is_nested(column.type) and column.type not in (STRUCT, LIST, LARGE_LIST):
-        joined = assemble.joined(column.chunks, one_array)
+        whole = dictionary.join(column.chunks)
     else:
         # Empty chunks are left out: Arrow reads the bytes before an imported empty slice.
         chunks = [chunk for chunk in column.chunks if len(chunk)]
-        joined = _combined(pa.chunked_array(chunks, column.type))
-    if not isinstance(joined, pa.Array):
+        whole = _combined(pa.chunked_array(chunks, column.type))
+    if not isinstance(whole, pa.Array):
         raise SchemaError(f"{len(column)} rows do not fit into one array of {column.type}")
-    return joined
+    return whole
+
+
+def changes(column: pa.ChunkedArray) -> list[int]:
+    """Return the rows where a new array must begin because codes have no room for more values."""
+    if not pa.types.is_dictionary(column.type):
+        return _changes_within(column) if column.num_chunks > 1 else []
+    if is_nested(column.type):
+        return joined.changes(column, one_array)
+    return dictionary.changes(column)
+
+
+def _changes_within(column: pa.ChunkedArray) -> list[int]:
+    """Return the same for a column whose dictionaries, if it has any, are those of its nodes."""
+    if not any(map(_is_narrow, Node.of(column.type).walk())) or _fit(column.chunks):
+        return []
+    rows, row, first = [], 0, 0
+    for number, chunk in enumerate(column.chunks):
+        if number > first and not _fit(column.chunks[first : number + 1]):
+            rows.append(row)
+            first = number
+        row += len(chunk)
+    return rows
+
+
+def _is_narrow(node: Node) -> bool:
+    """True for a dictionary whose codes may have no room for the values of several arrays."""
+    is_dictionary = pa.types.is_dictionary(node.type)
+    return bool(is_dictionary and node.type.index_type.bit_width <= NARROW_CODES)
+
+
+def _fit(chunks: Sequence[pa.Array]) -> bool:
+    """True if arrays can be joined."""
+    try:
+        one_array(pa.chunked_array(chunks))
+    except SchemaError:
+        return False
+    return True
 
 
 def take(array: pa.Array, rows: np.ndarray) -> pa.Array:

@@ -17,7 +17,10 @@ from blztable.errors import SchemaError
 def align_index(
     data: Ingested, table: Facts, frame: Facts, rows: int, drawn: int | None, context: str
 ) -> pa.Table:
-    """Return the columns of a DataFrame whose index continues the table's at `rows` rows."""
+    """Return the columns of a DataFrame whose index continues the table's at `rows` rows.
+
+    A default RangeIndex continues any other.
+    """
     ours, theirs = table.levels, frame.levels
     if ours[0]["kind"] == "field":
         if theirs[0]["kind"] == "range" and len(ours) == 1 and _name(ours[0]) == _name(theirs[0]):
@@ -57,9 +60,9 @@ def needs_exact_rows(data: Ingested, frame: Descriptor | None, drawn: int | None
 
 
 def _is_default(ours: Descriptor, theirs: Descriptor, drawn: int | None) -> bool:
-    """True for default RangeIndexes: from 0, or from the rows drawn from the same source."""
-    starts = (0,) if drawn is None else (0, drawn)
-    return ours == DEFAULT and theirs in [{**DEFAULT, "start": start} for start in starts]
+    """True for a RangeIndex that says nothing: from 0, or from the rows drawn from one source."""
+    is_drawn = ours == DEFAULT and theirs == {**DEFAULT, "start": drawn}
+    return theirs == DEFAULT or is_drawn
 
 
 def _fields(levels: list[Descriptor]) -> list[tuple[str | None, object]]:
@@ -84,5 +87,5 @@ def _index_text(levels: list[Descriptor], rows: int) -> str:
 def _remedy(levels: list[Descriptor]) -> str:
     """Return the advice that gives a DataFrame an index that continues this one."""
     if levels[0]["kind"] == "range":
-        return "Call df.reset_index(), or pass index=False"
+        return "Call df.reset_index(drop=True), or pass index=False"
     return "Give it an index of the same names, with df.set_index() or df.index.set_names()"

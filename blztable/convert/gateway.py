@@ -132,6 +132,11 @@ def _from_arrow(table: pa.Table, rows: int) -> Ingested:
 
 
 def _not_a_table(data: Any, error: Exception) -> SchemaError:
+    if hasattr(data, "columns"):
+        return SchemaError(
+            f"the data: Arrow does not take this {type(data).__name__} ({error}); cast the column "
+            "of this type, or leave it out"
+        )
     return SchemaError(
         f"the data: expected a table, found {type(data).__name__} ({error}); "
         'pass one column as {"name": data}'

@@ -9,8 +9,10 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blztable.arrow.nesting import has_items, with_fields
 from blztable.arrow_casts import cast_exactly
 from blztable.arrow_types import is_number
+from blztable.columns.nested.struct_fields import field_of
 
 INTEGERS = (
     *(pa.int8(), pa.uint8(), pa.int16(), pa.uint16()),
@@ -51,10 +53,15 @@ def _candidates(column: pa.ChunkedArray, type_: pa.DataType) -> Iterator[pa.Data
     """Yield types that may hold both, the best one first."""
     source, types = column.type, pa.types
     if types.is_dictionary(type_):
-        index = source.index_type if types.is_dictionary(source) else pa.int32()
+        index, values = pa.int32(), type_.value_type
+        if types.is_dictionary(source):
+            index = source.index_type
+            if types.is_nested(values):
+                held = [chunk.dictionary for chunk in column.chunks]
+                values = wider(pa.chunked_array(held, source.value_type), values)
         for wide in INTEGERS:
             if _holds_both(wide, type_.index_type, index):
-                yield pa.dictionary(wide, type_.value_type, type_.ordered)
+                yield pa.dictionary(wide, values, type_.ordered)
     elif is_number(source) and is_number(type_):
         yield from _numbers(source, type_)
     elif types.is_decimal(type_) and (types.is_decimal(source) or types.is_integer(source)):
@@ -68,10 +75,10 @@ def _candidates(column: pa.ChunkedArray, type_: pa.DataType) -> Iterator[pa.Data
             yield pa.time64(unit) if unit in UNITS[:2] else pa.time32(unit)
     elif types.is_struct(source) and types.is_struct(type_):
         yield _struct(column, type_)
-    elif types.is_list(source) and (types.is_list(type_) or types.is_large_list(type_)):
+    elif has_items(source) and has_items(type_):
         items = pa.chunked_array([chunk.flatten() for chunk in column.chunks], source.value_type)
-        item = type_.value_field.with_type(wider(items, type_.value_type))
-        yield pa.list_(item) if types.is_list(type_) else pa.large_list(item)
+        item = wider(items, type_.value_type)
+        yield with_fields(type_, lambda field: field.with_type(item))
 
 
 def _struct(column: pa.ChunkedArray, type_: pa.StructType) -> pa.StructType:
@@ -80,7 +87,7 @@ def _struct(column: pa.ChunkedArray, type_: pa.StructType) -> pa.StructType:
     for number, field in enumerate(column.type):
         if field.name in fields:
             present = fields[field.name]
-            values = [chunk.flatten()[number] for chunk in column.chunks]
+            values = [field_of(chunk, number) for chunk in column.chunks]
             wide = wider(pa.chunked_array(values, field.type), present.type)
             fields[field.name] = present.with_type(wide)
         else:

@@ -3,17 +3,20 @@
 import datetime
 import decimal
 import json
+import math
 import os
 import re
 import subprocess
 import sys
 import tomllib
+import uuid
 from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import HealthCheck, given, settings
 
@@ -169,6 +172,34 @@ def test_head_shows_rows_under_their_names(run, run_json, path):
         "types": ["string", "int64", "double"],
         "rows": [["Oslo", 7, 4.5], ["Bern", 11, "NaN"], [None, 2, None]],
     }
+
+
+def test_head_shows_values_within_others_as_it_shows_them_alone(run_json, tmp_path):
+    day = datetime.datetime(2020, 1, 1)
+    union = pa.UnionArray.from_sparse(
+        pa.array([0, 1], pa.int8()), [pa.array([1, 2]), pa.array([b"a", b"b"])]
+    )
+    numbers = pa.array([uuid.UUID(int=1).bytes, None], pa.binary(16))
+    table = pa.table(
+        {
+            "struct": [{"d": decimal.Decimal("1.5"), "b": b"\x01", "f": math.nan, "t": day}, None],
+            "list": [[math.inf, None], []],
+            "map": pa.array([[(b"k", 1.5)], []], pa.map_(pa.binary(), pa.float64())),
+            "view": pa.array([[0.1], None], pa.list_view(pa.float32())),
+            "union": union,
+            "runs": pc.run_end_encode(pa.array([b"r", b"r"])),
+            "uuid": pa.ExtensionArray.from_storage(pa.uuid(), numbers),
+            "bool8": pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, 0], pa.int8())),
+            "empty": pa.array([{}, None], pa.struct([])),
+        }
+    )
+    path = str(tmp_path / "t.blz")
+    blz.to_blz(table, path)
+    first = {"d": "1.5", "b": "01", "f": "NaN", "t": "2020-01-01T00:00:00.000000"}
+    assert run_json("head", path)["rows"] == [
+        [first, ["Infinity", None], [["6b", 1.5]], [0.1], 1, "72", str(uuid.UUID(int=1)), True, {}],
+        [None, [], [], None, "62", "72", None, False, None],
+    ]
 
 
 def test_another_version_can_be_asked_for(run_json, path):

@@ -20,7 +20,7 @@ from support import nested_arrays
 from support.bit_equality import bits, same
 
 quick = settings(
-    max_examples=40,
+    max_examples=15,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -132,7 +132,7 @@ THREE = F({"a": [1, 2, 3]})
     ("first", "second", "found", "before"),
     [
         (range(3), range(4, 7), "a RangeIndex (4..7)", "a RangeIndex (0..3)"),
-        (range(1, 4), range(3), "a RangeIndex (0..3)", "a RangeIndex (1..4)"),
+        (range(1, 4), range(2, 5), "a RangeIndex (2..5)", "a RangeIndex (1..4)"),
         (range(0, 6, 2), range(6, 9), "a RangeIndex (6..9)", "a RangeIndex (0..6, step 2)"),
         (range(3), list("xyz"), "a stored index", "a RangeIndex (0..3)"),
         (
@@ -518,3 +518,16 @@ def test_ordered_categories_are_the_same_in_all_rows_of_any_source(given):
             assert len(streamed(given(first, second))) == 2
     with pytest.raises(SchemaError, match=r"column 'a': ordered categories \['c', 'b', 'a'\]"):
         streamed(given(same, other))
+
+
+@pytest.mark.parametrize(
+    "index", [range(7, 10), range(0, 6, 2), pd.RangeIndex(3, name="n")], ids=str
+)
+def test_a_default_index_continues_any_other_of_numbers(index):
+    frame = THREE.set_axis(pd.RangeIndex(index.start, index.stop, index.step), axis=0)
+    frame.index.name = getattr(index, "name", None)
+    found = frame_of([frame, THREE.reset_index(drop=True)]).index
+    step = frame.index.step
+    wanted = pd.RangeIndex(index.start, index.start + 6 * step, step, name=frame.index.name)
+    assert found.equals(wanted)
+    assert found.name == wanted.name

@@ -94,7 +94,7 @@ def test_many_values_are_an_array(values):
     ]
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 @given(columns(3))
 def test_a_series_is_what_a_column_of_a_frame_is(values):
     series = pd.Series(values, index=[2, 0, 1], dtype=values.dtype)

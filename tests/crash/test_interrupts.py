@@ -29,7 +29,7 @@ from support.stores import files_named as named_by
 OLD = pd.DataFrame({"a": [1, 2], "b": ["x", None]})
 NEW = pd.DataFrame({"a": [3.5], "c": ["z"]})
 TRACED = (os.path.dirname(blz.__file__) + os.sep, contextlib.__file__)
-STEP = 151
+STEP = 401
 ODD_SETTINGS = 3, False
 NOP = dis.opmap["NOP"]
 

@@ -226,7 +226,7 @@ TYPES = [
 ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.sampled_from(TYPES), st.integers(0, 2**40))
 def test_whatever_bytes_are_bounds_a_filter_is_evaluated_or_they_are_damage(type_, seed):
     drawn = random.Random(seed)

@@ -215,7 +215,7 @@ def test_a_chunk_that_was_cut_and_says_so_is_corrupt():
     assert destination.is_fenced
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=120)
 @given(COMPRESSIONS, st.lists(st.tuples(st.integers(0, 10**6), BYTES), min_size=1, max_size=4))
 def test_no_change_of_a_chunk_writes_outside_its_destination(compression, changes):
     raw = RAW[:2000]
@@ -249,7 +249,7 @@ def blocked(draw):
     return chunk, raw, typesize, sorted(ranges)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=120)
 @given(blocked())
 def test_single_blocks_are_those_of_the_whole_chunk(drawn):
     chunk, raw, typesize, ranges = drawn
@@ -294,7 +294,7 @@ def test_blocks_that_lie_in_any_order_are_found():
     assert (destination.inside[-size:] == raw[-size:]).all()
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=120)
 @given(blocked(), st.lists(st.tuples(st.integers(0, 10**6), BYTES), min_size=1, max_size=4))
 def test_no_change_of_a_chunk_writes_outside_its_blocks(drawn, changes):
     chunk, raw, typesize, ranges = drawn

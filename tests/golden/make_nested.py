@@ -4,7 +4,7 @@
 
 `nested/` is what this script wrote with the first blztable that had nested types. As with `v1/`, a
 later blztable must read those bytes, and writes others. Each case has all nested types in another
-form on disk; `make_v1.py` describes the files.
+form on disk; `make_v1.py` describes the files. `coded` came later than the others.
 """
 
 import sys
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from golden.make_v1 import SUMS, Golden, sums
-from support.nested_arrays import KINDS, table
+from support.nested_arrays import KINDS, array_of, table
 
 # Row groups with a file for each part and small pages, plain or encoded; and bundles.
 FORMS = {
@@ -22,7 +22,7 @@ FORMS = {
     "encoded": {"page_rows": 64, "row_group_rows": 300, "encoding": "auto"},
     "bundle": {"row_group_rows": 300},
 }
-CHANGED, EXTENDED = "changed", "extended"
+CHANGED, EXTENDED, CODED = "changed", "extended", "coded"
 HOLLOW = ("large list", "view", "map", "list of struct")
 
 
@@ -74,6 +74,31 @@ def extended(golden: Golden) -> None:
     golden.write(pa.table(arrays, schema=pa.schema(list(columns))), row_group_rows=16, page_rows=8)
 
 
+def coded(golden: Golden) -> None:
+    """Dictionaries of nested values: with nulls at both levels, unused values, below lists."""
+    points = pa.array([{"x": 1.5, "name": "a"}, None, {"x": None, "name": "b"}, {"x": -0.0}])
+    codes = [2, None, 0, 1, 0, 2, 2, None, 1, 0, 0, 2] * 3
+    runs = array_of(KINDS["runs"], 9, 300)
+
+    def one(values: pa.Array, index: pa.DataType, *, ordered: bool = False) -> pa.Array:
+        return pa.DictionaryArray.from_arrays(pa.array(codes, index), values, ordered=ordered)
+
+    below = one(pa.array([[1, None], [], None]), pa.uint8())
+    deep = pa.StructArray.from_arrays([below[:4]], ["d"])
+    columns = {
+        "struct": one(points, pa.int8()),
+        "ordered": one(pa.array([{"x": 2}, {"x": 1}, {"x": 3}]), pa.int64(), ordered=True),
+        "union": one(array_of(KINDS["dense"], 5, 301), pa.uint16()),
+        "runs": one(runs, pa.int32()),
+        "list": pa.ListArray.from_arrays(pa.array([0, 2, 2, 2, *range(3, 36)], pa.int32()), below),
+        "deep": one(deep, pa.int16()),
+    }
+    first = pa.table(columns)
+    golden.write(first, row_group_rows=20, page_rows=8)
+    more = first.slice(1, 3)
+    golden.change(lambda table: table.append(more), pa.concat_tables([first, more]))
+
+
 def main() -> None:
     root = Path(sys.argv[1])
     root.mkdir()
@@ -81,6 +106,7 @@ def main() -> None:
         Golden(root, form).write(table(options["row_group_rows"] * 3 // 2, 0), **options)
     changed(Golden(root, CHANGED))
     extended(Golden(root, EXTENDED))
+    coded(Golden(root, CODED))
     lines = [f"{digest}  {path}\n" for path, digest in sums(root).items()]
     (root / SUMS).write_text("".join(lines), encoding="utf-8")
 

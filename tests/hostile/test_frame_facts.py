@@ -37,7 +37,7 @@ JSON = st.recursive(
 DESCRIPTOR = st.dictionaries(st.sampled_from(["dtype", "freq"]), JSON)
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(frames(rows_max=4), st.integers(0, 1000), st.none() | JSON, DESCRIPTOR)
 def test_changed_facts_are_read_or_refused(frame, spot, value, descriptor):
     stored = ingest(frame)

@@ -29,10 +29,15 @@ UNION = pa.UnionArray.from_sparse(
     pa.array([0, 1] * 16, pa.int8()), [pa.array(range(ROWS)), pa.array(["s"] * ROWS)], ["n", "s"]
 )
 RUNS = pa.RunEndEncodedArray.from_arrays(pa.array([10, 20, 32], pa.int32()), ["a", "b", "c"])
+CODED = pa.DictionaryArray.from_arrays(
+    pa.array([row % 4 for row in range(ROWS)], pa.int8()),
+    pa.array([{"a": n, "b": f"b{n}"} for n in range(4)]),
+)
 DEEP = pa.array([[{"a": [n]}, None] for n in range(ROWS)])
 ARRAYS = {
     **{"list": LIST, "large list": LIST.cast(pa.large_list(pa.int64())), "struct": STRUCT},
     **{"fixed": FIXED, "map": MAP, "union": UNION, "runs": RUNS, "deep": DEEP},
+    "coded": CODED,
 }
 
 
@@ -283,6 +288,69 @@ def test_a_row_that_begins_two_runs_is_refused(tmp_path):
     assert_refused(path, blz.CorruptError, "run", rows=(8, 24))
     with pytest.raises(reader.Refused):
         reader.read(path)
+
+
+# Dictionaries.
+
+
+@pytest.mark.parametrize("code", [4, 127, -1, -128])
+@pytest.mark.parametrize("row", [0, 13, ROWS - 1])
+def test_a_code_of_no_value_is_refused(tmp_path, code, row):
+    path = made(tmp_path, CODED)
+    codes = np.arange(ROWS) % 4
+    codes[row] = code
+    with tamper.editing(path) as table:
+        table.part().chunks[0] = compress(codes, "i1")
+    page = (row // 8 * 8, row // 8 * 8 + 8)
+    assert_refused(path, blz.CorruptError, "dictionary code", rows=page)
+    with pytest.raises(reader.Refused):
+        reader.read(path)
+
+
+def test_a_code_beyond_signed_numbers_is_refused(tmp_path):
+    path = made(tmp_path, CODED.cast(pa.dictionary(pa.uint64(), CODED.type.value_type)))
+    codes = (np.arange(ROWS) % 4).astype("u8")
+    codes[9] = (1 << 64) - 1
+    with tamper.editing(path) as table:
+        table.part().chunks[0] = compress(codes, "u8")
+    assert_refused(path, blz.CorruptError, "dictionary code", rows=(8, 16))
+    with pytest.raises(reader.Refused):
+        reader.read(path)
+
+
+def test_codes_count_the_values_of_their_own_row_group(tmp_path):
+    """The second row group has fewer values than the first."""
+    few = pa.DictionaryArray.from_arrays(CODED.indices[:16].fill_null(0), CODED.dictionary)
+    less = pa.DictionaryArray.from_arrays(pa.array([0, 1] * 8, pa.int8()), CODED.dictionary[:2])
+    path = make(tmp_path / "t.blz", pa.table({"x": few}), row_group_rows=16)
+    with blz.open(path, "a") as opened:
+        opened.append(pa.table({"x": less}))
+    assert_read(path)
+    with tamper.editing(path) as table:
+        table.part(group=1).chunks[0] = compress(np.arange(16) % 4, "i1")
+    assert_refused(path, blz.CorruptError, "dictionary code", rows=(16, 24))
+    with pytest.raises(reader.Refused):
+        reader.read(path)
+
+
+@pytest.mark.parametrize("rows", [(1 << 31) - 1, 1 << 31, 1 << 61])
+def test_values_without_bytes_take_no_memory(rows):
+    values = pa.array([{"a": None}] * 2, pa.struct([("a", pa.null())]))
+    store = MemoryStore()
+    array = pa.DictionaryArray.from_arrays(pa.array([0, 1] * 16, pa.int8()), values)
+    blz.to_blz(pa.table({"x": array}), store, encoding="plain")
+    with tamper.editing(store) as table:
+        for line in table.lines[1:]:
+            line["rows"] = [rows]
+    before = pa.total_allocated_bytes()
+    if rows >= 1 << 31:
+        with pytest.raises(blz.CorruptError, match="a dictionary has at most"):
+            blz.read_table(store)
+    else:
+        # Refused where their places take too much memory.
+        with suppress(blz.LimitError):
+            assert len(blz.read_table(store)["x"].chunk(0).dictionary) == rows
+    assert pa.total_allocated_bytes() - before < 1 << 20
 
 
 # The tree of nodes.

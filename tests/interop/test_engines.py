@@ -445,7 +445,7 @@ CONDITION = st.recursive(
     ),
     max_leaves=4,
 )
-thorough = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+thorough = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @thorough

@@ -118,7 +118,7 @@ REFUSED = {
     "a field in a list": (lambda t: t.add_column("a.items.item.q", 1), "a value for each row"),
     "too few values": (lambda t: t.add_column("a.q", [1]), "1 values for a table of 4 rows"),
     "a type not stored": (
-        lambda t: t.add_column("a.q", pa.nulls(4, pa.dictionary(pa.int8(), pa.list_(pa.int8())))),
+        lambda t: t.add_column("a.q", pa.nulls(4, pa.binary(1 << 28))),
         "'q'",
     ),
 }
@@ -196,7 +196,7 @@ def test_a_frame_loses_a_field_of_its_dicts():
 
 
 @given(TYPES, st.integers(0, 2**32), st.integers(0, 9))
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_a_field_of_any_type_is_added_and_dropped(type_, seed, rows):
     if pa.types.is_union(type_) or pa.types.is_run_end_encoded(type_):
         return
@@ -227,6 +227,8 @@ def test_a_field_of_any_type_is_added_and_dropped(type_, seed, rows):
         ([[], None], pa.list_(pa.struct([("x", pa.int64())]))),
         ([[1, 2], None, [3, 4]], pa.list_(pa.float32(), 2)),
         ([[1], [2]], pa.large_list(pa.decimal128(5, 0))),
+        ([[1], [], None], pa.list_view(pa.int8())),
+        ([{"a": [1]}], pa.struct([("a", pa.large_list_view(pa.int8()))])),
         ([{"a": 1}, None, {"a": None}], pa.struct([("b", pa.string()), ("a", pa.float64())])),
         ([{"a": [{"b": 1}]}], pa.struct([("a", pa.list_(pa.struct([("b", pa.int8())])))])),
         ([{"a": None}], pa.struct([("a", pa.map_(pa.string(), pa.int8()))])),
@@ -269,6 +271,13 @@ DRIFT = {
     "nulls and structs": ([None], [{"a": [1]}], pa.struct([("a", pa.list_(pa.int64()))])),
     "empty lists": ([[], []], [[1]], pa.list_(pa.int64())),
     "wider items": (pa.array([[1]], pa.list_(pa.int8())), [[300]], pa.list_(pa.int64())),
+    "wider items of one size": (
+        *(pa.array([[1, 2]], pa.list_(pa.int8(), 2)), [[300, None], None]),
+        pa.list_(pa.int64(), 2),
+    ),
+    "wider items of views": (
+        *(pa.array([[1], None], pa.list_view(pa.int8())), [[300]], pa.list_view(pa.int64())),
+    ),
     "a new field": ([{"a": 1}, None], [{"a": 2, "b": "x"}], None),
     "a field that lacks": ([{"a": 1, "b": "x"}], [{"b": "y"}], None),
     "a field in a list": ([[{"a": 1}]], [[{"a": 2, "b": 0.5}], None], None),
@@ -322,6 +331,23 @@ def test_a_column_of_a_nested_type_gets_another_one(table):
     assert table.verify()
 
 
+LIST_KINDS = [pa.list_, pa.large_list, pa.list_view, pa.large_list_view]
+
+
+@pytest.mark.parametrize("kind", LIST_KINDS)
+@pytest.mark.parametrize("other", LIST_KINDS)
+def test_lists_of_any_kind_become_those_of_any_other(kind, other):
+    values = [[1, None], None, [], [2]]
+    store = MemoryStore()
+    blz.to_blz(pa.table({"a": pa.array([[7], *values], kind(pa.int8()))[1:]}), store)
+    with blz.open(store, "a") as opened:
+        opened.alter_column("a", type=other(pa.int32()))
+        opened.append({"a": [[300], []]})
+        assert opened["a"].type == other(pa.int32())
+        assert opened["a"][:].to_pylist() == [*values, [300], []]
+        assert opened.verify()
+
+
 def _wider(type_: pa.DataType) -> pa.DataType:
     """Return the type with large lists and wide integers."""
     kinds = pa.types
@@ -335,7 +361,7 @@ def _wider(type_: pa.DataType) -> pa.DataType:
 
 
 @given(TYPES, st.integers(0, 2**32), st.integers(0, 30), st.integers(0, 9))
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_a_cast_of_a_nested_type_changes_no_value_and_its_opposite_gives_it_back(
     type_, seed, rows, start
 ):
@@ -350,3 +376,27 @@ def test_a_cast_of_a_nested_type_changes_no_value_and_its_opposite_gives_it_back
     back = cast_exactly(found, type_)
     assert back is not None
     assert repr(back.to_pylist()) == repr(column.to_pylist())
+
+
+# Arrow aborts the process where it gives a union the nulls of its struct.
+def test_fields_of_unions_and_runs_are_added_and_widened_below_nulls():
+    union = pa.UnionArray.from_sparse(
+        pa.array([0, 1, 0], pa.int8()), [pa.array([1, 2, 3]), pa.array(["a", "b", "c"])]
+    )
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), ["r", None])
+    mask = pa.array([False, True, False])
+    first = pa.array([1, 2, 3], pa.int8())
+    structs = pa.StructArray.from_arrays([first, union, runs], ["n", "u", "r"], mask=mask)
+    blz.to_blz({"a": structs}, store := MemoryStore())
+    with blz.open(store, "a") as table:
+        table.add_column("a.more", union)
+        table.add_column("a.runs", runs)
+        big = pa.array([1, 2, 300])
+        wide = pa.StructArray.from_arrays([big, union, runs], ["n", "u", "r"], mask=mask)
+        table.append({"a": wide}, evolve=True)
+        rows = structs.to_pylist()
+        more = [row and row | {"more": row["u"], "runs": row["r"]} for row in rows]
+        less = [row and row | {"more": None, "runs": None} for row in wide.to_pylist()]
+        assert table["a"][:].to_pylist() == more + less
+        assert table["a"].type.field("n").type == pa.int64()
+        assert table.verify()

@@ -8,7 +8,7 @@ import pytest
 import blztable as blz
 from blztable.storage.memory import MemoryStore
 from support.bit_equality import bits
-from support.nested_arrays import KINDS, array_of
+from support.nested_arrays import ALL, array_of
 
 FORMS = [{"page_rows": 8, "row_group_rows": 12, "encoding": "plain"}, {"row_group_rows": 12}]
 
@@ -16,7 +16,7 @@ FORMS = [{"page_rows": 8, "row_group_rows": 12, "encoding": "plain"}, {"row_grou
 @pytest.mark.parametrize("form", FORMS, ids=["files", "bundles"])
 @pytest.mark.parametrize("kind", ["list of struct", "map", "runs", "dense", "fixed", "view"])
 def test_damage_in_any_node_loses_its_row_group_alone(kind, form):
-    array = array_of(KINDS[kind], 36, 1)
+    array = array_of(ALL[kind], 36, 1)
     blz.to_blz(pa.table({"k": range(36), "x": array}), store := MemoryStore("shelf"), **form)
     wanted = bits(array)
     for key in [key for key in store._entries if key.endswith(".bin")]:

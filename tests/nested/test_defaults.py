@@ -16,7 +16,7 @@ from blztable.errors import ConflictError, CorruptError, SchemaError
 from blztable.storage.memory import MemoryStore
 from support import tamper
 from support.bit_equality import bits
-from support.nested_arrays import KINDS, array_of
+from support.nested_arrays import ALL, array_of
 
 POINT = {"x": 1.5, "tags": ["a", None], "at": {"city": "Bern", "zip": None}}
 ROWS = [None, {"x": None, "tags": None, "at": None}, {"x": 0.5, "tags": [], "at": {"city": "Rome"}}]
@@ -46,9 +46,9 @@ def filled(t, **values):
     return t["p"][-1:].to_pylist()[0]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ALL)
 def test_a_default_of_any_nested_type_fills_rows_that_come_without(kind):
-    array = array_of(KINDS[kind], 9, 1)
+    array = array_of(ALL[kind], 9, 1)
     row = next(row for row, value in enumerate(array) if value.is_valid)
     wanted = bits(array.slice(row, 1))
     blz.to_blz(pa.table({"k": range(9), "x": array}), store := MemoryStore())

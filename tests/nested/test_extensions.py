@@ -310,7 +310,7 @@ def test_one_value_with_a_uuid_in_it_fills_rows():
 
 
 @given(TYPES, st.integers(0, 2**32), st.binary(max_size=9))
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_any_nested_type_can_be_the_storage(type_, seed, parameters):
     metadata = {NAME: b"of.nobody", PARAMETERS: parameters, b"more": b"kept"}
     field = pa.field("a", type_, metadata=metadata)
@@ -334,6 +334,19 @@ def test_a_plain_schema_and_the_shown_one_are_opposites(type_):
     assert plain.field("u").metadata[KEPT_NAME] == b"arrow.uuid"
     assert shown_schema(plain).equals(schema, check_metadata=True)
     assert plain_schema(plain) is plain
+
+
+@pytest.mark.parametrize("view", [pa.string_view(), pa.binary_view()])
+def test_an_empty_slice_of_views_is_taken_beside_an_extension(view):
+    values = pa.array(["a", "b", "c"]).cast(view)
+    json = pa.ExtensionArray.from_storage(pa.json_(), pa.array(["1", "2", "3"]))
+    table = pa.table({"view": values, "json": json})
+    store = MemoryStore()
+    blz.to_blz(table.slice(2, 0), store)
+    with blz.open(store, "a") as opened:
+        opened.append(pa.concat_tables([table.slice(3), table.slice(1, 1)]))
+        opened.append(table.slice(2, 0))
+        assert opened.to_arrow().to_pylist() == table.slice(1, 1).to_pylist()
 
 
 def test_fields_are_compared_by_name_and_new_or_missing_ones_are_no_other_type():

@@ -41,7 +41,7 @@ def columns(draw):
     return pa.table({"a": column, "i": np.arange(rows)})
 
 
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=8, suppress_health_check=[HealthCheck.too_slow])
 @given(columns(), st.data())
 def test_few_values_answer_as_plain_ones(table, data):
     rows = table.num_rows

@@ -161,11 +161,12 @@ def test_the_flag_of_a_table_that_is_new_holds_for_the_stream():
     assert_holds(t, lying(15))
 
 
-@pytest.mark.parametrize("kind", [*samples.DICTIONARIES, *nested_arrays.KINDS.values()], ids=str)
+@pytest.mark.parametrize("kind", [*samples.DICTIONARIES, *nested_arrays.ALL.values()], ids=str)
 def test_a_column_of_any_type_keeps_both(kind):
     schema = pa.schema([pa.field("x", kind, nullable=False)])
-    array = samples.array if pa.types.is_dictionary(kind) else nested_arrays.array_of
-    more = () if pa.types.is_dictionary(kind) else (7,)
+    is_flat = kind in samples.DICTIONARIES
+    array = samples.array if is_flat else nested_arrays.array_of
+    more = () if is_flat else (7,)
     rows = pa.Table.from_arrays([array(kind, 40, *more)], schema=schema)
     t = table(rows, page_rows=8, row_group_rows=16)
     t.append(rows)
@@ -187,6 +188,7 @@ HIDDEN = {
         [pa.array([None, 2]), pa.array(["a", None])],
     ),
     "dictionary": pa.DictionaryArray.from_arrays(pa.array([0, 0, 1, 0]), pa.array(["a", None])),
+    "coded": pa.DictionaryArray.from_arrays(pa.array([0, 0, 1, 0]), pa.array([["a"], None])),
 }
 
 

@@ -23,7 +23,7 @@ from support import samples
 from support.bit_equality import bits, same, same_table
 
 quick = settings(
-    max_examples=30,
+    max_examples=10,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
@@ -69,13 +69,13 @@ def test_a_dictionary_of_these_values_comes_back_to_the_bit(type_, data, cuts):
     assert same(back["a"], column)
 
 
-@settings(quick, max_examples=150)
+@settings(quick, max_examples=60)
 @given(own.tables(), small_cuts)
 def test_a_table_comes_back_with_names_metadata_and_nullability(table, cuts):
     assert same_table(blz.read_table(stored(table, **cuts)), table)
 
 
-@settings(quick, max_examples=150)
+@settings(quick, max_examples=60)
 @given(st.data(), small_cuts)
 def test_the_tables_arrow_tests_itself_with_come_back(data, cuts):
     with pytest.MonkeyPatch.context() as patch:
@@ -97,7 +97,7 @@ def test_a_slice_of_a_table_comes_back_as_that_slice(table, first, rows):
     assert same_table(blz.read_table(stored(part, **SMALL)), part)
 
 
-@settings(quick, max_examples=200)
+@settings(quick, max_examples=60)
 @given(st.data(), small_cuts)
 def test_any_range_of_a_column_is_the_same_slice_of_it(data, cuts):
     type_ = data.draw(own.types())

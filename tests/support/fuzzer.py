@@ -107,10 +107,10 @@ def seeds(only: str = "") -> dict[str, MemoryStore]:
     empty = samples.frame().reset_index(drop=True).iloc[:0]
     writers["frame without rows"] = lambda place: blz.to_blz(empty, place)
     small = {"page_rows": 8, "row_group_rows": 24}
-    for name in nested_arrays.KINDS:
-        one = nested_arrays.table(40, 5).select([name])
+    for name, type_ in nested_arrays.ALL.items():
+        one = pa.table({name: nested_arrays.array_of(type_, 40, 5)})
         writers[f"nested {name}"] = functools.partial(blz.to_blz, one, encoding="plain", **small)
-        two = nested_arrays.table(400, 5).select([name, "k"])
+        two = pa.table({name: nested_arrays.array_of(type_, 400, 5), "k": range(400)})
         writers[f"nested encoded {name}"] = functools.partial(blz.to_blz, two, **cuts)
         writers[f"nested bundled {name}"] = functools.partial(blz.to_blz, two, row_group_rows=250)
     stores = {}
@@ -941,7 +941,9 @@ def sound(table: pa.Table) -> None:
         if len(column) <= SMALL_ROWS:
             try:
                 column.to_pylist()
-            except (ValueError, ArithmeticError):
+            except (ValueError, ArithmeticError) as error:
+                if "duplicate field names" in str(error):
+                    continue
                 inner = getattr(column.type, "value_type", column.type)
                 if not (pa.types.is_temporal(inner) or pa.types.is_decimal(inner)):
                     raise

@@ -15,6 +15,12 @@ LEAVES = [
 ]
 
 RUN_ENDS = [pa.int16(), pa.int32(), pa.int64()]
+CODES = [pa.int8(), pa.uint8(), pa.int32(), pa.uint64()]
+
+
+def _is_coded(type_):
+    """True for nested types, of which there are dictionaries that are nested, too."""
+    return pa.types.is_nested(type_)
 
 
 def _union(types, make):
@@ -36,6 +42,9 @@ def _nesting(inner):
         | st.lists(inner, min_size=1, max_size=2).map(lambda types: _union(types, pa.sparse_union))
         | st.tuples(st.sampled_from(RUN_ENDS), st.sampled_from(LEAVES[:7])).map(
             lambda pair: pa.run_end_encoded(*pair)
+        )
+        | st.tuples(st.sampled_from(CODES), inner.filter(_is_coded)).map(
+            lambda pair: pa.dictionary(*pair)
         )
     )
 
@@ -74,6 +83,13 @@ KINDS = {
             ("fixed", pa.list_(pa.list_(pa.uint8(), 2), 2)),
         ]
     ),
+}
+# And those that came later than the golden tables of the others.
+ALL = {
+    **KINDS,
+    "coded": pa.dictionary(pa.int8(), POINT),
+    "list of coded": pa.list_(pa.dictionary(pa.int32(), pa.list_(POINT))),
+    "short runs": pa.run_end_encoded(pa.int16(), pa.string()),
 }
 
 

@@ -33,7 +33,7 @@ def pyarrow_tables(draw: st.DrawFn) -> pa.Table:
     except pytest.skip.Exception:
         # It has no values of timestamps without a zone.
         reject()
-    # Extension types, and dictionaries of nested values.
+    # Extension types.
     if not all(map(is_storable, table.schema.types)):
         reject()
     return table

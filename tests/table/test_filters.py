@@ -62,7 +62,7 @@ def filtered(draw):
     return table.append_column("row", pa.array(range(len(table)))), expression, kept
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(filtered(), st.data())
 def test_a_filter_leaves_the_rows_that_filtering_the_whole_table_does(given_, data):
     table, expression, kept = given_

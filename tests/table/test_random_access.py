@@ -56,7 +56,7 @@ def rows_of(table, rows):
     return pa.concat_tables([table.slice(0, 0), *(table.slice(int(row), 1) for row in rows)])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_rows_of_any_type_come_in_any_order_to_the_bit(data):
     rows = data.draw(st.integers(0, 60))

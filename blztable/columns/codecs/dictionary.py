@@ -152,7 +152,7 @@ def join(chunks: Sequence[pa.DictionaryArray]) -> pa.DictionaryArray | None:
     type_ = chunks[0].type
     distinct, places = _distinct([chunk.dictionary for chunk in chunks])
     values, moved = _united(distinct)
-    if len(values) > _room(type_):
+    if len(values) > room(type_):
         return None
     masks = [mask_of(chunk) for chunk in chunks]
     codes = []
@@ -176,15 +176,15 @@ def join(chunks: Sequence[pa.DictionaryArray]) -> pa.DictionaryArray | None:
 
 def changes(column: pa.ChunkedArray) -> list[int]:
     """Return the rows where a new array must begin because the index type has no more codes."""
-    room = _room(column.type)
+    most = room(column.type)
     rows, row = [], 0
     distinct: list[pa.Array] = []
     for chunk in column.chunks:
         if not any(_same(other, chunk.dictionary) for other in distinct):
             distinct.append(chunk.dictionary)
-            if sum(map(len, distinct)) > room:
+            if sum(map(len, distinct)) > most:
                 distinct = [_united(distinct)[0]]
-                if len(distinct[0]) > room:
+                if len(distinct[0]) > most:
                     rows.append(row)
                     distinct = [chunk.dictionary]
         row += len(chunk)
@@ -223,11 +223,27 @@ def _united(dictionaries: Sequence[pa.Array]) -> tuple[pa.Array, list[np.ndarray
             f"the values of {len(valued)} dictionaries do not fit into one array of {type_}"
         ) from None
     stored = _as_type(values, stored_type(type_))
-    distinguishable = _distinguishable(stored)
-    codes = pc.dictionary_encode(distinguishable, null_encoding="encode").indices.to_numpy()
+    codes = numbered(stored)
     _, first = np.unique(codes, return_index=True)
     stops = np.cumsum([len(dictionary) for dictionary in dictionaries])
     return _as_type(stored.take(pa.array(first)), type_), np.split(codes, stops[:-1])
+
+
+def numbered(values: pa.Array) -> np.ndarray:
+    """Return a number for each stored value; values have the same if they have the same bits."""
+    if pa.types.is_null(values.type):
+        return np.zeros(len(values), np.int64)
+    if pa.types.is_dictionary(values.type):
+        # A null code is the same value as the code of a null.
+        type_ = stored_type(values.type.value_type)
+        more = [_as_type(values.dictionary, type_), pa.nulls(1, type_)]
+        found = numbered(pa.concat_arrays(more))
+        mask = mask_of(values)
+        codes = _codes_of(values, mask).astype(np.int64)
+        return found[codes if mask is None else np.where(mask, codes, len(found) - 1)]
+    encoded = pc.dictionary_encode(_distinguishable(values), null_encoding="encode")
+    numbers: np.ndarray = encoded.indices.to_numpy()
+    return numbers
 
 
 def _distinguishable(values: pa.Array) -> pa.Array:
@@ -239,7 +255,7 @@ def _distinguishable(values: pa.Array) -> pa.Array:
     return values
 
 
-def _room(type_: pa.DataType) -> int:
+def room(type_: pa.DataType) -> int:
     """Return the largest number of values that a dictionary of this type can have."""
     return min(int(np.iinfo(NUMPY_TYPES[type_.index_type.id]).max) + 1, np.iinfo(np.int64).max)
 

@@ -4,16 +4,16 @@ The opposite of `flatten`. The arrays come from files, whose item ends and type 
 or are checked here, before Arrow reads them.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from blztable.arrow_types import bitmap
 from blztable.columns.memory import numbers_in
 from blztable.columns.nested.flatten import flatten
-from blztable.columns.nested.nodes import ITEMS, LARGE_LIST, RUNS, SIZE, Node
-from blztable.columns.stored import stored_type
+from blztable.columns.nested.nodes import CODES, ITEMS, LARGE_LIST, RUNS, SIZE, Node
 from blztable.errors import CorruptError
 
 
@@ -36,6 +36,8 @@ def assemble(node: Node, flat: pa.Array, children: Sequence[pa.Array]) -> pa.Arr
     """
     if not node.rows:
         return flat.cast(node.type) if flat.type.id != node.type.id else flat
+    if node.rows == CODES:
+        return _coded(node.type, flat, children[0])
     needed = rows_of_children(node, flat)
     if any(len(child) != needed for child in children):
         counts = [len(child) for child in children]
@@ -68,7 +70,10 @@ def assemble(node: Node, flat: pa.Array, children: Sequence[pa.Array]) -> pa.Arr
 
 
 def rows_of_children(node: Node, flat: pa.Array) -> int:
-    """Return the rows that each child of a node has."""
+    """Return the rows that each child has; of a dictionary, the fewest values that codes need."""
+    if node.rows == CODES:
+        highest = pc.max(flat).as_py()
+        return 0 if highest is None else max(int(highest) + 1, 0)
     if node.rows == SIZE:
         return len(flat) * int(node.type.list_size)
     if node.rows not in (ITEMS, RUNS):
@@ -81,21 +86,27 @@ def rows_of_children(node: Node, flat: pa.Array) -> int:
 
 def taken(array: pa.Array, rows: np.ndarray) -> pa.Array:
     """Return rows of a nested array by index; Arrow's `take` does not know all types."""
+    if pa.types.is_dictionary(array.type):
+        return array.take(pa.array(rows))
     node = Node.of(array.type)
     # Unsigned indices would become floats.
     return rebuilt(node, iter(flatten(node, array, rows.astype(np.int64))))
 
 
-def joined(chunks: Sequence[pa.Array], join: Callable[[pa.ChunkedArray], pa.Array]) -> pa.Array:
-    """Return nested arrays of one type as one array; Arrow cannot concatenate all types.
+def decoded(array: pa.DictionaryArray) -> pa.Array:
+    """Return the nested values of a dictionary; Arrow's `take` does not know all types."""
+    node = Node.of(array.type.value_type)
+    codes = array.indices.fill_null(0).to_numpy().astype(np.int64)
+    flats = flatten(node, array.dictionary, codes, np.asarray(array.indices.is_valid()))
+    return rebuilt(node, iter(flats))
 
-    `join` does the same with flat arrays.
+
+def relisted(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Return lists as views of lists, or views as lists; the items have one type.
+
+    Arrow's own cast of a view to a list is wrong.
     """
-    node = Node.of(chunks[0].type)
-    flats = zip(*(flatten(node, chunk) for chunk in chunks), strict=True)
-    types = [stored_type(one.flat) for one in node.walk()]
-    whole = (join(pa.chunked_array(one, type_)) for one, type_ in zip(flats, types, strict=True))
-    return rebuilt(node, whole)
+    return rebuilt(Node.of(type_), iter(flatten(Node.of(array.type), array)))
 
 
 def rebuilt(node: Node, flats: Iterator[pa.Array]) -> pa.Array:
@@ -113,6 +124,13 @@ def _union(type_: pa.UnionType, flat: pa.Array, children: Sequence[pa.Array]) ->
         # Each child has all rows, of which the union uses some.
         buffers.append(pa.py_buffer(np.arange(len(flat), dtype="<i4")))
     return pa.Array.from_buffers(type_, len(flat), buffers, children=list(children))
+
+
+def _coded(type_: pa.DictionaryType, codes: pa.Array, values: pa.Array) -> pa.Array:
+    numbers = codes.drop_null().to_numpy()
+    if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(values):
+        raise CorruptError(f"a dictionary code is outside of {len(values)} values")
+    return pa.DictionaryArray.from_arrays(codes, values, ordered=type_.ordered, safe=False)
 
 
 def _offsets(node: Node, flat: pa.Array) -> np.ndarray:

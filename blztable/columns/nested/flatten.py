@@ -12,12 +12,22 @@ from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from blztable.arrow_types import bitmap, bits_of, nulls
 from blztable.columns.memory import bytes_of, numbers_in
-from blztable.columns.nested.nodes import ITEMS, LARGE_LIST, RUNS, SIZE, STRUCT, Node
+from blztable.columns.nested.nodes import (
+    CODES,
+    ITEMS,
+    LARGE_LIST,
+    MAX_VALUES,
+    RUNS,
+    SIZE,
+    STRUCT,
+    Node,
+)
 from blztable.columns.stored import as_stored
-from blztable.errors import SchemaError
+from blztable.errors import LimitError, SchemaError
 
 # Rows of an array: all of them, or those at these indices.
 _Rows = np.ndarray | None
@@ -25,7 +35,12 @@ _Rows = np.ndarray | None
 _Visible = np.ndarray | None
 
 
-def flatten(node: Node, array: pa.Array, rows: np.ndarray | None = None) -> list[pa.Array]:
+def flatten(
+    node: Node,
+    array: pa.Array,
+    rows: np.ndarray | None = None,
+    visible: np.ndarray | None = None,
+) -> list[pa.Array]:
     """Return the flat array of each node of an array, in pre-order.
 
     Parameters
@@ -36,13 +51,17 @@ def flatten(node: Node, array: pa.Array, rows: np.ndarray | None = None) -> list
         The array; it may be a slice.
     rows
         The indices of the wanted rows; None for all.
+    visible
+        Which of the wanted rows are visible, the others are null; None if all are.
 
     Raises
     ------
     SchemaError
         The array contradicts itself, or has more than 2**31 - 1 items in a list of 32 bits.
+    LimitError
+        A dictionary has more values than a part can have.
     """
-    return list(_flattened(node, array, rows, None))
+    return list(_flattened(node, array, rows, visible))
 
 
 def _flattened(node: Node, array: pa.Array, rows: _Rows, visible: _Visible) -> Iterator[pa.Array]:
@@ -59,6 +78,17 @@ def _flattened(node: Node, array: pa.Array, rows: _Rows, visible: _Visible) -> I
         return
     if node.rows == RUNS:
         yield from _runs(node, array, rows, visible)
+        return
+    if node.rows == CODES:
+        codes = _leaf(array.indices, rows, visible)
+        if len(array.dictionary) > MAX_VALUES:
+            values = len(array.dictionary)
+            raise LimitError(f"a dictionary has {values} values; at most {MAX_VALUES} are kept")
+        _check_codes(codes, len(array.dictionary))
+        yield codes
+        # Rows of a list that has none have no values.
+        values = array.dictionary if count else array.dictionary[:0]
+        yield from _flattened(node.children[0], values, None, None)
         return
     mask = _both(_picked(_mask(array), rows), visible)
     if node.rows == ITEMS:
@@ -126,6 +156,14 @@ def _runs(node: Node, array: pa.Array, rows: _Rows, visible: _Visible) -> Iterat
     yield list_array(node.flat, begins.astype(np.int64), None)
     shown = None if visible is None else visible[begins]
     yield from _flattened(node.children[0], array.values, runs[begins], shown)
+
+
+def _check_codes(codes: pa.Array, size: int) -> None:
+    lowest, highest = pc.min_max(codes).values()
+    if lowest.is_valid and (lowest.as_py() < 0 or highest.as_py() >= size):
+        raise SchemaError(
+            f"dictionary indices from {lowest} to {highest}; expected 0 to {size - 1}"
+        )
 
 
 def _leaf(array: pa.Array, rows: _Rows, visible: _Visible) -> pa.Array:

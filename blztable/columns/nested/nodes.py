@@ -2,8 +2,9 @@
 
 A node has a flat type: one that has streams, but no children. A node of a list has `list<null>`,
 which is its validity and its item ends; a node of a struct has `struct<>`, which is its validity
-alone. A leaf has its own type. The rows of a child follow from those of its parent, see `ITEMS`,
-`ROWS` and `RUNS`. Knows no arrays.
+alone; a node of a dictionary of nested values has the type of its codes. A leaf has its own type.
+The rows of a child follow from those of its parent, see `ITEMS`, `ROWS` and `RUNS`, but for the
+values of a dictionary. Knows no arrays.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,6 +21,8 @@ ITEMS = "items"
 SIZE = "size"
 # A row that begins a run has one item.
 RUNS = "runs"
+# Each row is the code of a value. The child has the values of the part, in the order of the codes.
+CODES = "codes"
 
 LIST, LARGE_LIST, STRUCT = pa.list_(pa.null()), pa.large_list(pa.null()), pa.struct([])
 _LISTS = {
@@ -39,6 +42,8 @@ NESTED = {
 }
 # Levels of a nested type that are stored.
 MAX_DEPTH = 32
+# Values of a dictionary of nested values in one part.
+MAX_VALUES = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,8 @@ class Node:
             flat, rows = STRUCT, SIZE
         elif pa.types.is_union(type_):
             flat, rows = pa.int8(), ROWS
+        elif children:
+            flat, rows = type_.index_type, CODES
         return cls(name, type_, flat, rows, children)
 
     def walk(self) -> Iterator["Node"]:
@@ -102,7 +109,15 @@ class Node:
 
 def is_nested(type_: pa.DataType) -> bool:
     """True if a column of this type has child nodes, or could have."""
+    while pa.types.is_dictionary(type_):
+        type_ = type_.value_type
     return type_.id in NESTED
+
+
+def counts_nulls(type_: pa.DataType) -> bool:
+    """True if a row of a column is null exactly where its root is; else it may be a null value."""
+    is_coded = pa.types.is_dictionary(type_) and is_nested(type_)
+    return not (is_coded or pa.types.is_union(type_) or pa.types.is_run_end_encoded(type_))
 
 
 def is_nested_storable(
@@ -113,6 +128,9 @@ def is_nested_storable(
         return is_flat(type_)
     if pa.types.is_run_end_encoded(type_) and pa.types.is_int16(type_.run_end_type):
         # They reach 32,767 rows; a row group that grew of many arrays may have more.
+        return False
+    if pa.types.is_dictionary(type_) and pa.types.is_dictionary(type_.value_type):
+        # Arrow writes a schema without the inner one.
         return False
     return depth > 0 and all(
         is_nested_storable(child, is_flat, depth - 1) for _, child in _children(type_)
@@ -125,7 +143,8 @@ def _children(type_: pa.DataType) -> list[tuple[str, pa.DataType]]:
         return [("key", type_.key_type), ("value", type_.item_type)]
     if type_.id in _LISTS or pa.types.is_fixed_size_list(type_):
         return [("item", type_.value_type)]
-    if pa.types.is_run_end_encoded(type_):
+    is_coded = pa.types.is_dictionary(type_) and is_nested(type_)
+    if pa.types.is_run_end_encoded(type_) or is_coded:
         return [("value", type_.value_type)]
     if type_.id in NESTED:
         fields = [type_.field(number) for number in range(type_.num_fields)]

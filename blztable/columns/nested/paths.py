@@ -177,6 +177,8 @@ def _with_children(type_: pa.DataType, types: dict[int, pa.DataType]) -> pa.Data
         return pa.map_(key, item, keys_sorted=type_.keys_sorted)
     if pa.types.is_run_end_encoded(type_):
         return pa.run_end_encoded(type_.run_end_type, types[0])
+    if pa.types.is_dictionary(type_):
+        return pa.dictionary(type_.index_type, types[0], type_.ordered)
     item = retyped(type_.value_field, types[0])
     if pa.types.is_fixed_size_list(type_):
         return pa.list_(item, type_.list_size)

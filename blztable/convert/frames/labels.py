@@ -111,6 +111,8 @@ def decode_label(facts: Json, depth: int = DEPTH_MAX) -> Any:
     decode, count = KINDS.get(word if isinstance(word, str) else "", (None, 0))
     if decode is None:
         raise FormatError(f"expected a label, found {facts!r:.60}")
+    if word == "datetime" and len(items) == 2:
+        decode, count = _folded, 2
     try:
         return decode(*expect_list(items, count))
     except FormatError:
@@ -182,7 +184,8 @@ def _timedelta(unit: Json, ticks: Json) -> pd.Timedelta:
 
 def _encode_datetime(label: datetime.datetime) -> Json:
     if label.tzinfo is None:
-        return ["datetime", label.isoformat()]
+        text = label.isoformat()
+        return ["datetime", text, 1] if label.fold else ["datetime", text]
     zone_ = list(zone_name(label.tzinfo, f"label {label!r:.100}"))
     facts = ["zoned", label.replace(tzinfo=None, fold=0).isoformat(), label.fold, zone_]
     if not same_value(_zoned(*facts[1:]), label):
@@ -207,6 +210,15 @@ def _fold(value: Json) -> int:
     if type(value) is not int or value not in (0, 1):
         raise FormatError(f"expected a fold of 0 or 1, found {value!r:.60}")
     return value
+
+
+def _datetime(text: Json) -> datetime.datetime:
+    return datetime.datetime.fromisoformat(expect_text(text))
+
+
+def _folded(text: Json, fold: Json) -> datetime.datetime:
+    """Return the second of two times that a clock without a zone shows."""
+    return _datetime(text).replace(fold=_fold(fold))
 
 
 def _time(text: Json, fold: Json) -> datetime.time:
@@ -297,7 +309,7 @@ KINDS: dict[str, tuple[Callable[..., Any], int]] = {
     "timestamp": (_timestamp, 3),
     "timedelta": (_timedelta, 2),
     "period": (_period, 2),
-    "datetime": (lambda text: datetime.datetime.fromisoformat(expect_text(text)), 1),
+    "datetime": (_datetime, 1),
     "date": (lambda text: datetime.date.fromisoformat(expect_text(text)), 1),
     "numpy": (_decode_scalar, 2),
     "interval": (_interval, 3),

@@ -42,17 +42,18 @@ from blztable.convert.objects.kinds import (
 from blztable.convert.objects.merge import lenient
 from blztable.convert.objects.merge import merged as merge
 from blztable.convert.objects.moments import Moments
-from blztable.convert.objects.tagged import from_text, to_text
+from blztable.convert.objects.tagged import REMEDY, from_text, to_text
 from blztable.errors import FormatError, LimitError, SchemaError
 
 CHOICES = ("infer", "json", "error")
 # As "infer", in calls without the option, whose errors cannot advise it.
 NO_OPTION = "infer, without the option"
 # Markers of a missing value; a column with several kinds of them comes back with None.
-MARKERS = {"none": None, "nan": np.nan, "NA": pd.NA, "NaT": pd.NaT}
+MARKERS: dict[str, Any] = {"none": None, "nan": np.nan, "NA": pd.NA, "NaT": pd.NaT}
+MARKERS["Decimal"] = decimal.Decimal("NaN")
 MARKER_NAMES = {type(None): "none", float: "nan", np.float64: "nan"}
-MARKER_NAMES |= {type(pd.NA): "NA", type(pd.NaT): "NaT"}
-# Values that pandas takes for missing, although they are none of the markers.
+MARKER_NAMES |= {type(pd.NA): "NA", type(pd.NaT): "NaT", decimal.Decimal: "Decimal"}
+# Some values of these pandas takes for missing, although they are none of the markers.
 _LIKE_MISSING = (decimal.Decimal, complex, np.generic)
 # Kinds that the Arrow type says; the others are facts of the descriptor.
 _UNSTATED = [SIMPLE[name] for name in ("text", "bytes", "bool", "date", "time", "decimal")]
@@ -279,10 +280,19 @@ def _missing_of(values: np.ndarray) -> np.ndarray | None:
     types = set(map(type, values))
     if types.isdisjoint(MARKER_NAMES):
         return None
-    missing = pd.isna(values)
-    if any(issubclass(type_, _LIKE_MISSING) for type_ in types - MARKER_NAMES.keys()):
-        missing &= np.fromiter((type(value) in MARKER_NAMES for value in values), np.bool_)
+    if any(issubclass(type_, _LIKE_MISSING) for type_ in types - {np.float64}):
+        missing = np.fromiter(map(_is_marker, values), np.bool_, len(values))
+    else:
+        missing = pd.isna(values)
     return missing if missing.any() else None
+
+
+def _is_marker(value: Any) -> bool:
+    """True for a missing value that comes back as it was."""
+    type_ = type(value)
+    if type_ is decimal.Decimal:
+        return str(value) == "NaN"
+    return type_ in MARKER_NAMES and not (issubclass(type_, float) and value == value)
 
 
 def _as_json(
@@ -295,8 +305,9 @@ def _as_json(
         try:
             texts.append(None if value is None else to_text(value, f"row {row}"))
         except SchemaError as error:
+            why = str(error).removeprefix(f"row {row}: ").removesuffix(REMEDY)
             remedy = "; remove it, or convert it with astype(str)"
-            raise _refusal(context, row, value, str(error), remedy) from None
+            raise _refusal(context, row, value, why, remedy) from None
     return pa.array(texts, pa.large_string()), {**descriptor, "kind": JSON}
 
 

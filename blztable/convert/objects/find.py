@@ -109,7 +109,7 @@ def _mixed(values: Values) -> UnsuitableError:
     known = [kind.types for kind in SIMPLE.values() if type(first) in kind.types]
     known += [frozenset({type_}) for type_ in FINDERS if type_ is type(first)]
     if not known:
-        return UnsuitableError(row, first, "no type of Arrow holds it")
+        return UnsuitableError(row, first, "no kind of column holds it")
     others = (
         (row, value)
         for row, value in enumerate(values)
@@ -201,7 +201,12 @@ def _fields(dicts: Sequence[dict[Any, Any]]) -> dict[str, bool] | None:
 
 
 SCALARS = {dtype.type: SIMPLE[f"numpy.{dtype.name}"] for dtype in numbers.PLAIN}
-SCALARS[np.str_] = SIMPLE["numpy.str"]
+SCALARS |= {
+    np.str_: SIMPLE["numpy.str"],
+    np.bytes_: SIMPLE["numpy.bytes"],
+    np.complex64: SIMPLE["numpy.complex64"],
+    np.complex128: SIMPLE["numpy.complex128"],
+}
 FINDERS: dict[type, Callable[[Values, int], Kind]] = {
     **{type_: _moments(word) for word, type_ in moments.WORDS.items()},
     **{type_: _items(type_.__name__) for type_ in (list, set, frozenset)},

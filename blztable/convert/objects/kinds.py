@@ -141,6 +141,8 @@ def _integers(values: Values) -> pa.Array:
 
 
 def _decimals(values: Values) -> pa.Array:
+    if not all(value is None or value.is_finite() for value in values):
+        raise ValueError("a decimal of Arrow is finite")
     array = pa.array(values, from_pandas=False)
     # Without a value, Arrow cannot infer the digits.
     return array if pa.types.is_decimal(array.type) else array.cast(pa.decimal128(38, 18))
@@ -184,6 +186,16 @@ def _complex(values: Values) -> pa.Array:
     return numbers.complex_array(parts, missing)
 
 
+def _complex_scalars(type_: type) -> Simple:
+    """Return the kind of numpy's complex scalars of one width."""
+
+    def from_arrow(array: pa.Array) -> list[Any]:
+        return [None if value is None else type_(value) for value in _complex_back(array)]
+
+    name = f"numpy.{type_.__name__}"
+    return Simple(name, frozenset({type_}), numbers.is_complex, _complex, from_arrow)
+
+
 def _complex_back(array: pa.Array) -> list[Any]:
     values, missing = numbers.complex_values(array).tolist(), missing_of(array)
     for row in [] if missing is None else np.flatnonzero(missing):
@@ -223,7 +235,7 @@ def _uuids_back(array: pa.Array) -> list[Any]:
 
 _KINDS = (
     Simple("text", frozenset({str, np.str_}), is_text, _typed(pa.large_string())),
-    Simple("bytes", frozenset({bytes}), _is_bytes, _typed(pa.large_binary())),
+    Simple("bytes", frozenset({bytes, np.bytes_}), _is_bytes, _typed(pa.large_binary())),
     Simple("bool", frozenset({bool, np.bool_}), pa.types.is_boolean, _typed(pa.bool_())),
     Simple("date", frozenset({datetime.date}), pa.types.is_date, _typed(pa.date32())),
     Simple(
@@ -241,8 +253,18 @@ _KINDS = (
         *(pa.duration("us").equals, _typed(pa.duration("us"))),
     ),
     Simple("uuid", frozenset({uuid.UUID}), _UUIDS.__contains__, _uuids, _uuids_back),
-    Simple("complex", frozenset({complex}), numbers.is_complex, _complex, _complex_back),
+    Simple(
+        "complex", frozenset({complex, np.complex128}), numbers.is_complex, _complex, _complex_back
+    ),
     Simple("numpy.str", frozenset({np.str_}), is_text, _typed(pa.large_string()), _back(np.str_)),
+    Simple(
+        "numpy.bytes",
+        frozenset({np.bytes_}),
+        _is_bytes,
+        _typed(pa.large_binary()),
+        _back(np.bytes_),
+    ),
+    *map(_complex_scalars, (np.complex64, np.complex128)),
     *(_as_text(type_.__name__, type_) for type_ in _IP),
     *map(_numpy_kind, numbers.PLAIN),
 )

@@ -38,6 +38,7 @@ from blztable.errors import FormatError, SchemaError
 from blztable.strict_json import strict_decoder
 
 DEPTH_MAX = 32
+REMEDY = "; remove it, or make it text"
 # Python refuses to parse longer integers.
 INTEGER_BITS_MAX = 4096
 
@@ -120,7 +121,8 @@ def encode_value(value: Any, context: str, depth: int = DEPTH_MAX) -> Json:
             try:
                 return {TAG: encode_label(value)}
             except SchemaError as error:
-                raise SchemaError(f"{context}: {error}") from None
+                if not isinstance(value, np.generic):
+                    raise SchemaError(f"{context}: {error}") from None
         case None | bool():
             return value
         case int() if type(value) is int and value.bit_length() <= INTEGER_BITS_MAX:
@@ -147,8 +149,7 @@ def encode_value(value: Any, context: str, depth: int = DEPTH_MAX) -> Json:
         case dict():
             return _encode_items(value, context, depth)
     raise SchemaError(
-        f"{context}: {value!r:.60} of type {type(value).__name__} cannot be kept as JSON; remove "
-        "it, or make it text"
+        f"{context}: {value!r:.60} of type {type(value).__name__} cannot be kept as JSON{REMEDY}"
     )
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from blztable.arrow_types import Portion
 from blztable.caller import stack_level
-from blztable.columns.codecs import dictionary
+from blztable.columns.types import NARROW_CODES, changes
 from blztable.engine.change import merge_policy
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Join, Keys, NoJoin
@@ -29,9 +29,6 @@ from blztable.engine.write.row_groups import row_groups, rows_per_group
 from blztable.engine.write.sort_keys import SORT_BY, Key
 from blztable.errors import BlzError, ConflictError
 from blztable.storage.store import Lock
-
-# Codes of at most this many bits may be too small for the values of several row groups.
-NARROW_CODES = 16
 
 
 def merge_after(version: Version, options: WriteOptions) -> tuple[Version, Lock] | None:
@@ -171,7 +168,7 @@ def _joinable(staged: StagedVersion, groups: Sequence[int]) -> list[int]:
                     read_columns(opened, [index], [RowSpan(group, 0, 1)])[0].chunk(0)
                     for group in groups
                 ]
-                cuts.update(dictionary.changes(pa.chunked_array(rows, type_)))
+                cuts.update(changes(pa.chunked_array(rows, type_)))
     return [stop - start for start, stop in pairwise(sorted({0, *cuts, len(groups)}))]
 
 

@@ -14,6 +14,7 @@ from blztable.columns.default import encode_nodes
 from blztable.columns.nested import paths
 from blztable.columns.nested.nodes import Node
 from blztable.columns.nested.paths import Names
+from blztable.columns.nested.struct_fields import masked
 from blztable.columns.types import one_array
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Seen, with_defaults
@@ -190,8 +191,7 @@ def _masked(
         array = one_array(values) if isinstance(values, pa.ChunkedArray) else values
         structs = one_array(read_nodes(opened, {line: [RowSpan(group, 0, rows)]})[line])
         if structs.null_count:
-            mask = ~np.asarray(structs.is_valid())
-            array = pa.StructArray.from_arrays([array], ["field"], mask=pa.array(mask)).flatten()[0]
+            array = masked(array, np.asarray(structs.is_valid()))
         yield pa.Table.from_arrays([array], names=["field"]), rows
 
 

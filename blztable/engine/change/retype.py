@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from blztable.arrow_casts import cast_exactly, misfit, repeated, shown
 from blztable.arrow_types import Portion, first_missing, is_binary, is_text, is_view
-from blztable.columns.nested.nodes import Node
+from blztable.columns.nested.nodes import Node, counts_nulls
 from blztable.columns.stored import stored_type
 from blztable.columns.types import layout_of
 from blztable.engine.change.change_set import ChangeSet
@@ -159,11 +159,9 @@ def _cast_defaults(
 def _check_no_nulls(staged: StagedVersion, index: int) -> None:
     """Raise SchemaError if a row of a column is null; the statistics of the row groups know."""
     field, first = staged.schema.field(index), 0
-    # Nulls of unions and runs are values of their children, which count hidden rows as well.
-    is_counted = not (pa.types.is_union(field.type) or pa.types.is_run_end_encoded(field.type))
     nulls = staged.column(index).statistics.nulls
     for group, (rows, missing) in enumerate(zip(staged.head.row_groups, nulls, strict=True)):
-        if missing or not is_counted:
+        if missing or not counts_nulls(field.type):
             with OpenParts(staged) as opened:
                 [column] = read_columns(opened, [index], [RowSpan(group, 0, rows)])
             row = first_missing(column)

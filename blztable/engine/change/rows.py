@@ -141,6 +141,9 @@ def repeated(value: pa.Scalar, rows: int) -> pa.Array:
         return nulls(rows, value.type)
     # Arrow cannot repeat view types.
     stored = stored_type(value.type)
+    if is_nested(value.type):
+        # Arrow repeats not all values in dictionaries.
+        return take(pa.repeat(value, 1), np.zeros(rows, np.int64))
     return pa.repeat(value if stored.id == value.type.id else value.cast(stored), rows)
 
 

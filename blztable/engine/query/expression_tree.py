@@ -93,6 +93,14 @@ def names(term: Term) -> Iterator[str]:
                 yield from names(argument)
 
 
+def functions(term: Term | None) -> Iterator[str]:
+    """Yield the name of each function in a tree."""
+    if isinstance(term, Call):
+        yield term.function
+        for argument in term.arguments:
+            yield from functions(argument)
+
+
 def with_columns_for_fields(
     expression: pc.Expression, column_of: Callable[[tuple[str, ...]], str | None]
 ) -> pc.Expression:

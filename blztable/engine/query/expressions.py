@@ -27,9 +27,17 @@ import pyarrow.parquet as parquet
 from blztable.arrow_errors import REFUSALS
 from blztable.arrow_types import bits_of, nulls
 from blztable.columns.codecs import null
+from blztable.columns.nested.assemble import decoded
+from blztable.columns.nested.nodes import is_nested
 from blztable.columns.nested.paths import Names, value_of
+from blztable.columns.nested.struct_fields import has_safe_fields, inner_field
 from blztable.columns.stored import as_compared, compared_type
-from blztable.engine.query.expression_tree import with_safe_literals
+from blztable.engine.query.expression_tree import (
+    functions,
+    tree,
+    with_columns_for_fields,
+    with_safe_literals,
+)
 from blztable.engine.run.limits import check_rows
 from blztable.errors import ColumnNotFoundError, SchemaError, no_column
 
@@ -326,11 +334,40 @@ def _ambiguous(name: str) -> SchemaError:
 def project(expressions: Sequence[pc.Expression], table: pa.Table) -> list[pa.ChunkedArray]:
     """Return the value of each expression for each row; raises one of `REFUSALS`."""
     names = [str(place) for place in range(len(expressions))]
+    if any(map(pa.types.is_struct, table.schema.types)):
+        expressions, table = _with_columns_for_fields(expressions, table)
     source = acero.Declaration("table_source", acero.TableSourceNodeOptions(table))
     node = acero.Declaration("project", acero.ProjectNodeOptions(list(expressions), names))
     # The calling thread may be one of the pool.
     result = acero.Declaration.from_sequence([source, node]).to_table(use_threads=False)
     return result.columns
+
+
+def _with_columns_for_fields(
+    expressions: Sequence[pc.Expression], table: pa.Table
+) -> tuple[list[pc.Expression], pa.Table]:
+    """Return expressions that refer to fields of structs as columns, and the table with these."""
+    fields: dict[tuple[str, ...], str] = {}
+
+    def column_of(names: tuple[str, ...]) -> str | None:
+        nonlocal table
+        if names not in fields and table.schema.names.count(names[0]) == 1:
+            column = inner_field(table[names[0]], names[1:])
+            if column is not None:
+                # Longer than any name.
+                fields[names] = "?" * (1 + max(map(len, table.schema.names)))
+                table = table.append_column(fields[names], comparable(column))
+        return fields.get(names)
+
+    made = [with_columns_for_fields(one, column_of) for one in expressions]
+    if not all(map(has_safe_fields, table.schema.types)):
+        for one in made:
+            if "struct_field" in functions(tree(one)):
+                raise SchemaError(
+                    f"{text_of(one)}: a field of a struct that has unions or runs must be named by "
+                    "its path, pc.field('a', 'b')"
+                )
+    return made, table
 
 
 def _no_columns(rows: int) -> pa.Table:
@@ -345,5 +382,7 @@ def comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return column
     if not pa.types.is_dictionary(column.type):
         return as_compared(column)
+    if is_nested(column.type):
+        return pa.chunked_array(list(map(decoded, column.chunks)), type_)
     values = [as_compared(chunk.dictionary).take(chunk.indices) for chunk in column.chunks]
     return pa.chunked_array(values, type_)

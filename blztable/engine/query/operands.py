@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blztable.arrow_errors import REFUSALS
+from blztable.columns.nested.nodes import counts_nulls
 from blztable.columns.statistics.bounds import Runs
 from blztable.columns.stored import compared_type
 from blztable.engine.query.expression_tree import Call, Field, Literal, Term
@@ -113,7 +114,7 @@ def operand(term: Term, schema: pa.Schema) -> Operand | None:
             if len(indices) != 1:
                 return None
             type_ = schema.types[indices[0]]
-            if pa.types.is_union(type_) or pa.types.is_run_end_encoded(type_):
+            if not counts_nulls(type_):
                 # Statistics are those of the root, and its rows are null where a child says so.
                 return None
             return Operand(compared_type(type_), indices[0])

@@ -2,9 +2,10 @@
 
 Theory of operation. The rows of a child follow from those of its parent. Of a struct they are the
 same; of a list the pages say how many items they have, so no item end is decoded before it is
-known which items to read. So the rows of all nodes are planned from the root down by fronts alone,
-and the chunks of all nodes are decoded together, as if they were columns. Then the arrays are put
-together from the leaves up. A list is read in whole pages and cut afterwards.
+known which items to read; of a dictionary all values of a part are read. So the rows of all nodes
+are planned from the root down by fronts alone, and the chunks of all nodes are decoded together, as
+if they were columns. Then the arrays are put together from the leaves up. A list is read in whole
+pages and cut afterwards.
 
 Of structs and lists of one size, single rows are those of their nodes, so only these are read.
 Single rows of other lists, and of runs, are read with the pages that have them. Decodes nothing
@@ -21,7 +22,7 @@ import pyarrow as pa
 from blztable.arrow_types import nulls
 from blztable.block_terms import VALUES
 from blztable.columns.nested.assemble import assemble, rows_of_children, taken
-from blztable.columns.nested.nodes import ITEMS, RUNS, SIZE, Node
+from blztable.columns.nested.nodes import CODES, ITEMS, MAX_VALUES, RUNS, SIZE, Node
 from blztable.columns.types import one_array
 from blztable.engine.read import selection
 from blztable.engine.read.parts import OpenParts
@@ -122,11 +123,17 @@ class _NodeRead:
         pages = selection.of_spans(facts, [span for span in spans if span.count])
         planned[line] = pages
         inner = pages if node.rows in (ITEMS, RUNS) else spans
-        below = [_rows_below(parts, node, line, span) for span in inner]
+        if node.rows == CODES:
+            below = _values(parts, lines[0], spans)
+        else:
+            below = [_rows_below(parts, node, line, span) for span in inner]
         children = []
         for child in node.children:
             _check_rows(parts, node, line, lines[0], inner)
             children.append(cls.of(parts, child, lines, below, planned))
+        if node.rows == CODES:
+            # Values without bytes may be any number, and are compared by their places.
+            _check_indices(parts, children[0].line, below)
         name = parts.flat.schema.field(line).name
         context = f"{parts.version.store.name}, column {name!r}"
         return cls(node, line, spans, pages, inner, children, context)
@@ -207,7 +214,7 @@ class _NodeOfRows:
 def _is_exact(node: Node, picked: Sequence[RowIndices], facts: ColumnParts) -> bool:
     """True if single rows of all nodes are known, and fewer bytes are read than in whole pages."""
     ways = {one.rows for one in node.walk()}
-    if ways & {ITEMS, RUNS}:
+    if ways & {ITEMS, RUNS, CODES}:
         return False
     rows = sum(facts.facts.rows[one.group] for one in picked)
     return SIZE not in ways or sum(one.count for one in picked) * FEW <= rows
@@ -233,6 +240,19 @@ def _rows_below(parts: OpenParts, node: Node, line: int, span: RowSpan) -> RowSp
     return RowSpan(span.group, low, high)
 
 
+def _values(parts: OpenParts, line: int, spans: Sequence[RowSpan]) -> list[RowSpan]:
+    """Return the values of a dictionary that rows of it need: all of the part."""
+    rows = parts.flat.column(line).facts.rows
+    most = max((rows[span.group] for span in spans), default=0)
+    if most > MAX_VALUES:
+        name = parts.flat.schema.field(line).name
+        raise CorruptError(
+            f"{parts.version.store.name}, column {name!r}: {most} rows; a dictionary has at most "
+            f"{MAX_VALUES} values"
+        )
+    return [RowSpan(span.group, 0, rows[span.group] if span.count else 0) for span in spans]
+
+
 def _check_indices(parts: OpenParts, line: int, pages: Sequence[RowSpan]) -> None:
     """Raise LimitError if there is no memory for the indices of rows that take no bytes."""
     facts = parts.flat.column(line)
@@ -245,6 +265,8 @@ def _check_rows(
     parts: OpenParts, node: Node, line: int, child: int, spans: Sequence[RowSpan]
 ) -> None:
     """Raise CorruptError unless the child has the rows that the node's parts need."""
+    if node.rows == CODES:
+        return
     own, below = parts.flat.column(line).facts, parts.flat.column(child).facts
     for group in dict.fromkeys(span.group for span in spans):
         rows = own.rows[group]

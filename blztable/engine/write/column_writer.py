@@ -11,9 +11,11 @@ import pyarrow as pa
 
 from blztable.arrow_types import nulls
 from blztable.columns.nested.flatten import flatten
-from blztable.columns.nested.nodes import Node, is_nested
-from blztable.columns.types import stream_layouts
+from blztable.columns.nested.joined import joined_flats
+from blztable.columns.nested.nodes import CODES, Node, is_nested
+from blztable.columns.types import one_array, stream_layouts
 from blztable.engine.version.schema import digits_of
+from blztable.errors import SchemaError
 from blztable.format import layout
 from blztable.format.line import ColumnParts, FactArrays
 from blztable.format.statistics import Statistics
@@ -104,10 +106,15 @@ def writers_of(
     ]
 
 
-def flat_columns(column: pa.ChunkedArray) -> list[pa.ChunkedArray]:
+def flat_columns(column: pa.ChunkedArray, name: str) -> list[pa.ChunkedArray]:
     """Return the rows of a column as those of each of its nodes, in pre-order."""
     if not is_nested(column.type):
         return [column]
     node = Node.of(column.type)
-    flats = [flatten(node, chunk) for chunk in column.chunks or [nulls(0, column.type)]]
+    try:
+        flats = [flatten(node, chunk) for chunk in column.chunks or [nulls(0, column.type)]]
+        if len(flats) > 1 and any(one.rows == CODES for one in node.walk()):
+            flats = [list(joined_flats(node, flats, one_array))]
+    except SchemaError as error:
+        raise SchemaError(f"column {name!r}: {error}") from None
     return [pa.chunked_array(of_node) for of_node in zip(*flats, strict=True)]

@@ -56,7 +56,9 @@ def write_groups(
 
     def tasks() -> Iterator[Iterator[Task]]:
         for table, nrows in groups:
-            nodes = [node for column in table.columns for node in flat_columns(column)]
+            nodes: list[pa.ChunkedArray] = []
+            for column in table.columns:
+                nodes += flat_columns(column, columns[len(nodes)].name)
             del table
             nbytes = [node.nbytes for node in nodes]
             entries = zip(range(len(columns)), columns, nodes, nbytes, strict=True)

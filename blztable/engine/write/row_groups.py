@@ -19,10 +19,9 @@ import numpy as np
 import pyarrow as pa
 
 from blztable.arrow_types import Portion, is_view
-from blztable.columns.codecs import dictionary
 from blztable.columns.memory import numbers_in
 from blztable.columns.paging import USUAL_PAGE_ROWS
-from blztable.columns.types import one_array
+from blztable.columns.types import changes, one_array
 from blztable.errors import SchemaError
 
 GROUP_BYTES = 256_000_000
@@ -108,8 +107,7 @@ def row_ranges(table: pa.Table, rows: int, group_rows: int | None) -> Iterator[t
     size = rows_per_group(list(map(bytes_taken, table.columns)), rows, group_rows)
     cuts = set(range(0, rows, size)) | {rows}
     for column in table.columns:
-        if pa.types.is_dictionary(column.type):
-            cuts |= set(dictionary.changes(column))
+        cuts |= set(changes(column))
     ordered = sorted(cuts)
     for start, stop in pairwise(ordered):
         yield from _within_limits(table, start, stop)

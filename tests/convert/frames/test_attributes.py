@@ -71,7 +71,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.dictionaries(TEXT | st.just(TAG), VALUES, max_size=4))
 def test_any_attributes_come_back_as_they_were(attrs):
     assert same(returned(attrs), attrs)

@@ -39,7 +39,7 @@ class Colour(enum.StrEnum):
         ([pd.Timestamp("2020"), pd.Timestamp("2020", tz="UTC")], 1, "timestamp[us, tz=UTC]"),
         ([b"a", "a"], 1, "'a' of type str"),
         ([datetime.date(2020, 1, 1), datetime.datetime(2020, 1, 1)], 1, "of type datetime"),
-        ([decimal.Decimal("1"), decimal.Decimal("nan")], 1, "NaN"),
+        ([decimal.Decimal("1"), decimal.Decimal("inf")], 1, "Infinity"),
         ([datetime.time(1, tzinfo=datetime.UTC)], 0, "of type time"),
         ([True, 1], 1, "1 of type int"),
         ([Colour.RED], 0, "of type Colour"),

@@ -115,7 +115,7 @@ def test_pyarrow_restores_a_frame_of_ours(index):
     assert found.attrs == frame.attrs
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(frames(rows_max=3))
 def test_pyarrow_takes_the_metadata_of_any_frame(frame):
     stored = ingest(frame)

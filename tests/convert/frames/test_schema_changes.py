@@ -82,7 +82,7 @@ def test_a_table_of_no_frame_has_nothing_to_rename():
     assert dropped(None, ["a"]) is None
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(frames(rows_max=4), st.data())
 def test_values_and_labels_follow_any_rename(frame, data):
     stored = ingest(frame)

@@ -374,7 +374,7 @@ TYPES = st.sampled_from(
 )
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=60)
 @given(ARRAYS, TYPES, st.data())
 def test_a_column_becomes_what_arrow_casts_it_to_or_stays(array, type_, data):
     picked = data.draw(st.lists(st.integers(0, len(array) - 1), max_size=8))

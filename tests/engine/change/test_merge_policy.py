@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from blztable.engine.change.merge_policy import FANOUT, rows_per_group, small_runs, trailing_run
 
-quick = settings(max_examples=200, deadline=None)
+quick = settings(max_examples=60, deadline=None)
 NEVER_FULL = 1 << 60
 
 

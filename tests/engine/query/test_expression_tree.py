@@ -97,7 +97,7 @@ def test_conjuncts_are_in_order_and_whole():
     assert conjuncts(A | B)[0].equals(A | B)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.integers(0, 2**40))
 def test_rows_are_kept_where_all_conjuncts_are_true(seed):
     drawn = Drawn(seed)

@@ -18,7 +18,7 @@ from blztable.engine.query import expressions
 from blztable.errors import ColumnNotFoundError, SchemaError
 
 field = pc.field
-quick = settings(max_examples=200, deadline=None)
+quick = settings(max_examples=60, deadline=None)
 
 PLAIN = {
     "i": (pa.int32(), st.integers(-4, 4)),

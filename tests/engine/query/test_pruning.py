@@ -18,7 +18,7 @@ from support import arrow_strategies as own
 from support.random_conditions import NAN, PRUNED, Drawn, known_of
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.integers(0, 2**40))
 def test_no_row_is_passed_over_and_none_taken_that_is_not_of_the_filter(seed):
     drawn = Drawn(seed)

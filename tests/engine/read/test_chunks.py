@@ -75,7 +75,7 @@ def opened():
     pinned.close()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(ranges(BYTES), st.sampled_from([1, 100, 999]), st.data())
 def test_bytes_come_to_their_places_and_are_looked_at_once(opened, wanted, run_bytes, data):
     assert len(opened.streams[VALUES].info.chunks) == 10
