@@ -95,14 +95,17 @@ def with_type(
     *,
     keep: bool = True,
     other: Descriptor | None = None,
+    by_place: bool = False,
 ) -> tuple[pa.Field, Descriptor | None]:
     """Return the field with a type and a descriptor, and the frame descriptor for it.
 
     Without a descriptor the field keeps its own, if `keep` is set and it describes the new type.
-    If its own does not, it gets the `other` one that does.
+    If its own does not, it gets the `other` one that does, or its own for the fields that structs
+    have now: those of the same name, or with `by_place`, in the same place.
     """
     present = descriptor_of(field, Facts.decode(frame)) if keep else None
-    for one in (present, other if present else None) if descriptor is None else ():
+    rest = objects.reshaped(present, field.type, type_, by_place)
+    for one in (present, other if present else None, rest) if descriptor is None else ():
         if descriptor is None and _describes(one, field.type, type_):
             descriptor = one
     metadata = {key: text for key, text in (field.metadata or {}).items() if key != FIELD_KEY}

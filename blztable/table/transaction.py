@@ -652,15 +652,15 @@ class Transaction(TableReader):
         others = dict(zip(found, (names[old] for old in names if old not in new), strict=True))
         for index, paths in fields.by_column(found).items():
             by_path = {path: others[index, path] for path in paths}
-            fields.rename_fields(change_set, index, by_path, self._retyped)
+            fields.rename_fields(change_set, index, by_path, partial(self._retyped, by_place=True))
         if new or not names:
             evolving.rename_columns(change_set, new, renamed(change_set.staged.frame, new))
 
     def _retyped(
-        self, field: pa.Field, type_: pa.DataType
+        self, field: pa.Field, type_: pa.DataType, by_place: bool = False
     ) -> tuple[pa.Field, Mapping[str, Any] | None]:
         """Return the field with another type, and the frame descriptor for it."""
-        return with_type(field, self._change_set.staged.frame, type_, None)
+        return with_type(field, self._change_set.staged.frame, type_, None, by_place=by_place)
 
     def compact(self, sort_by: str | Sequence[str | tuple[str, str]] | None = None) -> None:
         """Merge small row groups, or sort all rows, see `CTable.compact`.

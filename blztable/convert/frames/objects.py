@@ -29,8 +29,9 @@ from blztable.convert.frames.descriptor import (
     expect_text,
     to_bytes,
 )
+from blztable.convert.frames.nested import loses_digits, without_hidden
 from blztable.convert.objects.containers import Nulls, as_objects
-from blztable.convert.objects.find import find, parse
+from blztable.convert.objects.find import Anything, find, parse
 from blztable.convert.objects.kinds import (
     SIMPLE,
     UNFIT,
@@ -42,6 +43,7 @@ from blztable.convert.objects.kinds import (
 from blztable.convert.objects.merge import lenient
 from blztable.convert.objects.merge import merged as merge
 from blztable.convert.objects.moments import Moments
+from blztable.convert.objects.reshape import reshaped as reshape
 from blztable.convert.objects.tagged import REMEDY, from_text, to_text
 from blztable.errors import FormatError, LimitError, SchemaError
 
@@ -88,7 +90,8 @@ def encode_objects(
             return _as_json(values, present, context, descriptor)
         if kind not in _UNSTATED:
             descriptor["kind"] = kind.facts
-            _check_size(descriptor, present)
+            if not _fits(descriptor):
+                raise UnsuitableError(*first_of(present), "its keys and levels are too many")
         array = kind.encode(present)
         if choice == "error" and kind is not SIMPLE["text"]:
             raise UnsuitableError(*first_of(present), _NO_TEXT)
@@ -211,6 +214,24 @@ def merged(stated: Descriptor | None, given: Descriptor | None) -> Descriptor | 
     return {**stated, "kind": kind.facts}
 
 
+def reshaped(
+    stated: Descriptor | None, old: pa.DataType, new: pa.DataType, by_place: bool
+) -> Descriptor | None:
+    """Return the descriptor of objects whose structs have other fields now; None if none is true.
+
+    `by_place` says that fields keep their places, not their names.
+    """
+    if stated is None or stated["dtype"] != "object" or stated.get("kind", JSON) == JSON:
+        return None
+    try:
+        decode_objects(pa.chunked_array([], old), stated)
+    except FormatError:
+        return None
+    kind = reshape(parse(stated["kind"]), old, new, by_place)
+    descriptor = {**stated, "kind": kind.facts}
+    return None if isinstance(kind, Anything) or not _fits(descriptor) else descriptor
+
+
 def same_kind(one: pa.DataType, other: pa.DataType) -> bool:
     """True if objects of one kind, which the type says, have both types."""
     return any(kind.holds(one) and kind.holds(other) for kind in _UNSTATED)
@@ -231,8 +252,12 @@ def foreign_objects(column: pa.ChunkedArray) -> np.ndarray:
     if not isinstance(column.type, pa.BaseExtensionType):
         # pyarrow knows no extension types within nested types.
         column, _ = plain_values(column, "")
+    has_objects = False
+    if pa.types.is_nested(column.type) and len(column):
+        chunks = list(map(without_hidden, getattr(column, "chunks", [column])))
+        column, has_objects = pa.chunked_array(chunks), any(map(loses_digits, chunks))
     try:
-        series = column.to_pandas()
+        series = column.to_pandas(integer_object_nulls=has_objects)
     except pa.ArrowNotImplementedError:
         # Such as lists of decimals: a Python object for each row.
         return np.fromiter(column.to_pylist(), object, len(column))
@@ -335,15 +360,13 @@ def _of_kind(array: pa.Array, kind: Kind) -> np.ndarray:
         raise _too_many(pa.chunked_array([array])) from None
 
 
-def _check_size(descriptor: Descriptor, values: np.ndarray) -> None:
-    """UnsuitableError for a kind that is too large for a descriptor."""
+def _fits(descriptor: Descriptor) -> bool:
+    """True if a field can hold the descriptor."""
     try:
         check_depth(descriptor, DEPTH_MAX - 1)
-        fits = len(to_bytes(descriptor)) <= SIZE_MAX
+        return len(to_bytes(descriptor)) <= SIZE_MAX
     except FormatError:
-        fits = False
-    if not fits:
-        raise UnsuitableError(*first_of(values), "its keys and levels are too many")
+        return False
 
 
 def _remedy(values: np.ndarray, error: UnsuitableError, choice: str) -> str:

@@ -5,10 +5,12 @@ made one: an integer beside floats is refused.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from blztable.convert.frames import numbers, times
 from blztable.convert.frames.descriptor import Json, expect_list, expect_text
@@ -36,6 +38,23 @@ from blztable.errors import FormatError
 DEPTH_MAX = 24
 # Keys of a struct; dicts with more are maps.
 KEYS_MAX = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Anything:
+    """What Arrow makes of the values of a type, such as that of a field that a struct gets."""
+
+    facts: Json = "any"
+    is_hashable: bool = False
+    takes_any: bool = True
+
+    def encode(self, values: Values) -> pa.Array:
+        """Return values of one kind."""
+        return find(values).encode(values)
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        """Return the values of an array of any type."""
+        return list(array.to_pylist())
 
 
 def find(values: Values, depth: int = DEPTH_MAX) -> Kind:
@@ -67,6 +86,8 @@ def parse(facts: Json) -> Kind:
     match word, parts:
         case "null", []:
             return Nulls()
+        case "any", []:
+            return Anything()
         case str(), [] if word in SIMPLE:
             return SIMPLE[word]
         case str(), [] if word in moments.WORDS:

@@ -14,6 +14,7 @@ from blztable.convert.objects.containers import (
     Records,
     Structs,
 )
+from blztable.convert.objects.find import Anything
 from blztable.convert.objects.kinds import SIMPLE, Kind
 
 
@@ -22,7 +23,7 @@ def merged(one: Kind, other: Kind) -> Kind | None:
 
     New keys come last, as new fields of a struct do.
     """
-    if one.facts == other.facts or isinstance(other, Nulls):
+    if one.facts == other.facts or isinstance(one, Anything) or isinstance(other, Nulls):
         return one
     match one, other:
         case Nulls(), _:
