@@ -3,6 +3,7 @@
 Knows one column at a time; nothing of names and other columns.
 """
 
+import datetime
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from blztable.arrow.extensions import check_same, plain_values
-from blztable.arrow_casts import cast_exactly, misfit, repeated
+from blztable.arrow_casts import cast_anyhow, cast_exactly, misfit, repeated
 from blztable.arrow_errors import REFUSALS
 from blztable.arrow_types import first_missing, is_text, value_type
 from blztable.convert.categories import one_in_order
@@ -126,12 +127,22 @@ def _remedies(
         remedies.append(f"cast the data to {field.type}")
     if table.is_new:
         remedies.append("give the column one type in all items, such as text")
-    else:
+    elif _may_become(field.type, value_type(column.type)):
         type_ = _spelled(value_type(column.type))
         remedies.append(
             f"change the column with alter_column({field.name!r}, type={type_}, safe=False)"
         )
-    return ", or ".join(remedies)
+    return ", or ".join(remedies) or "convert the data, or add them as another column"
+
+
+def _may_become(type_: pa.DataType, other: pa.DataType) -> bool:
+    """True if a column of a type has a cast to another, whatever its values are."""
+    samples: tuple[Any, ...] = (0, "a", b"a", False, [], {}, datetime.date(2000, 1, 1))
+    for sample in samples:
+        with suppress(*REFUSALS, TypeError, ValueError):
+            column = pa.chunked_array([pa.array([sample], value_type(type_))])
+            return cast_anyhow(column, other) is not None
+    return False
 
 
 def _may_widen(
@@ -152,7 +163,11 @@ def _may_widen(
 
 
 def _spelled(type_: pa.DataType) -> str:
-    """Return a type as Python code, or dots for one with parameters."""
+    """Return a type as Python code, or dots for one with other types in it."""
+    if pa.types.is_decimal(type_):
+        return f"pa.decimal{type_.bit_width}({type_.precision}, {type_.scale})"
+    if pa.types.is_timestamp(type_) and type_.tz is not None:
+        return f"pa.timestamp({type_.unit!r}, {type_.tz!r})"
     try:
         pa.type_for_alias(str(type_))
     except ValueError:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
-from blztable.columns.nested.paths import Names, Path
+from blztable.columns.nested.paths import Names, Path, column_of
 from blztable.engine.query.fields import FieldView, find_field
 from blztable.engine.version.versions import Version
 from blztable.errors import no_column
@@ -67,4 +67,4 @@ def listed(columns: Iterable[Names], argument: str) -> list[Names]:
         raise TypeError(f"{argument} must be a list of names, not a str; pass [{columns!r}]")
     if not isinstance(columns, Iterable):
         raise TypeError(f"{argument} must be a list of names, not {type(columns).__name__}")
-    return list(columns)
+    return list(map(column_of, columns))

@@ -17,7 +17,7 @@ from pandas.api.extensions import no_default
 
 from blztable.arrow.extensions import plain_values
 from blztable.arrow_casts import cast_anyhow, cast_exactly
-from blztable.columns.nested.paths import Names
+from blztable.columns.nested.paths import Names, column_of
 from blztable.convert.append_source import append_source
 from blztable.convert.categories import order_of
 from blztable.convert.column_type import altered, with_type
@@ -294,7 +294,7 @@ class Transaction(TableReader):
         """
         target, new_values = self._target, {}
         for name, value in evolving.checked_mapping(values, "values").items():
-            index = target.staged.index_of(name)
+            index = target.staged.index_of(evolving.checked_text(name))
             is_expression = isinstance(value, pc.Expression)
             new = expressions.as_expression(value) if is_expression else target.values(index, value)
             new_values[index] = new
@@ -647,9 +647,10 @@ class Transaction(TableReader):
         columns, found = evolving.checked_names(change_set.staged, names)
         for name in names.values():
             evolving.checked_text(name)
-        new = {name: names[name] for name in columns}
+        by_name = {column_of(name): new for name, new in names.items()}
+        new = {name: by_name.pop(name) for name in columns}
         # The names of fields, in the order in which they were found.
-        others = dict(zip(found, (names[old] for old in names if old not in new), strict=True))
+        others = dict(zip(found, by_name.values(), strict=True))
         for index, paths in fields.by_column(found).items():
             by_path = {path: others[index, path] for path in paths}
             fields.rename_fields(change_set, index, by_path, partial(self._retyped, by_place=True))

@@ -13,6 +13,7 @@ from blztable.storage.memory import MemoryStore
 from support.bit_equality import bits
 from support.nested_arrays import array_of
 from support.operations import files_named, files_there, meanwhile
+from support.stores import entries
 
 TYPE = pa.list_(pa.struct([("a", pa.int32()), ("b", pa.map_(pa.string(), pa.float64()))]))
 
@@ -121,3 +122,26 @@ def test_a_vacuum_after_a_change_keeps_its_nodes_and_no_other_file(name):
     assert held(store) == before
     with blz.open(store) as table:
         assert len(table.versions()) == 1
+
+
+WIDE = pa.list_(pa.struct([("a", pa.int64()), ("b", pa.map_(pa.string(), pa.float64()))]))
+
+
+def test_a_change_that_fails_removes_its_nodes_and_keeps_those_before_it():
+    store = base()
+    before = entries(store)
+    with blz.open(store, "a", durability="process") as table:
+        tx = table.transaction().__enter__()
+        tx.alter_column("x", type=WIDE)
+        assert entries(store) > before
+        tx.__exit__(ZeroDivisionError, ZeroDivisionError(), None)
+        assert entries(store) == before
+        with table.transaction() as tx:
+            tx.alter_column("x", type=WIDE)
+            kept = entries(store)
+            parts = iter([{"n": [50], "x": pa.array([[]], WIDE)}, {"m": [1]}])
+            with pytest.raises(blz.SchemaError, match="item 1"):
+                tx.append(parts)
+            assert entries(store) == kept
+        assert table.verify().is_intact
+        assert table["x"].type == WIDE

@@ -146,6 +146,24 @@ def test_a_field_that_does_not_exist_is_told(table):
         table.reorder_columns(["a.zip"])
 
 
+def test_a_tuple_is_a_path_also_of_one_name(table):
+    table.rename_columns({("a", "zip"): "code", ("k",): "key"})
+    assert table["a"].type.get_field_index("code") >= 0
+    assert table[("key",)][:] == table["key"][:]
+    assert table.to_arrow(columns=[("key",), ("a", "code")]).column_names == ["key", "a"]
+    table.drop_columns([("key",)])
+    assert table.column_names == ["a"]
+
+
+def test_a_field_is_told_where_a_whole_column_is_needed(table):
+    for act in (
+        lambda: table.update({"a.zip": 1}),
+        lambda: table.compact(sort_by="a.zip"),
+    ):
+        with pytest.raises(ColumnNotFoundError, match=r"'a\.zip' is a field .*whole column"):
+            act()
+
+
 def test_a_name_with_a_dot_behind_no_struct_is_that_of_a_column(table):
     table.add_column("b.c", 1)
     assert table.column_names == ["k", "a", "b.c"]

@@ -5,15 +5,18 @@ The appends stand among updates and deletes, and among appends of another writer
 
 import datetime
 import decimal
+import re
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
 from blztable.arrow_types import is_number
+from blztable.errors import SchemaError
 from blztable.storage.memory import MemoryStore
 
 few = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
@@ -177,3 +180,40 @@ def test_appends_that_drift_hold_what_concat_makes_of_the_frames(frame, data):
 @given(frames(), st.data())
 def test_many_appends_that_drift_hold_what_concat_makes_of_the_frames(frame, data):
     drifts(frame, data)
+
+
+# Remedies of refused appends
+
+KINDS = {
+    "int8": pd.Series([1, 2], dtype="int8"),
+    "int64": [1, 2],
+    "float": [1.5, 2.5],
+    "text": ["a", "b"],
+    "category": pd.Series(["a", "b"], dtype="category"),
+    "bool": [True, False],
+    "moment": pd.to_datetime(["2020-01-01", "2021-01-01"]).tz_localize("UTC"),
+    "duration": pd.to_timedelta([1, 2], "s"),
+    "bytes": [b"a", b"b"],
+    "decimal": [decimal.Decimal("1.25"), None],
+    "list": [[1], [2]],
+    "dict": [{"a": 1}, {"a": 2}],
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_remedy_that_a_refused_append_names_works(kind):
+    for values in KINDS.values():
+        store, frame = MemoryStore(), pd.DataFrame({"x": values})
+        pd.DataFrame({"x": KINDS[kind]}).to_blz(store)
+        with blz.open(store, "a") as table:
+            try:
+                table.append(frame)
+                continue
+            except SchemaError as error:
+                message = str(error)
+            altered = re.search(r"alter_column\('x', type=(.*), safe=False\)", message)
+            if altered is not None:
+                table.alter_column("x", type=eval(altered[1], {"pa": pa}), safe=False)
+            if altered is not None or "pass evolve=True" in message:
+                table.append(frame, evolve=altered is None)
+                assert table.nrows == 4

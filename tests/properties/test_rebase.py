@@ -27,6 +27,7 @@ from support.operations import (
     commit,
     found,
     held,
+    listed,
     meanwhile,
     merge,
     more,
@@ -117,7 +118,7 @@ def test_a_merge_moves_with_its_row_groups_and_minds_no_update_elsewhere(store):
     with opened(meanwhile(store, theirs)) as table:
         merge(table, "mine")
     assert row_groups(store) == (3, 2, 4, 4, 2)
-    after = BASE.where(lambda n: n > 2).with_rows(more("theirs").to_dict("list"))
+    after = BASE.where(lambda n: n > 2).with_rows(listed(more("theirs")))
     after.columns["text"][1] = "new"
     assert found(store) == after
 
@@ -132,9 +133,9 @@ def test_three_that_began_on_one_version_land_one_after_the_other(store):
     second = meanwhile(store, lambda: commit(third, "attrs b", "theirs"))
     with opened(second) as table:
         table.append(numbered(300, 301))
-    expected = BASE.with_rows(more("theirs").to_dict("list"))
+    expected = BASE.with_rows(listed(more("theirs")))
     expected = replace(expected, attrs={"a": 1, "b": "theirs"})
-    assert found(store) == expected.with_rows(numbered(300, 301).to_dict("list"))
+    assert found(store) == expected.with_rows(listed(numbered(300, 301)))
     assert [one.operation for one in list_versions(store)][-3:] == [
         "append",
         "attributes",
@@ -153,7 +154,7 @@ def test_a_transaction_lands_whole(store):
 def test_a_transaction_of_what_goes_with_an_append_lands_on_one(store):
     with opened(meanwhile(store, lambda: commit(store, "append", "theirs"))) as table:
         several(table, with_delete=False)
-    assert found(store) == several_mean(BASE.with_rows(more("theirs").to_dict("list")))
+    assert found(store) == several_mean(BASE.with_rows(listed(more("theirs"))))
 
 
 def test_a_transaction_conflicts_whole(store):
@@ -166,7 +167,7 @@ def test_a_transaction_conflicts_whole(store):
 
     with opened(meanwhile(store, theirs)) as table, pytest.raises(ConflictError, match="rows of"):
         several(table, with_delete=True)
-    assert found(store) == BASE.with_rows(more("theirs").to_dict("list"))
+    assert found(store) == BASE.with_rows(listed(more("theirs")))
     assert entries(store) == left
 
 
@@ -183,9 +184,10 @@ def several(table, *, with_delete):
 
 
 def several_mean(model):
-    model = model.with_rows(more("mine").to_dict("list"))
+    model = model.with_rows(listed(more("mine")))
     model = model.with_rows({"n": [7], "text": ["last"], "x": [0.5]})
-    columns = {"words": model.columns["text"], "n": model.n, "x": model.columns["x"]}
+    rest = {name: model.columns[name] for name in ("x", "deep")}
+    columns = {"words": model.columns["text"], "n": model.n, **rest}
     return replace(model, columns=columns, attrs=model.attrs | {"until": 2})
 
 
@@ -201,8 +203,8 @@ def test_two_appends_that_race_for_a_number_both_land(store):
     unlocked = Hooked(store, locks=False)
     with opened(racing(store, lambda: commit(unlocked, "append", "theirs"))) as table:
         assert table.append(more("mine")) == 4
-    after_theirs = BASE.with_rows(more("theirs").to_dict("list"))
-    assert found(store) == after_theirs.with_rows(more("mine").to_dict("list"))
+    after_theirs = BASE.with_rows(listed(more("theirs")))
+    assert found(store) == after_theirs.with_rows(listed(more("mine")))
 
 
 def test_a_change_that_lost_the_race_for_a_number_conflicts_as_any_other(store):
@@ -231,7 +233,7 @@ def test_a_job_that_another_process_did_meanwhile_leaves_no_second_copy(store, r
             tx.append(more("theirs"))
             assert not tx.is_repeated
         assert (tx.is_repeated, tx.version) == (True, 3)
-    assert found(store) == BASE.with_rows(more("theirs").to_dict("list"))
+    assert found(store) == BASE.with_rows(listed(more("theirs")))
     assert entries(store) == left
 
 
@@ -240,7 +242,7 @@ def test_a_replacement_that_another_process_did_meanwhile_is_not_made_again(stor
         blz.to_blz(more("theirs"), store, commit_id="all of it", durability="process")
 
     blz.to_blz(more("mine"), meanwhile(store, theirs), commit_id="all of it", durability="process")
-    assert found(store) == Model(more("theirs").to_dict("list"))
+    assert found(store) == Model(listed(more("theirs")))
     assert versions.numbers(store) == [1, 2, 3]
 
 
@@ -266,8 +268,8 @@ def test_a_writer_that_slept_while_others_committed_and_vacuumed_loses_and_doubl
         table.append(more("mine"))
         # All versions between the base, which it had pinned, and the newest are removed.
         assert len(set(versions.numbers(store)) - {base, table.version}) <= 1
-    expected = BASE.with_rows(numbered(20, 40).to_dict("list"))
-    expected = replace(expected.with_rows(more("mine").to_dict("list")), keep=1)
+    expected = BASE.with_rows(listed(numbered(20, 40)))
+    expected = replace(expected.with_rows(listed(more("mine"))), keep=1)
     assert found(store) == expected
     with opened(store) as table:
         removed = table.vacuum(keep=1)
@@ -284,7 +286,7 @@ def test_a_sleeper_whose_rows_were_replaced_and_vacuumed_conflicts_and_is_gone(s
         blz.to_blz(more("theirs"), store, durability="process")
         commit(store, "append", "theirs")
 
-    before = Model(more("theirs").to_dict("list"), keep=1)
+    before = Model(listed(more("theirs")), keep=1)
     with opened(meanwhile(store, others)) as table:
         with pytest.raises(ConflictError, match="relies on the columns"):
             table.append(more("mine"))
@@ -292,7 +294,7 @@ def test_a_sleeper_whose_rows_were_replaced_and_vacuumed_conflicts_and_is_gone(s
         assert held(table) == replace(BASE, keep=1)
     with opened(store) as table:
         table.vacuum(keep=1)
-    assert found(store) == before.with_rows(more("theirs").to_dict("list"))
+    assert found(store) == before.with_rows(listed(more("theirs")))
     assert versions.numbers(store) == [5]
 
 
@@ -309,4 +311,4 @@ def test_a_table_that_is_gone_and_made_anew_takes_no_change_of_the_old_one(store
         table.attrs["a"] = "mine"
     with blz.open(store) as table:
         # `meta/sizes` mentions version 2: its number is not used again.
-        assert (held(table), table.version) == (Model(FIRST.to_dict("list")), 4)
+        assert (held(table), table.version) == (Model(listed(FIRST)), 4)

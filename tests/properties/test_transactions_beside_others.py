@@ -24,6 +24,7 @@ from support.operations import (
     commit,
     found,
     held,
+    listed,
     meanwhile,
     numbered,
     opened,
@@ -41,13 +42,13 @@ MINE = {
 # One row fits into a row group with earlier rows, so a compaction joins them.
 MINE["append one row"] = Operation(
     lambda t, who: t.append(numbered(SEEDS[who], SEEDS[who] + 1)),
-    lambda m, who: m.with_rows(numbered(SEEDS[who], SEEDS[who] + 1).to_dict("list")),
+    lambda m, who: m.with_rows(listed(numbered(SEEDS[who], SEEDS[who] + 1))),
 )
 VERBS = [*MINE]
 MINE_CONFLICTS = {"append one row": CONFLICTS["append"], **CONFLICTS}
 # Second operations beside each first one and each commit. The storm takes all.
 SECONDS = 4
-TRIPLES = 300
+TRIPLES = 225
 
 
 def base() -> MemoryStore:

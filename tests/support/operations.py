@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 import blztable as blz
 from blztable.engine.change.compact import merge_after
@@ -48,13 +49,35 @@ class Model:
         def filling(name: str) -> list:
             return ["" if self.has_all_text and name.endswith("text") else None] * count
 
-        return replace(
-            self,
-            columns={
-                name: cells + list(more.get(name, filling(name)))
-                for name, cells in self.columns.items()
-            },
-        )
+        columns = {
+            name: cells + list(more.get(name, filling(name)))
+            for name, cells in self.columns.items()
+        }
+        if "deep" in columns:
+            columns["deep"] = with_all_fields(columns["deep"])
+        return replace(self, columns=columns)
+
+    def with_deep(self, change: Callable[[int, dict], dict]) -> "Model":
+        """Return the model with other structs, each given with its row."""
+        cells = self.columns["deep"]
+        cells = [cell and change(row, cell) for row, cell in enumerate(cells)]
+        return replace(self, columns=self.columns | {"deep": cells})
+
+
+def with_all_fields(cells: list) -> list:
+    """Return structs that all have the fields of any; null if they lack it."""
+    fields = dict.fromkeys(field for cell in cells if cell for field in cell)
+    return [None if cell is None else fields | cell for cell in cells]
+
+
+DEEP = pa.struct([("k", pa.int32()), ("words", pa.list_(pa.string()))])
+
+
+def deep(numbers, **more):
+    """Return structs with a list, of which some are null and some lists empty."""
+    return [
+        None if n % 5 == 4 else {"k": n, "words": [f"word {n}"] * (n % 3), **more} for n in numbers
+    ]
 
 
 def numbered(start, stop):
@@ -64,14 +87,21 @@ def numbered(start, stop):
             "n": list(numbers),
             "text": [f"row {n}" for n in numbers],
             "x": np.array(numbers, "f4") / 2,
+            "deep": pd.Series(deep(numbers), dtype=pd.ArrowDtype(DEEP)),
         }
     )
+
+
+def listed(frame):
+    """Return the columns of a frame as lists of Python values."""
+    cells = frame.to_dict("list")
+    return cells | {"deep": pa.array(frame["deep"]).to_pylist()}
 
 
 FIRST = numbered(0, 8)
 # 16 rows: groups of 3, 3 and 2 rows, then eight of one row, which are to be merged.
 ROWS = 16
-BASE = Model(numbered(0, ROWS).to_dict("list"), {"a": 1})
+BASE = Model(listed(numbered(0, ROWS)), {"a": 1})
 SEEDS = {"mine": 100, "theirs": 200}
 
 
@@ -85,12 +115,14 @@ def with_index(who):
 
 
 def wider(who):
-    return more(who).assign(x=[0.1, 0.2], extra=["new", who])
+    start, type_ = SEEDS[who], pa.struct([*DEEP, pa.field("more", pa.bool_())])
+    structs = pd.Series(deep(range(start, start + 2), more=True), dtype=pd.ArrowDtype(type_))
+    return more(who).assign(x=[0.1, 0.2], deep=structs, extra=["new", who])
 
 
 def evolved(model, who):
     """Return the model with more columns first, then more rows."""
-    rows = wider(who).to_dict("list")
+    rows = listed(wider(who))
     new = {name: [None] * len(model) for name in rows if name not in model.columns}
     return replace(model, columns=model.columns | new).with_rows(rows)
 
@@ -149,11 +181,11 @@ class Operation:
 OPERATIONS = {
     "append": Operation(
         lambda t, who: t.append(more(who)),
-        lambda m, who: m.with_rows(more(who).to_dict("list")),
+        lambda m, who: m.with_rows(listed(more(who))),
     ),
     "append counting on": Operation(
         lambda t, who: t.append(with_index(who)),
-        lambda m, who: m.with_rows(more(who).to_dict("list")),
+        lambda m, who: m.with_rows(listed(more(who))),
     ),
     "append evolving": Operation(lambda t, who: t.append(wider(who), evolve=True), evolved),
     "merge": Operation(merge),
@@ -168,6 +200,24 @@ OPERATIONS = {
     "add_column": Operation(
         lambda t, who: t.add_column("new", new_values(who, t.nrows)),
         lambda m, who: replace(m, columns=m.columns | {"new": new_values(who, len(m))}),
+    ),
+    "add field": Operation(
+        lambda t, who: t.add_column("deep.new", [str(n) for n in new_values(who, t.nrows)]),
+        lambda m, who: m.with_deep(lambda row, cell: cell | {"new": str(SEEDS[who] + row)}),
+    ),
+    "drop field": Operation(
+        lambda t, who: t.drop_columns(["deep.words"]),
+        lambda m, who: m.with_deep(
+            lambda row, cell: {field: one for field, one in cell.items() if field != "words"}
+        ),
+    ),
+    "rename field": Operation(
+        lambda t, who: t.rename_columns({"deep.k": f"{who}'s k"}),
+        lambda m, who: m.with_deep(
+            lambda row, cell: {
+                f"{who}'s k" if field == "k" else field: one for field, one in cell.items()
+            }
+        ),
     ),
     "drop": Operation(lambda t, who: t.drop_columns(["text"]), lambda m, who: dropped(m, "text")),
     "alter": Operation(
@@ -195,11 +245,11 @@ OPERATIONS = {
         lambda t, who: blz.to_blz(
             more(who), t._snapshot.version.store, attrs={"by": who}, durability="process"
         ),
-        lambda m, who: Model(more(who).to_dict("list"), {"by": who}, m.keep),
+        lambda m, who: Model(listed(more(who)), {"by": who}, m.keep),
     ),
     "restore": Operation(
         lambda t, who: t.restore(1),
-        lambda m, who: Model(FIRST.to_dict("list"), {"a": 1}, m.keep),
+        lambda m, who: Model(listed(FIRST), {"a": 1}, m.keep),
     ),
     "attrs a": Operation(
         lambda t, who: t.attrs.update(a=who),
@@ -263,7 +313,7 @@ def meanwhile(store, act, **options):
 # The facts each operation relies on, by the operations that change them (DESIGN 3.3).
 COLUMNS = {
     *("append evolving", "add_column", "drop", "rename", "reorder", "replace"),
-    *("alter", "alter nulls"),
+    *("alter", "alter nulls", "add field", "drop field", "rename field"),
 }
 COUNT = {"append", "append counting on", "delete", "truncate", "resize", "restore"}
 ROW_GROUPS = COUNT | {"merge", "compact", "sort", "update"}
@@ -280,6 +330,9 @@ CONFLICTS = {
     "add_column": COLUMNS | ROW_GROUPS,
     "alter": COLUMNS | ROW_GROUPS,
     "alter nulls": COLUMNS | ROW_GROUPS,
+    "add field": COLUMNS | ROW_GROUPS,
+    "drop field": COLUMNS,
+    "rename field": COLUMNS,
     "drop": COLUMNS,
     "rename": COLUMNS,
     "reorder": COLUMNS,

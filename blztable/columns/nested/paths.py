@@ -18,6 +18,11 @@ Path = tuple[int, ...]
 Names = str | tuple[str, ...]
 
 
+def column_of(names: Names) -> Names:
+    """Return the name of a path that is a column; any other names unchanged."""
+    return names[0] if isinstance(names, tuple) and len(names) == 1 else names
+
+
 def find(node: Node, names: Names) -> Iterator[Path]:
     """Yield the path of each field below a node that has these names."""
     for number, child in enumerate(node.children):

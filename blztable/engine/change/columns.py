@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from blztable.arrow_types import Portion, nulls
 from blztable.columns.default import zero_of
-from blztable.columns.nested.paths import Names
+from blztable.columns.nested.paths import Names, column_of
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import AddColumns, Rename, Seen, Select
 from blztable.engine.change.defaults import declared_defaults, to_json
@@ -160,16 +160,13 @@ def checked_text(name: object) -> str:
 
 
 def checked_mapping(
-    mapping: Mapping[str, Any], argument: str, contents: str = "column names to values"
-) -> dict[str, Any]:
-    """Return the mapping as a dict; TypeError if it is no mapping, or if a key is not text."""
+    mapping: Mapping[Any, Any], argument: str, contents: str = "column names to values"
+) -> dict[Any, Any]:
+    """Return the mapping as a dict; TypeError if it is no mapping."""
     # A DataFrame is not a Mapping, but its items are.
     if not hasattr(mapping, "items"):
         raise TypeError(f"{argument} must be a mapping of {contents}, not {type(mapping).__name__}")
-    items = dict(mapping.items())
-    for name in items:
-        checked_text(name)
-    return items
+    return dict(mapping.items())
 
 
 def checked_names(
@@ -190,10 +187,11 @@ def checked_names(
     columns: list[str] = []
     found: list[tuple[int, Path]] = []
     for name in names:
+        column = column_of(name)
         if not isinstance(name, tuple):
             checked_text(name)
-        if isinstance(name, str) and name in present:
-            columns.append(name)
+        if isinstance(column, str) and column in present:
+            columns.append(column)
             continue
         field = find(staged, name)
         if field is None:

@@ -118,7 +118,8 @@ class NewFiles:
         """Discard the new files and reserved columns; keep those of an earlier `count`."""
         writers, columns = kept
         with DeferInterrupt():
-            self._discard(_files(self._writers[writers:]), self._reserved[columns:])
+            new, reserved = self._writers[writers:], self._reserved[columns:]
+            self._discard(_files(new), [*reserved, *_nodes(new, reserved)])
             del self._writers[writers:], self._reserved[columns:]
 
     def discard_unnamed(self, named: Files, columns: Collection[int]) -> None:
@@ -151,3 +152,11 @@ def remove_column(store: Store, prefix: str) -> None:
 def _files(writers: Sequence[Writer]) -> list[tuple[Path, int]]:
     """Return the path and number of each file that these writers have written."""
     return [(writer.path, k) for writer in writers for k in writer.file_numbers]
+
+
+def _nodes(writers: Sequence[Writer], reserved: Sequence[Path]) -> list[Path]:
+    """Return the paths of nodes with reserved ids in columns that exist, parents first."""
+    ids = {path[0] for path in reserved}
+    # A bundle has no path.
+    paths = {one.path for one in writers if one.path}
+    return sorted(path for path in paths if path[-1] in ids and path[0] not in ids)

@@ -10,6 +10,7 @@ from blztable.arrow_errors import UNREADABLE, is_foreign
 from blztable.arrow_types import value_type
 from blztable.columns.digits import MAX_DIGITS
 from blztable.columns.nested.nodes import Node
+from blztable.columns.nested.paths import find_in
 from blztable.columns.types import is_storable
 from blztable.errors import ColumnNotFoundError, CorruptError, FormatError, SchemaError, no_column
 
@@ -109,6 +110,11 @@ def index_of(schema: pa.Schema, name: str, context: str) -> int:
         indices = schema.get_all_field_indices(name)
     except UnicodeEncodeError:
         indices = []  # No column has a name that is not UTF-8.
+    if not indices and find_in(schema, name):
+        raise ColumnNotFoundError(
+            f"{name!r} is a field in {context}, and a whole column is needed here; "
+            f"the columns are {schema.names!r:.1000}"
+        )
     if not indices:
         raise no_column(name, schema.names, context)
     if len(indices) > 1:
