@@ -5,6 +5,7 @@ sets, become what they are in a column of a DataFrame.
 """
 
 from collections.abc import Collection, Mapping
+from itertools import chain
 from typing import Any
 
 import pandas as pd
@@ -32,8 +33,8 @@ def encode(
     try:
         array = arrow_array(values, context, nan_as_null)
         # The other choices say what becomes of all that is no plain value.
-        are_plain = not pa.types.is_nested(array.type) or choice not in CHOICES[1:]
-        if are_plain and not (pa.types.is_nested(array.type) and _has_sets(values)):
+        levels = _levels(array.type)
+        if levels == 0 or (choice not in CHOICES[1:] and not _has_sets(values, levels)):
             return array, None
     except SchemaError:
         pass
@@ -56,15 +57,23 @@ def _as_in_a_frame(values: Collection[Any]) -> PandasArray:
         return pd.Series(objects, dtype=object).array
 
 
-def _has_sets(values: Collection[Any]) -> bool:
-    """True if a set is among values of lists and dicts, at any level."""
-    # By types first: lists of numbers are many.
+def _levels(type_: pa.DataType) -> int:
+    """Return how many types are nested in each other."""
+    if not pa.types.is_nested(type_):
+        return 0
+    inner = (type_.field(number).type for number in range(type_.num_fields))
+    return 1 + max(map(_levels, inner), default=0)
+
+
+def _has_sets(values: Collection[Any], levels: int) -> bool:
+    """True if a set is among the values of so many levels of lists and dicts."""
+    # By types, and not among numbers and text: a look at each would take longer than the array.
     types = set(map(type, values))
     if any(issubclass(type_, set | frozenset) for type_ in types):
         return True
-    inner = tuple(type_ for type_ in types if issubclass(type_, Mapping | list | tuple))
-    return any(
-        _has_sets(value.values() if isinstance(value, Mapping) else value)
-        for value in (values if inner else ())
-        if isinstance(value, inner)
-    )
+    maps = {type_ for type_ in types if issubclass(type_, Mapping)}
+    inner = maps | {type_ for type_ in types if issubclass(type_, list | tuple)}
+    if not inner or levels == 1:
+        return False
+    parts = (one.values() if type(one) in maps else one for one in values if type(one) in inner)
+    return _has_sets(list(chain.from_iterable(parts)), levels - 1)
