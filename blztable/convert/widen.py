@@ -12,7 +12,7 @@ import pyarrow as pa
 from blztable.convert.categories import with_room
 from blztable.convert.coerce import indices_by_name
 from blztable.convert.column_type import with_type
-from blztable.convert.frames import objects
+from blztable.convert.frames import dtypes, objects
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.frame import Facts, described, descriptor_of, with_labels
 from blztable.convert.gateway import Ingested
@@ -44,6 +44,9 @@ def evolved(
             continue
         is_free = is_empty(index)
         type_ = wider(column, field.type, is_empty=is_free)
+        if type_ != field.type and not is_free:
+            if dtypes.is_reinterpreted(descriptor_of(field, Facts.decode(frame))):
+                continue  # `coerce_item` says that the dtypes differ.
         if type_ != field.type:
             theirs = descriptor_of(new_schema.field(position), facts)
             if not is_free:
