@@ -44,14 +44,14 @@ def evolved(
             continue
         is_free = is_empty(index)
         type_ = wider(column, field.type, is_empty=is_free)
-        if type_ != field.type and not is_free:
-            if dtypes.is_reinterpreted(descriptor_of(field, Facts.decode(frame))):
-                continue  # `coerce_item` says that the dtypes differ.
+        stated = descriptor_of(field, Facts.decode(frame))
+        if dtypes.is_reinterpreted(stated) and not is_free:
+            continue  # `coerce_item` says whether the dtypes differ.
         if type_ != field.type:
             theirs = descriptor_of(new_schema.field(position), facts)
             if not is_free:
                 try:
-                    theirs = objects.merged(descriptor_of(field, Facts.decode(frame)), theirs)
+                    theirs = objects.merged(stated, theirs)
                 except SchemaError:
                     continue  # `coerce_item` says which value does not fit.
             fields[index], frame = with_type(
