@@ -47,6 +47,14 @@ def test_a_renamed_field_is_another_key_and_nothing_else(table):
     assert rows_of(table) == [{**others, "c": LARGE, "list": inner}, {}, None, {"a": 1}]
 
 
+def test_a_renamed_field_keeps_the_kind_of_its_objects(table):
+    table.rename_columns({"q.tags": "pair", "q.pair": "tags", "q.list.item.pairs": "set"})
+    found = rows_of(table)[0]
+    assert found["pair"] == {1, 2}
+    assert found["tags"] == (1, "x")
+    assert found["list"] == [{"id": UUID, "set": {(1, "a")}}]
+
+
 def test_a_dropped_field_is_a_key_that_dicts_lack(table):
     table.drop_columns(["q.b", "q.list.item.id"])
     assert rows_of(table) == [{**FULL, "list": [{"pairs": {(1, "a")}}]}, {}, None, {}]

@@ -260,7 +260,11 @@ def test_an_append_cannot_change_the_setting():
         ({"a": 18}, ValueError, "not 18"),
         ({"a": True}, ValueError, "not True"),
         ({"a": 2.5}, ValueError, "not 2.5"),
-        ({"n": 2}, blz.SchemaError, "column 'n': truncate keeps digits of floats, not of int64"),
+        (
+            {"n": 2},
+            blz.SchemaError,
+            "column 'n': truncate keeps digits of floats, not of int64; cast the column to double",
+        ),
         ({"z": 2}, blz.ColumnNotFoundError, "truncate: no column is named 'z'"),
     ],
 )

@@ -86,7 +86,7 @@ def kept_digits(field: pa.Field, digits: int | None) -> pa.Field:
     if not pa.types.is_floating(field.type):
         raise SchemaError(
             f"column {field.name!r}: truncate keeps digits of floats, not of {field.type}; "
-            "leave the column out of it"
+            "cast the column to double, or leave it out of truncate"
         )
     return field.with_metadata({**(field.metadata or {}), TRUNCATE_KEY: b"%d" % digits})
 
