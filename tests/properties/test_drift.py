@@ -234,7 +234,7 @@ def test_values_that_stand_for_others_are_widened_by_none(values, more, evolve):
     store, frame = MemoryStore(), pd.DataFrame({"x": values})
     frame.to_blz(store)
     with blz.open(store, "a") as table:
-        with pytest.raises(SchemaError, match="'x'.*without change"):
+        with pytest.raises(SchemaError, match=r"'x'.*without change"):
             table.append(pd.DataFrame({"x": more}), evolve=evolve)
         pd.testing.assert_frame_equal(table.to_pandas(), frame)
 
