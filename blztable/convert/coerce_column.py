@@ -74,22 +74,26 @@ def coerce_column(
         array = objects.as_stated(found, stated, context, table.evolve, may_widen)
         column, descriptor = pa.chunked_array([plain_values(array, field.name)[0]]), stated
     source, type_, verb = column.type, field.type, table.verb
+    ours, theirs = _word(stated), _word(descriptor)
+    of_dtypes = SchemaError(
+        f"{context}: dtype {theirs or 'plain'} cannot be {verb} dtype {ours or 'plain'} "
+        "without change; convert the data first"
+    )
+    are_others = ours != theirs and column.null_count < len(column)
+    if are_others and dtypes.is_reinterpreted(stated):
+        raise of_dtypes
     array = cast_exactly(column, type_)
     if array is None:
         raise SchemaError(
             f"{context}: type {source} cannot be {verb} {type_} without loss: "
             f"{_misfit(column, type_)}; {_remedies(column, field, table, is_empty)}"
         )
-    ours, theirs = _word(stated), _word(descriptor)
     is_same = ours == theirs or _SAME_VALUES.issuperset((ours, theirs))
     # Lists of Python are lists where nothing is known of pandas, and the other way round.
     is_same |= ours is None and objects.are_nested(descriptor)
     is_same |= theirs is None and objects.are_nested(stated)
     if not is_same and array.null_count < len(array):
-        raise SchemaError(
-            f"{context}: dtype {theirs or 'plain'} cannot be {verb} dtype {ours or 'plain'} "
-            "without change; convert the data first"
-        )
+        raise of_dtypes
     return array
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from blztable.convert.categories import with_room
 from blztable.convert.coerce import indices_by_name
 from blztable.convert.column_type import with_type
-from blztable.convert.frames import objects
+from blztable.convert.frames import dtypes, objects
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.frame import Facts, described, descriptor_of, with_labels
 from blztable.convert.gateway import Ingested
@@ -44,11 +44,14 @@ def evolved(
             continue
         is_free = is_empty(index)
         type_ = wider(column, field.type, is_empty=is_free)
+        stated = descriptor_of(field, Facts.decode(frame))
+        if dtypes.is_reinterpreted(stated) and not is_free:
+            continue  # `coerce_item` says whether the dtypes differ.
         if type_ != field.type:
             theirs = descriptor_of(new_schema.field(position), facts)
             if not is_free:
                 try:
-                    theirs = objects.merged(descriptor_of(field, Facts.decode(frame)), theirs)
+                    theirs = objects.merged(stated, theirs)
                 except SchemaError:
                     continue  # `coerce_item` says which value does not fit.
             fields[index], frame = with_type(

@@ -217,3 +217,32 @@ def test_the_remedy_that_a_refused_append_names_works(kind):
             if altered is not None or "pass evolve=True" in message:
                 table.append(frame, evolve=altered is None)
                 assert table.nrows == 4
+
+
+@pytest.mark.parametrize(
+    ("values", "more"),
+    [
+        (pd.period_range("2020", periods=2, freq="Y"), [1.5]),
+        (pd.period_range("2020", periods=2, freq="Y"), [1]),
+        (pd.interval_range(0, 2), [{"a": 1}]),
+        ([1j, 2j], [{"a": 1}]),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("evolve", [False, True])
+def test_values_that_stand_for_others_are_widened_by_none(values, more, evolve):
+    store, frame = MemoryStore(), pd.DataFrame({"x": values})
+    frame.to_blz(store)
+    with blz.open(store, "a") as table:
+        with pytest.raises(SchemaError, match=r"'x'.*without change"):
+            table.append(pd.DataFrame({"x": more}), evolve=evolve)
+        pd.testing.assert_frame_equal(table.to_pandas(), frame)
+
+
+def test_dicts_are_of_one_kind_in_any_order_of_their_keys():
+    store = MemoryStore()
+    pd.DataFrame({"x": [{"z": 1, "y": [{"p": 1, "q": {2}}]}]}).to_blz(store)
+    with blz.open(store, "a") as table:
+        table.append(pd.DataFrame({"x": [{"y": [{"q": {3}, "p": 4}], "z": 5}]}))
+        found = table.to_pandas()["x"].tolist()
+    assert found == [{"z": 1, "y": [{"p": 1, "q": {2}}]}, {"z": 5, "y": [{"p": 4, "q": {3}}]}]

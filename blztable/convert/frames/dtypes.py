@@ -378,3 +378,8 @@ DEFAULTS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.ChunkedArray],
     (pa.types.is_run_end_encoded, _run_ends),
     (lambda type_: isinstance(type_, pa.BaseExtensionType), _decode_extension),
 )
+
+
+def is_reinterpreted(descriptor: Descriptor | None) -> bool:
+    """True if the values of pandas are others than those of the Arrow type."""
+    return (descriptor or {}).get("dtype") in ("period", "interval", "complex")

@@ -7,6 +7,7 @@ kinds, or with a kind that Arrow lacks, raises an error with the row, the value 
 
 import datetime
 import decimal
+import json
 import reprlib
 from collections.abc import Callable
 from typing import Any, TypeGuard
@@ -148,7 +149,8 @@ def special_kind(descriptor: Descriptor) -> list[str]:
     """Return the kind of a column of objects as a word; nothing if the Arrow type says it."""
     kind = descriptor.get("kind") if descriptor.get("dtype") == "object" else None
     is_plain = kind is None or (isinstance(kind, str) and kind != JSON and parse(kind).takes_any)
-    return [] if is_plain else [str(kind)]
+    # Dicts are equal in any order of their keys.
+    return [] if is_plain else [json.dumps(kind, sort_keys=True)]
 
 
 def are_nested(descriptor: Descriptor | None) -> bool:
