@@ -1,16 +1,18 @@
 """Python values: a list of Python's values as a column.
 
-Knows nothing of tables. Values take the type that Arrow infers. Those that Arrow does not take, and
-sets, become what they are in a column of a DataFrame.
+Knows nothing of tables. Values take the type that Arrow infers. Those that Arrow does not take or
+would change, and sets, become what they are in a column of a DataFrame.
 """
 
-from collections.abc import Collection, Mapping
+import datetime
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 
+from blztable.arrow_types import is_binary
 from blztable.convert.arrays import UNSUITABLE, PandasArray, arrow_array
 from blztable.convert.frames import dtypes
 from blztable.convert.frames.objects import CHOICES
@@ -34,7 +36,8 @@ def encode(
         array = arrow_array(values, context, nan_as_null)
         # The other choices say what becomes of all that is no plain value.
         levels = _levels(array.type)
-        if levels == 0 or (choice not in CHOICES[1:] and not _has_sets(values, levels)):
+        is_plain = levels == 0 or (choice not in CHOICES[1:] and not _has_sets(values, levels))
+        if is_plain and not (_may_change(array.type) and _change(_leaves(values, levels))):
             return array, None
     except SchemaError:
         pass
@@ -63,6 +66,40 @@ def _levels(type_: pa.DataType) -> int:
         return 0
     inner = (type_.field(number).type for number in range(type_.num_fields))
     return 1 + max(map(_levels, inner), default=0)
+
+
+def _may_change(type_: pa.DataType) -> bool:
+    """True if Arrow infers the type also of values that it changes."""
+    types = [type_.field(number).type for number in range(type_.num_fields)]
+    return is_binary(type_) or pa.types.is_temporal(type_) or any(map(_may_change, types))
+
+
+def _leaves(values: Iterable[Any], levels: int) -> list[Any]:
+    """Return the values within so many levels of lists and dicts."""
+    leaves, inner = [], list(values)
+    for _ in range(levels):
+        parts = [list(one.values()) if isinstance(one, Mapping) else one for one in inner]
+        leaves += [one for one in parts if not isinstance(one, list | tuple)]
+        inner = list(chain.from_iterable(one for one in parts if isinstance(one, list | tuple)))
+    return leaves + inner
+
+
+def _change(values: Sequence[Any]) -> bool:
+    """True if Arrow would cut nanoseconds or zones, or mix dates with times, or text with bytes."""
+    types = set(map(type, values))
+    if {str, bytes} <= types or {datetime.date, datetime.datetime} <= types:
+        return True
+    zones = {value.tzinfo is None for value in values if isinstance(value, datetime.datetime)}
+    if len(zones) > 1 or (pd.Timestamp in types and datetime.date in types):
+        return True
+    if datetime.time in types:
+        return any(value.tzinfo for value in values if type(value) is datetime.time)
+    exact = pd.Timestamp, pd.Timedelta
+    return not types.isdisjoint(exact) and any(
+        value.nanoseconds if type(value) is pd.Timedelta else value.nanosecond
+        for value in values
+        if type(value) in exact
+    )
 
 
 def _has_sets(values: Collection[Any], levels: int) -> bool:

@@ -1,11 +1,13 @@
 """Python values in lists and rows are stored as in a column of a DataFrame, or refused by name."""
 
+import datetime
 import decimal
 import ipaddress
 import uuid
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import blztable as blz
@@ -140,3 +142,46 @@ def test_given_categories_are_refused_with_a_remedy_that_works():
         assert t.to_pandas()["new"].dtype == dtype
         t.alter_column("x", type="category")
         assert t.to_pandas()["x"].tolist() == ["b", "z"]
+
+
+NANOSECOND = pd.Timestamp(1)
+CHANGED = {
+    "date and time": [datetime.date(2020, 1, 1), datetime.datetime(2020, 1, 1, 5)],
+    "with a zone and without": [
+        datetime.datetime(2020, 1, 1),
+        datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC),
+    ],
+    "time with a zone": [datetime.time(1, tzinfo=datetime.UTC)],
+    "text and bytes": ["a", b"b"],
+    "bytes and text": [b"b", "a"],
+}
+
+
+@pytest.mark.parametrize("values", CHANGED.values(), ids=CHANGED)
+@pytest.mark.parametrize("inside", [lambda v: v, lambda v: [v], lambda v: {"a": v}], ids=range(3))
+def test_values_that_arrow_would_change_are_refused(values, inside):
+    for data in ({"x": list(map(inside, values))}, [{"x": inside(one), "y": 1} for one in values]):
+        with pytest.raises(SchemaError, match=r"'x', row \d: .*cannot be stored"):
+            blz.to_blz(data, MemoryStore())
+
+
+@pytest.mark.parametrize(
+    ("value", "type_"),
+    [
+        (NANOSECOND, pa.timestamp("ns")),
+        (pd.Timedelta(1), pa.duration("ns")),
+        ([NANOSECOND, None], pa.list_(pa.timestamp("ns"))),
+    ],
+    ids=str,
+)
+def test_nanoseconds_of_pandas_are_kept(value, type_):
+    store = MemoryStore()
+    blz.to_blz(pa.table({"k": [0], "x": pa.array([None], type_)}), store)
+    with blz.open(store, "a") as table:
+        table.append({"k": [1], "x": [value]})
+        table.append([{"k": 2, "x": value}])
+        table.update({"x": [value]}, where=pc.field("k") == 0)
+        assert table["x"].type == type_
+        assert table["x"][:].to_pylist() == [value] * 3
+        table.add_column("y", [value] * 3)
+        assert table["y"][:].to_pylist() == [value] * 3
