@@ -146,6 +146,7 @@ class DecodingNulls(Decoding):
         """Make the bitmap of the rows from `first` on, a multiple of 8."""
         super().__init__(replace(encoding, nan=None), 8, sink)
         self._nan = encoding.nan
+        self._at = encoding.at
         self._dtype = encoding.stored.dtype
         self._valid = valid
         self._first = first // 8
@@ -153,7 +154,12 @@ class DecodingNulls(Decoding):
     def _decode(self, begin: int, data: np.ndarray) -> None:
         """Decode codes, and set the bits of the rows that are wanted of these."""
         super()._decode(begin, data)
-        bits = np.packbits(data.view(self._dtype) != self._nan, bitorder="little")
+        is_value = data.view(self._dtype) != self._nan
+        # An odd value has any code, also the one of NaN.
+        row = begin // self._code
+        first, last = np.searchsorted(self._at, [row, row + len(is_value)])
+        is_value[self._at[first:last] - row] = True
+        bits = np.packbits(is_value, bitorder="little")
         at = begin // (8 * self._code) - self._first
         self._valid[max(at, 0) : at + len(bits)] = bits[max(-at, 0) : len(self._valid) - at]
 

@@ -174,11 +174,13 @@ def test_a_chunk_that_cuts_an_end_is_damage():
             found.take(begin, np.zeros(size, np.uint8))
 
 
-@given(st.data(), st.integers(0, 7), st.integers(1, 60))
-def test_the_bitmap_of_codes_is_that_of_their_values(data, first, rows):
+@given(st.data(), st.integers(0, 7), st.integers(1, 60), st.sets(st.integers(0, 119)))
+def test_the_bitmap_of_codes_is_that_of_their_values(data, first, rows, odd):
     # Rows 8 * first to 8 * first + rows of a part are wanted.
     codes = np.random.default_rng(rows).integers(0, 3, 120).astype("<u2")
-    encoding = Scaled(codes_layout(VALUES, 2), 1, "/", np.array([-5, 70]), 64, nan=2)
+    # Odd values have any code, also the one of NaN.
+    at, infinite = np.array(sorted(odd), "<i8"), np.full(len(odd), np.inf).view("<i8")
+    encoding = Scaled(codes_layout(VALUES, 2), 1, "/", np.array([-5, 70]), 64, at, infinite, 2)
     values, found = np.empty(120), np.full(rows, 7.5)
     encoding.decode(0, codes.view(np.uint8), values.view(np.uint8))
     valid = np.full(-(-rows // 8), 0x55, np.uint8)

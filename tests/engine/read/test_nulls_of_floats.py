@@ -212,3 +212,23 @@ def test_chunks_may_end_between_any_two_codes(tmp_path, chunk_bytes):
         assert stream.encodings == ("scaled",)
         assert same(table["price"][:], pa.chunked_array([column]))
         assert same(table["price"][70:130], pa.chunked_array([column[70:130]]))
+
+
+@pytest.mark.parametrize("odd", [float("inf"), -float("inf"), 1e17, -0.0, 5e-324])
+@pytest.mark.parametrize("place", [2, 3003])
+def test_odd_values_beside_nulls_are_values(tmp_path, odd, place):
+    # Bug: the code of an odd value is that of NaN, so it was read as null.
+    values = [0.25, np.nan, 0.5] + [0.5] * 3000 + [0.75] * 3000
+    values[place] = odd
+    column = pa.chunked_array([pa.array(values, from_pandas=True)])
+    blz.to_blz(pa.table({"x": column}), tmp_path / "t.blz")
+    with blz.open(tmp_path / "t.blz", "a") as table:
+        (stream,) = table["x"].streams()
+        assert stream.encodings == ("scaled",)
+        assert same(table["x"][:], column)
+        assert table.count(filters=pc.field("x").is_null()) == 1
+        assert table.count(filters=pc.field("x") == odd) == 1
+        assert table.verify()
+        table.append(pa.table({"x": [1.5, None]}))
+        table.compact()
+        assert same(table["x"][:6003], column)
