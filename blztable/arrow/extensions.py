@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blztable.arrow.extension_names import KEPT_NAME, NAME, PARAMETERS, read_plain, registered
-from blztable.arrow.nesting import has_children, has_maps
+from blztable.arrow.nesting import has_children, has_maps, has_runs
 from blztable.arrow.run_ends import narrowed, widened, widened_type
 from blztable.arrow.unnamed import (
     KEYS,
@@ -87,10 +87,10 @@ def plain_table(table: pa.Table) -> pa.Table:
 def plain_values(values: Any, name: str) -> tuple[Any, pa.Field]:
     """Return an array, a chunked array or a scalar in its storage type, with a field for it."""
     field = pa.field(name, values.type)
-    is_scalar = isinstance(values, pa.Scalar)
-    if pa.types.is_nested(values.type) and not is_scalar and pc.all(values.is_null()).as_py():
+    are_runs = has_runs(field.type) and not isinstance(values, pa.Scalar)
+    if are_runs and pc.all(values.is_null()).as_py():
         # Arrow's own nulls of runs inside of nested types are invalid.
-        values = nulls(len(values), widened_type(values.type))
+        values = pa.chunked_array([nulls(len(values), widened_type(values.type))])
     if not is_extended(field.type) and not has_maps(field.type):
         return values, field
     (field,) = plain_schema(pa.schema([field]))
@@ -117,7 +117,13 @@ def arrays_as(array: pa.Array, type_: pa.DataType) -> Iterator[pa.Array]:
     if not len(array):
         # Arrow cannot import the empty slice of a view that it exported.
         return iter((nulls(0, type_),))
-    moved = pa.array(_Retyped(widened(array), widened_type(type_)))
+    try:
+        moved = pa.array(_Retyped(widened(array), widened_type(type_)))
+    except pa.ArrowInvalid as error:
+        raise SchemaError(
+            f"Arrow cannot give values of {array.type} their storage type ({error}); decode runs "
+            "within runs with pyarrow.compute.run_end_decode()"
+        ) from None
     return narrowed(moved, type_)
 
 

@@ -51,8 +51,17 @@ def has_items(type_: pa.DataType) -> bool:
 
 def has_maps(type_: pa.DataType) -> bool:
     """True if a type is a map, or has one at any level."""
-    if pa.types.is_map(type_):
+    return _has(pa.lib.Type_MAP, type_)
+
+
+def has_runs(type_: pa.DataType) -> bool:
+    """True if a type is run-end encoded, or has such a type at any level."""
+    return _has(pa.lib.Type_RUN_END_ENCODED, type_)
+
+
+def _has(id_: int, type_: pa.DataType) -> bool:
+    if type_.id == id_:
         return True
     if pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_):
-        return has_maps(type_.value_type)
-    return any(has_maps(type_.field(number).type) for number in range(type_.num_fields))
+        return _has(id_, type_.value_type)
+    return any(_has(id_, type_.field(number).type) for number in range(type_.num_fields))

@@ -17,6 +17,7 @@ from blztable.arrow_types import bitmap, nulls, recoded, value_type
 from blztable.block_terms import ENDS, VALID, VALUES
 from blztable.columns.blocks import Piece
 from blztable.columns.codecs import lists
+from blztable.columns.codecs.dictionary import room
 from blztable.columns.nested.assemble import assemble, rebuilt, rows_of_children
 from blztable.columns.nested.flatten import flatten, list_array, struct_array
 from blztable.columns.nested.nodes import CODES, ITEMS, RUNS, SIZE, Node, is_nested
@@ -25,7 +26,7 @@ from blztable.columns.types import decoder, encode, layout_of, one_array, take
 from blztable.errors import CorruptError, LimitError
 
 MAX_DEFAULT_BYTES = 1 << 16
-# Items that take no bytes, such as nulls, may be more.
+# Rows of all nodes. Those that take no bytes, such as nulls, may be more than the bytes.
 MAX_ROWS = 1 << 24
 # The bytes of each stream of a node.
 Streams = Mapping[str, bytes]
@@ -55,7 +56,7 @@ def encode_nested(scalar: pa.Scalar) -> list[Streams]:
 def encode_nodes(node: Node, array: pa.Array) -> list[Streams]:
     """Return the streams of each node of an array, in pre-order."""
     flats = list(_used(node, iter(flatten(node, array))))
-    _check_rows(max(map(len, flats)))
+    _check_rows(sum(map(len, flats)))
     nodes = [_streams(flat) for flat in flats]
     _check_size(b"".join(data for streams in nodes for data in streams.values()))
     return nodes
@@ -67,7 +68,7 @@ def decode_nested(nodes: Sequence[Streams], type_: pa.DataType) -> pa.Scalar:
     if len(nodes) != root.count:
         raise CorruptError(f"a default has {len(nodes)} nodes; {type_} has {root.count}")
     _check_size(b"".join(data for streams in nodes for data in streams.values()))
-    return _assembled(root, iter(nodes), 1)[0]
+    return _assembled(root, iter(nodes), 1, [0])[0]
 
 
 def _used(node: Node, flats: Iterator[pa.Array]) -> Iterator[pa.Array]:
@@ -101,21 +102,26 @@ def _streams(flat: pa.Array) -> Streams:
     return streams
 
 
-def _assembled(node: Node, nodes: Iterator[Streams], rows: int) -> pa.Array:
-    """Return the rows of a node, whose streams and those of its children follow in pre-order."""
-    _check_rows(rows)
+def _assembled(node: Node, nodes: Iterator[Streams], rows: int, all_rows: list[int]) -> pa.Array:
+    """Return the rows of a node, whose streams and those of its children follow in pre-order.
+
+    `all_rows` is the number of rows of the nodes before it.
+    """
+    all_rows[0] += rows
+    _check_rows(all_rows[0])
     plain = value_type(node.flat)
     flat = _decoded(next(nodes), rows, plain)
     if pa.types.is_dictionary(node.flat):
         flat = nulls(rows, node.flat) if pa.types.is_null(plain) else _encoded(flat, node.flat)
     below = rows_of_children(node, flat)
-    return assemble(node, flat, [_assembled(child, nodes, below) for child in node.children])
+    children = [_assembled(child, nodes, below, all_rows) for child in node.children]
+    return assemble(node, flat, children)
 
 
 def _encoded(array: pa.Array, type_: pa.DictionaryType) -> pa.DictionaryArray:
     """Return values as a dictionary type; CorruptError if it has no code for each."""
     found = as_stored(array).dictionary_encode()
-    if len(found.dictionary) > 1 << (type_.index_type.bit_width - 1):
+    if len(found.dictionary) > room(type_):
         raise CorruptError(f"a default has {len(found.dictionary)} values of {type_}")
     return recoded(found, type_)
 

@@ -1,7 +1,7 @@
 """Compound: dtypes whose values are those of another dtype: intervals, sparse arrays, dictionaries.
 
 Knows nothing of the other dtypes; the caller says how their values are encoded and decoded. An
-interval is a struct of its ends, and a text as a category, because a dictionary holds no structs.
+interval is a struct of its ends, and a text as a category: engines group by text, not by structs.
 """
 
 import re

@@ -261,7 +261,10 @@ def foreign_objects(column: pa.ChunkedArray) -> np.ndarray:
         # pyarrow knows no extension types within nested types.
         column, _ = plain_values(column, "")
     has_objects = False
-    if pa.types.is_nested(column.type) and len(column):
+    if pa.types.is_nested(column.type) and not len(column):
+        # Arrow ends the process for views of lists without an array.
+        return np.empty(0, object)
+    if pa.types.is_nested(column.type):
         chunks = list(map(without_hidden, getattr(column, "chunks", [column])))
         column, has_objects = pa.chunked_array(chunks), any(map(loses_digits, chunks))
     try:

@@ -47,8 +47,8 @@ class Reshape:
         The new nodes in pre-order: the place of a present one, or a written one.
     frame
         The frame descriptor that belongs to the new field.
-    empty
-        The written nodes in a default value: null.
+    added
+        The type of the written nodes, of which a default value has a null; None if there are none.
     """
 
     seen: Seen
@@ -56,7 +56,7 @@ class Reshape:
     field: pa.Field
     nodes: Sequence[int | StagedColumn]
     frame: Mapping[str, Json] | None
-    empty: Sequence[Json] = ()
+    added: pa.DataType | None = None
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
         """Replace the nodes."""
@@ -75,10 +75,14 @@ class Reshape:
 
     def _default(self, newest: StagedVersion) -> dict[str, Json]:
         """Return the default value of the column with these nodes, by its id; empty without one."""
-        name, empty = str(newest.root(self.index).path[0]), iter(self.empty)
+        name = str(newest.root(self.index).path[0])
         present = newest.defaults.get(name)
         if not isinstance(present, list) or len(present) != len(newest.tree.nodes(self.index)):
             return {}
+        empty: Iterator[Json] = iter(())
+        if self.added is not None:
+            null = encode_nodes(Node.of(self.added), nulls(1, self.added))
+            empty = iter(nodes_to_json(null))
         nodes = [present[one] if isinstance(one, int) else next(empty) for one in self.nodes]
         return {name: nodes}
 
@@ -176,9 +180,8 @@ def add_field(
     with OpenParts(staged) as opened:
         _, written = change_set.write(writers, _masked(opened, line, rows_of))
     nodes = [*range(places.stop), *written, *range(places.stop, Node.of(column.type).count)]
-    empty = nodes_to_json(encode_nodes(Node.of(field.type), nulls(1, field.type)))
     seen = Seen.rows_of(staged)
-    _reshape(change_set, "add_column", seen, index, type_, nodes, retyped, empty)
+    _reshape(change_set, "add_column", seen, index, type_, nodes, retyped, field.type)
 
 
 def _masked(
@@ -203,9 +206,9 @@ def _reshape(
     type_: pa.DataType,
     nodes: Sequence[int | StagedColumn],
     retyped: Retyped,
-    empty: Sequence[Json] = (),
+    added: pa.DataType | None = None,
 ) -> None:
     """Give a column another type and other nodes."""
     field, frame = retyped(change_set.staged.schema.field(index), type_)
     schemas.check(pa.schema([field]))
-    change_set.add(operation, Reshape(seen, index, field, list(nodes), frame, empty))
+    change_set.add(operation, Reshape(seen, index, field, list(nodes), frame, added))
