@@ -9,6 +9,7 @@ import pickle
 import struct
 from contextlib import suppress
 from decimal import Decimal
+from functools import reduce
 
 import numpy as np
 import pyarrow as pa
@@ -292,8 +293,8 @@ def path(tmp_path):
 @pytest.mark.parametrize(
     "type_",
     [
-        pa.dictionary(pa.int32(), pa.list_(pa.int64())),
-        pa.list_(pa.dictionary(pa.int32(), pa.list_(pa.int64()))),
+        reduce(lambda inner, _: pa.list_(inner), range(40), pa.int8()),
+        reduce(lambda inner, _: pa.struct([("a", inner)]), range(40), pa.int8()),
     ],
     ids=str,
 )

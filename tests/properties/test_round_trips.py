@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from functools import reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -305,9 +306,13 @@ class Meters(pa.ExtensionType):
         return cls()
 
 
+# Of more levels than are stored.
+DEEP = [
+    reduce(lambda inner, _: pa.list_(inner), range(40), pa.int8()),
+    reduce(lambda inner, _: pa.struct([("a", inner)]), range(40), pa.int8()),
+]
 UNSUPPORTED = [
-    pa.dictionary(pa.int8(), pa.list_(pa.int8())),
-    pa.list_(pa.dictionary(pa.int8(), pa.list_(pa.int8()))),
+    *DEEP,
     pa.uuid(),
     pa.json_(),
     pa.bool8(),
