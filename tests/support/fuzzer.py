@@ -460,7 +460,7 @@ def nodes(random: Random, table: tamper.Table) -> str:
         one, other = table.lines[index], table.lines[random.choice(below)]
         match random.randrange(6):
             case 0 | 1 | 2:
-                group = random.randrange(len(one["rows"]))
+                group = random.choice(range(len(one["rows"])))
                 rows = one["rows"][group] = abs(number(random, one["rows"][group]))
                 if table._lines_were[index]["k"][group]:
                     table.part(index, group).metadata["rows"] = rows
