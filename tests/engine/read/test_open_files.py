@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import pytest
 
@@ -19,9 +20,10 @@ from blztable.storage.memory import MemoryStore
 
 
 @pytest.fixture(autouse=True)
-def no_other_reads():
-    """Collect reads that other tests left in reference cycles; they would share the limit."""
+def no_other_reads(monkeypatch):
+    """Count no reads that other tests left; they would share the limit."""
     gc.collect()
+    monkeypatch.setattr(open_files, "_reads", WeakValueDictionary())
 
 
 def stored(count: int) -> MemoryStore:

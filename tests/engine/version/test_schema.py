@@ -1,5 +1,7 @@
 """The schema of a manifest: opening a table refuses a type that this version cannot store."""
 
+from functools import reduce
+
 import pyarrow as pa
 import pytest
 
@@ -58,11 +60,14 @@ def test_metadata_that_only_mention_an_extension_type_are_read():
     assert shown_schema(found).equals(fields, check_metadata=True)
 
 
-@pytest.mark.parametrize(
-    "type_",
-    [pa.dictionary(pa.int8(), pa.struct([])), pa.list_(pa.dictionary(pa.int8(), pa.struct([])))],
-    ids=str,
-)
+# Of more levels than are stored.
+DEEP = [
+    reduce(lambda inner, _: pa.list_(inner), range(40), pa.int8()),
+    reduce(lambda inner, _: pa.struct([("a", inner)]), range(40), pa.int8()),
+]
+
+
+@pytest.mark.parametrize("type_", DEEP, ids=["lists", "structs"])
 @pytest.mark.parametrize("place", [0, 700, 999])
 def test_a_type_that_is_not_known_is_refused_wherever_it_stands(type_, place):
     fields = [(f"c{index}", pa.timestamp("ns", "UTC")) for index in range(1000)]
