@@ -88,7 +88,8 @@ def narrowed(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
 
 def repeated(type_: pa.DataType, rows: int, value: pa.Scalar | None) -> pa.ChunkedArray:
     """Return `rows` rows of one value, or of nulls for None."""
-    if value is None or not value.is_valid:
+    # Arrow cannot repeat a list 0 times.
+    if not rows or value is None or not value.is_valid:
         return pa.chunked_array([nulls(rows, type_)])
     if not pa.types.is_dictionary(type_):
         # Arrow casts no unions, runs and views of lists, not even to their own type.

@@ -15,9 +15,11 @@ from blztable.columns.encodings import choose, few_items, few_values, sample
 from blztable.engine.write import bundles, parts
 
 # A busy machine must not fail a test. pytest's own timeout ends a test that hangs.
-# Half of the examples that hypothesis would make, so that all tests take minutes;
-# `--hypothesis-profile=thorough` makes ten times as many, in tests that do not say how many.
-hypothesis.settings.register_profile("blztable", deadline=None, max_examples=50)
+# Half of the examples that hypothesis would make, so that all tests take minutes, and the same ones
+# in each run, so that only a change makes a test fail. Storms draw others in each run, and so does
+# `--hypothesis-profile=thorough`: ten times as many, in tests that do not say how many.
+hypothesis.settings.register_profile("blztable", deadline=None, max_examples=50, derandomize=True)
+hypothesis.settings.register_profile("storm", deadline=None, max_examples=50)
 hypothesis.settings.register_profile("thorough", deadline=None, max_examples=500)
 hypothesis.settings.load_profile("blztable")
 
@@ -106,8 +108,10 @@ def pytest_collection_modifyitems(items):
             item.add_marker("quick")
 
 
-def pytest_configure():
-    """Refuse a QUICK list that names missing tests; they would be left out silently."""
+def pytest_configure(config):
+    """Let storms draw new examples; refuse a QUICK list that names missing tests."""
+    if config.option.markexpr == "storm":
+        hypothesis.settings.load_profile("storm")
     missing = [place for place in QUICK if not _is_there(*place.split("::"))]
     if missing:
         raise pytest.UsageError(f"tests/conftest.py: QUICK names {missing}, which are not there")

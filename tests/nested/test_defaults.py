@@ -57,6 +57,7 @@ def test_a_default_of_any_nested_type_fills_rows_that_come_without(kind):
         t.add_column("y", array, default=array[row])
         t.append({"k": [1, 2]})
         t.append(pd.DataFrame({"k": [3]}))
+        t.append(pa.table({"k": pa.array([], pa.int64())}))
         t.append(iter([{"k": [4]}, {"k": [5]}]), evolve=True)
         with t.transaction() as tx:
             tx.append({"k": [6]})

@@ -129,7 +129,7 @@ class Change:
 
     call: Callable[[CTable], object]
     rebase: Callable[[Model], Model]
-    # A subset of "columns", "rows", "joined", "order".
+    # A subset of "columns", "defaults", "rows", "joined", "order".
     relies: frozenset[str]
     keys: tuple[str, ...] = ()
     # True if the change drops columns: later changes of its transaction do not rely on their files.
@@ -140,6 +140,7 @@ class Change:
 
 COLUMNS = frozenset(["columns"])
 ROWS = frozenset(["columns", "rows"])
+DEFAULTS = frozenset(["defaults"])
 NOTHING: frozenset[str] = frozenset()
 
 
@@ -198,7 +199,7 @@ def append(draw, model: Model) -> Change:
     return Change(
         lambda t: t.append(data),
         lambda m: m.more(rows, stored),
-        COLUMNS if rows else NOTHING,
+        COLUMNS | DEFAULTS if rows else NOTHING,
         does=bool(rows),
     )
 
@@ -239,7 +240,7 @@ def append_evolving(draw, model: Model) -> Change:
         }
         return m.more(rows, stored)
 
-    relies = ROWS if wide or new else COLUMNS
+    relies = DEFAULTS | (ROWS if wide or new else COLUMNS)
     return Change(lambda t: t.append(data, evolve=True), rebase, relies)
 
 
@@ -280,7 +281,7 @@ def alter_column(draw, model: Model) -> Change:
 
     # A view has the bytes of the large type.
     keeps = (type_, new_type) == (pa.string_view(), pa.large_string())
-    relies = COLUMNS if keeps else ROWS
+    relies = DEFAULTS | (COLUMNS if keeps else ROWS)
     return Change(lambda t: t.alter_column(name, type=new_type), rebase, relies)
 
 
@@ -387,7 +388,7 @@ def resize(draw, model: Model) -> Change:
     if n <= model.rows:
         left = lambda m: m.taken(list(range(n)))  # noqa: E731
         return Change(lambda t: t.resize(n), left, ROWS, does=n < model.rows)
-    return Change(lambda t: t.resize(n), lambda m: m.more(n - m.rows, {}), ROWS)
+    return Change(lambda t: t.resize(n), lambda m: m.more(n - m.rows, {}), ROWS | DEFAULTS)
 
 
 def add_column(draw, model: Model) -> Change:
@@ -705,13 +706,18 @@ class Machine(RuleBasedStateMachine):
         is_behind = base != self.newest
         files = self.files(base), self.files(self.newest)
         drops = any(one.drops for one in changes)
+        new_defaults = "defaults" in relies and seen.defaults != newest.defaults
         lost = (
             ("columns" in relies and files[0][0] != files[1][0])
             or ("rows" in relies and files[0] != files[1] and not drops)
+            or (new_defaults and len(changes) == 1)
             or any(seen.attrs.get(key) != newest.attrs.get(key) for key in keys)
         )
-        may_be_lost = (relies & {"joined", "rows"} and files[0] != files[1]) or (
-            "order" in relies and seen.order != newest.order
+        may_be_lost = (
+            (relies & {"joined", "rows"} and files[0] != files[1])
+            or ("order" in relies and seen.order != newest.order)
+            # The transaction may have set them itself before, or dropped their columns.
+            or new_defaults
         )
         try:
             run(changes)

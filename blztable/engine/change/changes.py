@@ -9,10 +9,11 @@ thousands of changes, and each version holds the parts of all row groups.
 
 | change | relies on |
 | --- | --- |
-| Append | the columns; the row count too, if an index continues from it |
+| Append | the columns and default values; the row count too, if an index continues from it |
 | Join (merge, compaction, sort) | the columns, and its row groups, still adjacent |
 | NoJoin (a sort that found the rows in order) | the same as Join |
 | Rows (delete, truncate, resize), Update, AddColumns, Retype | the columns and all row groups |
+| Rows that were added by a resize, Retype that changes a type | the default values as well |
 | Retype that keeps files and allows nulls | the columns |
 | NoRows (a delete, update, truncate or resize that found no rows) | the same as Rows |
 | Select (drop, reorder), Rename, Reshape (fields that go or get other names) | the columns |
@@ -58,12 +59,15 @@ class Seen:
         Paths, schema and frame descriptor.
     row_groups : bytes or None
         Digest of the rows and files of all row groups; None if the change does not rely on it.
+    defaults : mapping or None
+        Default values by column id; None if the change does not rely on them.
     """
 
     version: int
     rows: int
     columns: tuple[tuple[Path, ...], pa.Schema, Mapping[str, Json] | None]
     row_groups: bytes | None = None
+    defaults: Mapping[str, Json] | None = None
 
     @classmethod
     def columns_of(cls, staged: StagedVersion) -> Self:
@@ -76,6 +80,10 @@ class Seen:
     def rows_of(cls, staged: StagedVersion) -> Self:
         """Return the columns and all row groups of a version."""
         return replace(cls.columns_of(staged), row_groups=staged.row_groups_digest())
+
+    def and_defaults_of(self, staged: StagedVersion) -> Self:
+        """Return these facts and the default values of the same version."""
+        return replace(self, defaults=staged.defaults)
 
     def check(self, newest: StagedVersion, change: str) -> None:
         """Raise ConflictError if `newest` differs from these facts; `change` names the change."""
@@ -95,6 +103,11 @@ class Seen:
             raise ConflictError(
                 f"{name}: {change} relies on the rows of version {self.version}; "
                 f"version {head.version} has other rows; {AGAIN}"
+            )
+        if self.defaults is not None and self.defaults != newest.defaults:
+            raise ConflictError(
+                f"{name}: {change} relies on the default values of version {self.version}; "
+                f"version {head.version} has others; {AGAIN}"
             )
 
 

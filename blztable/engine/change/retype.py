@@ -67,11 +67,17 @@ def retype(
         if not _keeps_bytes(present[index].type, field.type)
     }
     defaults = dict(new_defaults or {})
-    kept = {index: field for index, field in fields.items() if index not in defaults}
     # A new default replaces a damaged one.
-    defaults |= _cast_defaults(staged, kept, cast) if kept else {}
+    recast = {
+        index: field
+        for index, field in fields.items()
+        if index not in defaults and not field.type.equals(present[index].type)
+    }
+    defaults |= _cast_defaults(staged, recast, cast) if recast else {}
     columns = _rewritten(change_set, rewritten, cast) if rewritten else []
     seen = Seen.rows_of(staged) if rewritten or strict else Seen.columns_of(staged)
+    if recast:
+        seen = seen.and_defaults_of(staged)
     by_id = {
         str(staged.root(index).path[0]): None if value is None else to_json(value)
         for index, value in defaults.items()
@@ -144,7 +150,7 @@ def _cast_defaults(
     values: dict[int, pa.Scalar | None] = {}
     for index, value in declared_defaults(staged).items():
         field = fields.get(index)
-        if field is None or field.type.equals(value.type):
+        if field is None:
             continue
         column = cast(repeated(stored_type(value.type), 1, value), field.type)
         if column is None:

@@ -66,9 +66,8 @@ def append_runs(
         written, parts = change_set.write(columns, groups, reports, is_whole=True)
         done += sum(written.rows)
         if written.rows:
-            change_set.add(
-                "append", Append(Seen.columns_of(staged), written, parts, continues_index)
-            )
+            seen = Seen.columns_of(staged).and_defaults_of(staged)
+            change_set.add("append", Append(seen, written, parts, continues_index))
     return done
 
 
@@ -115,7 +114,8 @@ def resize(change_set: ChangeSet, rows: int, fillings: Sequence[pa.Scalar]) -> N
     )
     # Not an append: after a rebase on more rows the result would have too many rows.
     order = range(len(staged.head.row_groups) + len(added.rows))
-    change_set.add("resize", Rows(Seen.rows_of(staged), order, added, written))
+    seen = Seen.rows_of(staged).and_defaults_of(staged)
+    change_set.add("resize", Rows(seen, order, added, written))
 
 
 def by_group(
