@@ -9,7 +9,6 @@ import pickle
 import struct
 from contextlib import suppress
 from decimal import Decimal
-from functools import reduce
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +19,7 @@ from blztable.format.chunk import Compression
 from blztable.storage.memory import MemoryStore
 from support import tamper
 from support.hostile_reader import assert_read, assert_refused, make, outcomes
+from support.nested_arrays import TOO_DEEP
 
 pytestmark = pytest.mark.usefixtures("own_files")
 
@@ -290,14 +290,7 @@ def path(tmp_path):
     return make(tmp_path / "t.blz", pa.table({"x": range(16)}))
 
 
-@pytest.mark.parametrize(
-    "type_",
-    [
-        reduce(lambda inner, _: pa.list_(inner), range(40), pa.int8()),
-        reduce(lambda inner, _: pa.struct([("a", inner)]), range(40), pa.int8()),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("type_", TOO_DEEP, ids=str)
 def test_a_type_that_is_not_on_the_list_is_refused(path, type_):
     with_schema(path, pa.schema({"x": type_}))
     assert_refused(path, blz.FormatError, "which this version cannot read")

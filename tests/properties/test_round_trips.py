@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from functools import reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,6 +21,7 @@ from blztable.storage.memory import MemoryStore
 from support import arrow_strategies as own
 from support import samples
 from support.bit_equality import bits, same, same_table
+from support.nested_arrays import TOO_DEEP
 
 quick = settings(
     max_examples=10,
@@ -306,13 +306,8 @@ class Meters(pa.ExtensionType):
         return cls()
 
 
-# Of more levels than are stored.
-DEEP = [
-    reduce(lambda inner, _: pa.list_(inner), range(40), pa.int8()),
-    reduce(lambda inner, _: pa.struct([("a", inner)]), range(40), pa.int8()),
-]
 UNSUPPORTED = [
-    *DEEP,
+    *TOO_DEEP,
     pa.uuid(),
     pa.json_(),
     pa.bool8(),

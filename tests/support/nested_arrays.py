@@ -1,6 +1,7 @@
 """Arrays of nested types in all shapes that Arrow has: sliced, shared, hidden, out of order."""
 
 import random
+from functools import reduce
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,11 @@ LEAVES = [
     *(pa.int8(), pa.int64(), pa.float64(), pa.bool_(), pa.null(), pa.string(), pa.string_view()),
     *(pa.large_binary(), pa.decimal128(5, 2), pa.dictionary(pa.int8(), pa.string())),
 ]
-
+# Types of more levels than are stored.
+TOO_DEEP = [
+    reduce(lambda inner, _: pa.list_(inner), range(40), pa.int8()),
+    reduce(lambda inner, _: pa.struct([("a", inner)]), range(40), pa.int8()),
+]
 RUN_ENDS = [pa.int16(), pa.int32(), pa.int64()]
 CODES = [pa.int8(), pa.uint8(), pa.int32(), pa.uint64()]
 

@@ -1,7 +1,5 @@
 """The schema of a manifest: opening a table refuses a type that this version cannot store."""
 
-from functools import reduce
-
 import pyarrow as pa
 import pytest
 
@@ -10,6 +8,7 @@ from blztable.arrow.extensions import NAME, shown_schema
 from blztable.engine.version import schema
 from blztable.errors import CorruptError, FormatError
 from blztable.storage.memory import MemoryStore
+from support.nested_arrays import TOO_DEEP
 
 
 class Celsius(pa.ExtensionType):
@@ -60,14 +59,7 @@ def test_metadata_that_only_mention_an_extension_type_are_read():
     assert shown_schema(found).equals(fields, check_metadata=True)
 
 
-# Of more levels than are stored.
-DEEP = [
-    reduce(lambda inner, _: pa.list_(inner), range(40), pa.int8()),
-    reduce(lambda inner, _: pa.struct([("a", inner)]), range(40), pa.int8()),
-]
-
-
-@pytest.mark.parametrize("type_", DEEP, ids=["lists", "structs"])
+@pytest.mark.parametrize("type_", TOO_DEEP, ids=["lists", "structs"])
 @pytest.mark.parametrize("place", [0, 700, 999])
 def test_a_type_that_is_not_known_is_refused_wherever_it_stands(type_, place):
     fields = [(f"c{index}", pa.timestamp("ns", "UTC")) for index in range(1000)]
