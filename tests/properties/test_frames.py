@@ -163,3 +163,20 @@ def test_engines_count_the_missing_values_of_every_dtype_as_pandas_does(values, 
         engine.register("stored", table.dataset())
         found = engine.sql("select count(*) - count(x) from stored").fetchall()
         assert found == [(is_missing.sum(),)]
+
+
+@few
+@given(st.integers(1, 8).flatmap(own.columns), OPTIONS)
+def test_a_table_of_any_dtype_is_copied_through_arrow_and_appended_to_itself(values, options):
+    data = pd.Series(values, dtype=object) if values.dtype == object else values
+    frame = pd.DataFrame({"x": data})
+    store, copy = MemoryStore(), MemoryStore()
+    options = {name: value for name, value in options.items() if value is not None}
+    frame.to_blz(store, **options)
+    blz.to_blz(blz.read_table(store), copy, **options)
+    assert_same(blz.read_blz(copy), frame)
+    with blz.open(store, "a") as table:
+        table.append(table)
+    twice = blz.read_blz(store)
+    assert_same(twice[: len(frame)], frame)
+    assert_same(twice[len(frame) :].reset_index(drop=True), frame)

@@ -29,10 +29,8 @@ from blztable.errors import BlzError, FormatError
 
 SIZE_MAX = 64 << 20
 TUPLE_TEXT_MAX = 1000
-# The key, beside those of pandas, of a descriptor of what pandas' words cannot say: the dtypes
-# UNSAID, and kinds of objects.
+# The key, beside those of pandas, of a descriptor that pandas' words do not say.
 OWN = "blz:pandas"
-UNSAID = ("interval", "complex", "sparse")
 # Errors of untrusted JSON: not a number, a number too large for its dtype, not a Python literal.
 NOT_UNDERSTOOD = (
     *(BlzError, ValueError, TypeError, AttributeError, LookupError),
@@ -238,7 +236,7 @@ def _column_entry(
         numpy_type = NUMPY_TYPES.get(descriptor["dtype"], _unchanged)(
             field.type, descriptor, numpy_type
         )
-        if descriptor["dtype"] in UNSAID or "kind" in descriptor:
+        if _descriptor(numpy_type, field.type, modern=True) != descriptor:
             metadata = {**(metadata or {}), OWN: descriptor}
     return _entry(name, field.name, (pandas_type, numpy_type, metadata))
 
