@@ -159,23 +159,18 @@ def _nested_array(array: pa.Array, type_: pa.DataType) -> pa.Array | None:
         like = _LISTS[type_.id](type_.value_field)
         lists = array if source.equals(like) else _nested_array(array, like)
         return None if lists is None else relisted(lists, type_)
-    is_map = pa.types.is_map(source)
-    if is_map != pa.types.is_map(type_) or not (is_map or (has_items(source) and has_items(type_))):
+    is_map = pa.types.is_map(type_)
+    are_maps = is_map and pa.types.is_map(source)
+    if not are_maps and not (has_items(source) and (is_map or has_items(type_))):
         return None
     # Items that no list shows may be anything. Views of lists have no such function.
     items = array.flatten()
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
     offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
     if is_map:
-        pairs = pa.struct([type_.key_field, type_.item_field])
-        names = [field.name for field in items.type]
-        inner = [field.with_name(name) for field, name in zip(pairs, names, strict=True)]
-        entries = _nested_array(items, pa.struct(inner))
+        entries = _entries(items, type_)
         if entries is None:
             return None
-        entries = pa.StructArray.from_arrays(
-            [entries.field(0), entries.field(1)], fields=list(pairs)
-        )
         places = pa.array(offsets, pa.int32())
         maps = pa.ListArray.from_arrays(places, entries, mask=mask)
         return pa.Array.from_buffers(type_, len(maps), maps.buffers()[:2], children=[entries])
@@ -188,6 +183,29 @@ def _nested_array(array: pa.Array, type_: pa.DataType) -> pa.Array | None:
     places = pa.array(offsets, pa.int64() if is_large else pa.int32())
     make = pa.LargeListArray if is_large else pa.ListArray
     return make.from_arrays(places, child, type=type_, mask=mask)
+
+
+def _entries(items: pa.Array, type_: pa.MapType) -> pa.StructArray | None:
+    """Return pairs as the entries of maps; None if an item is no pair, or a value changes.
+
+    Arrow makes structs of two fields of Python's pairs, or lists if both values have one type.
+    """
+    if items.null_count:
+        return None
+    if pa.types.is_struct(items.type) and items.type.num_fields == 2:
+        pairs = fields_of(items)
+    elif pa.types.is_list(items.type) and pc.all(pc.equal(pc.list_value_length(items), 2)).as_py():
+        both = items.flatten()
+        pairs = [both.take(pa.array(np.arange(side, len(both), 2))) for side in (0, 1)]
+    elif not len(items):
+        pairs = [nulls(0, type_.key_type), nulls(0, type_.item_type)]
+    else:
+        return None
+    fields = [type_.key_field, type_.item_field]
+    keys, values = (_one(side, field.type) for side, field in zip(pairs, fields, strict=True))
+    if keys is None or values is None or keys.null_count:
+        return None
+    return pa.StructArray.from_arrays([keys, values], fields=fields)
 
 
 def _fields(array: pa.StructArray, type_: pa.StructType) -> list[pa.Array] | None:
