@@ -24,6 +24,7 @@ from support.operations import (
     OPERATIONS,
     Dropped,
     Model,
+    base,
     commit,
     found,
     held,
@@ -50,16 +51,14 @@ def store(request, tmp_path):
 @pytest.mark.parametrize("theirs", OPERATIONS)
 @pytest.mark.parametrize("mine", OPERATIONS)
 def test_a_change_lands_on_what_others_committed_or_conflicts(mine, theirs):
-    store = MemoryStore()
-    written(store)
-    meet(store, mine, theirs)
+    meet(base(), mine, theirs)
 
 
 def meet(store, mine, theirs):
-    base, left = entries(store), set()
+    before, left = entries(store), set()
 
     def act():
-        mine = entries(store) - base
+        mine = entries(store) - before
         commit(store, theirs, "theirs")
         left.update(entries(store) - mine)
 

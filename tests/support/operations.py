@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ from blztable.engine.change.compact import merge_after
 from blztable.engine.version import versions
 from blztable.engine.write.options import WriteOptions
 from blztable.format import layout
+from blztable.storage.memory import MemoryStore
 from support.stores import Hooked, once, tree
 from support.stores import files_named as named_by
 
@@ -27,6 +29,8 @@ class Model:
     order: tuple = ()
     # True if the column of text is not null; `found` does not tell.
     has_all_text: bool = field(default=False, compare=False)
+    # The default value of the column of floats; `found` does not tell.
+    default: float | None = field(default=None, compare=False)
 
     def rows(self, order) -> "Model":
         columns = {name: [cells[row] for row in order] for name, cells in self.columns.items()}
@@ -43,10 +47,12 @@ class Model:
         return self.rows([row for row, n in enumerate(self.n) if kept(n)])
 
     def with_rows(self, more: dict) -> "Model":
-        """Return the model with more rows; columns missing in them are null, or empty text."""
+        """Return the model with more rows; columns missing in them have a default, or are null."""
         count = len(next(iter(more.values())))
 
         def filling(name: str) -> list:
+            if name == "x":
+                return [self.default] * count
             return ["" if self.has_all_text and name.endswith("text") else None] * count
 
         columns = {
@@ -183,6 +189,10 @@ OPERATIONS = {
         lambda t, who: t.append(more(who)),
         lambda m, who: m.with_rows(listed(more(who))),
     ),
+    "append some columns": Operation(
+        lambda t, who: t.append({"n": [SEEDS[who]] * 2}),
+        lambda m, who: m.with_rows({"n": [SEEDS[who]] * 2}),
+    ),
     "append counting on": Operation(
         lambda t, who: t.append(with_index(who)),
         lambda m, who: m.with_rows(listed(more(who))),
@@ -228,6 +238,10 @@ OPERATIONS = {
         lambda t, who: t.alter_column("text", nullable=False),
         lambda m, who: replace(m, has_all_text=True),
     ),
+    "alter default": Operation(
+        lambda t, who: t.alter_column("x", default=SEEDS[who] / 2),
+        lambda m, who: replace(m, default=SEEDS[who] / 2),
+    ),
     "rename": Operation(
         lambda t, who: t.rename_columns({"n": "m", "text": f"{who}'s text"}), renamed
     ),
@@ -269,6 +283,20 @@ OPERATIONS = {
 def written(store):
     blz.to_blz(FIRST, store, attrs={"a": 1}, row_group_rows=3, durability="process")
     blz.to_blz(numbered(8, ROWS), store, mode="a", row_group_rows=1, durability="process")
+
+
+@cache
+def _base() -> MemoryStore:
+    store = MemoryStore()
+    written(store)
+    return store
+
+
+def base() -> MemoryStore:
+    """Return a store with the table to start with; it is written once and copied."""
+    store = MemoryStore()
+    store._entries = {key: replace(entry) for key, entry in _base()._entries.items()}
+    return store
 
 
 def opened(store):
@@ -315,20 +343,26 @@ COLUMNS = {
     *("append evolving", "add_column", "drop", "rename", "reorder", "replace"),
     *("alter", "alter nulls", "add field", "drop field", "rename field"),
 }
-COUNT = {"append", "append counting on", "delete", "truncate", "resize", "restore"}
+COUNT = {
+    *("append", "append some columns", "append counting on"),
+    *("delete", "truncate", "resize", "restore"),
+}
 ROW_GROUPS = COUNT | {"merge", "compact", "sort", "update"}
+DEFAULTS = {"alter default"}
 # The row groups that are joined are all of the base; later ones behind them do no harm.
 JOINED = {"merge", "compact", "sort", "update", "delete", "truncate", "restore"}
 CONFLICTS = {
-    "append": COLUMNS,
-    "append counting on": COLUMNS | COUNT,
-    "append evolving": COLUMNS | ROW_GROUPS,
+    "append": COLUMNS | DEFAULTS,
+    "append some columns": COLUMNS | DEFAULTS,
+    "append counting on": COLUMNS | DEFAULTS | COUNT,
+    "append evolving": COLUMNS | DEFAULTS | ROW_GROUPS,
     "merge": COLUMNS | JOINED,
     # If only some of its row groups were changed, the others are joined.
     "compact": COLUMNS | {"merge", "compact", "sort", "truncate", "restore"},
     "sort": COLUMNS | JOINED,
     "add_column": COLUMNS | ROW_GROUPS,
-    "alter": COLUMNS | ROW_GROUPS,
+    "alter": COLUMNS | DEFAULTS | ROW_GROUPS,
+    "alter default": COLUMNS,
     "alter nulls": COLUMNS | ROW_GROUPS,
     "add field": COLUMNS | ROW_GROUPS,
     "drop field": COLUMNS,
@@ -339,7 +373,7 @@ CONFLICTS = {
     "update": COLUMNS | ROW_GROUPS,
     "delete": COLUMNS | ROW_GROUPS,
     "truncate": COLUMNS | ROW_GROUPS,
-    "resize": COLUMNS | ROW_GROUPS,
+    "resize": COLUMNS | DEFAULTS | ROW_GROUPS,
     "replace": set(),
     "restore": set(),
     "attrs a": {"attrs a", "replace"},
