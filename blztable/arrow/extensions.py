@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from blztable.arrow.extension_names import KEPT_NAME, NAME, PARAMETERS, read_plain, registered
 from blztable.arrow.nesting import has_children, has_maps, has_runs
 from blztable.arrow.run_ends import narrowed, widened, widened_type
+from blztable.arrow.types import nulls
 from blztable.arrow.unnamed import (
     KEYS,
     VALUES_NAME,
@@ -25,7 +26,6 @@ from blztable.arrow.unnamed import (
     with_unnamed,
     without_unnamed,
 )
-from blztable.arrow_types import nulls
 from blztable.errors import SchemaError
 
 # The names of fields of structs, and the numbers of other children, from the root down.

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from blztable.arrow.nesting import has_children, with_fields
-from blztable.arrow_types import bitmap
+from blztable.arrow.types import bitmap
 from blztable.errors import SchemaError
 
 # The most rows that run ends of 16 bits reach.

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from blztable.arrow_types import bitmap, nulls, recoded, value_type
+from blztable.arrow.types import bitmap, nulls, recoded, value_type
 from blztable.block_terms import ENDS, VALID, VALUES
 from blztable.columns.blocks import Piece
 from blztable.columns.codecs import lists

@@ -5,7 +5,7 @@ Knows nothing of streams.
 
 import pyarrow as pa
 
-from blztable.arrow_types import value_type, without_view
+from blztable.arrow.types import value_type, without_view
 
 
 def stored_type(type_: pa.DataType) -> pa.DataType:

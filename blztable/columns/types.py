@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from blztable.arrow_types import nulls
+from blztable.arrow.types import nulls
 from blztable.block_terms import PLAIN, VALID, child_prefix
 from blztable.columns.blocks import (
     VALIDITY,

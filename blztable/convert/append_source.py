@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from blztable.arrow_casts import repeated
-from blztable.arrow_types import Portion
+from blztable.arrow.casts import repeated
+from blztable.arrow.types import Portion
 from blztable.convert.categories import Orders
 from blztable.convert.coerce import coerce_item
 from blztable.convert.coerce_index import needs_exact_rows

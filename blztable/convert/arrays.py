@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from blztable.arrow_errors import REFUSALS
-from blztable.arrow_types import bits_of, nulls
+from blztable.arrow.errors import REFUSALS
+from blztable.arrow.types import bits_of, nulls
 from blztable.errors import SchemaError
 
 # An extension array of pandas; the stubs lack some of its members.

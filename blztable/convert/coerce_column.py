@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from blztable.arrow.casts import cast_anyhow, cast_exactly, misfit, repeated
+from blztable.arrow.errors import REFUSALS
 from blztable.arrow.extensions import check_same, plain_values
-from blztable.arrow_casts import cast_anyhow, cast_exactly, misfit, repeated
-from blztable.arrow_errors import REFUSALS
-from blztable.arrow_types import first_missing, is_text, value_type
+from blztable.arrow.types import first_missing, is_text, value_type
 from blztable.convert.categories import one_in_order
 from blztable.convert.frames import dtypes, objects
 from blztable.convert.frames.descriptor import Descriptor

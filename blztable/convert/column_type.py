@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 
 from blztable.arrow.extensions import retyped_as
-from blztable.arrow_types import value_type
+from blztable.arrow.types import value_type
 from blztable.convert.frames import dtypes, objects
 from blztable.convert.frames.descriptor import FIELD_KEY, Descriptor
 from blztable.convert.frames.frame import Facts, described, descriptor_of, without_dtypes

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from blztable.arrow_types import Portion
+from blztable.arrow.types import Portion
 from blztable.convert.append_source import AppendSource, SchemaRun, TableSpec
 from blztable.convert.categories import Orders, with_room
 from blztable.convert.frames.descriptor import Descriptor

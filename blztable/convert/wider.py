@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blztable.arrow.casts import cast_exactly
 from blztable.arrow.nesting import has_items, with_fields
-from blztable.arrow_casts import cast_exactly
-from blztable.arrow_types import is_number
+from blztable.arrow.types import is_number
 from blztable.columns.nested.struct_fields import field_of
 
 INTEGERS = (

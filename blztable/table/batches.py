@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from blztable.arrow_types import recoded, without_view
+from blztable.arrow.types import recoded, without_view
 from blztable.closing import Closing
 from blztable.engine.query.scan import Scan
 from blztable.engine.read.parts import OpenParts

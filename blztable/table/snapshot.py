@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from blztable.arrow_types import is_binary, is_text, without_view
+from blztable.arrow.types import is_binary, is_text, without_view
 from blztable.caller import stack_level
 from blztable.columns.nested.paths import Names
 from blztable.convert.frames.frame import index_fields, numpy_floats, to_frame

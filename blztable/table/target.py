@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from blztable.arrow.casts import narrowed
 from blztable.arrow.extensions import plain_values
-from blztable.arrow_casts import narrowed
 from blztable.convert.append_source import TableSpec
 from blztable.convert.categories import check_order, one_in_order
 from blztable.convert.coerce_column import coerce_values, default_of, how_for

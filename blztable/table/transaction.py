@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pandas.api.extensions import no_default
 
+from blztable.arrow.casts import cast_anyhow, cast_exactly
 from blztable.arrow.extensions import plain_values
-from blztable.arrow_casts import cast_anyhow, cast_exactly
 from blztable.columns.nested.paths import Names, column_of
 from blztable.convert.append_source import append_source
 from blztable.convert.categories import order_of

@@ -23,15 +23,12 @@ TREES = {name: ast.parse(path.read_bytes(), str(path)) for name, path in FILES.i
 # The rooms that each room may use, beside itself and the rooms in its folder. A room is a folder of
 # FOLDERS, or else the first folder or file below the package; "face" is blztable/__init__.py.
 GROUND = {
-    *("arrow", "arrow_casts", "arrow_errors", "arrow_types", "block_terms", "caller", "closing"),
-    *("errors", "interrupts", "strict_json", "version"),
+    *("arrow", "block_terms", "caller", "closing", "errors", "interrupts", "strict_json"),
+    "version",
 }
 ENGINE = {*GROUND, "format", "storage", "columns", "report"}
 MAY_IMPORT = {
-    "arrow": {"arrow_errors", "arrow_types", "errors"},
-    "arrow_casts": {"arrow", "arrow_errors", "arrow_types", "columns/nested"},
-    "arrow_errors": set(),
-    "arrow_types": set(),
+    "arrow": {"columns/nested", "errors"},
     "block_terms": set(),
     "caller": set(),
     "closing": set(),
@@ -42,14 +39,11 @@ MAY_IMPORT = {
     "report": set(),
     "format": {"block_terms", "errors", "strict_json"},
     "storage": {"closing", "errors", "interrupts"},
-    "columns": {"arrow", "arrow_types", "block_terms", "errors"},
-    "columns/encodings": {"arrow_types", "block_terms", "errors", "columns"},
-    "columns/nested": {"arrow", "arrow_types", "errors", "columns"},
-    "columns/statistics": {"arrow_types", "errors", "columns", "format"},
-    "convert": {
-        *("arrow", "arrow_casts", "arrow_errors", "arrow_types", "columns/nested", "errors"),
-        "strict_json",
-    },
+    "columns": {"arrow", "block_terms", "errors"},
+    "columns/encodings": {"arrow", "block_terms", "errors", "columns"},
+    "columns/nested": {"arrow", "errors", "columns"},
+    "columns/statistics": {"arrow", "errors", "columns", "format"},
+    "convert": {"arrow", "columns/nested", "errors", "strict_json"},
     # The law between the rooms of the engine.
     "engine": set(),
     "engine/run": ENGINE,

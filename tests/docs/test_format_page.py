@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import blztable as blz
-from blztable.arrow_types import LARGE_OF_VIEW
+from blztable.arrow.types import LARGE_OF_VIEW
 from blztable.block_terms import VALID
 from blztable.columns.blocks import VALIDITY
 from blztable.columns.types import CODECS, is_storable, stream_layouts

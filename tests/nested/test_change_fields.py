@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
-from blztable.arrow_casts import cast_exactly
+from blztable.arrow.casts import cast_exactly
 from blztable.errors import ColumnNotFoundError, ConflictError, SchemaError
 from blztable.storage.memory import MemoryStore
 from support.nested_arrays import TYPES, array_of

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
-from blztable.arrow_types import nulls
+from blztable.arrow.types import nulls
 from blztable.columns.default import zero_of
 from blztable.columns.nested.assemble import decoded, rebuilt, taken
 from blztable.columns.nested.flatten import flatten

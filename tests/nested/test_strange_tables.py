@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
-from blztable.arrow_types import first_missing
+from blztable.arrow.types import first_missing
 from blztable.storage.memory import MemoryStore
 from support.bit_equality import bits
 from support.strange_tables import own_tables, pyarrow_tables

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
-from blztable.arrow_types import is_number
+from blztable.arrow.types import is_number
 from blztable.errors import SchemaError
 from blztable.storage.memory import MemoryStore
 

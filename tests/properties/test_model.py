@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from blztable.arrow_types import nulls
+from blztable.arrow.types import nulls
 from blztable.engine.change.creation import Contents, create
 from blztable.engine.version import versions
 from blztable.engine.write.options import WriteOptions

@@ -3,7 +3,7 @@
 import pandas as pd
 import pyarrow as pa
 
-from blztable.arrow_casts import cast_exactly, repeated
+from blztable.arrow.casts import cast_exactly, repeated
 from blztable.convert.append_source import AppendSource, TableSpec, append_source
 from blztable.convert.frames.frame import to_frame
 from blztable.convert.stream import stream

@@ -33,7 +33,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import blztable as blz
-from blztable.arrow_types import is_binary, is_text
+from blztable.arrow.types import is_binary, is_text
 from blztable.engine.query import codes
 from blztable.engine.version.versions import pin
 from blztable.format.bundle import ENTRY

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from blztable.arrow_types import bits_of
+from blztable.arrow.types import bits_of
 from blztable.block_terms import CODES, ENDS, VALID, VALUES
 from blztable.columns.blocks import Block, Encoding, Stream
 from blztable.columns.encodings.constant import Constant, value_width

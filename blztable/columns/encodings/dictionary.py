@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.arrow_types import is_text
+from blztable.arrow.types import is_text
 from blztable.columns.blocks import Encoding, StreamLayout
 from blztable.columns.memory import bytes_of
 from blztable.errors import CorruptError

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.arrow_types import is_text
+from blztable.arrow.types import is_text
 from blztable.block_terms import ENDS
 from blztable.columns.blocks import Block, Stream
 from blztable.columns.codecs import text, validity

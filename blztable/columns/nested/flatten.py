@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.arrow_types import bitmap, bits_of, nulls
+from blztable.arrow.types import bitmap, bits_of, nulls
 from blztable.columns.memory import bytes_of, numbers_in
 from blztable.columns.nested.nodes import (
     CODES,

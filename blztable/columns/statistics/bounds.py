@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.arrow_types import value_type
+from blztable.arrow.types import value_type
 from blztable.columns.codecs.fixed import NUMPY_TYPES
 from blztable.columns.codecs.text import TYPE_IDS as ITEM_IDS
 from blztable.columns.stored import as_compared, stored_type

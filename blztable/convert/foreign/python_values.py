@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from blztable.arrow_types import is_binary
+from blztable.arrow.types import is_binary
 from blztable.convert.arrays import UNSUITABLE, PandasArray, arrow_array
 from blztable.convert.frames import dtypes
 from blztable.convert.frames.objects import CHOICES

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.arrow_types import is_binary, is_text, is_view, recoded, without_view
+from blztable.arrow.types import is_binary, is_text, is_view, recoded, without_view
 from blztable.convert.arrays import whole
 from blztable.convert.foreign import numpy_arrays
 from blztable.errors import SchemaError

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blztable.arrow.nesting import LISTS, with_fields
-from blztable.arrow_types import bitmap
+from blztable.arrow.types import bitmap
 from blztable.convert.arrays import missing_of
 
 # Up to here a float has every integer.

@@ -17,9 +17,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blztable.arrow.errors import REFUSALS
 from blztable.arrow.extensions import plain_values
-from blztable.arrow_errors import REFUSALS
-from blztable.arrow_types import is_text
+from blztable.arrow.types import is_text
 from blztable.convert.arrays import missing_of, values_of, whole
 from blztable.convert.frames.descriptor import (
     DEPTH_MAX,

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from blztable.arrow_types import is_text
+from blztable.arrow.types import is_text
 from blztable.convert.frames import dtypes
 from blztable.convert.frames.descriptor import FIELD_KEY, Descriptor, check_depth, expect_keys
 from blztable.convert.frames.frame import Facts, descriptor_of

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from blztable.arrow_types import is_text
+from blztable.arrow.types import is_text
 from blztable.convert.arrays import PandasArray
 from blztable.convert.frames.descriptor import Descriptor, Json, expect_keys, expect_text
 from blztable.errors import FormatError, SchemaError

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from blztable.arrow_types import nulls
+from blztable.arrow.types import nulls
 from blztable.convert.objects.containers import Items, Maps, ObjectArrays, Records, Structs
 from blztable.convert.objects.find import Anything
 from blztable.convert.objects.kinds import Kind

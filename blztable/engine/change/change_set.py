@@ -21,7 +21,7 @@ from itertools import accumulate
 
 import pyarrow as pa
 
-from blztable.arrow_types import Portion
+from blztable.arrow.types import Portion
 from blztable.columns.nested.nodes import Node
 from blztable.engine.change.changes import Change
 from blztable.engine.run.progress import Progress

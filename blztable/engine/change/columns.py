@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from blztable.arrow_types import Portion, nulls
+from blztable.arrow.types import Portion, nulls
 from blztable.columns.default import zero_of
 from blztable.columns.nested.paths import Names, column_of
 from blztable.engine.change.change_set import ChangeSet

@@ -10,7 +10,7 @@ from itertools import accumulate, pairwise
 
 import pyarrow as pa
 
-from blztable.arrow_types import Portion
+from blztable.arrow.types import Portion
 from blztable.caller import stack_level
 from blztable.columns.types import NARROW_CODES, changes
 from blztable.engine.change import merge_policy

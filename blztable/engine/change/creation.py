@@ -10,7 +10,7 @@ from itertools import chain
 
 import pyarrow as pa
 
-from blztable.arrow_types import Portion
+from blztable.arrow.types import Portion
 from blztable.columns.digits import rounded
 from blztable.engine.change import sorting
 from blztable.engine.change.change_set import ChangeSet

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from blztable.arrow_types import Portion, nulls
+from blztable.arrow.types import Portion, nulls
 from blztable.columns.default import encode_nodes
 from blztable.columns.nested import paths
 from blztable.columns.nested.nodes import Node

@@ -9,8 +9,8 @@ from itertools import islice
 
 import pyarrow as pa
 
-from blztable.arrow_casts import cast_exactly, misfit, repeated, shown
-from blztable.arrow_types import Portion, first_missing, is_binary, is_text, is_view
+from blztable.arrow.casts import cast_exactly, misfit, repeated, shown
+from blztable.arrow.types import Portion, first_missing, is_binary, is_text, is_view
 from blztable.columns.nested.nodes import Node, counts_nulls
 from blztable.columns.stored import stored_type
 from blztable.columns.types import layout_of

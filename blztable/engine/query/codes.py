@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from blztable.arrow_types import bits_of
+from blztable.arrow.types import bits_of
 from blztable.columns.stored import as_stored
 from blztable.engine.read.columns import read_codes, values_of_codes
 from blztable.engine.read.parts import OpenParts

@@ -24,8 +24,8 @@ import pyarrow.acero as acero
 import pyarrow.compute as pc
 import pyarrow.parquet as parquet
 
-from blztable.arrow_errors import REFUSALS
-from blztable.arrow_types import bits_of, nulls
+from blztable.arrow.errors import REFUSALS
+from blztable.arrow.types import bits_of, nulls
 from blztable.columns.codecs import null
 from blztable.columns.nested.assemble import decoded
 from blztable.columns.nested.nodes import is_nested

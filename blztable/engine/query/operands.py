@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.arrow_errors import REFUSALS
+from blztable.arrow.errors import REFUSALS
 from blztable.columns.nested.nodes import counts_nulls
 from blztable.columns.statistics.bounds import Runs
 from blztable.columns.stored import compared_type

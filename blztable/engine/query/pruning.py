@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.arrow_errors import REFUSALS
+from blztable.arrow.errors import REFUSALS
 from blztable.columns.statistics.bounds import Runs
 from blztable.columns.statistics.prefixes import above_prefix
 from blztable.engine.query import kleene

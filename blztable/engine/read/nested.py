@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from blztable.arrow_types import nulls
+from blztable.arrow.types import nulls
 from blztable.block_terms import VALUES
 from blztable.columns.nested.assemble import assemble, rows_of_children, taken
 from blztable.columns.nested.nodes import CODES, ITEMS, MAX_VALUES, RUNS, SIZE, Node

@@ -10,7 +10,7 @@ from itertools import accumulate
 
 import pyarrow as pa
 
-from blztable.arrow_types import is_text
+from blztable.arrow.types import is_text
 from blztable.block_terms import CODES, ENDS, PLAIN, VALID, VALUES, child_prefix
 from blztable.columns.blocks import Encoding, StreamLayout
 from blztable.columns.codecs.lists import ROWS, Below

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
+from blztable.arrow.errors import UNREADABLE, is_foreign
 from blztable.arrow.extension_names import read_plain, written
-from blztable.arrow_errors import UNREADABLE, is_foreign
-from blztable.arrow_types import value_type
+from blztable.arrow.types import value_type
 from blztable.columns.digits import MAX_DIGITS
 from blztable.columns.nested.nodes import Node
 from blztable.columns.nested.paths import find_in

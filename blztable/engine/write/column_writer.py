@@ -9,7 +9,7 @@ from itertools import count
 
 import pyarrow as pa
 
-from blztable.arrow_types import nulls
+from blztable.arrow.types import nulls
 from blztable.columns.nested.flatten import flatten
 from blztable.columns.nested.joined import joined_flats
 from blztable.columns.nested.nodes import CODES, Node, is_nested

@@ -16,7 +16,7 @@ from operator import itemgetter
 
 import pyarrow as pa
 
-from blztable.arrow_types import Portion
+from blztable.arrow.types import Portion
 from blztable.engine.run.budget import MemoryBudget
 from blztable.engine.run.pool import run_groups
 from blztable.engine.run.progress import Progress

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blztable.arrow_types import bits_of
+from blztable.arrow.types import bits_of
 from blztable.block_terms import VALID
 from blztable.columns.blocks import Piece
 from blztable.columns.codecs.validity import Validity, encode, mask_of, whole_items

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blztable.arrow.errors import REFUSALS
 from blztable.arrow.nesting import has_items
-from blztable.arrow_errors import REFUSALS
-from blztable.arrow_types import is_binary, is_text, nulls, recoded, without_view
+from blztable.arrow.types import is_binary, is_text, nulls, recoded, without_view
 from blztable.columns.nested.assemble import relisted
 from blztable.columns.nested.struct_fields import fields_of
 
