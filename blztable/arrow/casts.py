@@ -6,15 +6,12 @@ may become 0, and one NaN another.
 
 from collections.abc import Callable
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from blztable.arrow.errors import REFUSALS
-from blztable.arrow.nesting import has_items
+from blztable.arrow.nested.casts import cast_nested, numbered, revalued
 from blztable.arrow.types import is_binary, is_text, nulls, recoded, without_view
-from blztable.columns.nested.assemble import relisted
-from blztable.columns.nested.struct_fields import fields_of
 
 
 def cast_exactly(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | None:
@@ -116,8 +113,9 @@ def _cast(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | None
         return cast_exactly(pa.chunked_array(chunks, source.value_type), type_)
     if are_both and pa.types.is_nested(type_.value_type) and source.ordered >= type_.ordered:
         # Codes stay: Arrow would not find equal values again.
-        chunks = [_revalued(chunk, type_) for chunk in column.chunks]
-        return None if None in chunks else pa.chunked_array(chunks, type_)
+        same = [revalued(chunk, type_.value_type, cast_exactly) for chunk in column.chunks]
+        chunks = [_recoded(chunk, type_) for chunk in same if chunk is not None]
+        return pa.chunked_array(chunks, type_) if len(chunks) == len(same) else None
     if pa.types.is_dictionary(source):
         return cast_exactly(_decoded(column), type_)
     if pa.types.is_run_end_encoded(type_):
@@ -126,7 +124,7 @@ def _cast(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | None
     if pa.types.is_dictionary(type_):
         return None if type_.ordered else _encoded(column, type_)
     if pa.types.is_nested(source) and pa.types.is_nested(type_):
-        return _nested(column, type_)
+        return cast_nested(column, type_, cast_exactly)
     if _is_any(source, type_, _TRUSTED):
         return column.cast(type_)
     if pa.types.is_integer(source) and pa.types.is_decimal(type_):
@@ -137,108 +135,6 @@ def _cast(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | None
         cast = column.cast(type_, safe=not pa.types.is_floating(type_))
         return cast if _is_same(column, cast) else None
     return None
-
-
-def _nested(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | None:
-    """Return structs, lists or maps as another such type, value by value; None if one changes."""
-    chunks = [_nested_array(chunk, type_) for chunk in column.chunks]
-    is_whole = all(chunk is not None for chunk in chunks)
-    return pa.chunked_array(chunks, type_) if is_whole else None
-
-
-def _nested_array(array: pa.Array, type_: pa.DataType) -> pa.Array | None:
-    source, mask = array.type, array.is_null() if array.null_count else None
-    if pa.types.is_struct(source) and pa.types.is_struct(type_):
-        children = _fields(array, type_)
-        if children is None or not children:
-            return None
-        return pa.StructArray.from_arrays(children, fields=list(type_), mask=mask)
-    if source.id in _LISTS:
-        return _nested_array(relisted(array, _LISTS[source.id](source.value_field)), type_)
-    if type_.id in _LISTS:
-        like = _LISTS[type_.id](type_.value_field)
-        lists = array if source.equals(like) else _nested_array(array, like)
-        return None if lists is None else relisted(lists, type_)
-    is_map = pa.types.is_map(type_)
-    are_maps = is_map and pa.types.is_map(source)
-    if not are_maps and not (has_items(source) and (is_map or has_items(type_))):
-        return None
-    # Items that no list shows may be anything. Views of lists have no such function.
-    items = array.flatten()
-    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
-    offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-    if is_map:
-        entries = _entries(items, type_)
-        if entries is None:
-            return None
-        places = pa.array(offsets, pa.int32())
-        maps = pa.ListArray.from_arrays(places, entries, mask=mask)
-        return pa.Array.from_buffers(type_, len(maps), maps.buffers()[:2], children=[entries])
-    child = _one(items, type_.value_type)
-    if child is None:
-        return None
-    if pa.types.is_fixed_size_list(type_):
-        return _of_size(child, offsets, type_, mask)
-    is_large = pa.types.is_large_list(type_)
-    places = pa.array(offsets, pa.int64() if is_large else pa.int32())
-    make = pa.LargeListArray if is_large else pa.ListArray
-    return make.from_arrays(places, child, type=type_, mask=mask)
-
-
-def _entries(items: pa.Array, type_: pa.MapType) -> pa.StructArray | None:
-    """Return pairs as the entries of maps; None if an item is no pair, or a value changes.
-
-    Arrow makes structs of two fields of Python's pairs, or lists if both values have one type.
-    """
-    if items.null_count:
-        return None
-    if pa.types.is_struct(items.type) and items.type.num_fields == 2:
-        pairs = fields_of(items)
-    elif pa.types.is_list(items.type) and pc.all(pc.equal(pc.list_value_length(items), 2)).as_py():
-        both = items.flatten()
-        pairs = [both.take(pa.array(np.arange(side, len(both), 2))) for side in (0, 1)]
-    elif not len(items):
-        pairs = [nulls(0, type_.key_type), nulls(0, type_.item_type)]
-    else:
-        return None
-    fields = [type_.key_field, type_.item_field]
-    keys, values = (_one(side, field.type) for side, field in zip(pairs, fields, strict=True))
-    if keys is None or values is None or keys.null_count:
-        return None
-    return pa.StructArray.from_arrays([keys, values], fields=fields)
-
-
-def _fields(array: pa.StructArray, type_: pa.StructType) -> list[pa.Array] | None:
-    """Return the fields of a struct type, null where the array lacks one; None if one is lost."""
-    names = [field.name for field in array.type]
-    if len(set(names)) < len(names) or set(names) - {field.name for field in type_}:
-        return None
-    present = dict(zip(names, fields_of(array), strict=True))
-    children = [
-        _one(present[field.name], field.type)
-        if field.name in present
-        else nulls(len(array), field.type)
-        for field in type_
-    ]
-    return children if all(child is not None for child in children) else None
-
-
-def _one(array: pa.Array, type_: pa.DataType) -> pa.Array | None:
-    cast = cast_exactly(pa.chunked_array([array]), type_)
-    return None if cast is None else cast.combine_chunks()
-
-
-def _of_size(
-    items: pa.Array, offsets: np.ndarray, type_: pa.FixedSizeListType, mask: pa.Array | None
-) -> pa.Array | None:
-    """Return lists of one size, null items where the list is null; None if a size differs."""
-    size, shown = type_.list_size, np.diff(offsets) == type_.list_size
-    if not (shown if mask is None else shown | np.asarray(mask)).all():
-        return None
-    places = (offsets[:-1, np.newaxis] + np.arange(size)).reshape(-1)
-    hidden = np.repeat(~shown if mask is None else np.asarray(mask), size)
-    child = items.take(pa.array(places, mask=hidden))
-    return pa.FixedSizeListArray.from_arrays(child, type=type_, mask=mask)
 
 
 def _is_same(column: pa.ChunkedArray, cast: pa.ChunkedArray) -> bool:
@@ -277,27 +173,10 @@ def _encoded(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | N
         return None
     if pa.types.is_nested(type_.value_type):
         # Arrow finds no equal values of these types, so each row is a value.
-        chunks = [_numbered(chunk, type_.index_type) for chunk in plain.chunks]
+        chunks = [numbered(chunk, type_.index_type) for chunk in plain.chunks]
         return pa.chunked_array(chunks, type_)
     chunks = [_recoded(chunk.dictionary_encode(), type_) for chunk in plain.chunks]
     return pa.chunked_array(chunks, type_)
-
-
-def _revalued(chunk: pa.DictionaryArray, type_: pa.DataType) -> pa.DictionaryArray | None:
-    """Return the same codes with the values cast; None if one changes."""
-    values = _one(chunk.dictionary, type_.value_type)
-    if values is None:
-        return None
-    same = pa.DictionaryArray.from_arrays(chunk.indices, values, ordered=type_.ordered, safe=False)
-    return _recoded(same, type_)
-
-
-def _numbered(array: pa.Array, index: pa.DataType) -> pa.DictionaryArray:
-    """Return a dictionary array in which each row that is not null has a value of its own."""
-    values = array.filter(array.is_valid()) if array.null_count else array
-    mask = np.asarray(array.is_null())
-    codes = pa.array(np.cumsum(~mask) - 1, mask=mask).cast(index)
-    return pa.DictionaryArray.from_arrays(codes, values)
 
 
 def _recoded(chunk: pa.DictionaryArray, type_: pa.DataType) -> pa.DictionaryArray:
@@ -307,8 +186,6 @@ def _recoded(chunk: pa.DictionaryArray, type_: pa.DataType) -> pa.DictionaryArra
     return recoded(chunk, type_)
 
 
-# The lists that have the bits of item ends that views of lists have.
-_LISTS = {pa.lib.Type_LIST_VIEW: pa.list_, pa.lib.Type_LARGE_LIST_VIEW: pa.large_list}
 _Kind = Callable[[pa.DataType], bool]
 # Pairs of kinds between which Arrow's cast refuses each value that it would change.
 _TRUSTED: tuple[tuple[_Kind, _Kind], ...] = (

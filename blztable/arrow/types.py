@@ -47,6 +47,12 @@ def without_view(type_: pa.DataType) -> pa.DataType:
     return LARGE_OF_VIEW.get(type_.id, type_)
 
 
+def without_views(array: pa.Array) -> pa.Array:
+    """Return views as their large type; any other array unchanged."""
+    plain = without_view(array.type)
+    return array if plain.id == array.type.id else array.cast(plain)
+
+
 def large_type(type_: pa.DataType) -> pa.DataType:
     """Return the large type of any text or bytes; any other type unchanged."""
     return _LARGE.get(type_.id, type_)

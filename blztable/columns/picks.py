@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from blztable.arrow.memory import view
 from blztable.columns.blocks import Encoding
 from blztable.columns.encodings.dictionary import Dictionary
-from blztable.columns.memory import view
 from blztable.columns.sinks import Ranges, Sink
 from blztable.errors import CorruptError
 

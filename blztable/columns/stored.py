@@ -5,7 +5,7 @@ Knows nothing of streams.
 
 import pyarrow as pa
 
-from blztable.arrow.types import value_type, without_view
+from blztable.arrow.types import value_type, without_view, without_views
 
 
 def stored_type(type_: pa.DataType) -> pa.DataType:
@@ -16,8 +16,7 @@ def stored_type(type_: pa.DataType) -> pa.DataType:
 
 def as_stored(array: pa.Array) -> pa.Array:
     """Return the array in its stored type; only views are cast."""
-    stored = stored_type(array.type)
-    return array if stored.id == array.type.id else array.cast(stored)
+    return without_views(array)
 
 
 def compared_type(type_: pa.DataType) -> pa.DataType:

@@ -10,8 +10,18 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
+from blztable.arrow.nested import assemble
+from blztable.arrow.nested.nodes import (
+    LARGE_LIST,
+    LIST,
+    STRUCT,
+    Node,
+    is_nested,
+    is_nested_storable,
+)
 from blztable.arrow.types import nulls
 from blztable.block_terms import PLAIN, VALID, child_prefix
+from blztable.columns import joined
 from blztable.columns.blocks import (
     VALIDITY,
     Block,
@@ -24,15 +34,6 @@ from blztable.columns.blocks import (
 )
 from blztable.columns.codecs import boolean, dictionary, fixed, lists, null, structs, text, validity
 from blztable.columns.codecs.items import MAX_NARROW
-from blztable.columns.nested import assemble, joined
-from blztable.columns.nested.nodes import (
-    LARGE_LIST,
-    LIST,
-    STRUCT,
-    Node,
-    is_nested,
-    is_nested_storable,
-)
 from blztable.columns.stored import as_stored, stored_type
 from blztable.errors import FormatError, SchemaError
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blztable.arrow.casts import cast_exactly
+from blztable.arrow.nested.struct_fields import field_of
 from blztable.arrow.nesting import has_items, with_fields
 from blztable.arrow.types import is_number
-from blztable.columns.nested.struct_fields import field_of
 
 INTEGERS = (
     *(pa.int8(), pa.uint8(), pa.int16(), pa.uint16()),

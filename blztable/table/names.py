@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
-from blztable.columns.nested.paths import Names, Path, column_of
+from blztable.arrow.nested.paths import Names, Path, column_of
 from blztable.engine.query.fields import FieldView, find_field
 from blztable.engine.version.versions import Version
 from blztable.errors import no_column

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pandas.api.extensions import no_default
 
-from blztable.columns.nested.paths import Names
+from blztable.arrow.nested.paths import Names
 from blztable.convert.foreign.structured import matrix, structured_array
 from blztable.engine.check.verify import verify
 from blztable.engine.version.schema import digits_of

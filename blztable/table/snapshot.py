@@ -16,9 +16,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from blztable.arrow.nested.paths import Names
 from blztable.arrow.types import is_binary, is_text, without_view
 from blztable.caller import stack_level
-from blztable.columns.nested.paths import Names
 from blztable.convert.frames.frame import index_fields, numpy_floats, to_frame
 from blztable.convert.frames.index import RowNumbers
 from blztable.convert.frames.pandas_metadata import arrow_metadata

@@ -13,8 +13,8 @@ from weakref import WeakSet
 import pyarrow as pa
 from pandas.api.extensions import no_default
 
+from blztable.arrow.nested.paths import Names
 from blztable.closing import Closing
-from blztable.columns.nested.paths import Names
 from blztable.engine.change import creation
 from blztable.engine.version import history, vacuum
 from blztable.engine.version.versions import LOCK_SECONDS, pin

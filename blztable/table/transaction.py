@@ -17,7 +17,7 @@ from pandas.api.extensions import no_default
 
 from blztable.arrow.casts import cast_anyhow, cast_exactly
 from blztable.arrow.extensions import plain_values
-from blztable.columns.nested.paths import Names, column_of
+from blztable.arrow.nested.paths import Names, column_of
 from blztable.convert.append_source import append_source
 from blztable.convert.categories import order_of
 from blztable.convert.column_type import altered, with_type

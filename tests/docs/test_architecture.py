@@ -28,7 +28,7 @@ GROUND = {
 }
 ENGINE = {*GROUND, "format", "storage", "columns", "report"}
 MAY_IMPORT = {
-    "arrow": {"columns/nested", "errors"},
+    "arrow": {"errors"},
     "block_terms": set(),
     "caller": set(),
     "closing": set(),
@@ -41,9 +41,8 @@ MAY_IMPORT = {
     "storage": {"closing", "errors", "interrupts"},
     "columns": {"arrow", "block_terms", "errors"},
     "columns/encodings": {"arrow", "block_terms", "errors", "columns"},
-    "columns/nested": {"arrow", "errors", "columns"},
     "columns/statistics": {"arrow", "errors", "columns", "format"},
-    "convert": {"arrow", "columns/nested", "errors", "strict_json"},
+    "convert": {"arrow", "errors", "strict_json"},
     # The law between the rooms of the engine.
     "engine": set(),
     "engine/run": ENGINE,

@@ -10,9 +10,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
-from blztable.columns.nested.flatten import flatten
-from blztable.columns.nested.joined import _marks
-from blztable.columns.nested.nodes import Node
+from blztable.arrow.nested.flatten import flatten
+from blztable.arrow.nested.nodes import Node
+from blztable.columns.joined import _marks
 from blztable.columns.types import changes, one_array
 from blztable.errors import SchemaError
 from blztable.storage.memory import MemoryStore
@@ -276,6 +276,6 @@ def test_dictionaries_below_others_are_united(seed):
 
 
 def test_a_dictionary_of_too_many_values_is_refused(monkeypatch):
-    monkeypatch.setattr("blztable.columns.nested.flatten.MAX_VALUES", 2)
+    monkeypatch.setattr("blztable.arrow.nested.flatten.MAX_VALUES", 2)
     with pytest.raises(blz.LimitError, match="a dictionary has 3 values; at most 2 are kept"):
         blz.to_blz({"a": CODED}, MemoryStore())

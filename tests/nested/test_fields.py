@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
-from blztable.columns.nested.nodes import Node
+from blztable.arrow.nested.nodes import Node
 from blztable.errors import ColumnNotFoundError, CorruptError, SchemaError
 from blztable.storage.memory import MemoryStore
 from support import tamper

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
+from blztable.arrow.nested.assemble import decoded, rebuilt, taken
+from blztable.arrow.nested.flatten import flatten
+from blztable.arrow.nested.nodes import Node
 from blztable.arrow.types import nulls
 from blztable.columns.default import zero_of
-from blztable.columns.nested.assemble import decoded, rebuilt, taken
-from blztable.columns.nested.flatten import flatten
-from blztable.columns.nested.nodes import Node
 from blztable.engine.read import nested
 from blztable.storage.memory import MemoryStore
 from support.nested_arrays import ALL, TYPES, array_of, rows_of

@@ -11,10 +11,10 @@ from itertools import accumulate
 import numpy as np
 import pyarrow as pa
 
+from blztable.arrow.memory import allocate, view
 from blztable.block_terms import ENDS, VALID
 from blztable.columns.blocks import Decoder, Piece, Target
 from blztable.columns.codecs.validity import Validity, whole_items
-from blztable.columns.memory import allocate, view
 from blztable.errors import CorruptError
 
 # The most items, or bytes of text, that offsets of 32 bits reach.

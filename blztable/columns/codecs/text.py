@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blztable.arrow.memory import allocate, bytes_of, numbers_in, view
 from blztable.block_terms import ENDS, VALUES
 from blztable.columns.blocks import Codec, Piece, Stream, StreamLayout, Target, leaf
 from blztable.columns.codecs.items import MAX_NARROW, ItemsDecoder, Segment
-from blztable.columns.memory import allocate, bytes_of, numbers_in, view
 from blztable.columns.paging import page_bytes, page_rows_for
 from blztable.errors import CorruptError, SchemaError
 

@@ -9,9 +9,9 @@ from itertools import accumulate
 import numpy as np
 import pyarrow as pa
 
+from blztable.arrow.memory import allocate, view
 from blztable.arrow.types import bits_of
 from blztable.columns.blocks import VALIDITY, Piece, Stream, Target
-from blztable.columns.memory import allocate, view
 from blztable.errors import CorruptError
 
 

@@ -21,9 +21,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blztable.arrow.memory import bytes_of
 from blztable.arrow.types import is_text
 from blztable.columns.blocks import Encoding, StreamLayout
-from blztable.columns.memory import bytes_of
 from blztable.errors import CorruptError
 
 # The bytes of all items, which a reader has in memory as soon as a part is open.

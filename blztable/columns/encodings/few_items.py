@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blztable.arrow.memory import bytes_of
 from blztable.arrow.types import is_text
 from blztable.block_terms import ENDS
 from blztable.columns.blocks import Block, Stream
@@ -24,7 +25,6 @@ from blztable.columns.encodings.sample import (
     sample,
     to_try,
 )
-from blztable.columns.memory import bytes_of
 from blztable.columns.paging import page_bytes
 from blztable.errors import SchemaError
 

@@ -6,11 +6,11 @@ A sample decides whether to try. Knows no types and no files.
 import numpy as np
 import pyarrow as pa
 
+from blztable.arrow.memory import bytes_of
 from blztable.columns.blocks import StreamLayout
 from blztable.columns.encodings.numbers import codes_layout
 from blztable.columns.encodings.sample import ROWS_PER_ITEM, to_try
 from blztable.columns.encodings.values import MAX_BYTES, Values, items_dtype
-from blztable.columns.memory import bytes_of
 
 # The longest values: a longer one takes more room than its rows mostly do.
 MAX_WIDTH = 255

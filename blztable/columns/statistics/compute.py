@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blztable.arrow.memory import bytes_of
 from blztable.arrow.types import is_binary, is_text
 from blztable.columns.codecs.fixed import NUMPY_TYPES
-from blztable.columns.memory import bytes_of
 from blztable.columns.statistics.prefixes import PREFIX_BYTES, round_down_prefix, round_up_prefix
 from blztable.columns.stored import as_stored
 from blztable.format.statistics import Statistics

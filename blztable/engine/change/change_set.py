@@ -21,8 +21,8 @@ from itertools import accumulate
 
 import pyarrow as pa
 
+from blztable.arrow.nested.nodes import Node
 from blztable.arrow.types import Portion
-from blztable.columns.nested.nodes import Node
 from blztable.engine.change.changes import Change
 from blztable.engine.run.progress import Progress
 from blztable.engine.version import versions

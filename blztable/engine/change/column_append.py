@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from blztable.columns.nested.nodes import Node
+from blztable.arrow.nested.nodes import Node
 from blztable.columns.types import one_array, stream_layouts
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Append, Seen

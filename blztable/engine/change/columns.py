@@ -11,9 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from blztable.arrow.nested.paths import Names, column_of
 from blztable.arrow.types import Portion, nulls
 from blztable.columns.default import zero_of
-from blztable.columns.nested.paths import Names, column_of
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import AddColumns, Rename, Seen, Select
 from blztable.engine.change.defaults import declared_defaults, to_json

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from blztable.arrow.nested.nodes import is_nested
 from blztable.columns.default import (
     Streams,
     decode_default,
@@ -16,7 +17,6 @@ from blztable.columns.default import (
     encode_default,
     encode_nested,
 )
-from blztable.columns.nested.nodes import is_nested
 from blztable.engine.version.staged import StagedVersion
 from blztable.errors import CorruptError, LimitError
 from blztable.format.jsontext import Json

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from blztable.arrow.nested import paths
+from blztable.arrow.nested.nodes import Node
+from blztable.arrow.nested.paths import Names
+from blztable.arrow.nested.struct_fields import masked
 from blztable.arrow.types import Portion, nulls
 from blztable.columns.default import encode_nodes
-from blztable.columns.nested import paths
-from blztable.columns.nested.nodes import Node
-from blztable.columns.nested.paths import Names
-from blztable.columns.nested.struct_fields import masked
 from blztable.columns.types import one_array
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Seen, with_defaults

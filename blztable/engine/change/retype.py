@@ -10,8 +10,8 @@ from itertools import islice
 import pyarrow as pa
 
 from blztable.arrow.casts import cast_exactly, misfit, repeated, shown
+from blztable.arrow.nested.nodes import Node, counts_nulls
 from blztable.arrow.types import Portion, first_missing, is_binary, is_text, is_view
-from blztable.columns.nested.nodes import Node, counts_nulls
 from blztable.columns.stored import stored_type
 from blztable.columns.types import layout_of
 from blztable.engine.change.change_set import ChangeSet

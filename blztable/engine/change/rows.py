@@ -11,8 +11,8 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
+from blztable.arrow.nested.nodes import is_nested
 from blztable.arrow.types import Portion, nulls
-from blztable.columns.nested.nodes import is_nested
 from blztable.columns.stored import as_stored, stored_type
 from blztable.columns.types import one_array, take
 from blztable.engine.change.change_set import ChangeSet

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blztable.arrow.nested.nodes import is_nested
 from blztable.arrow.types import Portion, large_type
-from blztable.columns.nested.nodes import is_nested
 from blztable.columns.stored import as_stored, stored_type
 from blztable.columns.types import one_array, take
 from blztable.engine.query.expressions import comparable

@@ -16,8 +16,8 @@ from itertools import accumulate, chain, groupby
 
 import pyarrow as pa
 
-from blztable.columns.nested.assemble import rebuilt
-from blztable.columns.nested.nodes import Node
+from blztable.arrow.nested.assemble import rebuilt
+from blztable.arrow.nested.nodes import Node
 from blztable.columns.types import one_array
 from blztable.engine.check.bundles import bundle_problems
 from blztable.engine.check.examine import ColumnCheck, PartCheck

@@ -25,12 +25,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as parquet
 
 from blztable.arrow.errors import REFUSALS
+from blztable.arrow.nested.assemble import decoded
+from blztable.arrow.nested.nodes import is_nested
+from blztable.arrow.nested.paths import Names, value_of
+from blztable.arrow.nested.struct_fields import has_safe_fields, inner_field
 from blztable.arrow.types import bits_of, nulls
 from blztable.columns.codecs import null
-from blztable.columns.nested.assemble import decoded
-from blztable.columns.nested.nodes import is_nested
-from blztable.columns.nested.paths import Names, value_of
-from blztable.columns.nested.struct_fields import has_safe_fields, inner_field
 from blztable.columns.stored import as_compared, compared_type
 from blztable.engine.query.expression_tree import (
     functions,

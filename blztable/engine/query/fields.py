@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blztable.arrow.extensions import retyped
-from blztable.columns.nested.nodes import Node
-from blztable.columns.nested.paths import Names, Path, find_in, pruned, within_structs
+from blztable.arrow.nested.nodes import Node
+from blztable.arrow.nested.paths import Names, Path, find_in, pruned, within_structs
 from blztable.engine.query.expression_tree import with_columns_for_fields
 from blztable.engine.version.versions import Version
 from blztable.errors import SchemaError

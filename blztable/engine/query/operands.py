@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blztable.arrow.errors import REFUSALS
-from blztable.columns.nested.nodes import counts_nulls
+from blztable.arrow.nested.nodes import counts_nulls
 from blztable.columns.statistics.bounds import Runs
 from blztable.columns.stored import compared_type
 from blztable.engine.query.expression_tree import Call, Field, Literal, Term

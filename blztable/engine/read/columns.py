@@ -10,8 +10,8 @@ from collections.abc import Container, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
+from blztable.arrow.nested.nodes import is_nested
 from blztable.block_terms import DICTIONARY
-from blztable.columns.nested.nodes import is_nested
 from blztable.columns.types import one_array
 from blztable.engine.read import selection
 from blztable.engine.read.nested import NestedRead

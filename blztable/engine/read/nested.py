@@ -19,10 +19,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from blztable.arrow.nested.assemble import assemble, rows_of_children, taken
+from blztable.arrow.nested.nodes import CODES, ITEMS, MAX_VALUES, RUNS, SIZE, Node
 from blztable.arrow.types import nulls
 from blztable.block_terms import VALUES
-from blztable.columns.nested.assemble import assemble, rows_of_children, taken
-from blztable.columns.nested.nodes import CODES, ITEMS, MAX_VALUES, RUNS, SIZE, Node
 from blztable.columns.types import one_array
 from blztable.engine.read import selection
 from blztable.engine.read.parts import OpenParts

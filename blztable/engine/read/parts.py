@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blztable.arrow.memory import bytes_of
 from blztable.block_terms import CODES, DICTIONARY, VALID, VALUES
 from blztable.closing import Closing
 from blztable.columns.codecs import decimals
-from blztable.columns.memory import bytes_of
 from blztable.columns.types import layout_of
 from blztable.engine.read.bundles import OpenBundle, Slot, open_bundle
 from blztable.engine.read.open_files import OpenFiles, PartReader

@@ -5,7 +5,7 @@ Reads fronts, trailers and the headers of chunks, and decodes nothing.
 
 from dataclasses import dataclass, field
 
-from blztable.columns.nested.nodes import Node
+from blztable.arrow.nested.nodes import Node
 from blztable.engine.read.parts import OpenParts, Part
 from blztable.engine.read.places import StreamPlace
 from blztable.engine.version.versions import Version

@@ -1,7 +1,7 @@
 """Column tree: which lines of the manifest hold the nodes of which field.
 
 A field of a flat type is one node. A nested type has a node for each of its child fields, at every
-level (`columns/nested`). The manifest lists the nodes of a column in pre-order. The path of a node
+level (`arrow/nested`). The manifest lists the nodes of a column in pre-order. The path of a node
 is the path of its parent and an id of its own. Rows are counted by node: a root has the rows of the
 table, a child has its own. Knows nothing of files.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from blztable.columns.nested.nodes import Node, is_nested
+from blztable.arrow.nested.nodes import Node, is_nested
 from blztable.errors import CorruptError
 from blztable.format.layout import Path
 

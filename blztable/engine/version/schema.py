@@ -7,10 +7,10 @@ import pyarrow as pa
 
 from blztable.arrow.errors import UNREADABLE, is_foreign
 from blztable.arrow.extension_names import read_plain, written
+from blztable.arrow.nested.nodes import Node
+from blztable.arrow.nested.paths import find_in
 from blztable.arrow.types import value_type
 from blztable.columns.digits import MAX_DIGITS
-from blztable.columns.nested.nodes import Node
-from blztable.columns.nested.paths import find_in
 from blztable.columns.types import is_storable
 from blztable.errors import ColumnNotFoundError, CorruptError, FormatError, SchemaError, no_column
 

@@ -9,10 +9,10 @@ from itertools import count
 
 import pyarrow as pa
 
+from blztable.arrow.nested.flatten import flatten
+from blztable.arrow.nested.nodes import CODES, Node, is_nested
 from blztable.arrow.types import nulls
-from blztable.columns.nested.flatten import flatten
-from blztable.columns.nested.joined import joined_flats
-from blztable.columns.nested.nodes import CODES, Node, is_nested
+from blztable.columns.joined import joined_flats
 from blztable.columns.types import one_array, stream_layouts
 from blztable.engine.version.schema import digits_of
 from blztable.errors import SchemaError

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blztable.arrow.memory import numbers_in
+from blztable.arrow.nested.flatten import flatten
+from blztable.arrow.nested.nodes import CODES, ITEMS, LARGE_LIST, RUNS, SIZE, Node
 from blztable.arrow.types import bitmap
-from blztable.columns.memory import numbers_in
-from blztable.columns.nested.flatten import flatten
-from blztable.columns.nested.nodes import CODES, ITEMS, LARGE_LIST, RUNS, SIZE, Node
 from blztable.errors import CorruptError
 
 

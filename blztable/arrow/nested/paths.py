@@ -10,7 +10,7 @@ from functools import partial
 import pyarrow as pa
 
 from blztable.arrow.extensions import retyped
-from blztable.columns.nested.nodes import Node, is_nested
+from blztable.arrow.nested.nodes import Node, is_nested
 from blztable.errors import SchemaError
 
 Path = tuple[int, ...]

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.columns.nested.assemble import rebuilt
-from blztable.columns.nested.flatten import flatten
-from blztable.columns.nested.nodes import Node
+from blztable.arrow.nested.assemble import rebuilt
+from blztable.arrow.nested.flatten import flatten
+from blztable.arrow.nested.nodes import Node
 
 
 def fields_of(structs: pa.StructArray) -> list[pa.Array]:

@@ -1,10 +1,10 @@
-"""Nodes: the tree of flat columns that a column of a nested type is stored as.
+"""Nodes: the tree of flat columns that a column of a nested type is made of, and is stored as.
 
-A node has a flat type: one that has streams, but no children. A node of a list has `list<null>`,
-which is its validity and its item ends; a node of a struct has `struct<>`, which is its validity
-alone; a node of a dictionary of nested values has the type of its codes. A leaf has its own type.
-The rows of a child follow from those of its parent, see `ITEMS`, `ROWS` and `RUNS`, but for the
-values of a dictionary. Knows no arrays.
+A node has a flat type: one that has no children. A node of a list has `list<null>`, which is its
+validity and its item ends; a node of a struct has `struct<>`, which is its validity alone; a node
+of a dictionary of nested values has the type of its codes. A leaf has its own type. The rows of a
+child follow from those of its parent, see `ITEMS`, `ROWS` and `RUNS`, but for the values of a
+dictionary. Knows no arrays.
 """
 
 from collections.abc import Callable, Iterator

@@ -14,11 +14,11 @@ from itertools import islice
 import numpy as np
 import pyarrow as pa
 
+from blztable.arrow.memory import numbers_in
+from blztable.arrow.nested.assemble import rebuilt
+from blztable.arrow.nested.flatten import flatten
+from blztable.arrow.nested.nodes import CODES, ITEMS, LARGE_LIST, RUNS, SIZE, Node
 from blztable.columns.codecs.dictionary import numbered, room
-from blztable.columns.memory import numbers_in
-from blztable.columns.nested.assemble import rebuilt
-from blztable.columns.nested.flatten import flatten
-from blztable.columns.nested.nodes import CODES, ITEMS, LARGE_LIST, RUNS, SIZE, Node
 from blztable.columns.stored import stored_type
 from blztable.errors import SchemaError
 

@@ -14,9 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.arrow.types import bitmap, bits_of, nulls
-from blztable.columns.memory import bytes_of, numbers_in
-from blztable.columns.nested.nodes import (
+from blztable.arrow.memory import bytes_of, numbers_in
+from blztable.arrow.nested.nodes import (
     CODES,
     ITEMS,
     LARGE_LIST,
@@ -26,7 +25,7 @@ from blztable.columns.nested.nodes import (
     STRUCT,
     Node,
 )
-from blztable.columns.stored import as_stored
+from blztable.arrow.types import bitmap, bits_of, nulls, without_views
 from blztable.errors import LimitError, SchemaError
 
 # Rows of an array: all of them, or those at these indices.
@@ -168,7 +167,7 @@ def _check_codes(codes: pa.Array, size: int) -> None:
 
 def _leaf(array: pa.Array, rows: _Rows, visible: _Visible) -> pa.Array:
     """Return the wanted rows of a flat array; hidden ones are null."""
-    array = as_stored(array)
+    array = without_views(array)
     if pa.types.is_null(array.type):
         return array if rows is None else pa.nulls(len(rows))
     if rows is not None:
