@@ -67,6 +67,19 @@ def test_fields_are_renamed_and_keep_their_values(table):
     assert table.verify()
 
 
+def test_fields_of_the_keys_of_maps_are_read_dropped_and_renamed():
+    type_ = pa.map_(pa.struct([("x", pa.int64()), ("y", pa.string())]), pa.float64())
+    rows = pa.array([[({"x": 1, "y": "a"}, 0.5)], None], type_)
+    blz.to_blz(pa.table({"m": rows}), store := MemoryStore())
+    with blz.open(store, "a") as table:
+        assert table.to_arrow(["m.key.x"])["m"].to_pylist() == [[({"x": 1}, 0.5)], None]
+        table.rename_columns({"m.key.y": "z"})
+        assert table["m"][:].to_pylist() == [[({"x": 1, "z": "a"}, 0.5)], None]
+        table.drop_columns(["m.key.x"])
+        assert table["m"][:].to_pylist() == [[({"z": "a"}, 0.5)], None]
+        assert table.verify()
+
+
 VALUES = {
     "an array": (["a", "b", "c", "d"], ["a", "b", "c", "d"]),
     "a scalar": (7, [7] * 4),

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from blztable.arrow.extensions import retyped
 from blztable.arrow.nested.nodes import Node, is_nested
+from blztable.arrow.nesting import with_fields
 from blztable.errors import SchemaError
 
 Path = tuple[int, ...]
@@ -176,23 +177,6 @@ def _with_child(
 def _with_children(type_: pa.DataType, types: dict[int, pa.DataType]) -> pa.DataType:
     """Return a nested type with these types of children; a struct has no others."""
     if pa.types.is_struct(type_):
-        return pa.struct([retyped(type_.field(number), one) for number, one in types.items()])
-    if pa.types.is_map(type_):
-        key, item = type_.key_field, retyped(type_.item_field, types[1])
-        return pa.map_(key, item, keys_sorted=type_.keys_sorted)
-    if pa.types.is_run_end_encoded(type_):
-        return pa.run_end_encoded(type_.run_end_type, types[0])
-    if pa.types.is_dictionary(type_):
-        return pa.dictionary(type_.index_type, types[0], type_.ordered)
-    item = retyped(type_.value_field, types[0])
-    if pa.types.is_fixed_size_list(type_):
-        return pa.list_(item, type_.list_size)
-    return _LISTS[type_.id](item)
-
-
-_LISTS = {
-    pa.lib.Type_LIST: pa.list_,
-    pa.lib.Type_LARGE_LIST: pa.large_list,
-    pa.lib.Type_LIST_VIEW: pa.list_view,
-    pa.lib.Type_LARGE_LIST_VIEW: pa.large_list_view,
-}
+        type_ = pa.struct([type_.field(number) for number in types])
+    found = iter(types.values())
+    return with_fields(type_, lambda field: retyped(field, next(found)))
