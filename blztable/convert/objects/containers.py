@@ -81,7 +81,7 @@ class Items:
 
     def decode(self, array: pa.Array) -> list[Any]:
         """Return the lists as what they were."""
-        check_type(self, _is_list(array.type), array.type)
+        check_type(self, is_list(array.type), array.type)
         ends, items = _opened(array)
         make, decoded = SEQUENCES[self.word], self.of.decode(items)
         return _cut(array, ends, lambda start, end: make(decoded[start:end]))
@@ -112,7 +112,7 @@ class Arrays:
     def decode(self, array: pa.Array) -> list[Any]:
         """Return the lists as arrays; nulls inside as pandas would, such as integers as floats."""
         type_ = array.type
-        is_right = _is_list(type_) and _arrow_of(self.dtype).equals(type_.value_type)
+        is_right = is_list(type_) and _arrow_of(self.dtype).equals(type_.value_type)
         check_type(self, is_right, type_)
         ends, items = _opened(array)
         column = pa.chunked_array([items])
@@ -156,7 +156,7 @@ class ObjectArrays:
 
     def decode(self, array: pa.Array) -> list[Any]:
         """Return the lists as arrays."""
-        check_type(self, _is_list(array.type), array.type)
+        check_type(self, is_list(array.type), array.type)
         ends, items = _opened(array)
         data = as_objects(self.of.decode(items))
         return _cut(array, ends, lambda start, end: data[start:end])
@@ -373,7 +373,8 @@ def place(values: Values, index: int) -> list[Any]:
     return [None if value is None else value[index] for value in values]
 
 
-def _is_list(type_: pa.DataType) -> bool:
+def is_list(type_: pa.DataType) -> bool:
+    """True for the lists that objects are stored as."""
     return bool(pa.types.is_list(type_) or pa.types.is_large_list(type_))
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from blztable.arrow.types import nulls
-from blztable.convert.objects.containers import Items, Maps, ObjectArrays, Records, Structs
+from blztable.convert.objects.containers import Items, Maps, ObjectArrays, Records, Structs, is_list
 from blztable.convert.objects.find import Anything
 from blztable.convert.objects.kinds import Kind
 from blztable.errors import FormatError
@@ -31,12 +31,12 @@ def reshaped(kind: Kind, old: pa.DataType, new: pa.DataType, by_place: bool) -> 
             found = _fields(found, old, new, by_place)
             is_same = [name for name, _, _ in found.fields] == names
             return Records(tuple(of for _, of, _ in found.fields)) if is_same else found
-        case Items() if _are_lists(old, new):
+        case Items() if is_list(old) and is_list(new):
             of = reshaped(kind.of, old.value_type, new.value_type, by_place)
             # A set cannot hold a dict that was a tuple.
             is_set = kind.word in ("set", "frozenset")
             return Items("list" if is_set and not of.is_hashable else kind.word, of)
-        case ObjectArrays() if _are_lists(old, new):
+        case ObjectArrays() if is_list(old) and is_list(new):
             return replace(kind, of=reshaped(kind.of, old.value_type, new.value_type, by_place))
         case Maps() if pa.types.is_map(new):
             keys = reshaped(kind.of_keys, old.key_type, new.key_type, by_place)
@@ -61,7 +61,3 @@ def _fields(kind: Structs, old: pa.StructType, new: pa.StructType, by_place: boo
             of, is_absent = Anything(), True
         fields.append((field.name, of, is_absent))
     return Structs(tuple(fields))
-
-
-def _are_lists(*types: pa.DataType) -> bool:
-    return all(pa.types.is_list(type_) or pa.types.is_large_list(type_) for type_ in types)
