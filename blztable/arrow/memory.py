@@ -27,3 +27,9 @@ def numbers_in(buffer: pa.Buffer | None, dtype: str | type, first: int, count: i
     """Return `count` numbers of an array's buffer, from `first` on, whatever bytes follow."""
     width = np.dtype(dtype).itemsize
     return bytes_of(buffer)[first * width : (first + count) * width].view(dtype)
+
+
+def offsets_of(array: pa.Array, dtype: str) -> np.ndarray:
+    """Return the offsets of lists or text; their number is one more than the rows."""
+    offsets = numbers_in(array.buffers()[1], dtype, array.offset, len(array) + 1)
+    return offsets if len(offsets) else np.zeros(1, dtype)

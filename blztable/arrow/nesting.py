@@ -10,6 +10,11 @@ LISTS = {
     pa.lib.Type_LIST_VIEW: pa.list_view,
     pa.lib.Type_LARGE_LIST_VIEW: pa.large_list_view,
 }
+# Views of lists, and the lists whose offsets have as many bits.
+LISTS_OF_VIEWS = {
+    pa.lib.Type_LIST_VIEW: pa.list_,
+    pa.lib.Type_LARGE_LIST_VIEW: pa.large_list,
+}
 
 
 def with_fields(type_: pa.DataType, change: Callable[[pa.Field], pa.Field]) -> pa.DataType:
@@ -47,6 +52,12 @@ def has_children(type_: pa.DataType) -> bool:
 def has_items(type_: pa.DataType) -> bool:
     """True for lists of any kind but maps."""
     return type_.id in LISTS or bool(pa.types.is_fixed_size_list(type_))
+
+
+def offset_dtype(type_: pa.DataType) -> str:
+    """Return the numpy type of the offsets of a list, a view of lists or a map."""
+    is_large = type_.id in (pa.lib.Type_LARGE_LIST, pa.lib.Type_LARGE_LIST_VIEW)
+    return "<i8" if is_large else "<i4"
 
 
 def has_maps(type_: pa.DataType) -> bool:

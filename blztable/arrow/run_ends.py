@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from blztable.arrow.nesting import has_children, with_fields
+from blztable.arrow.memory import numbers_in, offsets_of
+from blztable.arrow.nesting import LISTS_OF_VIEWS, has_children, offset_dtype, with_fields
 from blztable.arrow.types import bitmap
 from blztable.errors import SchemaError
 
@@ -96,17 +97,17 @@ def _as_type(array: pa.Array, type_: pa.DataType) -> pa.Array:
         size = type_.list_size
         items = _as_type(array.values.slice(array.offset * size, rows * size), type_.value_type)
         return pa.Array.from_buffers(type_, rows, [validity], children=[items])
-    large = (pa.lib.Type_LARGE_LIST, pa.lib.Type_LARGE_LIST_VIEW)
-    dtype = np.dtype("<i8" if type_.id in large else "<i4")
-    is_view = type_.id in (pa.lib.Type_LIST_VIEW, pa.lib.Type_LARGE_LIST_VIEW)
-    starts = _numbers(array, 1, dtype, rows + (not is_view))
-    if is_view:
+    dtype = offset_dtype(type_)
+    if type_.id in LISTS_OF_VIEWS:
+        _, *places = array.buffers()[:3]
+        starts, sizes = (numbers_in(one, dtype, array.offset, rows) for one in places)
         # The view of a null may lead anywhere.
-        sizes = np.where(np.asarray(array.is_valid()), _numbers(array, 2, dtype, rows), 0)
+        sizes = np.where(np.asarray(array.is_valid()), sizes, 0)
         starts = np.where(sizes > 0, starts, starts[sizes > 0].min(initial=len(array.values)))
         low, high = int(starts.min(initial=0)) if rows else 0, int((starts + sizes).max(initial=0))
         more = [pa.py_buffer(sizes.astype(dtype))]
     else:
+        starts = offsets_of(array, dtype)
         low, high, more = int(starts[0]), int(starts[-1]), []
     buffers = [validity, pa.py_buffer((starts - low).astype(dtype)), *more]
     if kinds.is_map(type_):
@@ -133,11 +134,12 @@ def _runs(array: pa.RunEndEncodedArray, type_: pa.RunEndEncodedType) -> pa.Array
 
 
 def _union(array: pa.UnionArray, type_: pa.UnionType) -> pa.Array:
-    rows, codes = len(array), _numbers(array, 1, np.dtype("i1"), len(array))
+    rows, own = len(array), array.buffers()
+    codes = numbers_in(own[1], "i1", array.offset, rows)
     buffers = [None, pa.py_buffer(codes)]
     children = [array.field(number) for number in range(type_.num_fields)]
     if type_.mode == "dense":
-        places = _numbers(array, 2, np.dtype("<i4"), rows).copy()
+        places = numbers_in(own[2], "<i4", array.offset, rows).copy()
         for number, code in enumerate(type_.type_codes):
             used = places[codes == code]
             low, high = (int(used.min()), int(used.max()) + 1) if len(used) else (0, 0)
@@ -147,11 +149,3 @@ def _union(array: pa.UnionArray, type_: pa.UnionType) -> pa.Array:
     types = [type_.field(number).type for number in range(type_.num_fields)]
     children = list(map(_as_type, children, types))
     return pa.Array.from_buffers(type_, rows, buffers, children=children)
-
-
-def _numbers(array: pa.Array, number: int, dtype: np.dtype, count: int) -> np.ndarray:
-    """Return the numbers of a buffer from the array's offset on."""
-    buffer = array.buffers()[number]
-    if buffer is None or not buffer.size:
-        return np.zeros(count, dtype)
-    return np.frombuffer(buffer, dtype, count, array.offset * dtype.itemsize)

@@ -7,6 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blztable.arrow.memory import bytes_of
+from blztable.arrow.nesting import LISTS_OF_VIEWS, offset_dtype
+
 # A table and its number of rows, which a table without columns does not know.
 Portion = tuple[pa.Table, int]
 # Arrow has few kernels for views. Each has a large type of the same values.
@@ -79,6 +82,14 @@ def bits_of(bitmap: np.ndarray, offset: int, rows: int) -> np.ndarray:
     return np.unpackbits(bitmap[first:], count=skipped + rows, bitorder="little")[skipped:]
 
 
+def mask_of(array: pa.Array) -> np.ndarray | None:
+    """Return True for each row with a value; None if all rows have one."""
+    if array.null_count == 0 or pa.types.is_null(array.type):
+        return None
+    bitmap = bytes_of(array.buffers()[0])
+    return bits_of(bitmap, array.offset, len(array)).view(np.bool_)
+
+
 def bitmap(mask: np.ndarray) -> pa.Buffer:
     """Return a mask of booleans as Arrow's bits."""
     return pa.py_buffer(np.packbits(mask, bitorder="little"))
@@ -119,10 +130,9 @@ def nulls(rows: int, type_: pa.DataType) -> pa.Array:
         items = pa.struct([type_.key_field, type_.item_field])
     else:
         items = type_.value_type
-    width = 8 if type_.id in (pa.lib.Type_LARGE_LIST, pa.lib.Type_LARGE_LIST_VIEW) else 4
-    offsets = pa.py_buffer(bytes((rows + 1) * width))
+    offsets = pa.py_buffer(np.zeros(rows + 1, offset_dtype(type_)))
     buffers = [bitmap(np.zeros(rows, np.bool_)), offsets]
-    if type_.id in (pa.lib.Type_LIST_VIEW, pa.lib.Type_LARGE_LIST_VIEW):
+    if type_.id in LISTS_OF_VIEWS:
         buffers.append(offsets)
     return pa.Array.from_buffers(type_, rows, buffers, children=[nulls(0, items)])
 

@@ -14,10 +14,11 @@ from itertools import islice
 import numpy as np
 import pyarrow as pa
 
-from blztable.arrow.memory import numbers_in
+from blztable.arrow.memory import offsets_of
 from blztable.arrow.nested.assemble import rebuilt
 from blztable.arrow.nested.flatten import flatten
-from blztable.arrow.nested.nodes import CODES, ITEMS, LARGE_LIST, RUNS, SIZE, Node
+from blztable.arrow.nested.nodes import CODES, ITEMS, RUNS, SIZE, Node
+from blztable.arrow.nesting import offset_dtype
 from blztable.columns.codecs.dictionary import numbered, room
 from blztable.columns.stored import stored_type
 from blztable.errors import SchemaError
@@ -113,12 +114,12 @@ def _marks(node: Node, flats: Iterator[pa.Array]) -> np.ndarray:
         return numbered(flat)
     below = [_marks(child, flats) for child in node.children]
     if node.rows == RUNS:
-        return below[0][np.cumsum(_lengths(node, flat)) - 1]
+        return below[0][np.cumsum(_lengths(flat)) - 1]
     if node.rows == CODES:
         own = [_valid(flat), np.where(_valid(flat), _coded(below[0], flat), 0)]
     elif node.rows == ITEMS:
         items = np.ascontiguousarray(_numbers_of(below) if len(below) > 1 else below[0], "<i8")
-        ends = pa.py_buffer(np.cumsum([0, *_lengths(node, flat) * 8], dtype="<i8"))
+        ends = pa.py_buffer(np.cumsum([0, *_lengths(flat) * 8], dtype="<i8"))
         lists = [None, ends, pa.py_buffer(items)]
         own = [_valid(flat), numbered(pa.Array.from_buffers(pa.large_binary(), len(flat), lists))]
     elif node.rows == SIZE:
@@ -137,9 +138,8 @@ def _numbers_of(columns: Sequence[np.ndarray]) -> np.ndarray:
     return numbered(pa.Array.from_buffers(width, len(rows), [None, pa.py_buffer(rows)]))
 
 
-def _lengths(node: Node, flat: pa.Array) -> np.ndarray:
-    dtype = "<i8" if node.flat == LARGE_LIST else "<i4"
-    return np.diff(numbers_in(flat.buffers()[1], dtype, flat.offset, len(flat) + 1))
+def _lengths(flat: pa.Array) -> np.ndarray:
+    return np.diff(offsets_of(flat, offset_dtype(flat.type)))
 
 
 def _coded(values: np.ndarray, codes: pa.Array) -> np.ndarray:

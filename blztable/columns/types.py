@@ -19,7 +19,7 @@ from blztable.arrow.nested.nodes import (
     is_nested,
     is_nested_storable,
 )
-from blztable.arrow.types import nulls
+from blztable.arrow.types import mask_of, nulls
 from blztable.block_terms import PLAIN, VALID, child_prefix
 from blztable.columns import joined
 from blztable.columns.blocks import (
@@ -102,7 +102,7 @@ def encode(array: pa.Array, page_rows: int | None = None) -> Block:
 def _encode(array: pa.Array, page_rows: int | None = None) -> Block:
     """Return a stored array as blocks with streams of validity."""
     codec = _codec(array.type, PLAIN)
-    mask = validity.mask_of(array)
+    mask = mask_of(array)
     page_rows, streams = codec.encode(array, mask, page_rows)
     children = codec.child_arrays(array).items()
     # The line of a column says nothing of the children of a part.

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from blztable.arrow.errors import REFUSALS
-from blztable.arrow.types import bits_of, nulls
+from blztable.arrow.types import bits_of, mask_of, nulls
 from blztable.errors import SchemaError
 
 # An extension array of pandas; the stubs lack some of its members.
@@ -98,7 +98,5 @@ def missing_of(array: pa.Array) -> np.ndarray | None:
     """Return a mask that is True for each null row; None without nulls."""
     if array.null_count == 0:
         return None
-    validity = array.buffers()[0]
-    if validity is None:
-        return np.asarray(array.is_null().to_numpy(zero_copy_only=False))
-    return bits_of(np.frombuffer(validity, np.uint8), array.offset, len(array)) == 0
+    mask = mask_of(array)
+    return np.ones(len(array), np.bool_) if mask is None else ~mask

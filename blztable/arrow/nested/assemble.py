@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.arrow.memory import numbers_in
+from blztable.arrow.memory import numbers_in, offsets_of
 from blztable.arrow.nested.flatten import flatten
-from blztable.arrow.nested.nodes import CODES, ITEMS, LARGE_LIST, RUNS, SIZE, Node
+from blztable.arrow.nested.nodes import CODES, ITEMS, RUNS, SIZE, Node
+from blztable.arrow.nesting import LISTS_OF_VIEWS, offset_dtype
 from blztable.arrow.types import bitmap
 from blztable.errors import CorruptError
 
@@ -46,7 +47,7 @@ def assemble(node: Node, flat: pa.Array, children: Sequence[pa.Array]) -> pa.Arr
     if pa.types.is_union(node.type):
         return _union(node.type, flat, children)
     if node.rows == RUNS:
-        begins = np.diff(_offsets(node, flat))
+        begins = np.diff(offsets_of(flat, offset_dtype(flat.type)))
         if flat.null_count or (begins > 1).any():
             raise CorruptError("a row of runs is null, or begins more than one run")
         # The first row continues a run, or begins one.
@@ -56,7 +57,7 @@ def assemble(node: Node, flat: pa.Array, children: Sequence[pa.Array]) -> pa.Arr
     validity = _validity(flat)
     if node.rows != ITEMS:
         return pa.Array.from_buffers(node.type, rows, [validity], children=list(children))
-    offsets = _offsets(node, flat)
+    offsets = offsets_of(flat, offset_dtype(flat.type))
     offsets = offsets - offsets[0] if offsets[0] else offsets
     if pa.types.is_map(node.type):
         entries = pa.struct([node.type.key_field, node.type.item_field])
@@ -64,7 +65,7 @@ def assemble(node: Node, flat: pa.Array, children: Sequence[pa.Array]) -> pa.Arr
     else:
         (child,) = children
     buffers = [validity, pa.py_buffer(offsets)]
-    if node.type.id in (pa.lib.Type_LIST_VIEW, pa.lib.Type_LARGE_LIST_VIEW):
+    if node.type.id in LISTS_OF_VIEWS:
         buffers = [validity, pa.py_buffer(offsets[:-1].copy()), pa.py_buffer(np.diff(offsets))]
     return pa.Array.from_buffers(node.type, rows, buffers, children=[child])
 
@@ -78,7 +79,7 @@ def rows_of_children(node: Node, flat: pa.Array) -> int:
         return len(flat) * int(node.type.list_size)
     if node.rows not in (ITEMS, RUNS):
         return len(flat)
-    offsets = _offsets(node, flat)
+    offsets = offsets_of(flat, offset_dtype(flat.type))
     count = int(offsets[-1] - offsets[0])
     # A run that began before the first row has a value, too.
     return count + int(node.rows == RUNS and len(flat) > 0 and offsets[0] == offsets[1])
@@ -131,12 +132,6 @@ def _coded(type_: pa.DictionaryType, codes: pa.Array, values: pa.Array) -> pa.Ar
     if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(values):
         raise CorruptError(f"a dictionary code is outside of {len(values)} values")
     return pa.DictionaryArray.from_arrays(codes, values, ordered=type_.ordered, safe=False)
-
-
-def _offsets(node: Node, flat: pa.Array) -> np.ndarray:
-    dtype = "<i8" if node.flat == LARGE_LIST else "<i4"
-    offsets = numbers_in(flat.buffers()[1], dtype, flat.offset, len(flat) + 1)
-    return offsets if len(offsets) else np.zeros(1, dtype)
 
 
 def _validity(flat: pa.Array) -> pa.Buffer | None:

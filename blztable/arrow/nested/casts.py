@@ -12,13 +12,11 @@ import pyarrow.compute as pc
 
 from blztable.arrow.nested.assemble import relisted
 from blztable.arrow.nested.struct_fields import fields_of
-from blztable.arrow.nesting import has_items
+from blztable.arrow.nesting import LISTS_OF_VIEWS, has_items
 from blztable.arrow.types import nulls
 
 # Returns a column as another type; None if a value changes.
 Cast = Callable[[pa.ChunkedArray, pa.DataType], pa.ChunkedArray | None]
-# The lists that have the bits of item ends that views of lists have.
-_LISTS = {pa.lib.Type_LIST_VIEW: pa.list_, pa.lib.Type_LARGE_LIST_VIEW: pa.large_list}
 
 
 def cast_nested(column: pa.ChunkedArray, type_: pa.DataType, cast: Cast) -> pa.ChunkedArray | None:
@@ -55,10 +53,11 @@ def _cast_array(array: pa.Array, type_: pa.DataType, cast: Cast) -> pa.Array | N
         if children is None or not children:
             return None
         return pa.StructArray.from_arrays(children, fields=list(type_), mask=mask)
-    if source.id in _LISTS:
-        return _cast_array(relisted(array, _LISTS[source.id](source.value_field)), type_, cast)
-    if type_.id in _LISTS:
-        like = _LISTS[type_.id](type_.value_field)
+    if source.id in LISTS_OF_VIEWS:
+        like = LISTS_OF_VIEWS[source.id](source.value_field)
+        return _cast_array(relisted(array, like), type_, cast)
+    if type_.id in LISTS_OF_VIEWS:
+        like = LISTS_OF_VIEWS[type_.id](type_.value_field)
         lists = array if source.equals(like) else _cast_array(array, like, cast)
         return None if lists is None else relisted(lists, type_)
     is_map = pa.types.is_map(type_)

@@ -14,18 +14,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.arrow.memory import bytes_of, numbers_in
+from blztable.arrow.memory import numbers_in
 from blztable.arrow.nested.nodes import (
     CODES,
     ITEMS,
-    LARGE_LIST,
     MAX_VALUES,
     RUNS,
     SIZE,
     STRUCT,
     Node,
 )
-from blztable.arrow.types import bitmap, bits_of, nulls, without_views
+from blztable.arrow.nesting import LISTS_OF_VIEWS, offset_dtype
+from blztable.arrow.types import bitmap, mask_of, nulls, without_views
 from blztable.errors import LimitError, SchemaError
 
 # Rows of an array: all of them, or those at these indices.
@@ -89,7 +89,7 @@ def _flattened(node: Node, array: pa.Array, rows: _Rows, visible: _Visible) -> I
         values = array.dictionary if count else array.dictionary[:0]
         yield from _flattened(node.children[0], values, None, None)
         return
-    mask = _both(_picked(_mask(array), rows), visible)
+    mask = _both(_picked(mask_of(array), rows), visible)
     if node.rows == ITEMS:
         starts, lengths = _items(array)
         if rows is not None:
@@ -174,7 +174,7 @@ def _leaf(array: pa.Array, rows: _Rows, visible: _Visible) -> pa.Array:
         array = array.take(pa.array(rows))
     if visible is None or visible.all():
         return array
-    own = _mask(array)
+    own = mask_of(array)
     mask = visible if own is None else own & visible
     if pa.types.is_dictionary(array.type):
         type_, indices = array.type, _masked(array.indices, mask)
@@ -194,10 +194,10 @@ def _masked(array: pa.Array, mask: np.ndarray) -> pa.Array:
 def list_array(flat: pa.DataType, lengths: np.ndarray, mask: np.ndarray | None) -> pa.Array:
     """Return the flat array of a list with these numbers of items."""
     total = int(lengths.sum(dtype=np.int64))
-    width = 8 if flat == LARGE_LIST else 4
-    if width == 4 and total >= 1 << 31:
+    dtype = offset_dtype(flat)
+    if dtype == "<i4" and total >= 1 << 31:
         raise SchemaError(f"{total} items in one array of a list; use a large list")
-    offsets = np.zeros(len(lengths) + 1, f"<i{width}")
+    offsets = np.zeros(len(lengths) + 1, dtype)
     np.cumsum(lengths, out=offsets[1:])
     items = pa.Array.from_buffers(pa.null(), total, [None])
     buffers = [None if mask is None else bitmap(mask), pa.py_buffer(offsets)]
@@ -212,17 +212,15 @@ def struct_array(rows: int, mask: np.ndarray | None) -> pa.Array:
 def _items(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     """Return for each row of a list where its items begin, and how many there are."""
     type_, buffers = array.type, array.buffers()
-    is_view = pa.types.is_list_view(type_) or pa.types.is_large_list_view(type_)
-    is_large = pa.types.is_large_list(type_) or pa.types.is_large_list_view(type_)
-    dtype, first, rows = ("<i8" if is_large else "<i4"), array.offset, len(array)
-    if is_view:
+    dtype, first, rows = offset_dtype(type_), array.offset, len(array)
+    if type_.id in LISTS_OF_VIEWS:
         starts = numbers_in(buffers[1], dtype, first, rows)
         lengths = numbers_in(buffers[2], dtype, first, rows)
     else:
         offsets = numbers_in(buffers[1], dtype, first, rows + 1)
         starts, lengths = offsets[:-1], np.diff(offsets)
     starts, lengths = starts.astype(np.int64), lengths.astype(np.int64)
-    mask = _mask(array)
+    mask = mask_of(array)
     seen = slice(None) if mask is None else mask
     low, sizes, most = starts[seen], lengths[seen], len(_values(array)[0])
     if len(low) != len(sizes) or (len(low) and (low.min() < 0 or sizes.min() < 0)):
@@ -248,14 +246,6 @@ def _ranges(starts: np.ndarray, lengths: np.ndarray) -> slice | np.ndarray:
         return slice(int(starts[0]), int(ends[-1]))
     before = np.cumsum(lengths) - lengths
     return np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))
-
-
-def _mask(array: pa.Array) -> np.ndarray | None:
-    """Return True for each row that is not null; None if all are not."""
-    validity = array.buffers()[0]
-    if validity is None or not len(array):
-        return None
-    return bits_of(bytes_of(validity), array.offset, len(array)).view(np.bool_)
 
 
 def _picked(values: np.ndarray | None, rows: _Rows) -> np.ndarray | None:

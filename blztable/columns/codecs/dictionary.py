@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blztable.arrow.memory import allocate, numbers_in, view
+from blztable.arrow.types import mask_of
 from blztable.block_terms import CODES, DICTIONARY, VALID
 from blztable.columns.blocks import (
     Codec,
@@ -26,7 +27,7 @@ from blztable.columns.blocks import (
     Target,
 )
 from blztable.columns.codecs.fixed import NUMPY_TYPES, width_of
-from blztable.columns.codecs.validity import Validity, mask_of, whole_items
+from blztable.columns.codecs.validity import Validity, whole_items
 from blztable.columns.paging import page_rows_for
 from blztable.columns.stored import stored_type
 from blztable.errors import CorruptError, SchemaError

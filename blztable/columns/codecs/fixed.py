@@ -15,10 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from blztable.arrow.memory import allocate, bytes_of, view
+from blztable.arrow.types import mask_of
 from blztable.block_terms import VALID, VALUES
 from blztable.columns.blocks import Codec, Decoder, Piece, Stream, StreamLayout, Target, leaf
 from blztable.columns.codecs import decimals
-from blztable.columns.codecs.validity import Validity, mask_of, whole_items
+from blztable.columns.codecs.validity import Validity, whole_items
 from blztable.columns.paging import page_rows_for
 from blztable.errors import CorruptError, SchemaError
 

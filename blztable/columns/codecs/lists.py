@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from blztable.arrow.memory import numbers_in
+from blztable.arrow.memory import offsets_of
 from blztable.block_terms import ENDS, VALUES
 from blztable.columns.blocks import Codec, Encoding, Piece, Stream, StreamLayout, leaf
 from blztable.columns.codecs.items import MAX_NARROW, ItemsDecoder, Segment
@@ -55,9 +55,7 @@ def encode(
     """
     del mask
     of_ends, of_items = layout(array.type)
-    offsets = numbers_in(array.buffers()[1], of_ends.dtype, array.offset, len(array) + 1)
-    if not len(offsets):
-        offsets = np.zeros(1, of_ends.dtype)
+    offsets = offsets_of(array, of_ends.dtype)
     ends = offsets[1:] - offsets[0]
     page_rows = page_rows or page_rows_of(np.diff(offsets) * ITEM_BYTES)
     items = Stream(of_items, np.empty(0, np.uint8), page_bytes(ends, page_rows), Below(of_items), 0)

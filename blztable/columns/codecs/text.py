@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.arrow.memory import allocate, bytes_of, numbers_in, view
+from blztable.arrow.memory import allocate, bytes_of, offsets_of, view
 from blztable.block_terms import ENDS, VALUES
 from blztable.columns.blocks import Codec, Piece, Stream, StreamLayout, Target, leaf
 from blztable.columns.codecs.items import MAX_NARROW, ItemsDecoder, Segment
@@ -140,9 +140,7 @@ def _width(type_: pa.DataType) -> int:
 
 def _offsets(array: pa.Array) -> np.ndarray:
     """Return the offsets of an array; their number is one more than its rows."""
-    dtype = f"<i{_width(array.type)}"
-    offsets = numbers_in(array.buffers()[1], dtype, array.offset, len(array) + 1)
-    return offsets if len(offsets) else np.zeros(1, dtype)
+    return offsets_of(array, f"<i{_width(array.type)}")
 
 
 def _is_ascii(data: np.ndarray) -> bool:

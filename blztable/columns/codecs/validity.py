@@ -15,14 +15,6 @@ from blztable.columns.blocks import VALIDITY, Piece, Stream, Target
 from blztable.errors import CorruptError
 
 
-def mask_of(array: pa.Array) -> np.ndarray | None:
-    """Return True for each row with a value; None if all rows have one."""
-    if array.null_count == 0 or pa.types.is_null(array.type):
-        return None
-    bitmap = array.buffers()[0]
-    return bits_of(np.frombuffer(bitmap, np.uint8), array.offset, len(array)).view(np.bool_)
-
-
 def encode(mask: np.ndarray | None) -> tuple[Stream, ...]:
     """Return the stream of a mask; no stream if every row has a value."""
     if mask is None:

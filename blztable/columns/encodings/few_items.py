@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blztable.arrow.memory import bytes_of
-from blztable.arrow.types import is_text
+from blztable.arrow.types import is_text, mask_of
 from blztable.block_terms import ENDS
 from blztable.columns.blocks import Block, Stream
 from blztable.columns.codecs import text, validity
@@ -63,7 +63,7 @@ def encode_few_items(
     """
     if array.type.id not in text.TYPE_IDS or not (tried := _to_try(array)):
         return None
-    mask = validity.mask_of(array)
+    mask = mask_of(array)
     # The items of null rows are not encoded, whatever bytes they have.
     _, offsets, data = text.sound_items(array, mask)
     for rows in tried:

@@ -10,13 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.arrow.nesting import LISTS, with_fields
+from blztable.arrow.nesting import LISTS, LISTS_OF_VIEWS, with_fields
 from blztable.arrow.types import bitmap
 from blztable.convert.arrays import missing_of
 
 # Up to here a float has every integer.
 EXACT_MAX = 1 << 53
-_VIEWS = (pa.lib.Type_LIST_VIEW, pa.lib.Type_LARGE_LIST_VIEW)
 
 # True for each row below a null struct; None without any.
 Hidden = np.ndarray | None
@@ -55,7 +54,7 @@ def without_hidden(array: pa.Array, hidden: Hidden = None) -> pa.Array:
     if pa.types.is_map(type_) or type_.id in LISTS:
         items = without_hidden(array.values)
         type_ = _retyped(type_, items.flatten() if pa.types.is_map(type_) else [items])
-        buffers = array.buffers()[: 3 if array.type.id in _VIEWS else 2]
+        buffers = array.buffers()[: 3 if array.type.id in LISTS_OF_VIEWS else 2]
         return pa.Array.from_buffers(type_, rows, buffers, -1, array.offset, [items])
     return array
 

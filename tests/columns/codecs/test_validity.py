@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blztable.arrow.types import bits_of
+from blztable.arrow.types import bits_of, mask_of
 from blztable.block_terms import VALID
 from blztable.columns.blocks import Piece
-from blztable.columns.codecs.validity import Validity, encode, mask_of, whole_items
+from blztable.columns.codecs.validity import Validity, encode, whole_items
 from blztable.errors import CorruptError
 from support import arrow_strategies as own
 
