@@ -230,9 +230,7 @@ def default_of(
     if not isinstance(value, pa.Scalar):
         raise SchemaError(f"{context}: expected one value, found {len(value)}")
     column = coerce_values(value, descriptor, field, frame, context)
-    value = None if column.null_count else one_in_order(column, order, context)[0]
-    # A union has its nulls among its values.
-    return value if value is not None and value.is_valid else None
+    return None if first_missing(column) == 0 else one_in_order(column, order, context)[0]
 
 
 def _one_row(value: pa.Scalar, type_: pa.DataType) -> pa.ChunkedArray:

@@ -174,6 +174,26 @@ def test_a_not_null_column_is_filled_with_its_default(table):
     assert filled(table) == {"x": 7.0, "tags": None, "at": None}
 
 
+@pytest.mark.parametrize(
+    "null",
+    [
+        pa.DictionaryArray.from_arrays(pa.array([0], pa.int8()), pa.array([None], pa.string())),
+        pa.DictionaryArray.from_arrays(pa.array([0], pa.int8()), pa.array([None], TYPE)),
+        pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([None], pa.int8())]),
+        pa.RunEndEncodedArray.from_arrays(pa.array([1]), pa.array([None], pa.string())),
+    ],
+    ids=lambda null: str(null.type)[:20],
+)
+def test_a_null_among_the_values_is_no_default(null):
+    blz.to_blz(pa.table({"x": null, "k": [0]}), store := MemoryStore())
+    with blz.open(store, "a") as t:
+        t.alter_column("x", default=null[0])
+        t.add_column("y", null, default=null[0])
+        t.append({"k": [1]})
+        assert t["x"][:].to_pylist() == t["y"][:].to_pylist() == [None, None]
+        assert t._snapshot.version.head.properties.get("defaults", {}) == {}
+
+
 def test_another_writer_meets_a_default_that_changes(table):
     store = table._snapshot.version.store
     with table.transaction() as tx:
