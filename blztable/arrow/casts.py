@@ -6,6 +6,7 @@ may become 0, and one NaN another.
 
 from collections.abc import Callable
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -120,7 +121,7 @@ def _cast(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | None
         return cast_exactly(_decoded(column), type_)
     if pa.types.is_run_end_encoded(type_):
         plain = cast_exactly(column, type_.value_type)
-        return None if plain is None else pc.run_end_encode(plain, run_end_type=type_.run_end_type)
+        return None if plain is None else _in_runs(plain, type_)
     if pa.types.is_dictionary(type_):
         return None if type_.ordered else _encoded(column, type_)
     if pa.types.is_nested(source) and pa.types.is_nested(type_):
@@ -164,6 +165,20 @@ def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
     values = values if plain == type_ else [one.cast(plain) for one in values]
     pairs = zip(values, column.chunks, strict=True)
     return pa.chunked_array([one.take(chunk.indices) for one, chunk in pairs], plain)
+
+
+def _in_runs(column: pa.ChunkedArray, type_: pa.RunEndEncodedType) -> pa.ChunkedArray:
+    """Return plain values as runs; each row is one where Arrow finds no equal values."""
+    try:
+        return pc.run_end_encode(column, run_end_type=type_.run_end_type)
+    except pa.ArrowNotImplementedError:
+        chunks = [
+            pa.RunEndEncodedArray.from_arrays(
+                pa.array(np.arange(1, len(chunk) + 1), type_.run_end_type), chunk, type_
+            )
+            for chunk in column.chunks
+        ]
+        return pa.chunked_array(chunks, type_)
 
 
 def _encoded(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | None:

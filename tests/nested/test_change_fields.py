@@ -431,3 +431,26 @@ def test_fields_of_unions_and_runs_are_added_and_widened_below_nulls():
         assert table["a"][:].to_pylist() == more + less
         assert table["a"].type.field("n").type == pa.int64()
         assert table.verify()
+
+
+@pytest.mark.parametrize("ends", [pa.int16(), pa.int32(), pa.int64()], ids=str)
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array(["a", None, "b"]),
+        pa.array(["a", None, "b"], pa.string_view()),
+        pa.DictionaryArray.from_arrays(pa.array([0, None, 1], pa.int8()), ["a", "b"]),
+        pa.array([[1, 2], None, []]),
+        pa.array([{"a": 1}, None, {"a": 2}]),
+        pa.array([[("a", 1)], None, []], pa.map_(pa.string(), pa.int64())),
+    ],
+    ids=lambda values: str(values.type)[:20],
+)
+def test_plain_values_are_appended_to_runs_of_any_type(values, ends):
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 3, 5], ends), values)
+    blz.to_blz(pa.table({"x": runs, "k": range(5)}), store := MemoryStore())
+    with blz.open(store, "a") as t:
+        t.append({"x": values.to_pylist(), "k": [5, 6, 7]})
+        t.append(t.to_arrow().to_pylist())
+        assert t["x"][:].type == runs.type
+        assert t["x"][:].to_pylist() == (runs.to_pylist() + values.to_pylist()) * 2
