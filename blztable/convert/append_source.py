@@ -84,6 +84,8 @@ class AppendSource:
         self.rows = items.rows
         # Valid after all parts were drawn: True if the data fits only after `table.rows` rows.
         self.continues_index = False
+        # Valid after all parts of a run were drawn: the columns that an item lacked.
+        self.filled: set[int] = set()
         self.runs: Iterator[SchemaRun] = self._runs()
         self._items = items.items
         self._table = table
@@ -165,6 +167,7 @@ class AppendSource:
         return known and index not in self._valued and index not in self._table.defaults
 
     def _fill(self, index: int, rows: int) -> pa.ChunkedArray:
+        self.filled.add(index)
         return repeated(self._schema.field(index).type, rows, self._table.defaults.get(index))
 
 

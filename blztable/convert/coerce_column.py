@@ -230,7 +230,8 @@ def default_of(
     if not isinstance(value, pa.Scalar):
         raise SchemaError(f"{context}: expected one value, found {len(value)}")
     column = coerce_values(value, descriptor, field, frame, context)
-    return None if first_missing(column) == 0 else one_in_order(column, order, context)[0]
+    has_value = first_missing(column) is None
+    return one_in_order(column, order, context)[0] if has_value else None
 
 
 def _one_row(value: pa.Scalar, type_: pa.DataType) -> pa.ChunkedArray:

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blztable.arrow.casts import cast_exactly
-from blztable.arrow.nested.struct_fields import field_of
+from blztable.arrow.nested.casts import lists_of
+from blztable.arrow.nested.struct_fields import field_of, fields_of
 from blztable.arrow.nesting import has_items, with_fields
 from blztable.arrow.types import is_number
 
@@ -79,6 +80,12 @@ def _candidates(column: pa.ChunkedArray, type_: pa.DataType) -> Iterator[pa.Data
         items = pa.chunked_array([chunk.flatten() for chunk in column.chunks], source.value_type)
         item = wider(items, type_.value_type)
         yield with_fields(type_, lambda field: field.with_type(item))
+    elif types.is_map(source) and types.is_map(type_):
+        entries = [fields_of(lists_of(chunk).flatten()) for chunk in column.chunks]
+        keys, values = ([pair[side] for pair in entries] for side in (0, 1))
+        key = wider(pa.chunked_array(keys, source.key_type), type_.key_type)
+        item = wider(pa.chunked_array(values, source.item_type), type_.item_type)
+        yield pa.map_(key, type_.item_field.with_type(item), type_.keys_sorted)
 
 
 def _struct(column: pa.ChunkedArray, type_: pa.StructType) -> pa.StructType:

@@ -272,8 +272,9 @@ class CTable(TableReader, Closing):
             index does not continue the table's. The message names each such column, with a row, a
             value and a remedy. Nothing is committed.
         ConflictError
-            Another commit changed the columns. Or it changed the rows, and the data have a
-            RangeIndex that continues the table's, or `evolve` adds or widens a column.
+            Another commit changed the columns, or the default value of a column that the data lack.
+            Or it changed the rows, and the data have a RangeIndex that continues the table's, or
+            `evolve` adds or widens a column.
         ReadOnlyError
             The table was opened with mode "r".
         BusyError, StorageError, CommitUnknownError
@@ -481,7 +482,7 @@ class CTable(TableReader, Closing):
         ValueError
             The number of rows is negative.
         ConflictError
-            Another commit changed the columns or the rows.
+            Another commit changed the columns, their default values or the rows.
         ReadOnlyError
             The table was opened with mode "r".
         BusyError, StorageError, CommitUnknownError
@@ -609,8 +610,8 @@ class CTable(TableReader, Closing):
         ValueError
             Nothing to change was given.
         ConflictError
-            Another commit changed the columns; or, if the column was written again or `nullable`
-            became False, the rows.
+            Another commit changed the columns, or the default value of a column that gets another
+            type; or, if the column was written again or `nullable` became False, the rows.
         ReadOnlyError
             The table was opened with mode "r".
         BusyError, StorageError, CommitUnknownError

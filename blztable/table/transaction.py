@@ -212,9 +212,9 @@ class Transaction(TableReader):
         how = target.how(nan_as_null, object)
         source = append_source(data, target.spec(), index=index, evolve=evolve, how=how)
         rows.append(
-            change_set,
-            source.runs,
+            *(change_set, source.runs),
             continues_index=lambda: source.continues_index,
+            filled=lambda: source.filled,
             rows=source.rows,
             progress=progress,
         )

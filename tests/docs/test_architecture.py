@@ -73,6 +73,7 @@ THREADS = {"concurrent", "multiprocessing", "threading"}
 MUST_NOT_IMPORT = {
     "format": {"pandas", "pyarrow"} | DISK | THREADS,
     "storage": {"numpy", "pandas", "pyarrow", "blosc"},
+    "arrow": {"pandas", "blosc"} | DISK | THREADS,
     "columns": {"pandas"} | DISK | THREADS,
     "convert": {"blosc"} | DISK | THREADS,
     "engine": {"pandas"},

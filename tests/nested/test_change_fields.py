@@ -399,8 +399,7 @@ def test_a_cast_of_a_nested_type_changes_no_value_and_its_opposite_gives_it_back
     column = pa.chunked_array([array_of(type_, rows, seed).slice(start)])
     wide = _wider(type_)
     found = cast_exactly(column, wide)
-    if found is None:
-        return
+    assert found is not None
     found.validate(full=True)
     assert found.type == wide
     assert repr(found.to_pylist()) == repr(column.to_pylist())

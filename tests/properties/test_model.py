@@ -129,8 +129,8 @@ class Change:
 
     call: Callable[[CTable], object]
     rebase: Callable[[Model], Model]
-    # A subset of "columns", "defaults", "rows", "joined", "order".
-    relies: frozenset[str]
+    # A subset of "columns", "rows", "joined", "order", and pairs of "default" and a name.
+    relies: frozenset[str | tuple[str, str]]
     keys: tuple[str, ...] = ()
     # True if the change drops columns: later changes of its transaction do not rely on their files.
     drops: bool = False
@@ -140,8 +140,12 @@ class Change:
 
 COLUMNS = frozenset(["columns"])
 ROWS = frozenset(["columns", "rows"])
-DEFAULTS = frozenset(["defaults"])
 NOTHING: frozenset[str] = frozenset()
+
+
+def defaults(names) -> frozenset[tuple[str, str]]:
+    """Return the reliance on the default values of these columns."""
+    return frozenset(("default", name) for name in names)
 
 
 def signed(data: bytes) -> int:
@@ -199,7 +203,7 @@ def append(draw, model: Model) -> Change:
     return Change(
         lambda t: t.append(data),
         lambda m: m.more(rows, stored),
-        COLUMNS | DEFAULTS if rows else NOTHING,
+        COLUMNS | defaults({*model.names} - {*given}) if rows else NOTHING,
         does=bool(rows),
     )
 
@@ -240,7 +244,7 @@ def append_evolving(draw, model: Model) -> Change:
         }
         return m.more(rows, stored)
 
-    relies = DEFAULTS | (ROWS if wide or new else COLUMNS)
+    relies = defaults(wide) | (ROWS if wide or new else COLUMNS)
     return Change(lambda t: t.append(data, evolve=True), rebase, relies)
 
 
@@ -281,7 +285,7 @@ def alter_column(draw, model: Model) -> Change:
 
     # A view has the bytes of the large type.
     keeps = (type_, new_type) == (pa.string_view(), pa.large_string())
-    relies = DEFAULTS | (COLUMNS if keeps else ROWS)
+    relies = defaults([name]) | (COLUMNS if keeps else ROWS)
     return Change(lambda t: t.alter_column(name, type=new_type), rebase, relies)
 
 
@@ -388,7 +392,9 @@ def resize(draw, model: Model) -> Change:
     if n <= model.rows:
         left = lambda m: m.taken(list(range(n)))  # noqa: E731
         return Change(lambda t: t.resize(n), left, ROWS, does=n < model.rows)
-    return Change(lambda t: t.resize(n), lambda m: m.more(n - m.rows, {}), ROWS | DEFAULTS)
+    return Change(
+        lambda t: t.resize(n), lambda m: m.more(n - m.rows, {}), ROWS | defaults(model.names)
+    )
 
 
 def add_column(draw, model: Model) -> Change:
@@ -706,7 +712,8 @@ class Machine(RuleBasedStateMachine):
         is_behind = base != self.newest
         files = self.files(base), self.files(self.newest)
         drops = any(one.drops for one in changes)
-        new_defaults = "defaults" in relies and seen.defaults != newest.defaults
+        used = {fact[1] for fact in relies if fact[0] == "default"}
+        new_defaults = any(seen.defaults.get(name) != newest.defaults.get(name) for name in used)
         lost = (
             ("columns" in relies and files[0][0] != files[1][0])
             or ("rows" in relies and files[0] != files[1] and not drops)
@@ -716,8 +723,8 @@ class Machine(RuleBasedStateMachine):
         may_be_lost = (
             (relies & {"joined", "rows"} and files[0] != files[1])
             or ("order" in relies and seen.order != newest.order)
-            # The transaction may have set them itself before, or dropped their columns.
-            or new_defaults
+            # The transaction may have set them itself before, or dropped or renamed their columns.
+            or (used and seen.defaults != newest.defaults)
         )
         try:
             run(changes)

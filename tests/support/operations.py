@@ -352,9 +352,9 @@ DEFAULTS = {"alter default"}
 # The row groups that are joined are all of the base; later ones behind them do no harm.
 JOINED = {"merge", "compact", "sort", "update", "delete", "truncate", "restore"}
 CONFLICTS = {
-    "append": COLUMNS | DEFAULTS,
+    "append": COLUMNS,
     "append some columns": COLUMNS | DEFAULTS,
-    "append counting on": COLUMNS | DEFAULTS | COUNT,
+    "append counting on": COLUMNS | COUNT,
     "append evolving": COLUMNS | DEFAULTS | ROW_GROUPS,
     "merge": COLUMNS | JOINED,
     # If only some of its row groups were changed, the others are joined.

@@ -13,10 +13,13 @@ import pyarrow.compute as pc
 from blztable.arrow.nested.assemble import relisted
 from blztable.arrow.nested.struct_fields import fields_of
 from blztable.arrow.nesting import LISTS_OF_VIEWS, has_items
-from blztable.arrow.types import nulls
+from blztable.arrow.types import first_missing, nulls
 
 # Returns a column as another type; None if a value changes.
 Cast = Callable[[pa.ChunkedArray, pa.DataType], pa.ChunkedArray | None]
+
+# The names of the fields of structs that are pairs: those of Python, and the entries of maps.
+PAIRS = (["0", "1"], ["key", "value"])
 
 
 def cast_nested(column: pa.ChunkedArray, type_: pa.DataType, cast: Cast) -> pa.ChunkedArray | None:
@@ -46,6 +49,14 @@ def numbered(array: pa.Array, index: pa.DataType) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(codes, values)
 
 
+def lists_of(maps: pa.MapArray) -> pa.ListArray:
+    """Return maps as lists of entries, of which Arrow has more functions."""
+    type_, buffers = pa.list_(maps.values.type), maps.buffers()[:2]
+    return pa.Array.from_buffers(
+        type_, len(maps), buffers, offset=maps.offset, children=[maps.values]
+    )
+
+
 def _cast_array(array: pa.Array, type_: pa.DataType, cast: Cast) -> pa.Array | None:
     source, mask = array.type, array.is_null() if array.null_count else None
     if pa.types.is_struct(source) and pa.types.is_struct(type_):
@@ -64,12 +75,14 @@ def _cast_array(array: pa.Array, type_: pa.DataType, cast: Cast) -> pa.Array | N
     are_maps = is_map and pa.types.is_map(source)
     if not are_maps and not (has_items(source) and (is_map or has_items(type_))):
         return None
+    if are_maps:
+        array = lists_of(array)
     # Items that no list shows may be anything. Views of lists have no such function.
     items = array.flatten()
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
     offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
     if is_map:
-        entries = _entries(items, type_, cast)
+        entries = _entries(items, type_, cast, are_maps)
         if entries is None:
             return None
         places = pa.array(offsets, pa.int32())
@@ -86,14 +99,16 @@ def _cast_array(array: pa.Array, type_: pa.DataType, cast: Cast) -> pa.Array | N
     return make.from_arrays(places, child, type=type_, mask=mask)
 
 
-def _entries(items: pa.Array, type_: pa.MapType, cast: Cast) -> pa.StructArray | None:
+def _entries(
+    items: pa.Array, type_: pa.MapType, cast: Cast, are_maps: bool
+) -> pa.StructArray | None:
     """Return pairs as the entries of maps; None if an item is no pair, or a value changes.
 
-    Arrow makes structs of two fields of Python's pairs, or lists if both values have one type.
+    Pairs of Python are structs with the fields "0" and "1", or lists if both values have one type.
     """
     if items.null_count:
         return None
-    if pa.types.is_struct(items.type) and items.type.num_fields == 2:
+    if are_maps or (pa.types.is_struct(items.type) and items.type.names in PAIRS):
         pairs = fields_of(items)
     elif pa.types.is_list(items.type) and pc.all(pc.equal(pc.list_value_length(items), 2)).as_py():
         both = items.flatten()
@@ -104,7 +119,7 @@ def _entries(items: pa.Array, type_: pa.MapType, cast: Cast) -> pa.StructArray |
         return None
     fields = [type_.key_field, type_.item_field]
     keys, values = (_one(side, field.type, cast) for side, field in zip(pairs, fields, strict=True))
-    if keys is None or values is None or keys.null_count:
+    if keys is None or values is None or first_missing(pa.chunked_array([keys])) is not None:
         return None
     return pa.StructArray.from_arrays([keys, values], fields=fields)
 

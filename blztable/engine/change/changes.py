@@ -9,11 +9,12 @@ thousands of changes, and each version holds the parts of all row groups.
 
 | change | relies on |
 | --- | --- |
-| Append | the columns and default values; the row count too, if an index continues from it |
+| Append | the columns, the default values it used; the row count, if an index continues from it |
 | Join (merge, compaction, sort) | the columns, and its row groups, still adjacent |
 | NoJoin (a sort that found the rows in order) | the same as Join |
 | Rows (delete, truncate, resize), Update, AddColumns, Retype | the columns and all row groups |
-| Rows that were added by a resize, Retype that changes a type | the default values as well |
+| Rows that a resize added | all default values as well |
+| Retype that changes a type | the default value of the column as well |
 | Retype that keeps files and allows nulls | the columns |
 | NoRows (a delete, update, truncate or resize that found no rows) | the same as Rows |
 | Select (drop, reorder), Rename, Reshape (fields that go or get other names) | the columns |
@@ -22,7 +23,7 @@ thousands of changes, and each version holds the parts of all row groups.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol, Self
 
 import pyarrow as pa
@@ -59,15 +60,15 @@ class Seen:
         Paths, schema and frame descriptor.
     row_groups : bytes or None
         Digest of the rows and files of all row groups; None if the change does not rely on it.
-    defaults : mapping or None
-        Default values by column id; None if the change does not rely on them.
+    defaults : mapping
+        The default values that the change relies on, by column id; None for no default.
     """
 
     version: int
     rows: int
     columns: tuple[tuple[Path, ...], pa.Schema, Mapping[str, Json] | None]
     row_groups: bytes | None = None
-    defaults: Mapping[str, Json] | None = None
+    defaults: Mapping[str, Json] = field(default_factory=dict)
 
     @classmethod
     def columns_of(cls, staged: StagedVersion) -> Self:
@@ -81,34 +82,37 @@ class Seen:
         """Return the columns and all row groups of a version."""
         return replace(cls.columns_of(staged), row_groups=staged.row_groups_digest())
 
-    def and_defaults_of(self, staged: StagedVersion) -> Self:
-        """Return these facts and the default values of the same version."""
-        return replace(self, defaults=staged.defaults)
+    def and_defaults(self, staged: StagedVersion, indices: Iterable[int]) -> Self:
+        """Return these facts and the default values of some columns of the same version."""
+        ids = [str(staged.root(index).path[0]) for index in indices]
+        return replace(self, defaults={one: staged.defaults.get(one) for one in ids})
 
     def check(self, newest: StagedVersion, change: str) -> None:
         """Raise ConflictError if `newest` differs from these facts; `change` names the change."""
+        facts, version, name = self._changed(newest), newest.head.version, newest.store.name
+        if facts is None:
+            return
+        if self.version == version:
+            raise ConflictError(
+                f"{name}: the transaction changed its own {facts} while {change} was in progress; "
+                f"change the {facts} before or after it"
+            )
+        raise ConflictError(
+            f"{name}: {change} relies on the {facts} of version {self.version}; version {version} "
+            f"has other {facts}; {AGAIN}"
+        )
+
+    def _changed(self, newest: StagedVersion) -> str | None:
+        """Return the name of facts in which `newest` differs; None if it has all of these."""
         paths, schema, frame = self.columns
-        head, name = newest.head, newest.store.name
+        head = newest.head
         if paths != head.columns.paths or not schema.equals(newest.schema) or frame != head.pandas:
-            if self.version == head.version:
-                raise ConflictError(
-                    f"{name}: the transaction changed its own columns while {change} was in "
-                    "progress; change the columns before or after it"
-                )
-            raise ConflictError(
-                f"{name}: {change} relies on the columns of version {self.version}; "
-                f"version {head.version} has other columns; {AGAIN}"
-            )
+            return "columns"
         if self.row_groups is not None and self.row_groups != newest.row_groups_digest():
-            raise ConflictError(
-                f"{name}: {change} relies on the rows of version {self.version}; "
-                f"version {head.version} has other rows; {AGAIN}"
-            )
-        if self.defaults is not None and self.defaults != newest.defaults:
-            raise ConflictError(
-                f"{name}: {change} relies on the default values of version {self.version}; "
-                f"version {head.version} has others; {AGAIN}"
-            )
+            return "rows"
+        if any(newest.defaults.get(one) != value for one, value in self.defaults.items()):
+            return "default values"
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,8 +76,7 @@ def retype(
     defaults |= _cast_defaults(staged, recast, cast) if recast else {}
     columns = _rewritten(change_set, rewritten, cast) if rewritten else []
     seen = Seen.rows_of(staged) if rewritten or strict else Seen.columns_of(staged)
-    if recast:
-        seen = seen.and_defaults_of(staged)
+    seen = seen.and_defaults(staged, recast)
     by_id = {
         str(staged.root(index).path[0]): None if value is None else to_json(value)
         for index, value in defaults.items()

@@ -39,12 +39,14 @@ def append(
     runs: Iterable[Run],
     *,
     continues_index: Callable[[], bool] = lambda: False,
+    filled: Callable[[], Iterable[int]] = tuple,
     rows: int | None = None,
     progress: Callback | None = None,
 ) -> None:
     """Append rows; a run with wider or more columns first changes the columns of the table."""
     reports = Progress(progress, rows, len(change_set.staged.columns))
-    reports.finish(append_runs(change_set, runs, reports, continues_index=continues_index))
+    done = append_runs(change_set, runs, reports, continues_index=continues_index, filled=filled)
+    reports.finish(done)
 
 
 def append_runs(
@@ -54,8 +56,12 @@ def append_runs(
     done: int = 0,
     *,
     continues_index: Callable[[], bool] = lambda: False,
+    filled: Callable[[], Iterable[int]] = tuple,
 ) -> int:
-    """Append the rows of each run; return their number, added to the rows `done` before."""
+    """Append the rows of each run; return their number, added to the rows `done` before.
+
+    Once rows are drawn, `filled` returns the columns that the data lacked, which got defaults.
+    """
     for schema, frame, portions in runs:
         widen(change_set, schema, frame)
         # Iterating over the caller's data may run the caller's code, which may change the columns.
@@ -66,7 +72,7 @@ def append_runs(
         written, parts = change_set.write(columns, groups, reports, is_whole=True)
         done += sum(written.rows)
         if written.rows:
-            seen = Seen.columns_of(staged).and_defaults_of(staged)
+            seen = Seen.columns_of(staged).and_defaults(staged, filled())
             change_set.add("append", Append(seen, written, parts, continues_index))
     return done
 
@@ -114,7 +120,7 @@ def resize(change_set: ChangeSet, rows: int, fillings: Sequence[pa.Scalar]) -> N
     )
     # Not an append: after a rebase on more rows the result would have too many rows.
     order = range(len(staged.head.row_groups) + len(added.rows))
-    seen = Seen.rows_of(staged).and_defaults_of(staged)
+    seen = Seen.rows_of(staged).and_defaults(staged, range(len(fillings)))
     change_set.add("resize", Rows(seen, order, added, written))
 
 

@@ -252,7 +252,6 @@ class TestDefaults:
             lambda t: t.append({"b": ["z"]}),
             lambda t: t.resize(9),
             lambda t: t.alter_column("a", type="double"),
-            lambda t: t.alter_column("b", type="binary"),
         ],
     )
     def test_a_change_that_used_a_former_default_is_a_conflict(self, change):
@@ -262,6 +261,23 @@ class TestDefaults:
             first.alter_column("a", default=7)
             with pytest.raises(ConflictError, match="the default values of version 1"):
                 change(late)
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda t: t.append({"a": [2], "b": ["z"]}),
+            lambda t: t.alter_column("b", type="binary"),
+            lambda t: t.update({"b": "z"}),
+        ],
+    )
+    def test_a_change_that_used_no_default_meets_a_new_one(self, change):
+        store = MemoryStore()
+        blz.to_blz({"a": [1], "b": ["x"]}, store)
+        with blz.open(store, "a") as late, blz.open(store, "a") as first:
+            first.alter_column("a", default=7)
+            change(late)
+            late.resize(late.nrows + 1)
+            assert late["a"][-1:].to_pylist() == [7]
 
     def test_a_default_goes_with_the_type(self):
         t = table({"a": [1], "b": [2]})
