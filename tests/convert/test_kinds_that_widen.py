@@ -14,6 +14,11 @@ from blztable.storage.memory import MemoryStore
 DAY, ID = datetime.timedelta(1), uuid.UUID(int=1)
 # The column, the appended values, and what the column then holds.
 NEW_KEYS = {
+    "values of a map": (
+        [{1: {"a": 1}}],
+        [{2: {"a": 1, "b": {3}}}],
+        [{1: {"a": 1, "b": None}}, {2: {"a": 1, "b": {3}}}],
+    ),
     "one more": ([{"a": 1}], [{"a": 2, "b": "x"}], [{"a": 1, "b": None}, {"a": 2, "b": "x"}]),
     "another": ([{"a": 1}], [{"b": DAY}], [{"a": 1, "b": None}, {"a": None, "b": DAY}]),
     "one less": ([{"a": 1, "b": 2}], [{"a": 3}], [{"a": 1, "b": 2}, {"a": 3, "b": None}]),
@@ -102,7 +107,6 @@ def test_new_keys_come_in_a_stream_and_beside_other_changes(opened):
         ([{"a": {1}}], [{"a": [1], "b": 3}]),
         ([{"a": (1, "x")}], [{"a": (1, "x", 2)}]),
         ([{"a": 0.5}], [{"a": 2, "b": 1}]),
-        ([{1: {"a": 1}}], [{2: {"a": 1, "b": {3}}}]),
         ([{1}], [{"x"}]),
     ],
     ids=str,

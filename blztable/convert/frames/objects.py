@@ -265,8 +265,9 @@ def foreign_objects(column: pa.ChunkedArray) -> np.ndarray:
         # Arrow ends the process for views of lists without an array.
         return np.empty(0, object)
     if pa.types.is_nested(column.type):
-        chunks = list(map(without_hidden, getattr(column, "chunks", [column])))
-        column, has_objects = pa.chunked_array(chunks), any(map(loses_digits, chunks))
+        # As one array, or pyarrow makes floats of integers in the chunks alone that have nulls.
+        array = without_hidden(whole(column) if isinstance(column, pa.ChunkedArray) else column)
+        column, has_objects = pa.chunked_array([array]), loses_digits(array)
     try:
         series = column.to_pandas(integer_object_nulls=has_objects)
     except pa.ArrowNotImplementedError:

@@ -101,12 +101,17 @@ class Arrays:
         return ["array", numpy_name(self.dtype)]
 
     def encode(self, values: Values) -> pa.Array:
-        """Return the arrays as lists."""
+        """Return the arrays as lists; NaN and NaT are null, which come back as they were."""
         check_arrays(values, self.dtype)
         parts = [value for value in values if value is not None]
         data = np.concatenate(parts) if parts else np.empty(0, self.dtype)
-        encode = {"M": times.encode_datetimes, "m": times.encode_timedeltas}
-        items = encode.get(self.dtype.kind, numbers.encode_plain)(data)
+        match self.dtype.kind:
+            case "M":
+                items = times.encode_datetimes(data)
+            case "m":
+                items = times.encode_timedeltas(data)
+            case _:
+                items = numbers.encode_plain(data, nan_as_null=True)
         return _lists(ends_of(values), items, values)
 
     def decode(self, array: pa.Array) -> list[Any]:
