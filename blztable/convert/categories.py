@@ -1,13 +1,19 @@
 """Categories: the dictionaries of different parts of one column.
 
 Knows nothing of tables. The parts of an ordered column have the same categories; the parts of an
-unordered one may have any. Codes need room for the categories of later parts.
+unordered one may have any. Codes need room for the categories of later parts. Categories that are
+intervals are stored as texts, all of them with ends of one type.
 """
 
 from collections.abc import Callable
 
+import pandas as pd
 import pyarrow as pa
 
+from blztable.arrow.casts import cast_exactly
+from blztable.convert.arrays import whole
+from blztable.convert.frames import compound, dtypes
+from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.frame import Facts, descriptor_of
 from blztable.errors import SchemaError
 
@@ -26,6 +32,41 @@ def _with_room(field: pa.Field, facts: Facts) -> pa.Field:
     if descriptor is not None and descriptor["dtype"] != "category":
         return field
     return field.with_type(pa.dictionary(pa.int32(), type_.value_type, type_.ordered))
+
+
+def facts_of_values(descriptor: object) -> Descriptor | None:
+    """Return the facts of a column's values; of a column of categories, those of the categories."""
+    while isinstance(descriptor, dict) and descriptor.get("dtype") == "category":
+        categories = descriptor.get("categories")
+        descriptor = categories.get("values") if isinstance(categories, dict) else None
+    return descriptor if isinstance(descriptor, dict) else None
+
+
+def are_intervals(descriptor: object) -> bool:
+    """True for intervals, and for categories that are intervals."""
+    return (facts_of_values(descriptor) or {}).get("dtype") == "interval"
+
+
+def as_interval_texts(
+    column: pa.ChunkedArray, descriptor: Descriptor | None, facts: Descriptor
+) -> pa.ChunkedArray | None:
+    """Return intervals, or categories of them, as categories that are texts with these facts.
+
+    Return None if the ends of a category have no such values, or are not closed in the same way.
+    """
+    values = pd.Categorical(dtypes.decode(column, descriptor, None))
+    intervals = values.categories.array
+    if intervals.closed != facts["closed"]:
+        return None
+    structs = dtypes.encode(intervals, "categories")[0]
+    type_ = pa.struct([(end, compound.ends_type(facts)) for end in compound.ENDS])
+    exact = cast_exactly(pa.chunked_array([structs]), type_)
+    if exact is None:
+        return None
+    texts, _ = compound.interval_texts(whole(exact), facts)
+    codes = pa.array(values.codes, mask=values.codes == -1)
+    array = pa.DictionaryArray.from_arrays(codes, texts, ordered=values.ordered)
+    return pa.chunked_array([array])
 
 
 class Orders:

@@ -11,13 +11,19 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from blztable.arrow.casts import cast_anyhow, cast_exactly, misfit, repeated
 from blztable.arrow.errors import REFUSALS
 from blztable.arrow.extensions import check_same, plain_values
-from blztable.arrow.types import first_missing, is_text, value_type
-from blztable.convert.categories import one_in_order
+from blztable.arrow.types import first_missing, is_text, nulls, value_type
+from blztable.convert.categories import (
+    are_intervals,
+    as_interval_texts,
+    facts_of_values,
+    one_in_order,
+)
 from blztable.convert.frames import dtypes, objects
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.frame import Facts, descriptor_of
@@ -73,14 +79,17 @@ def coerce_column(
         may_widen = partial(_may_widen, column, descriptor, field, table, is_empty)
         array = objects.as_stated(found, stated, context, table.evolve, may_widen)
         column, descriptor = pa.chunked_array([plain_values(array, field.name)[0]]), stated
+    column, descriptor = _intervals(column, descriptor, stated, table, context)
     source, type_, verb = column.type, field.type, table.verb
     ours, theirs = _word(stated), _word(descriptor)
     of_dtypes = SchemaError(
         f"{context}: dtype {theirs or 'plain'} cannot be {verb} dtype {ours or 'plain'} "
         "without change; convert the data first"
     )
-    are_others = ours != theirs and column.null_count < len(column)
-    if are_others and dtypes.is_reinterpreted(stated):
+    if ours != theirs and column.null_count == len(column):
+        # Without the categories of another dtype.
+        return pa.chunked_array([nulls(len(column), type_)])
+    if ours != theirs and dtypes.is_reinterpreted(stated):
         raise of_dtypes
     array = cast_exactly(column, type_)
     if array is None:
@@ -92,9 +101,36 @@ def coerce_column(
     # Lists of Python are lists where nothing is known of pandas, and the other way round.
     is_same |= ours is None and objects.are_nested(descriptor)
     is_same |= theirs is None and objects.are_nested(stated)
-    if not is_same and array.null_count < len(array):
+    if not is_same:
         raise of_dtypes
     return array
+
+
+def _intervals(
+    column: pa.ChunkedArray,
+    descriptor: Descriptor | None,
+    stated: Descriptor | None,
+    table: TableFacts,
+    context: str,
+) -> tuple[pa.ChunkedArray, Descriptor | None]:
+    """Return intervals for categories of intervals as the texts that these are; others unchanged.
+
+    Raise SchemaError for an interval that is none of the table's dtype.
+    """
+    facts = facts_of_values(stated)
+    is_same = _word(descriptor) == _word(stated) or column.null_count == len(column)
+    if is_same or facts is None or "text" not in facts or not are_intervals(descriptor):
+        return column, descriptor
+    texts = as_interval_texts(column, descriptor, facts)
+    if texts is None:
+        theirs = pd.Categorical(dtypes.decode(column[:0], descriptor, None)).categories.dtype
+        ours = dtypes.decode(pa.chunked_array([], pa.large_string()), facts, None).dtype
+        remedy = "give all items intervals of one dtype" if table.is_new else "convert them first"
+        raise SchemaError(
+            f"{context}: {theirs} cannot be {table.verb} categories "
+            f"of {ours} without change; {remedy}"
+        )
+    return texts, stated
 
 
 def _objects(column: pa.ChunkedArray, descriptor: Descriptor | None) -> np.ndarray:
@@ -196,11 +232,15 @@ def coerce_values(
     """
     values, source = plain_values(values, field.name)
     check_same(source, field, context)
+    table = TableFacts(Facts.decode(frame))
     if isinstance(values, pa.Scalar):
-        column = _one_row(values, field.type)
+        one = pa.chunked_array([pa.repeat(values, 1)])
+        stated = descriptor_of(field, table.facts)
+        column, descriptor = _intervals(one, descriptor, stated, table, context)
+        is_text = column is not one
+        column = _one_row(column[0].value if is_text else values, field.type)
     else:
         column = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
-    table = TableFacts(Facts.decode(frame))
     column = coerce_column(column, descriptor, field, table, context)
     table.check_nulls(column, field, context)
     return column
@@ -228,7 +268,9 @@ def default_of(
     else:
         value, descriptor = values_of(default, context, how)
     if not isinstance(value, pa.Scalar):
-        raise SchemaError(f"{context}: expected one value, found {len(value)}")
+        raise SchemaError(
+            f"{context}: expected one value, found an array; pass its value, such as array[0]"
+        )
     column = coerce_values(value, descriptor, field, frame, context)
     has_value = first_missing(column) is None
     return one_in_order(column, order, context)[0] if has_value else None
@@ -252,12 +294,10 @@ def _one_row(value: pa.Scalar, type_: pa.DataType) -> pa.ChunkedArray:
 
 def _word(descriptor: object) -> str | None:
     """Return the dtype in a descriptor, without the parts that depend on the values."""
-    if not isinstance(descriptor, dict):
+    # The Arrow type says whether it is a category.
+    facts = facts_of_values(descriptor)
+    if facts is None:
         return None
-    if descriptor.get("dtype") == "category":
-        facts = descriptor.get("categories")
-        # The Arrow type says that it is a category.
-        return _word(facts.get("values")) if isinstance(facts, dict) else None
-    keys = ("dtype", "freq", "library", "closed")
-    words = [str(descriptor[key]) for key in keys if key in descriptor]
-    return " ".join([*words, *objects.special_kind(descriptor)])
+    keys = ("dtype", "freq", "library", "closed", "text")
+    words = [str(facts[key]) for key in keys if key in facts]
+    return " ".join([*words, *objects.special_kind(facts)])

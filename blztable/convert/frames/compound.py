@@ -48,7 +48,7 @@ def decode_intervals(
     expect_keys(descriptor, ["dtype", "closed"], ["ends", "text"])
     closed: Any = expect_text(descriptor["closed"], CLOSED)
     if "text" in descriptor:
-        column = _parsed(column, closed, expect_text(descriptor["text"]))
+        column = _parsed(column, descriptor)
     type_ = column.type
     is_right = pa.types.is_struct(type_) and [field.name for field in type_] == list(ENDS)
     if not is_right or type_[0].type != type_[1].type:
@@ -72,21 +72,31 @@ def interval_texts(array: pa.Array, descriptor: Descriptor) -> tuple[pa.Array, D
     return pa.array(texts, pa.large_string()), {**descriptor, "text": str(array.type[0].type)}
 
 
+def ends_type(descriptor: Descriptor) -> pa.DataType:
+    """Return the type of the ends of intervals that are texts."""
+    name = expect_text(descriptor["text"])
+    zoned = ZONED.fullmatch(name)
+    try:
+        return pa.timestamp(*zoned.groups()) if zoned else pa.type_for_alias(name)
+    except ValueError as error:
+        raise FormatError(f"expected the text of intervals: {error}") from None
+
+
 def _as_texts(array: pa.Array) -> list[str]:
     # Arrow has no text of durations.
     ticks = array.view(pa.int64()) if pa.types.is_duration(array.type) else array
     if pa.types.is_floating(array.type):
-        # Of Python, in which 1 is 1.0.
-        return list(map(repr, array.to_pylist()))
+        # Of Python, in which 1 is 1.0. Two texts of zero would be two categories, equal in pandas.
+        return [repr(end + 0.0) for end in array.to_pylist()]
     texts: list[str] = ticks.cast(pa.string()).to_pylist()
     return texts
 
 
-def _parsed(column: pa.ChunkedArray, closed: str, name: str) -> pa.ChunkedArray:
-    """Return texts of intervals as structs of their ends, whose type has this name."""
+def _parsed(column: pa.ChunkedArray, descriptor: Descriptor) -> pa.ChunkedArray:
+    """Return texts of intervals as structs of their ends."""
     if not is_text(column.type):
         raise FormatError(f"expected the text of intervals, found {column.type}")
-    opening, closing = BRACKETS[closed]
+    opening, closing = BRACKETS[descriptor["closed"]]
     ends: tuple[list[str | None], ...] = ([], [])
     for text in column.to_pylist():
         inner = (text or "")[1:-1].split(", ")
@@ -94,17 +104,16 @@ def _parsed(column: pa.ChunkedArray, closed: str, name: str) -> pa.ChunkedArray:
             raise FormatError(f"expected the text of an interval, found {text!r:.60}")
         for end, part in zip(ends, inner if text is not None else (None, None), strict=True):
             end.append(part)
+    type_ = ends_type(descriptor)
+    is_duration = pa.types.is_duration(type_)
     try:
-        zoned = ZONED.fullmatch(name)
-        type_ = pa.timestamp(*zoned.groups()) if zoned else pa.type_for_alias(name)
-        is_duration = pa.types.is_duration(type_)
         arrays = [
             pa.array(end, pa.string()).cast(pa.int64() if is_duration else type_) for end in ends
         ]
     except ValueError as error:
         raise FormatError(f"expected the text of intervals: {error}") from None
     except pa.ArrowNotImplementedError:
-        raise FormatError(f"expected intervals of numbers or times, found {name:.60}") from None
+        raise FormatError(f"expected intervals of numbers or times, found {type_!s:.60}") from None
     mask = pa.array([end is None for end in ends[0]], pa.bool_())
     return pa.chunked_array(
         [pa.StructArray.from_arrays([a.view(type_) for a in arrays], ENDS, mask=mask)]
