@@ -160,8 +160,14 @@ def retyped(field: pa.Field, type_: pa.DataType) -> pa.Field:
 def retyped_as(field: pa.Field, type_: pa.DataType) -> pa.Field:
     """Return a plain field with another type, which may be an extension type."""
     (plain,) = plain_schema(pa.schema([pa.field(field.name, type_)]))
-    bare = _without(field, (KEPT_NAME, *KEYS)).with_type(plain.type)
-    return bare.with_metadata({**(bare.metadata or {}), **(plain.metadata or {})} or None)
+    return typed_as(field, plain)
+
+
+def typed_as(field: pa.Field, source: pa.Field) -> pa.Field:
+    """Return a plain field with the type of another one, and with its extension type."""
+    bare, given = _without(field, (KEPT_NAME, *KEYS)), source.metadata or {}
+    kind = {key: given[key] for key in (KEPT_NAME, PARAMETERS, *KEYS) if key in given}
+    return bare.with_type(source.type).with_metadata({**(bare.metadata or {}), **kind} or None)
 
 
 def _without(field: pa.Field, names: Sequence[bytes]) -> pa.Field:
@@ -178,14 +184,25 @@ def check_same(source: pa.Field, target: pa.Field, context: str) -> None:
 
     Values of a storage type go to any. Another extension type may give them another meaning.
     """
+    for theirs, ours in _differing(source, target):
+        raise SchemaError(
+            f"{context}: values of {_named(theirs)} cannot be stored as {_named(ours)}; "
+            "pass their storage if it means the same, such as array.storage"
+        )
+
+
+def are_same(source: pa.Field, target: pa.Field) -> bool:
+    """True if `check_same` takes the values of one plain field for another."""
+    return next(_differing(source, target), None) is None
+
+
+def _differing(source: pa.Field, target: pa.Field) -> Iterator[tuple[Kind, Kind | None]]:
+    """Yield the extension types in one plain field that are others in another one, with these."""
     ours = dict(_kinds(target))
     for path, theirs in _kinds(source):
         # A field that the target lacks is another matter.
         if theirs is not None and ours.get(path, theirs) != theirs:
-            raise SchemaError(
-                f"{context}: values of {_named(theirs)} cannot be stored as {_named(ours[path])}; "
-                "pass their storage if it means the same, such as array.storage"
-            )
+            yield theirs, ours[path]
 
 
 def _kinds(field: pa.Field, path: Path = ()) -> Iterator[tuple[Path, Kind | None]]:

@@ -11,10 +11,12 @@ import pandas as pd
 import pyarrow as pa
 
 from blztable.arrow.casts import cast_exactly
+from blztable.arrow.extensions import check_same, shown_schema
 from blztable.convert.arrays import whole
 from blztable.convert.frames import compound, dtypes
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.frame import Facts, descriptor_of
+from blztable.convert.objects.kinds import SIMPLE
 from blztable.errors import SchemaError
 
 
@@ -40,6 +42,19 @@ def facts_of_values(descriptor: object) -> Descriptor | None:
         categories = descriptor.get("categories")
         descriptor = categories.get("values") if isinstance(categories, dict) else None
     return descriptor if isinstance(descriptor, dict) else None
+
+
+def check_kind(source: pa.Field, target: pa.Field, stated: Descriptor | None, context: str) -> None:
+    """Raise SchemaError if values of an extension type go to a field that means something else.
+
+    Categories of objects are of no extension type; their descriptor says what they mean.
+    """
+    kind = (facts_of_values(stated) or {}).get("kind")
+    if isinstance(kind, str) and kind in SIMPLE:
+        (shown,) = shown_schema(pa.schema([source]))
+        if SIMPLE[kind].holds(shown.type):
+            return
+    check_same(source, target, context)
 
 
 def are_intervals(descriptor: object) -> bool:

@@ -8,7 +8,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from blztable.arrow.extensions import check_same
+from blztable.convert.categories import check_kind
 from blztable.convert.coerce_column import TableFacts, coerce_column
 from blztable.convert.coerce_index import align_empty_index, align_index
 from blztable.convert.frames.descriptor import Descriptor
@@ -63,7 +63,7 @@ def coerce_item(
             assert fill is not None
             return _filled(fill, index, data.rows, field, target, context)
         source = table.schema.field(position)
-        check_same(source, field, context)
+        check_kind(source, field, descriptor_of(field, target.facts), context)
         descriptor = descriptor_of(source, facts)
         column = coerce_column(
             *(table.column(position), descriptor, field, target, context),

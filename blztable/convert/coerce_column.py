@@ -16,11 +16,12 @@ import pyarrow as pa
 
 from blztable.arrow.casts import cast_anyhow, cast_exactly, misfit, repeated
 from blztable.arrow.errors import REFUSALS
-from blztable.arrow.extensions import check_same, plain_values
+from blztable.arrow.extensions import plain_values
 from blztable.arrow.types import first_missing, is_text, nulls, value_type
 from blztable.convert.categories import (
     are_intervals,
     as_interval_texts,
+    check_kind,
     facts_of_values,
     one_in_order,
 )
@@ -231,14 +232,15 @@ def coerce_values(
         null; `context` begins the message.
     """
     values, source = plain_values(values, field.name)
-    check_same(source, field, context)
     table = TableFacts(Facts.decode(frame))
+    stated = descriptor_of(field, table.facts)
+    check_kind(source, field, stated, context)
     if isinstance(values, pa.Scalar):
-        one = pa.chunked_array([pa.repeat(values, 1)])
-        stated = descriptor_of(field, table.facts)
-        column, descriptor = _intervals(one, descriptor, stated, table, context)
-        is_text = column is not one
-        column = _one_row(column[0].value if is_text else values, field.type)
+        if are_intervals(descriptor):
+            column = pa.chunked_array([pa.repeat(values, 1)])
+            column, descriptor = _intervals(column, descriptor, stated, table, context)
+            values = column[0].value if pa.types.is_dictionary(column.type) else values
+        column = _one_row(values, field.type)
     else:
         column = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
     column = coerce_column(column, descriptor, field, table, context)

@@ -9,14 +9,15 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from blztable.convert.categories import with_room
+from blztable.arrow.extensions import are_same, typed_as
+from blztable.convert.categories import facts_of_values, with_room
 from blztable.convert.coerce import indices_by_name
 from blztable.convert.column_type import with_type
 from blztable.convert.frames import dtypes, objects
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.frame import Facts, described, descriptor_of, with_labels
 from blztable.convert.gateway import Ingested
-from blztable.convert.wider import wider
+from blztable.convert.wider import roomy, wider
 from blztable.errors import SchemaError
 
 
@@ -40,25 +41,27 @@ def evolved(
     for index, position in enumerate(indices):
         field = fields[index]
         column = None if position is None else data.table.column(position)
-        if column is None or column.type.equals(field.type):
+        if column is None:
             continue
-        is_free = is_empty(index)
-        type_ = wider(column, field.type, is_empty=is_free)
-        stated = descriptor_of(field, Facts.decode(frame))
-        if dtypes.is_reinterpreted(stated) and not is_free:
-            continue  # `coerce_item` says whether the dtypes differ.
-        if type_ != field.type:
-            theirs = descriptor_of(new_schema.field(position), facts)
-            if not is_free:
-                try:
-                    theirs = objects.merged(stated, theirs)
-                except SchemaError:
-                    continue  # `coerce_item` says which value does not fit.
-            fields[index], frame = with_type(
-                *(field, frame, type_, theirs if is_free else None),
-                keep=not is_free,
-                other=theirs,
-            )
+        source = new_schema.field(position)
+        stated, theirs = descriptor_of(field, Facts.decode(frame)), descriptor_of(source, facts)
+        means_same = are_same(source, field) and _same_values(stated, theirs)
+        if means_same and column.type.equals(field.type):
+            continue
+        if is_empty(index) and column.null_count < len(column):
+            if not means_same or wider(column, field.type, is_empty=True) != field.type:
+                type_ = roomy(column.type)
+                field, frame = with_type(field, frame, type_, theirs, keep=False)
+                fields[index] = typed_as(field, source.with_type(type_))
+            continue
+        type_ = wider(column, field.type)
+        # `coerce_item` says whether the dtypes differ.
+        if type_ != field.type and not dtypes.is_reinterpreted(stated):
+            try:
+                theirs = objects.merged(stated, theirs)
+            except SchemaError:
+                continue  # `coerce_item` says which value does not fit.
+            fields[index], frame = with_type(field, frame, type_, None, other=theirs)
     # An index level is no new column: `coerce_item` checks whether the index continues.
     known = {*schema.names, *facts.index_fields()}
     if not takes_columns:
@@ -72,3 +75,9 @@ def evolved(
     ]
     schema = pa.schema([*fields, *new], schema.metadata)
     return schema, with_labels(frame, data.frame, {field.name for field in new})
+
+
+def _same_values(*descriptors: Descriptor | None) -> bool:
+    """True if equal values of Arrow are equal in pandas, for columns or categories of both."""
+    one, other = map(facts_of_values, descriptors)
+    return one == other or not (dtypes.is_reinterpreted(one) or dtypes.is_reinterpreted(other))

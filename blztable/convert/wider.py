@@ -35,7 +35,7 @@ def wider(column: pa.ChunkedArray, type_: pa.DataType, *, is_empty: bool = False
     if _fits(column, type_):
         return type_
     if is_empty or pa.types.is_null(type_):
-        return _with_room(column.type)
+        return roomy(column.type)
     return next((wide for wide in _candidates(column, type_) if _fits(column, wide)), type_)
 
 
@@ -43,7 +43,7 @@ def _fits(column: pa.ChunkedArray, type_: pa.DataType) -> bool:
     return cast_exactly(column, type_) is not None
 
 
-def _with_room(type_: pa.DataType) -> pa.DataType:
+def roomy(type_: pa.DataType) -> pa.DataType:
     """Return a dictionary type with room for more categories; any other type unchanged."""
     if not pa.types.is_dictionary(type_) or type_.index_type.bit_width >= 32:
         return type_

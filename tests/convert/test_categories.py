@@ -1,5 +1,7 @@
 """Categories: frames of one stream share them, or the stream is refused."""
 
+import uuid
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -150,3 +152,23 @@ def test_an_array_of_one_value_is_no_default(default):
         pytest.raises(blz.SchemaError, match="expected one value, found an array; pass its value"),
     ):
         t.alter_column("a", default=default)
+
+
+IDS = [uuid.UUID(int=number) for number in range(3)]
+
+
+# Bug: categories of UUIDs are of no extension type, so UUIDs were refused.
+def test_uuids_are_values_of_categories_of_uuids():
+    frame = pd.DataFrame({"a": pd.Categorical(IDS[:1])})
+    blz.to_blz(frame, store := MemoryStore())
+    with blz.open(store, "a") as t:
+        t.append({"a": IDS[1:]})
+        t.append(pd.DataFrame({"a": pd.Series(IDS[1:])}))
+        t.append({"a": pa.array([IDS[1].bytes], pa.uuid())})
+        t.update({"a": IDS[2]}, where=pc.field("a") == IDS[1])
+        t.alter_column("a", default=IDS[1])
+        t.add_column("k", 0)
+        t.append({"k": [1]})
+        assert t["a"].to_pandas().tolist() == [IDS[0], *[IDS[2]] * 5, IDS[1]]
+        with pytest.raises(blz.SchemaError, match=r"values of arrow\.bool8"):
+            t.append({"a": pa.array([1], pa.int8()).cast(pa.bool8()), "k": [1]})

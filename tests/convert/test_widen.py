@@ -1,6 +1,7 @@
 """Widening: with evolve=True a table takes new columns and wider numbers."""
 
 import decimal
+import uuid
 
 import numpy as np
 import pandas as pd
@@ -9,11 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import blztable as blz
 from blztable.convert.categories import with_room
 from blztable.convert.frames.frame import Facts
 from blztable.convert.gateway import ingest
 from blztable.convert.widen import evolved
 from blztable.errors import SchemaError
+from blztable.storage.memory import MemoryStore
 from support.append_target import Table, source_of, spec_of
 
 F = pd.DataFrame
@@ -319,3 +322,61 @@ def test_codes_of_many_columns_are_given_room_in_one_new_schema():
     assert set(wide.types) == {pa.dictionary(pa.int32(), pa.string())}
     assert wide.metadata == {b"k": b"v"}
     assert len(passes) < 10
+
+
+# Columns of nulls
+
+
+def none(dtype=object, **labels) -> pd.DataFrame:
+    return pd.DataFrame({"a": pd.Series([None], dtype=dtype, **labels)})
+
+
+# Bug: the column took the type of UUIDs without its name, so that the append was refused. Of other
+# dtypes it kept what it stored, and the append was refused.
+@pytest.mark.parametrize(
+    "nulls",
+    [none(), none()[:0], none("Float64"), none("Int64"), none("period[M]"), none("category")],
+)
+@pytest.mark.parametrize(
+    "values",
+    [
+        [uuid.UUID(int=1)],
+        pd.Categorical([uuid.UUID(int=1)]),
+        pd.period_range("2026", periods=1, freq="D"),
+        pd.interval_range(0.5, 1.5),
+        pd.Categorical(pd.interval_range(0.5, 1.5)),
+        pd.Categorical([None, *pd.interval_range(1, 2)]),
+        [1j],
+    ],
+)
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_nulls_take_the_type_and_dtype_of_the_first_values(nulls, values, is_stream):
+    given, store = pd.DataFrame({"a": values}), MemoryStore()
+    if is_stream:
+        blz.to_blz(iter([nulls, given]), store)
+    else:
+        blz.to_blz(nulls, store)
+        blz.to_blz(given, store, mode="a", evolve=True)
+    found, missing = blz.read_blz(store)["a"], len(nulls)
+    assert found.dtype == given["a"].dtype
+    assert found[missing:].tolist() == given["a"].tolist()
+    with blz.open(store) as t:
+        assert found[:missing].isna().all()
+        blz.to_blz(iter([given]), other := MemoryStore())
+        with blz.open(other) as alone:
+            assert t.schema.field("a").type == alone.schema.field("a").type
+
+
+def test_nulls_of_categories_take_the_categories_of_other_intervals():
+    nulls = pd.DataFrame({"a": pd.Categorical([None], pd.interval_range(0, 1))})
+    given = pd.DataFrame({"a": pd.Categorical(pd.interval_range(0.5, 1.5))})
+    blz.to_blz(iter([nulls, given]), store := MemoryStore())
+    assert blz.read_blz(store)["a"].tolist() == [np.nan, pd.Interval(0.5, 1.5)]
+    assert blz.read_blz(store)["a"].cat.categories.dtype == "interval[float64, right]"
+
+
+def test_a_uuid_column_of_nulls_that_becomes_numbers_is_no_uuid_column():
+    blz.to_blz({"a": pa.nulls(1, pa.uuid())}, store := MemoryStore())
+    with blz.open(store, "a") as t:
+        t.append({"a": [1]}, evolve=True)
+        assert t.schema.equals(pa.schema({"a": pa.int64()}), check_metadata=True)
