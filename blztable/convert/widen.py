@@ -37,14 +37,17 @@ def evolved(
     indices = indices_by_name(new_schema.names, schema.names)
     if indices is None:
         return schema, frame
-    facts, fields = Facts.decode(data.frame), list(schema)
+    held, facts, fields = Facts.decode(frame), Facts.decode(data.frame), list(schema)
+    has_same_dtypes = held.dtypes == facts.dtypes
     for index, position in enumerate(indices):
         field = fields[index]
         column = None if position is None else data.table.column(position)
         if column is None:
             continue
         source = new_schema.field(position)
-        stated, theirs = descriptor_of(field, Facts.decode(frame)), descriptor_of(source, facts)
+        if has_same_dtypes and source.equals(field, check_metadata=True):
+            continue
+        stated, theirs = descriptor_of(field, held), descriptor_of(source, facts)
         means_same = are_same(source, field) and _same_values(stated, theirs)
         if means_same and column.type.equals(field.type):
             continue
