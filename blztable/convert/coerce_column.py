@@ -35,6 +35,8 @@ from blztable.errors import SchemaError
 
 # Dtypes that are different in pandas although their values are the same.
 _SAME_VALUES = {None, "arrow", "masked", "object", "sparse", "string"}
+# Of these, the dtypes that have lists, structs and maps.
+_OF_ARROW = {None, "arrow"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +102,8 @@ def coerce_column(
         )
     is_same = ours == theirs or _SAME_VALUES.issuperset((ours, theirs))
     # Lists of Python are lists where nothing is known of pandas, and the other way round.
-    is_same |= ours is None and objects.are_nested(descriptor)
-    is_same |= theirs is None and objects.are_nested(stated)
+    is_same |= ours in _OF_ARROW and objects.are_nested(descriptor)
+    is_same |= theirs in _OF_ARROW and objects.are_nested(stated)
     if not is_same:
         raise of_dtypes
     return array

@@ -531,3 +531,26 @@ def test_a_default_index_continues_any_other_of_numbers(index):
     wanted = pd.RangeIndex(index.start, index.start + 6 * step, step, name=frame.index.name)
     assert found.equals(wanted)
     assert found.name == wanted.name
+
+
+# Bug: lists and dicts of a DataFrame were refused, which those of Arrow were not.
+@pytest.mark.parametrize(
+    ("values", "type_"),
+    [
+        ([[1], None], pa.list_(pa.int64())),
+        ([{"a": 1}, None], pa.struct({"a": pa.int64()})),
+        ([[{"a": [1]}], []], pa.list_(pa.struct({"a": pa.list_(pa.int64())}))),
+    ],
+)
+def test_objects_are_values_of_an_arrow_dtype_and_the_other_way_round(values, type_):
+    objects, arrow = F({"a": values}), F({"a": pd.Series(values, dtype=pd.ArrowDtype(type_))})
+    for first, second in ((objects, arrow), (arrow, objects)):
+        table = Table(first).append([first[:0], second])
+        assert table.arrow()["a"].to_pylist() == values * 2
+        assert table.pandas()["a"].dtype == first["a"].dtype
+
+
+def test_sets_are_no_values_of_an_arrow_dtype():
+    lists = F({"a": pd.Series([[1]], dtype=pd.ArrowDtype(pa.list_(pa.int64())))})
+    with pytest.raises(SchemaError, match='object \\["set", "int"\\] cannot be appended'):
+        Table(lists).append([lists[:0], F({"a": [{1}]})])
