@@ -198,8 +198,11 @@ def _may_widen(
     """True if the column would fit a wider field, and the call could ask for one."""
     if table.evolve is not False or table.is_new:
         return False
+    stated = descriptor_of(field, table.facts)
+    if dtypes.is_reinterpreted(stated) and not is_empty():
+        return False  # Only nulls take another dtype.
     try:
-        objects.merged(descriptor_of(field, table.facts), descriptor)
+        objects.merged(stated, descriptor)
     except SchemaError:
         return False
     return wider(column, field.type, is_empty=is_empty()) != field.type
