@@ -5,7 +5,7 @@ Knows nothing of values. The descriptor of a column stays if it can describe the
 
 import dataclasses
 import datetime
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -73,11 +73,16 @@ def _field(name: str, type_: Any, *rest: Any) -> pa.Field:
 
 
 def altered(
-    field: pa.Field, frame: Descriptor | None, type_: Any, nullable: bool | None
+    field: pa.Field,
+    frame: Descriptor | None,
+    type_: Any,
+    nullable: bool | None,
+    is_empty: Callable[[], bool] = lambda: False,
 ) -> tuple[pa.Field, Descriptor | None]:
     """Return the field with another type or nullability, and the frame descriptor for it.
 
-    None leaves the type or the nullability as it is.
+    None leaves the type or the nullability as it is. `is_empty` says whether the column holds
+    nothing but nulls. SchemaError if stored values would get another meaning in pandas.
     """
     new = field if nullable is None else field.with_nullable(nullable)
     if type_ is None:
@@ -89,8 +94,19 @@ def altered(
             f"t[{field.name!r}].to_pandas().astype(dtype))"
         )
     arrow, descriptor = parsed(type_, field)
-    kept, frame = with_type(new, frame, retyped_as(new, arrow).type, descriptor)
-    return retyped_as(kept, arrow), frame
+    kept, others = with_type(new, frame, retyped_as(new, arrow).type, descriptor)
+    ours, theirs = (
+        _meaning(descriptor_of(one, Facts.decode(facts)))
+        for one, facts in ((field, frame), (kept, others))
+    )
+    # A column that keeps its type may keep its files, which others may append to meanwhile.
+    if ours != theirs and (kept.type == field.type or not is_empty()):
+        raise SchemaError(
+            f"column {field.name!r}: {ours or field.type} cannot become {theirs or kept.type}, "
+            "because the stored values would get another meaning; convert the data in pandas, and "
+            'add them as another column: t.add_column("new", data)'
+        )
+    return retyped_as(kept, arrow), others
 
 
 def with_type(
@@ -144,6 +160,22 @@ def parsed(type_: Any, field: pa.Field) -> tuple[pa.DataType, Descriptor | None]
             f"of pandas, found {type_!r:.60}"
         ) from None
     return array.type, descriptor
+
+
+def _meaning(descriptor: Descriptor | None) -> str | None:
+    """Return what the values of a column mean, if it is more than the Arrow type says."""
+    if descriptor is None:
+        return None
+    if descriptor["dtype"] == "category":
+        return _meaning(descriptor.get("categories", {}).get("values"))
+    if dtypes.is_reinterpreted(descriptor):
+        facts = [str(descriptor[key]) for key in ("freq", "closed") if key in descriptor]
+        return " ".join([descriptor["dtype"], *facts])
+    if objects.are_sets(descriptor):
+        return f"{descriptor['kind'][0]} of objects"
+    # Other containers may have fields of other kinds, as the type has other fields.
+    kinds = objects.special_kind(descriptor) if isinstance(descriptor.get("kind"), str) else []
+    return f"objects of the kind {kinds[0]}" if kinds else None
 
 
 def _describes(descriptor: Descriptor | None, old: pa.DataType, new: pa.DataType) -> bool:

@@ -606,7 +606,8 @@ class CTable(TableReader, Closing):
             The table has no column of this name.
         SchemaError
             A value does not fit the new type, or is null in a column that shall not be; the message
-            names the row.
+            names the row. Or the stored values would mean something else in pandas: periods of
+            another frequency, intervals closed on the other side, numbers as periods.
         ValueError
             Nothing to change was given.
         ConflictError

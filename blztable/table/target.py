@@ -5,6 +5,7 @@ the column has. Changes nothing.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,8 @@ from blztable.arrow.extensions import plain_values
 from blztable.convert.append_source import TableSpec
 from blztable.convert.categories import check_order, one_in_order
 from blztable.convert.coerce_column import coerce_values, default_of, how_for
+from blztable.convert.column_type import altered
+from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.objects import NO_OPTION
 from blztable.convert.gateway import Nan, Reading
 from blztable.convert.values import values_of
@@ -96,6 +99,13 @@ class Target:
                 return plain_values(array.dictionary, "")[0]
             start += group_rows
         return None
+
+    def altered(
+        self, index: int, type_: Any, nullable: bool | None
+    ) -> tuple[pa.Field, Descriptor | None]:
+        """Return the field of a column with another type or nullability, and its frame."""
+        field, is_empty = self.staged.schema.field(index), partial(self.is_empty, index)
+        return altered(field, self.staged.frame, type_, nullable, is_empty)
 
     def is_empty(self, index: int) -> bool:
         """True if all rows of a column are null, by the statistics of its row groups."""

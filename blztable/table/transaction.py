@@ -20,7 +20,7 @@ from blztable.arrow.extensions import plain_values
 from blztable.arrow.nested.paths import Names, column_of
 from blztable.convert.append_source import append_source
 from blztable.convert.categories import order_of
-from blztable.convert.column_type import altered, with_type
+from blztable.convert.column_type import with_type
 from blztable.convert.frames.frame import described, dropped, renamed
 from blztable.convert.objects.tagged import checked_attrs
 from blztable.convert.values import values_of
@@ -528,9 +528,9 @@ class Transaction(TableReader):
         """
         if type is None and nullable is None and default is no_default:
             raise ValueError("alter_column needs at least one of type, nullable and default")
-        staged, target = self._change_set.staged, self._target
-        index = staged.index_of(name)
-        field, frame = altered(staged.schema.field(index), staged.frame, type, nullable)
+        target = self._target
+        index = target.staged.index_of(name)
+        field, frame = target.altered(index, type, nullable)
         new_defaults = {}
         if default is not no_default:
             order = target.categories(index) if type is None else None
