@@ -94,17 +94,24 @@ def altered(
             f"t[{field.name!r}].to_pandas().astype(dtype))"
         )
     arrow, descriptor = parsed(type_, field)
-    kept, others = with_type(new, frame, retyped_as(new, arrow).type, descriptor)
-    ours, theirs = (
-        _meaning(descriptor_of(one, Facts.decode(facts)))
-        for one, facts in ((field, frame), (kept, others))
-    )
+    stated = descriptor_of(field, Facts.decode(frame))
+    # Without this, a column of an ArrowDtype would become one of Arrow's dictionaries.
+    is_category = pa.types.is_dictionary(arrow) and not isinstance(type_, pa.DataType)
+    if is_category and _describes(coded := _coded(stated, arrow), field.type, arrow):
+        descriptor = coded
+    plain = retyped_as(new, arrow).type
+    kept, others = with_type(new, frame, plain, descriptor, keep=not is_category)
+    given = descriptor_of(kept, Facts.decode(others))
+    ours, theirs = _meaning(stated), _meaning(given)
+    # Categories that are objects such as tuples would be dicts.
+    is_lost = stated is not None and given is None and pa.types.is_dictionary(arrow)
+    is_lost = is_lost and bool(field.type.num_fields)
     # A column that keeps its type may keep its files, which others may append to meanwhile.
-    if ours != theirs and (kept.type == field.type or not is_empty()):
+    if (ours != theirs or is_lost) and (kept.type == field.type or not is_empty()):
         raise SchemaError(
             f"column {field.name!r}: {ours or field.type} cannot become {theirs or kept.type}, "
-            "because the stored values would get another meaning; convert the data in pandas, and "
-            'add them as another column: t.add_column("new", data)'
+            "because the values would not mean the same; convert the data in pandas, and add them "
+            'as another column: t.add_column("new", data)'
         )
     return retyped_as(kept, arrow), others
 
@@ -127,7 +134,8 @@ def with_type(
     """
     present = descriptor_of(field, Facts.decode(frame)) if keep else None
     rest = objects.reshaped(present, field.type, type_, by_place)
-    for one in (present, other if present else None, rest) if descriptor is None else ():
+    coded = _coded(present, type_)
+    for one in (present, other if present else None, rest, coded) if descriptor is None else ():
         if descriptor is None and _describes(one, field.type, type_):
             descriptor = one
     metadata = {key: text for key, text in (field.metadata or {}).items() if key != FIELD_KEY}
@@ -162,12 +170,25 @@ def parsed(type_: Any, field: pa.Field) -> tuple[pa.DataType, Descriptor | None]
     return array.type, descriptor
 
 
+def same_kind(one: Descriptor | None, other: Descriptor | None) -> bool:
+    """True if two columns hold objects of one kind, as categories or not."""
+    kinds = [(_of_values(descriptor) or {}).get("kind") for descriptor in (one, other)]
+    return kinds[0] is not None and kinds[0] == kinds[1]
+
+
+def _of_values(descriptor: Descriptor | None) -> Descriptor | None:
+    """Return the descriptor of the values of a column, which may be categories."""
+    if descriptor is None or descriptor["dtype"] != "category":
+        return descriptor
+    values: Descriptor | None = descriptor.get("categories", {}).get("values")
+    return values
+
+
 def _meaning(descriptor: Descriptor | None) -> str | None:
     """Return what the values of a column mean, if it is more than the Arrow type says."""
+    descriptor = _of_values(descriptor)
     if descriptor is None:
         return None
-    if descriptor["dtype"] == "category":
-        return _meaning(descriptor.get("categories", {}).get("values"))
     if dtypes.is_reinterpreted(descriptor):
         facts = [str(descriptor[key]) for key in ("freq", "closed") if key in descriptor]
         return " ".join([descriptor["dtype"], *facts])
@@ -176,6 +197,21 @@ def _meaning(descriptor: Descriptor | None) -> str | None:
     # Other containers may have fields of other kinds, as the type has other fields.
     kinds = objects.special_kind(descriptor) if isinstance(descriptor.get("kind"), str) else []
     return f"objects of the kind {kinds[0]}" if kinds else None
+
+
+def _coded(descriptor: Descriptor | None, type_: pa.DataType) -> Descriptor | None:
+    """Return the descriptor of the same values as categories, or no longer as categories."""
+    if descriptor is None:
+        return None
+    if descriptor["dtype"] == "category":
+        return None if pa.types.is_dictionary(type_) else _of_values(descriptor)
+    is_object = descriptor["dtype"] == "object"
+    # pandas makes numbers, text and times of the other objects that become categories.
+    is_kept = _meaning(descriptor) is not None or descriptor.get("kind") == "uuid"
+    if not pa.types.is_dictionary(type_) or descriptor["dtype"] == "sparse" or is_object > is_kept:
+        return None
+    facts = {key: fact for key, fact in descriptor.items() if key != "missing"}
+    return {"dtype": "category", "categories": {"values": facts}}
 
 
 def _describes(descriptor: Descriptor | None, old: pa.DataType, new: pa.DataType) -> bool:

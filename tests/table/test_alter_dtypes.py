@@ -1,6 +1,9 @@
 """alter_column: a column of another dtype of pandas holds the same values, or is refused."""
 
+import datetime
+import decimal
 import ipaddress
+import uuid
 
 import numpy as np
 import pandas as pd
@@ -44,7 +47,7 @@ def test_stored_values_get_no_other_meaning(values, type_, safe):
     # Bug: the ordinals of months became those of days.
     t = table(values)
     before = t.to_pandas()
-    with pytest.raises(blz.SchemaError, match=r"another meaning; .* t.add_column\("):
+    with pytest.raises(blz.SchemaError, match=r"would not mean the same; .* t.add_column\("):
         t.alter_column("v", type=bytes if type_ == "bytes" else type_, safe=safe)
     pd.testing.assert_frame_equal(t.to_pandas(), before)
 
@@ -66,3 +69,71 @@ def test_a_dtype_of_the_same_meaning_is_taken(values, type_):
     t.alter_column("v", type=type_)
     expected = pd.DataFrame({"v": pd.Series(values).astype(type_)})
     pd.testing.assert_frame_equal(t.to_pandas(), expected)
+
+
+CATEGORIES = {
+    "periods": (MONTHS, "period[M]"),
+    "UUIDs": ([uuid.UUID(int=1), uuid.UUID(int=2)], pa.uuid()),
+    "addresses": (ADDRESSES, "string"),
+    "dates": ([datetime.date(2020, 1, 1), None], pa.date32()),
+    "decimals": ([decimal.Decimal("1.5"), None], pa.decimal128(2, 1)),
+    "Int64": (pd.array([1, None], "Int64"), "Int64"),
+    "Arrow": (pd.array([1, 2], "int64[pyarrow]"), "int64[pyarrow]"),
+    "string": (pd.array(["a", "b"], "string"), "string"),
+    "text": (["a", "b"], "str"),
+    "zoned": (pd.date_range("2020", periods=2, tz="+05:00"), pd.DatetimeTZDtype("us", "+05:00")),
+}
+
+
+@pytest.mark.parametrize("case", CATEGORIES)
+def test_a_category_has_the_values_of_the_column(case):
+    # Bug: periods became integers, UUIDs bytes and addresses text.
+    values, first = CATEGORIES[case]
+    frame = pd.DataFrame({"v": values})
+    t = table(values)
+    t.alter_column("v", type="category")
+    pd.testing.assert_frame_equal(t.to_pandas(), frame.astype("category"))
+    t.append(frame)
+    t.append(frame.astype("category"))
+    whole = pd.concat([frame] * 3, ignore_index=True)
+    pd.testing.assert_frame_equal(t.to_pandas(), whole.astype("category"))
+    t.alter_column("v", type=first)
+    pd.testing.assert_frame_equal(t.to_pandas(), whole)
+    t.append(frame)
+
+
+@pytest.mark.parametrize("values", [[1, 2], ["a", "b"], [True, None], [1.5, None]], ids=str)
+def test_objects_become_the_categories_that_pandas_makes(values):
+    frame = pd.DataFrame({"v": pd.Series(values, dtype=object)})
+    t = table(frame["v"])
+    t.alter_column("v", type="category")
+    pd.testing.assert_frame_equal(t.to_pandas(), frame.astype("category"))
+
+
+def test_a_sparse_column_becomes_categories():
+    frame = pd.DataFrame({"v": pd.arrays.SparseArray([0, 1])})
+    t = table(frame["v"])
+    t.alter_column("v", type="category")
+    pd.testing.assert_frame_equal(t.to_pandas(), frame.astype("category"))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        INTERVALS,
+        [1j, 2j],
+        [{1}, {2}],
+        [frozenset({1})],
+        [(1, "a"), (2, "b")],
+        [{"a": 1}, {"b": 2}],
+        [[1], [2]],
+    ],
+    ids=str,
+)
+def test_values_that_a_dictionary_cannot_hold_are_no_category(values):
+    # Bug: tuples, intervals and complex numbers became dicts, and sets arrays.
+    t = table(values)
+    before = t.to_pandas()
+    with pytest.raises(blz.SchemaError, match=r"would not mean the same; .* t.add_column\("):
+        t.alter_column("v", type="category")
+    pd.testing.assert_frame_equal(t.to_pandas(), before)
