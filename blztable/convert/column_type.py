@@ -102,7 +102,7 @@ def altered(
     plain = retyped_as(new, arrow).type
     kept, others = with_type(new, frame, plain, descriptor, keep=not is_category)
     given = descriptor_of(kept, Facts.decode(others))
-    ours, theirs = _meaning(stated), _meaning(given)
+    ours, theirs = meaning(stated), meaning(given)
     # Categories that are objects such as tuples would be dicts.
     is_lost = stated is not None and given is None and pa.types.is_dictionary(arrow)
     is_lost = is_lost and bool(field.type.num_fields)
@@ -184,7 +184,7 @@ def _of_values(descriptor: Descriptor | None) -> Descriptor | None:
     return values
 
 
-def _meaning(descriptor: Descriptor | None) -> str | None:
+def meaning(descriptor: Descriptor | None) -> str | None:
     """Return what the values of a column mean, if it is more than the Arrow type says."""
     descriptor = _of_values(descriptor)
     if descriptor is None:
@@ -207,7 +207,7 @@ def _coded(descriptor: Descriptor | None, type_: pa.DataType) -> Descriptor | No
         return None if pa.types.is_dictionary(type_) else _of_values(descriptor)
     is_object = descriptor["dtype"] == "object"
     # pandas makes numbers, text and times of the other objects that become categories.
-    is_kept = _meaning(descriptor) is not None or descriptor.get("kind") == "uuid"
+    is_kept = meaning(descriptor) is not None or descriptor.get("kind") == "uuid"
     if not pa.types.is_dictionary(type_) or descriptor["dtype"] == "sparse" or is_object > is_kept:
         return None
     facts = {key: fact for key, fact in descriptor.items() if key != "missing"}

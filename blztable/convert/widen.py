@@ -6,13 +6,15 @@ and the new values (`wider`). Other differences stay, and `coerce_item` refuses 
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import pyarrow as pa
 
 from blztable.arrow.extensions import are_same, typed_as
+from blztable.arrow.nesting import with_fields
 from blztable.convert.categories import facts_of_values, with_room
 from blztable.convert.coerce import indices_by_name
-from blztable.convert.column_type import with_type
+from blztable.convert.column_type import meaning, with_type
 from blztable.convert.frames import dtypes, objects
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.frame import Facts, described, descriptor_of, with_labels
@@ -57,9 +59,11 @@ def evolved(
                 field, frame = with_type(field, frame, type_, theirs, keep=False)
                 fields[index] = typed_as(field, source.with_type(type_))
             continue
-        type_ = wider(column, field.type)
-        # `coerce_item` says whether the dtypes differ.
-        if type_ != field.type and not dtypes.is_reinterpreted(stated):
+        is_other = dtypes.is_reinterpreted(stated)
+        if is_other and meaning(stated) != meaning(theirs):
+            continue  # `coerce_item` says that the dtypes differ.
+        type_ = (_wider_parts if is_other else wider)(column, field.type)
+        if type_ != field.type:
             try:
                 theirs = objects.merged(stated, theirs)
             except SchemaError:
@@ -84,3 +88,12 @@ def _same_values(*descriptors: Descriptor | None) -> bool:
     """True if equal values of Arrow are equal in pandas, for columns or categories of both."""
     one, other = map(facts_of_values, descriptors)
     return one == other or not (dtypes.is_reinterpreted(one) or dtypes.is_reinterpreted(other))
+
+
+def _wider_parts(column: pa.ChunkedArray, type_: pa.DataType) -> pa.DataType:
+    """Return the type for both, in which the ends of intervals have one type, as before."""
+    if not (pa.types.is_struct(type_) and pa.types.is_struct(column.type)):
+        return type_
+    parts = [part for chunk in column.chunks for part in chunk.flatten()]
+    part = wider(pa.chunked_array(parts, column.type[0].type), type_[0].type)
+    return with_fields(type_, lambda field: field.with_type(part))

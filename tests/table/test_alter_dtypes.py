@@ -137,3 +137,45 @@ def test_values_that_a_dictionary_cannot_hold_are_no_category(values):
     with pytest.raises(blz.SchemaError, match=r"would not mean the same; .* t.add_column\("):
         t.alter_column("v", type="category")
     pd.testing.assert_frame_equal(t.to_pandas(), before)
+
+
+ENDS = {
+    "floats": (INTERVALS, pd.interval_range(0.5, 1.5)),
+    "one float": (INTERVALS, pd.arrays.IntervalArray.from_tuples([(0.5, 2.0), None])),
+    "unsigned": (
+        pd.arrays.IntervalArray.from_arrays(*np.array([[1], [2]], "u1")),
+        pd.arrays.IntervalArray.from_tuples([(-1, 300)]),
+    ),
+    "seconds": (
+        pd.interval_range(pd.Timestamp("2020").as_unit("s"), periods=2),
+        pd.interval_range(pd.Timestamp("2020-01-01 00:00:00.5"), periods=2),
+    ),
+    "complex": (np.array([1j], "c8"), np.array([0.1 + 2j])),
+}
+
+
+@pytest.mark.parametrize("case", ENDS)
+def test_parts_of_values_are_widened(case):
+    # Bug: the error advised evolve=True, which did not help.
+    first, more = ENDS[case]
+    t, frame = table(first), pd.DataFrame({"v": more})
+    with pytest.raises(blz.SchemaError, match="pass evolve=True"):
+        t.append(frame)
+    t.append(frame, evolve=True)
+    pd.testing.assert_series_equal(
+        t.to_pandas()["v"].astype(object),
+        pd.concat([pd.Series(one).astype(object) for one in (first, more)], ignore_index=True),
+        check_names=False,
+    )
+    assert t.verify().is_intact
+
+
+@pytest.mark.parametrize("evolve", [False, True])
+@pytest.mark.parametrize(
+    "more", [INTERVALS.set_closed("left"), pd.interval_range(0.5, 1.5, closed="left")]
+)
+def test_intervals_of_another_side_are_not_taken(more, evolve):
+    t = table(INTERVALS)
+    with pytest.raises(blz.SchemaError, match="convert the data first"):
+        t.append(pd.DataFrame({"v": more}), evolve=evolve)
+    assert t.to_pandas()["v"].tolist() == INTERVALS.tolist()
