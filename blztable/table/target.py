@@ -4,11 +4,13 @@ Knows how values become rows of a column: the default, the categories and the mi
 the column has. Changes nothing.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from blztable.arrow.casts import narrowed
 from blztable.arrow.extensions import plain_values
@@ -17,11 +19,13 @@ from blztable.convert.categories import check_order, one_in_order
 from blztable.convert.coerce_column import coerce_values, default_of, how_for
 from blztable.convert.column_type import altered
 from blztable.convert.frames.descriptor import Descriptor
+from blztable.convert.frames.frame import Facts, described, descriptor_of
 from blztable.convert.frames.objects import NO_OPTION
 from blztable.convert.gateway import Nan, Reading
 from blztable.convert.values import values_of
-from blztable.engine.change import rows
+from blztable.engine.change import rows, update
 from blztable.engine.change.defaults import declared_defaults
+from blztable.engine.query import expressions
 from blztable.engine.version.staged import StagedVersion
 from blztable.table.snapshot import Snapshot
 
@@ -71,9 +75,31 @@ class Target:
         check_order(column, self.categories(index), context)
         return column
 
-    def computed(self, index: int, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Return the result of an expression as new values of a column."""
-        return self._coerced(index, narrowed(column, self.staged.schema.field(index).type))
+    def computed(self, values: Mapping[int, Any]) -> update.Coerce:
+        """Return what makes the results of these expressions new values of their columns."""
+        given = {
+            index: descriptor_of(self.field_of(value), Facts())
+            for index, value in values.items()
+            if isinstance(value, pc.Expression)
+        }
+
+        def coerced(index: int, column: pa.ChunkedArray) -> pa.ChunkedArray:
+            field = self.staged.schema.field(index)
+            column = self._coerced(index, narrowed(column, field.type), given[index])
+            check_order(column, self.categories(index), f"column {field.name!r}")
+            return column
+
+        return coerced
+
+    def field_of(self, expression: pc.Expression) -> pa.Field:
+        """Return the field of the values of an expression, with the dtype if it is a column."""
+        schema = self.staged.schema
+        index = expressions.column_of(expression, schema)
+        if index is None:
+            return pa.field("", expressions.type_of(expression, schema))
+        field = schema.field(index)
+        descriptor = descriptor_of(field, Facts.decode(self.staged.frame))
+        return described(field, descriptor).with_nullable(True)
 
     def default(self, default: Any, field: pa.Field, order: pa.Array | None) -> pa.Scalar | None:
         """Return a default of the field's type, of the ordered categories; None for null."""

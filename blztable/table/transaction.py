@@ -298,7 +298,7 @@ class Transaction(TableReader):
             is_expression = isinstance(value, pc.Expression)
             new = expressions.as_expression(value) if is_expression else target.values(index, value)
             new_values[index] = new
-        return update.update(self._change_set, new_values, where, target.computed)
+        return update.update(self._change_set, new_values, where, target.computed(new_values))
 
     @_verb(if_repeated=0)
     def delete(self, where: Any) -> int:
@@ -459,7 +459,7 @@ class Transaction(TableReader):
         rows_of: Callable[[int], Any]
         if isinstance(data, pc.Expression):
             data = expressions.as_expression(data)
-            field = pa.field(own_name, expressions.type_of(data, staged.schema))
+            field = self._target.field_of(data).with_name(own_name)
             rows_of = partial(update.computed, staged, data)
         else:
             values, descriptor = values_of(

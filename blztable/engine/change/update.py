@@ -120,7 +120,11 @@ def evaluated(
     rows = staged.head.row_groups[group]
     columns = read_columns(opened, indices, [RowSpan(group, 0, rows)])
     names = [staged.schema.field(index).name for index in indices]
-    result = expressions.evaluate(expression, dict(zip(names, columns, strict=True)), rows)
+    if len(names) == 1 and expression.equals(pc.field(names[0])):
+        # Arrow would make plain values of categories.
+        result = columns[0]
+    else:
+        result = expressions.evaluate(expression, dict(zip(names, columns, strict=True)), rows)
     if mask is None:
         return result
     return pa.chunked_array([take(one_array(result), np.flatnonzero(mask))])

@@ -188,6 +188,13 @@ def columns_of(expression: pc.Expression, schema: pa.Schema) -> tuple[int, ...]:
     return columns
 
 
+def column_of(expression: pc.Expression, schema: pa.Schema) -> int | None:
+    """Return the index of the column that an expression is; None for any other expression."""
+    indices = columns_of(expression, schema)
+    is_one = len(indices) == 1 and expression.equals(pc.field(schema.names[indices[0]]))
+    return indices[0] if is_one else None
+
+
 def evaluate(
     expression: pc.Expression, columns: Mapping[str, pa.ChunkedArray], rows: int
 ) -> pa.ChunkedArray:

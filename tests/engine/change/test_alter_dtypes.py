@@ -8,6 +8,7 @@ import uuid
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import blztable as blz
@@ -179,3 +180,57 @@ def test_intervals_of_another_side_are_not_taken(more, evolve):
     with pytest.raises(blz.SchemaError, match="convert the data first"):
         t.append(pd.DataFrame({"v": more}), evolve=evolve)
     assert t.to_pandas()["v"].tolist() == INTERVALS.tolist()
+
+
+def twice(values) -> tuple[blz.CTable, pd.DataFrame]:
+    """Return a table of two columns of one dtype, and its frame."""
+    first = pd.Series(values)
+    frame = pd.DataFrame({"v": first, "w": first[::-1].reset_index(drop=True)})
+    store = MemoryStore()
+    frame.to_blz(store, row_group_rows=1)
+    return blz.open(store, "a"), frame
+
+
+SAME = {
+    "periods": MONTHS,
+    "intervals": INTERVALS,
+    "categories of periods": pd.Categorical(MONTHS),
+    "categories of intervals": pd.Categorical(INTERVALS),
+    "ordered": pd.Categorical(["a", "b"], ordered=True),
+    "complex": [1j, 2j],
+    "sets": [{1}, {2}],
+    "UUIDs": [uuid.UUID(int=1), uuid.UUID(int=2)],
+    "tuples": [(1, "a"), (2, "b")],
+    "Int64": pd.array([1, None], "Int64"),
+}
+
+
+@pytest.mark.parametrize("case", SAME)
+def test_an_expression_that_is_a_column_has_its_dtype(case):
+    # Bug: the values were refused as plain ones, and a new column was plain.
+    t, frame = twice(SAME[case])
+    t.add_column("x", pc.field("w"))
+    pd.testing.assert_series_equal(t.to_pandas()["x"], frame["w"], check_names=False)
+    t.update({"v": pc.field("w")}, where=pc.field("w").is_valid())
+    t.update({"v": pc.field("w")})
+    pd.testing.assert_series_equal(t.to_pandas()["v"], frame["w"], check_names=False)
+    assert t.verify().is_intact
+
+
+def test_a_column_of_another_dtype_or_order_is_refused():
+    frame = pd.DataFrame(
+        {
+            "v": MONTHS,
+            "w": MONTHS.asfreq("D"),
+            "a": pd.Categorical(["x", "y"], ["x", "y"], ordered=True),
+            "b": pd.Categorical(["x", "y"], ["y", "x"], ordered=True),
+        }
+    )
+    store = MemoryStore()
+    frame.to_blz(store)
+    with blz.open(store, "a") as t:
+        with pytest.raises(blz.SchemaError, match="dtype period D cannot be stored as"):
+            t.update({"v": pc.field("w")})
+        with pytest.raises(blz.SchemaError, match="set the same categories in the same order"):
+            t.update({"a": pc.field("b")})
+        pd.testing.assert_frame_equal(t.to_pandas(), frame)
