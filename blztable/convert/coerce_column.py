@@ -198,11 +198,8 @@ def _may_widen(
     """True if the column would fit a wider field, and the call could ask for one."""
     if table.evolve is not False or table.is_new:
         return False
-    stated = descriptor_of(field, table.facts)
-    if dtypes.is_reinterpreted(stated) and not is_empty():
-        return False  # Only nulls take another dtype.
     try:
-        objects.merged(stated, descriptor)
+        objects.merged(descriptor_of(field, table.facts), descriptor)
     except SchemaError:
         return False
     return wider(column, field.type, is_empty=is_empty()) != field.type

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from blztable.arrow.extensions import retyped_as
 from blztable.arrow.types import value_type
+from blztable.convert.categories import facts_of_values
 from blztable.convert.frames import dtypes, objects
 from blztable.convert.frames.descriptor import FIELD_KEY, Descriptor
 from blztable.convert.frames.frame import Facts, described, descriptor_of, without_dtypes
@@ -170,23 +171,9 @@ def parsed(type_: Any, field: pa.Field) -> tuple[pa.DataType, Descriptor | None]
     return array.type, descriptor
 
 
-def same_kind(one: Descriptor | None, other: Descriptor | None) -> bool:
-    """True if two columns hold objects of one kind, as categories or not."""
-    kinds = [(_of_values(descriptor) or {}).get("kind") for descriptor in (one, other)]
-    return kinds[0] is not None and kinds[0] == kinds[1]
-
-
-def _of_values(descriptor: Descriptor | None) -> Descriptor | None:
-    """Return the descriptor of the values of a column, which may be categories."""
-    if descriptor is None or descriptor["dtype"] != "category":
-        return descriptor
-    values: Descriptor | None = descriptor.get("categories", {}).get("values")
-    return values
-
-
 def meaning(descriptor: Descriptor | None) -> str | None:
     """Return what the values of a column mean, if it is more than the Arrow type says."""
-    descriptor = _of_values(descriptor)
+    descriptor = facts_of_values(descriptor)
     if descriptor is None:
         return None
     if dtypes.is_reinterpreted(descriptor):
@@ -204,7 +191,7 @@ def _coded(descriptor: Descriptor | None, type_: pa.DataType) -> Descriptor | No
     if descriptor is None:
         return None
     if descriptor["dtype"] == "category":
-        return None if pa.types.is_dictionary(type_) else _of_values(descriptor)
+        return None if pa.types.is_dictionary(type_) else facts_of_values(descriptor)
     is_object = descriptor["dtype"] == "object"
     # pandas makes numbers, text and times of the other objects that become categories.
     is_kept = meaning(descriptor) is not None or descriptor.get("kind") == "uuid"

@@ -6,7 +6,6 @@ and the new values (`wider`). Other differences stay, and `coerce_item` refuses 
 """
 
 from collections.abc import Callable
-from functools import partial
 
 import pyarrow as pa
 

