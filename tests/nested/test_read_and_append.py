@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import blztable as blz
+from blztable.convert.frames.objects import foreign_objects
 from blztable.storage.memory import MemoryStore
 
 LISTS = pa.list_(pa.int64())
@@ -56,6 +57,19 @@ def test_integers_of_a_field_become_floats_in_all_rows_or_in_none():
     assert [type(value["a"]) for value in frame["x"]] == [float, type(None), float]
     frame.to_blz(copy := MemoryStore())
     assert blz.read_table(copy)["x"].to_pylist() == values
+
+
+def test_chunks_that_arrow_cannot_join_are_read():
+    values = pa.array(["a", None])
+    chunks = [
+        pa.ListArray.from_arrays([0, 1], pa.DictionaryArray.from_arrays([code], values[code:]))
+        for code in (0, 0)
+    ]
+    other = pa.DictionaryArray.from_arrays(pa.array([1], pa.int64()), pa.array([None, "b"]))
+    column = pa.chunked_array([*chunks, pa.ListArray.from_arrays([0, 1], other)])
+    with pytest.raises(pa.ArrowInvalid):
+        pa.concat_arrays(column.chunks)
+    assert [list(value) for value in foreign_objects(column)] == [["a"], ["a"], ["b"]]
 
 
 def test_nan_in_an_array_of_a_frame_is_missing_and_comes_back():

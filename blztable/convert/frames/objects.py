@@ -265,9 +265,8 @@ def foreign_objects(column: pa.ChunkedArray) -> np.ndarray:
         # Arrow ends the process for views of lists without an array.
         return np.empty(0, object)
     if pa.types.is_nested(column.type):
-        # As one array, or pyarrow makes floats of integers in the chunks alone that have nulls.
-        array = without_hidden(whole(column) if isinstance(column, pa.ChunkedArray) else column)
-        column, has_objects = pa.chunked_array([array]), loses_digits(array)
+        chunks = list(map(without_hidden, _joined(column)))
+        column, has_objects = pa.chunked_array(chunks), any(map(loses_digits, chunks))
     try:
         series = column.to_pandas(integer_object_nulls=has_objects)
     except pa.ArrowNotImplementedError:
@@ -284,6 +283,20 @@ def foreign_objects(column: pa.ChunkedArray) -> np.ndarray:
         values = values.to_numpy()
         return values if values.flags.writeable else values.copy()
     return values
+
+
+def _joined(column: pa.ChunkedArray | pa.Array) -> list[pa.Array]:
+    """Return the chunks of a nested column as one, where Arrow can join them.
+
+    pyarrow makes floats of integers only in the chunks that have nulls.
+    """
+    if not isinstance(column, pa.ChunkedArray):
+        return [column]
+    try:
+        return [whole(column)]
+    except REFUSALS:
+        # Such as dictionaries with nulls.
+        return list(column.chunks)
 
 
 def _dates(array: pa.Array) -> np.ndarray | None:
