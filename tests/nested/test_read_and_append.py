@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import blztable as blz
-from blztable.convert.frames.objects import foreign_objects
+from blztable.convert.frames.arrow_objects import foreign_objects
 from blztable.storage.memory import MemoryStore
 
 LISTS = pa.list_(pa.int64())

@@ -19,7 +19,7 @@ from blztable.arrow.errors import REFUSALS, is_foreign
 from blztable.arrow.extensions import plain_values
 from blztable.arrow.types import is_text, is_view, nulls, without_view
 from blztable.convert.arrays import PandasArray, from_values, missing_of, values_of, whole
-from blztable.convert.frames import compound, numbers, objects, text, times
+from blztable.convert.frames import arrow_objects, compound, numbers, objects, text, times
 from blztable.convert.frames.descriptor import (
     Descriptor,
     expect_bool,
@@ -101,7 +101,7 @@ def decode(column: pa.ChunkedArray, descriptor: Descriptor | None, backend: str 
     for holds, decode_family in DEFAULTS:
         if holds(column.type):
             return decode_family(column)
-    return objects.foreign_objects(column)
+    return arrow_objects.foreign_objects(column)
 
 
 def encode_index(
@@ -328,7 +328,7 @@ def _decode_extension(column: pa.ChunkedArray) -> Values:
     if column.type.extension_name == "pandas.period":
         storage = pa.chunked_array([chunk.storage for chunk in column.chunks], pa.int64())
         return times.decode_periods(storage, {"dtype": "period", "freq": column.type.freq})
-    return objects.foreign_objects(column)
+    return arrow_objects.foreign_objects(column)
 
 
 def _run_ends(column: pa.ChunkedArray) -> Values:
@@ -368,7 +368,7 @@ DESCRIBED: dict[str, Callable[[pa.ChunkedArray, Descriptor], Values]] = {
 
 DEFAULTS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.ChunkedArray], Values]], ...] = (
     (pa.types.is_boolean, numbers.decode_booleans),
-    (pa.types.is_null, objects.decode_nulls),
+    (pa.types.is_null, arrow_objects.decode_nulls),
     (pa.types.is_integer, numbers.decode_integers),
     (pa.types.is_floating, numbers.decode_floats),
     (pa.types.is_timestamp, times.decode_timestamps),

@@ -11,9 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from blztable.convert.arrays import whole
+from blztable.convert.frames.arrow_objects import foreign_objects
 from blztable.convert.frames.descriptor import FIELD_KEY
 from blztable.convert.frames.frame import to_frame
-from blztable.convert.frames.objects import foreign_objects
 from blztable.errors import ColumnNotFoundError, FormatError, SchemaError
 from support.frame_strategies import rebuilt
 
