@@ -4,7 +4,7 @@
 
 It makes a virtual environment with this checkout and the packages of peers-requirements.txt, and
 prints the tables. `--publish` measures nothing: it puts the tables of the stored results,
-benchmarks/peers.json, into docs/performance.md, and the pictures into docs/_static.
+benchmarks/peers*.json, into docs/performance.md, and the pictures into docs/_static.
 
 The method: each task of each system runs in a fresh process, one process at a time. The systems
 take turns for several rounds, with a different first system in each round, so that changes of the
@@ -44,7 +44,7 @@ import report
 HERE = Path(__file__).parent
 REQUIREMENTS = HERE / "peers-requirements.txt"
 # The results that the documentation shows.
-STORED = HERE / "peers.json"
+STORED = sorted(HERE.glob("peers*.json"))
 PAGE, PICTURES = HERE.parent / "docs" / "performance.md", HERE.parent / "docs" / "_static"
 MARKS = "<!-- peers: begin -->\n", "<!-- peers: end -->\n"
 VERSIONS = (
@@ -56,7 +56,7 @@ VERSIONS = (
 def main() -> None:
     options = parse_arguments()
     if options.publish:
-        publish(json.loads(STORED.read_text(encoding="utf-8")), PAGE, PICTURES)
+        publish(stored(), PAGE, PICTURES)
         return
     if not options.here:
         python = environment()
@@ -199,7 +199,12 @@ def as_json(value: object, depth: int = 0) -> str:
     return "{" + space + " " + f",{space} ".join(pairs) + space + "}"
 
 
-def publish(results: report.Results, page: Path, folder: Path) -> None:
+def stored() -> list[report.Results]:
+    """Return the stored results, each of a measurement by itself."""
+    return [json.loads(path.read_text(encoding="utf-8")) for path in STORED]
+
+
+def publish(results: Sequence[report.Results], page: Path, folder: Path) -> None:
     """Put the tables between the marks of the page, and draw the pictures."""
     before, after = MARKS
     head, _, rest = page.read_text(encoding="utf-8").partition(before)
@@ -214,14 +219,18 @@ def publish(results: report.Results, page: Path, folder: Path) -> None:
         (folder / name).write_text(drawn, encoding="utf-8")
 
 
-def section(results: report.Results) -> str:
+def section(results: Sequence[report.Results]) -> str:
     """Return what stands between the marks: the tables, then the pictures."""
     shown = [f"![{title}](_static/{name})\n" for name, (title, _) in drawings(results).items()]
-    return "\n".join([report.summary(results), *shown])
+    return "\n".join([*map(report.summary, results), *shown])
 
 
-def drawings(results: report.Results) -> dict[str, tuple[str, str]]:
+def drawings(several: Sequence[report.Results]) -> dict[str, tuple[str, str]]:
     """Return the titles and pictures by file name; none where nothing was timed."""
+    results: report.Results = {"data": {}, "runs": {}}
+    for one in several:
+        for key, known in results.items():
+            known |= one[key]
     found = {
         "peers-size-and-read.svg": ("Size and time to read", pictures.sizes_and_reads(results)),
         "peers-lineitem.svg": ("Tasks on lineitem", pictures.bars(results, "lineitem")),

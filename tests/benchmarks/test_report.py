@@ -168,14 +168,14 @@ def test_publishing_replaces_what_is_between_the_marks(tmp_path):
     page.write_text(f"Head\n{before}old\n{after}Tail\n", encoding="utf-8")
     folder.mkdir()
     (folder / "peers-old.svg").touch()
-    peers.publish(RESULTS, page, folder)
+    peers.publish([RESULTS], page, folder)
     text = page.read_text(encoding="utf-8")
-    assert text == f"Head\n{before}{peers.section(RESULTS)}{after}Tail\n"
+    assert text == f"Head\n{before}{peers.section([RESULTS])}{after}Tail\n"
     assert [path.name for path in folder.iterdir()] == ["peers-size-and-read.svg"]
     assert "(_static/peers-size-and-read.svg)" in text
     page.write_text("Head\n", encoding="utf-8")
     with pytest.raises(SystemExit, match="no place for the tables"):
-        peers.publish(RESULTS, page, folder)
+        peers.publish([RESULTS], page, folder)
 
 
 def test_what_was_only_checked_has_sizes_and_no_pictures():
@@ -183,14 +183,14 @@ def test_what_was_only_checked_has_sizes_and_no_pictures():
     for systems in checked["runs"]["trees"].values():
         for name in systems:
             systems[name] = {}
-    assert peers.drawings(checked) == {}
+    assert peers.drawings([checked]) == {}
     assert "read all" not in report.summary(checked)
     assert report.sizes(checked) in report.summary(checked)
     assert "| slow | 20.0 | right | right |" in report.full(checked)
 
 
 def test_the_documentation_shows_the_stored_results():
-    results = json.loads(peers.STORED.read_text(encoding="utf-8"))
+    results = peers.stored()
     before, after = peers.MARKS
     page = peers.PAGE.read_text(encoding="utf-8")
     assert page.partition(before)[2].partition(after)[0] == peers.section(results)
