@@ -18,7 +18,7 @@ from blztable.engine.change import creation
 from blztable.engine.version import schema as schemas
 from blztable.engine.version import versions
 from blztable.engine.write.options import DURABILITIES, WriteOptions, check_choice
-from blztable.storage.resolve import StoreLike, opened_at
+from blztable.storage.resolve import LAYOUTS, StoreLike, opened_at
 from blztable.table.dataset import BlzDataset
 from blztable.table.indices import checked_integer
 from blztable.table.progress import ProgressOption
@@ -32,6 +32,7 @@ def create(
     schema: pa.Schema | pd.DataFrame | Mapping[str, Any],
     *,
     mode: str = "x",
+    layout: str | None = None,
     optimize: str | Mapping[str, str] | None = None,
     compression: str | Mapping[str, str] | None = None,
     clevel: int | Mapping[str, int] | None = None,
@@ -51,13 +52,15 @@ def create(
     Parameters
     ----------
     path : path-like
-        Directory of the table.
+        Directory of the table, or its file.
     schema : pyarrow.Schema, DataFrame, or mapping of names to types
         Names and types of the columns. A type is one of Arrow, its name, a dtype of numpy or
         pandas, or a type of Python: bool, int, float, str, bytes, or one of `datetime`. Of a
         DataFrame, the table gets the columns, the index and the `attrs`, and no rows.
     mode : {"x", "w"}
         If a table exists, "x" fails and "w" replaces it, as a new version.
+    layout : {"directory", "file"}, optional
+        Whether a new table is a directory, the default, or one file. A table keeps its layout.
     optimize : str or mapping of column names to str, optional
         What the choice of a codec aims at, as in `to_blz`.
     compression : str or mapping of column names to str, optional
@@ -111,6 +114,7 @@ def create(
     0 ['at', 'what', 'n']
     """
     check_choice("mode", mode, ("w", "x"))
+    check_choice("layout", layout, (None, *LAYOUTS))
     attributes = checked_attrs(dict(attrs or {}))
     columns = schema_of(schema, Reading(objects=object))
     kept = schemas.with_digits(plain_schema(columns.schema), truncate)
@@ -127,7 +131,7 @@ def create(
         optimize=optimize,
         nan_as_null=nan_as_null,
     )
-    with opened_at(path) as store:
+    with opened_at(path, layout) as store:
         version, pinned = creation.create(store, contents, options, replace_existing=mode == "w")
     return CTable(Snapshot(version, pinned), writable=True, durability=durability)
 
@@ -140,7 +144,7 @@ def open(
     Parameters
     ----------
     path : path-like
-        Directory of the table.
+        Directory of the table, or its file.
     mode : {"r", "a"}
         "r" to read, "a" to read and change.
     version : int, optional
@@ -202,7 +206,7 @@ def read_blz(
     Parameters
     ----------
     path : path-like
-        Directory of the table.
+        Directory of the table, or its file.
     columns : sequence of str or tuple of str, optional
         Names of the columns to read, in this order; all by default. The index is restored too.
         "address.city" or ("address", "city") is one field of a struct: the column then has only the
@@ -290,7 +294,7 @@ def read_table(
     Parameters
     ----------
     path : path-like
-        Directory of the table.
+        Directory of the table, or its file.
     columns : sequence of str or tuple of str, optional
         Names of the columns to read, in this order; all by default.
         "address.city" or ("address", "city") is one field of a struct: the column then has only the
@@ -341,7 +345,7 @@ def dataset(
     Parameters
     ----------
     path : path-like
-        Directory of the table.
+        Directory of the table, or its file.
     dictionaries : sequence of str, optional
         Names of columns of text or binary to show as dictionary arrays of int32 indices. Groups by
         such a column are faster in most engines.

@@ -18,7 +18,7 @@ from blztable.engine.version.schema import check_digits, with_digits
 from blztable.engine.write.options import WriteOptions, check_choice, check_id
 from blztable.engine.write.sort_keys import parsed
 from blztable.errors import ConflictError, TableExistsError
-from blztable.storage.resolve import StoreLike, opened_at
+from blztable.storage.resolve import LAYOUTS, StoreLike, opened_at
 from blztable.storage.store import Store
 from blztable.table.progress import ProgressOption, reporting
 from blztable.table.snapshot import Snapshot
@@ -33,6 +33,7 @@ def to_blz(
     path: StoreLike,
     *,
     mode: str = "w",
+    layout: str | None = None,
     index: bool | None = None,
     evolve: bool = False,
     optimize: str | Mapping[str, str] | None = None,
@@ -70,10 +71,12 @@ def to_blz(
         PyCapsule interface (polars, duckdb), a structured numpy array, a mapping of names to arrays
         of one length, a list of rows (mappings of names to values); or a stream.
     path : path-like
-        Directory of the table.
+        Directory of the table, or its file.
     mode : {"w", "a", "x"}
         If a table exists, "w" replaces it, as a new version, "a" appends to it, as `CTable.append`
         does, and "x" fails. If none exists, all three create it.
+    layout : {"directory", "file"}, optional
+        Whether a new table is a directory, the default, or one file. A table keeps its layout.
     index : bool, optional
         Whether to store a DataFrame's index. By default, a RangeIndex is kept as start, stop and
         step, and any other index as columns; True stores a RangeIndex as a column too, False stores
@@ -180,6 +183,7 @@ def to_blz(
     8760
     """
     check_choice("mode", mode, ("w", "a", "x"))
+    check_choice("layout", layout, (None, *LAYOUTS))
     chosen = {
         "optimize": optimize,
         "compression": compression,
@@ -196,7 +200,7 @@ def to_blz(
     check_id(commit_id)
     attributes = checked_attrs(dict(attrs or {}))
     order = [] if sort_by is None else parsed(sort_by)
-    with opened_at(path) as store:
+    with opened_at(path, layout) as store:
 
         def create(mode: str) -> None:
             how = Reading(Nan.of(nan_as_null, is_frame=False), object)

@@ -77,6 +77,10 @@ class Disk:
             if written:
                 views[first] = views[first][written:]
 
+    def truncate(self, fd: int, size: int) -> None:
+        """Remove the bytes of the file from this position on."""
+        os.ftruncate(fd, size)
+
     def close(self, fd: int) -> None:
         """Close a file after writes; network file systems and quotas report failures only here."""
         os.close(fd)

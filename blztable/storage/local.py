@@ -56,6 +56,8 @@ _NOTHING_TO_REMOVE = {errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST}
 class LocalStore:
     """Bytes under keys in the directory `path`; `prepare` creates a missing directory."""
 
+    keeps_mirrors = True
+
     def __init__(self, path: str | os.PathLike[str], *, disk: Disk = REAL_DISK) -> None:
         if sys.platform == "win32":
             raise StorageError(
@@ -177,6 +179,9 @@ class LocalStore:
         """Remove temporary files of killed calls directly under `prefix`."""
         names = [name for name in self._all_names(prefix) if name.startswith(TEMPORARY)]
         self.delete(f"{prefix}/{name}" if prefix else name for name in names)
+
+    def reclaim(self) -> None:
+        """Do nothing: a removed value leaves no room behind."""
 
     def lock(self, key: str, *, shared: bool, timeout: float, inherited: bool = True) -> LocalLock:
         """Lock the file or directory under `key`; BusyError after `timeout` seconds."""

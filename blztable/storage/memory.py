@@ -6,11 +6,12 @@ durable. Values and prefixes are entries, so both can be locked.
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Condition
 
 from blztable.closing import Closing
 from blztable.errors import BusyError, CorruptError, StorageError
+from blztable.storage.held import HeldLock, Holder
 from blztable.storage.store import Buffer, KeyNotFound, KeyTaken
 
 
@@ -19,12 +20,13 @@ class _Entry:
     """A value, or a prefix if `data` is None. Locks are on the entry, not on its key."""
 
     data: bytes | None
-    shared: int = 0
-    exclusive: bool = False
+    holder: Holder = field(default_factory=Holder)
 
 
 class MemoryStore:
     """Bytes under keys, in a dict."""
+
+    keeps_mirrors = True
 
     def __init__(self, name: str = "memory") -> None:
         self._name = name
@@ -109,9 +111,7 @@ class MemoryStore:
     def sweep(self, prefix: str) -> None:
         """Do nothing: no call leaves temporary values."""
 
-    def lock(
-        self, key: str, *, shared: bool, timeout: float, inherited: bool = True
-    ) -> "MemoryLock":
+    def lock(self, key: str, *, shared: bool, timeout: float, inherited: bool = True) -> HeldLock:
         """Lock the value or prefix under `key`; BusyError after `timeout` seconds."""
         del inherited  # A forked child has its own memory.
         deadline = time.monotonic() + timeout
@@ -119,7 +119,7 @@ class MemoryStore:
             while True:
                 # Look it up each time: the key may have another entry by now.
                 entry = self._find(key)
-                if not entry.exclusive and (shared or not entry.shared):
+                if entry.holder.admits(shared=shared):
                     break
                 remaining = deadline - time.monotonic()
                 if remaining <= 0:
@@ -127,11 +127,7 @@ class MemoryStore:
                         f"{self._name}/{key}: still locked after {timeout:g} seconds; try again"
                     )
                 self._changed.wait(remaining)
-            if shared:
-                entry.shared += 1
-            else:
-                entry.exclusive = True
-            return MemoryLock(entry, shared, self._changed)
+            return HeldLock(entry.holder, shared, self._changed)
 
     def prepare(
         self, prefixes: Sequence[str], keys: Sequence[str], *, durable: bool = True
@@ -198,30 +194,6 @@ class MemoryReader(Closing):
     def close(self) -> None:
         """Close the value."""
         self._data = None
-
-
-class MemoryLock(Closing):
-    """A lock on an entry, held until it is closed or collected."""
-
-    def __init__(self, entry: _Entry, shared: bool, changed: Condition) -> None:
-        self._entry: _Entry | None = entry
-        self._shared = shared
-        self._changed = changed
-
-    def close(self) -> None:
-        """Release the lock; closing twice is harmless."""
-        with self._changed:
-            entry, self._entry = self._entry, None
-            if entry is None:
-                return
-            if self._shared:
-                entry.shared -= 1
-            else:
-                entry.exclusive = False
-            self._changed.notify_all()
-
-    def __del__(self) -> None:
-        self.close()
 
 
 def _prefixes(key: str) -> list[str]:

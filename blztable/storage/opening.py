@@ -81,6 +81,22 @@ def open_lockable(name: str, dir_fd: int, where: str, *, for_writing: bool) -> i
     return fd
 
 
+def open_to_append(name: str, dir_fd: int, where: str) -> int:
+    """Open the regular file `name` for reading, and for writing at its end."""
+    flags = ANYTHING | os.O_RDWR | os.O_APPEND
+    try:
+        fd = above_standard(os.open(name, flags, dir_fd=dir_fd))
+    except OSError as error:
+        if error.errno in _WRONG_KIND | {errno.EISDIR}:
+            raise _wrong_kind("a regular file", name, dir_fd, where) from error
+        raise unwritable(error, "opening", where) from error
+    status = _status(fd, where)
+    if not stat.S_ISREG(status.st_mode):
+        close_unwritten(fd)
+        raise CorruptError(f"{where}: expected a regular file, found {_kind(status)}")
+    return fd
+
+
 def _open_writable(name: str, dir_fd: int) -> int | None:
     """Open `name` for reading and writing; None if it is a directory or not writable."""
     try:

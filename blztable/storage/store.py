@@ -16,6 +16,9 @@ other than a value or a prefix. BusyError: a lock was not granted in time. A cal
 the part of a new value that it wrote, and does not change an old value.
 Threads. All methods may be called from several threads at once.
 
+In a table that is one file, another process sees the changes of a process that holds a writer's lock
+only from its next `publish` on.
+
 Correctness needs only ranges, `put_new`, `publish` and `list_names`, so an object store can
 implement it too. `tests/storage/test_store_contract.py` checks these promises for each store.
 """
@@ -75,6 +78,10 @@ class Store(Protocol):
     @property
     def name(self) -> str:
         """Name of the store in messages, usually its path."""
+
+    @property
+    def keeps_mirrors(self) -> bool:
+        """True if documents that only people and other tools read are worth writing."""
 
     def open(self, key: str) -> Reader:
         """Open the value under `key`, to read ranges of it.
@@ -141,6 +148,9 @@ class Store(Protocol):
 
         The caller makes sure that nobody writes under this prefix.
         """
+
+    def reclaim(self) -> None:
+        """Give back the room of removed values; the caller makes sure that nobody writes."""
 
     def lock(self, key: str, *, shared: bool, timeout: float, inherited: bool = True) -> Lock:
         """Lock the value or prefix under `key`; BusyError after `timeout` seconds.

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from blztable.errors import BusyError, CorruptError
 from blztable.format import layout
+from blztable.storage import one_file
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore
 from blztable.storage.store import KeyNotFound, KeyTaken, Store
@@ -17,9 +18,16 @@ from blztable.storage.store import KeyNotFound, KeyTaken, Store
 KEY = "data/col5/__1__.bin"
 
 
-@pytest.fixture(params=["local", "memory"])
+STORES = {
+    "local": LocalStore,
+    "memory": lambda path: MemoryStore(),
+    "one file": one_file.at,
+}
+
+
+@pytest.fixture(params=STORES)
 def store(request, tmp_path):
-    store: Store = LocalStore(tmp_path / "t.blz") if request.param == "local" else MemoryStore()
+    store: Store = STORES[request.param](tmp_path / "t.blz")
     store.prepare(*layout.PREPARED)
     yield store
     store.close()

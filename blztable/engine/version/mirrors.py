@@ -22,6 +22,8 @@ def refresh(store: Store, head: Head) -> None:
 
     They are not flushed: the next commit writes them again, and outdated ones do no harm.
     """
+    if not store.keeps_mirrors:
+        return
     sizes = {
         # `versions.checked_newest` reads it, to detect that the newest manifest was removed.
         "version": head.version,

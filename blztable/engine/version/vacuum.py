@@ -67,6 +67,7 @@ def vacuum(
         # A reader may have pinned a version after `unpinned` looked.
         files, directories = _without_named(store, files, directories, free.difference(removed))
         retention.remove_files(store, [*files, *directories], is_durable=True)
+        store.reclaim()
         pinned = tuple(sorted(set(expired).difference(removed)))
         return Vacuumed(tuple(removed), len(files), sum(files.values()), pinned)
 

@@ -229,7 +229,7 @@ def numbers(store: Store) -> list[int]:
     except CorruptError:
         if can_hold_table(store):
             raise
-        raise FormatError(f"{store.name} is a file; a table is a directory") from None
+        raise FormatError(f"{store.name} is a file that holds no table") from None
     return sorted(filter(None, map(layout.manifest_version, names)))
 
 

@@ -1,0 +1,75 @@
+"""Locks within one process, for stores whose values are not files of their own.
+
+Knows nothing of keys. A lock is on a holder, which belongs to one value or prefix.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Condition
+
+from blztable.closing import Closing
+
+
+@dataclass(slots=True, eq=False)
+class Holder:
+    """Who holds the locks of one value: a number of sharers, or one alone."""
+
+    shared: int = 0
+    exclusive: bool = False
+
+    def admits(self, *, shared: bool) -> bool:
+        """True if a lock can be taken now."""
+        return not self.exclusive and (shared or not self.shared)
+
+    def take(self, *, shared: bool) -> None:
+        """Count a lock that was admitted."""
+        if shared:
+            self.shared += 1
+        else:
+            self.exclusive = True
+
+    def leave(self, *, shared: bool) -> None:
+        """Release a lock."""
+        if shared:
+            self.shared -= 1
+        else:
+            self.exclusive = False
+
+
+class HeldLock(Closing):
+    """A lock on a holder, held until it is closed or collected."""
+
+    def __init__(
+        self,
+        holder: Holder,
+        shared: bool,
+        changed: Condition,
+        then: Callable[[], None] | None = None,
+    ) -> None:
+        """Take the lock; the caller has the condition. `then` is called after the release."""
+        holder.take(shared=shared)
+        self._holder: Holder | None = holder
+        self._shared = shared
+        self._changed = changed
+        self._then = then or _nothing
+
+    def close(self) -> None:
+        """Release the lock; closing twice is harmless."""
+        with self._changed:
+            holder, self._holder = self._holder, None
+            if holder is None:
+                return
+            holder.leave(shared=self._shared)
+            self._changed.notify_all()
+            # What the call refers to is kept as long as the lock.
+            then, self._then = self._then, _nothing
+            then()
+
+    def __del__(self) -> None:
+        # The attribute is missing if an interrupt came before it was set.
+        if hasattr(self, "_then"):
+            self.close()
+
+
+def _nothing() -> None:
+    pass

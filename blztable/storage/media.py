@@ -1,0 +1,230 @@
+"""Media: where the bytes of a table in one file lie.
+
+Knows nothing of records. A medium grows at its end; the bytes before are never written again.
+"""
+
+import errno
+import os
+import secrets
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Protocol
+
+from blztable.errors import StorageError
+from blztable.storage.descriptors import DirectoryInUse, OpenDirectory, close_unwritten
+from blztable.storage.disk import REAL_DISK, Disk
+from blztable.storage.local import TEMPORARY
+from blztable.storage.locks import lock_at
+from blztable.storage.opening import (
+    LocalReader,
+    failures,
+    open_directory,
+    open_file,
+    open_to_append,
+)
+from blztable.storage.store import Buffer, KeyNotFound, KeyTaken, Lock, Reader
+
+
+class Medium(Protocol):
+    """A file that grows at its end."""
+
+    @property
+    def name(self) -> str:
+        """Name of the file in messages."""
+
+    def look(self) -> Reader | None:
+        """Return the file as it is now, with its present size; None if there is none."""
+
+    def lock(self, timeout: float) -> Lock:
+        """Let nobody else write; BusyError after `timeout` seconds."""
+
+    def create(self) -> bool:
+        """Make an empty file if it is missing; return True if it was."""
+
+    def sync_name(self) -> None:
+        """Make the name of the file durable."""
+
+    def append(self, buffers: Sequence[Buffer]) -> None:
+        """Write at the end; only under the lock."""
+
+    def cut(self, size: int) -> None:
+        """Remove the bytes from this position on; only under the lock."""
+
+    def sync(self) -> None:
+        """Make all bytes durable."""
+
+    def replace(self, write: Callable[[Callable[[Sequence[Buffer]], None]], None]) -> Lock | None:
+        """Replace the file by what `write` appends to a new one; return the lock of the new one.
+
+        None if the medium cannot replace its file.
+        """
+
+    def remove(self) -> None:
+        """Remove the file; only under the lock."""
+
+    def close(self) -> None:
+        """Release descriptors; a later call opens them again."""
+
+
+class LocalFile:
+    """A file of the local file system."""
+
+    def __init__(self, path: str | os.PathLike[str], *, disk: Disk = REAL_DISK) -> None:
+        if sys.platform == "win32":
+            raise StorageError(
+                f"{os.fspath(path)}: a table needs Linux or macOS, not Windows; "
+                "use the Windows Subsystem for Linux"
+            )
+        self._path = os.path.realpath(os.fspath(path))
+        self._folder, self._base = os.path.split(self._path)
+        self._disk = disk
+        self._reader: LocalReader | None = None
+        self._fd: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The path of the file."""
+        return self._path
+
+    def look(self) -> LocalReader | None:
+        """Return the file that has the path now."""
+        try:
+            status = os.stat(self._path)
+        except FileNotFoundError:
+            self._reader = None
+            return None
+        except OSError as error:
+            raise StorageError(error.errno, error.strerror, self._path) from error
+        reader = self._reader
+        if reader is None or not os.path.samestat(os.fstat(reader.fileno()), status):
+            with self._open_folder() as folder:
+                try:
+                    reader = open_file(self._base, folder.fd, self._path)
+                except KeyNotFound:
+                    return None
+        reader.size = max(os.fstat(reader.fileno()).st_size, 0)
+        self._reader = reader
+        return reader
+
+    def lock(self, timeout: float) -> Lock:
+        """Lock the file that has the path, and open it for writing."""
+        with self._open_folder() as folder:
+            lock = lock_at(
+                self._base, folder.fd, self._path, shared=False, timeout=timeout, inherited=False
+            )
+            try:
+                self._close_writer()
+                self._fd = open_to_append(self._base, folder.fd, self._path)
+            except BaseException:
+                lock.close()
+                raise
+        return lock
+
+    def create(self) -> bool:
+        """Make an empty file if it is missing."""
+        with self._open_folder() as folder:
+            try:
+                with failures("creating", "", self._path):
+                    fd = self._disk.create(self._base, folder.fd)
+            except KeyTaken:
+                return False
+            self._disk.share(fd, folder.fd)
+            close_unwritten(fd)
+        return True
+
+    def sync_name(self) -> None:
+        """Flush the directory of the file."""
+        with self._open_folder() as folder, failures("flushing", "", self._folder):
+            self._disk.sync_directory(folder.fd)
+
+    def append(self, buffers: Sequence[Buffer]) -> None:
+        """Write at the end."""
+        assert self._fd is not None, "not locked"
+        with failures("writing", "", self._path):
+            self._disk.write(self._fd, buffers)
+        self._resize()
+
+    def cut(self, size: int) -> None:
+        """Remove the bytes from this position on."""
+        assert self._fd is not None, "not locked"
+        with failures("writing", "", self._path):
+            self._disk.truncate(self._fd, size)
+        self._resize()
+
+    def sync(self) -> None:
+        """Flush the file."""
+        reader = self._reader or self.look()
+        if reader is None:
+            raise KeyNotFound(self._path)
+        with failures("flushing", "", self._path):
+            self._disk.sync_file(reader.fileno())
+
+    def replace(self, write: Callable[[Callable[[Sequence[Buffer]], None]], None]) -> Lock | None:
+        """Write a new file beside this one, flush it, and give it the name."""
+        with self._open_folder() as folder:
+            # Only the holder of the lock makes such files, so those here belong to killed writers.
+            start = f"{TEMPORARY}{self._base}-"
+            for name in os.listdir(folder.fd):
+                if name.startswith(start):
+                    with suppress(OSError):
+                        self._disk.unlink(name, folder.fd)
+            name = start + secrets.token_hex(8)
+            lock = None
+            try:
+                with failures("writing", "", self._path):
+                    fd = self._disk.create(name, folder.fd)
+                    try:
+                        mode = os.stat(self._path).st_mode & 0o777
+                        with suppress(OSError):
+                            os.fchmod(fd, mode)
+                        write(lambda buffers: self._disk.write(fd, buffers))
+                        self._disk.sync_file(fd)
+                    finally:
+                        self._disk.close(fd)
+                    lock = lock_at(
+                        name, folder.fd, self._path, shared=False, timeout=0, inherited=False
+                    )
+                    self._disk.rename(name, self._base, folder.fd)
+                    self._disk.sync_directory(folder.fd)
+                self._close_writer()
+                self._fd = open_to_append(self._base, folder.fd, self._path)
+            except BaseException:
+                with suppress(OSError):
+                    self._disk.unlink(name, folder.fd)
+                if lock is not None:
+                    lock.close()
+                raise
+        self._reader = None
+        return lock
+
+    def remove(self) -> None:
+        """Remove the file."""
+        with self._open_folder() as folder, failures("removing", "", self._path):
+            self._disk.unlink(self._base, folder.fd)
+        self._reader = None
+
+    def close(self) -> None:
+        """Drop the descriptor for reading; readers that use it stay open."""
+        self._reader = None
+
+    def _open_folder(self) -> DirectoryInUse:
+        try:
+            return DirectoryInUse(OpenDirectory(open_directory(self._folder, None, self._folder)))
+        except KeyNotFound:
+            reason = "no such directory; create it, or choose another path"
+            raise StorageError(errno.ENOENT, reason, self._folder) from None
+
+    def _resize(self) -> None:
+        """Let the open reader see the bytes that were written."""
+        if self._reader is not None:
+            self._reader.size = os.fstat(self._reader.fileno()).st_size
+
+    def _close_writer(self) -> None:
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            close_unwritten(fd)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_fd"):
+            self._close_writer()

@@ -1,0 +1,564 @@
+"""One file: a table in one file as a store.
+
+Knows nothing of the values. It keeps the promises of `store.Store`, with two differences: another
+process sees a value of `put_new` only after the next `publish`, and one process writes at a time.
+
+Theory of operation
+-------------------
+The file is a sequence of records (`records.py`) and grows at its end; `publish` appends a manifest,
+an index of all values, and a foot, in one write. That is the commit: readers look for the last
+foot. A crash leaves bytes behind the last foot, which the next writer cuts off.
+
+A reader takes no lock. No byte that a commit names is written again, and a file that is rewritten
+gets a new inode, which the descriptors of readers outlive. So a lock on a value, which pins a
+version, is a matter of this process only. A lock on a prefix or on an empty value is a writer's:
+while any of them is held, this process alone may write. The handles of one process share their
+store (`at`), so they lock each other as in a directory.
+
+While this process writes, `_draft` is the listing of the next commit; everyone in the process sees
+it. `delete` takes names out of it. If that happens after the last `publish`, an index and a foot of
+their own are appended at the end.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from threading import Condition
+from typing import Self
+from weakref import WeakSet, WeakValueDictionary
+
+from blztable import interrupts
+from blztable.errors import BlzError, BusyError, CorruptError, StorageError
+from blztable.storage.commits import Commit, ValueReader, front_end, newest
+from blztable.storage.held import HeldLock, Holder
+from blztable.storage.locks import SLEEP_LONGEST
+from blztable.storage.media import LocalFile, Medium
+from blztable.storage.records import (
+    FRONT,
+    INDEX,
+    Foot,
+    Listing,
+    Place,
+    crc32,
+    decode_head,
+    encode_foot,
+    record,
+    record_bytes,
+    record_head,
+)
+from blztable.storage.store import Buffer, KeyNotFound, KeyTaken, Lock, Reader
+
+# The file is rewritten at the end of a commit when it has more dead bytes than live ones, and more
+# than this.
+DEAD_BYTES = 64 << 20
+# Seconds that a change without a lock of its caller waits for other writers.
+LOCK_SECONDS = 30.0
+# Seconds of one attempt to lock the file.
+FILE_SECONDS = 0.001
+_COPY_BYTES = 8 << 20
+# A reader that finds no commit looks again, because a writer may be about to cut the file.
+_LOOKS = 5
+
+
+class OneFileStore:
+    """Bytes under keys in one file."""
+
+    # The documents of `put` would leave a dead copy in the file at each commit.
+    keeps_mirrors = False
+
+    def __init__(self, medium: Medium) -> None:
+        self._medium = medium
+        # The newest commit that was seen, and all that somebody still reads from.
+        self._newest: Commit | None = None
+        self._seen: WeakSet[Commit] = WeakSet()
+        self._made = False
+        self._forget_locks()
+        _stores.add(self)
+
+    def _forget_locks(self) -> None:
+        """Hold no lock; a child made by fork holds none of its parent's."""
+        # Reentrant: garbage collection may close a lock while this thread holds it.
+        self._changed = Condition()
+        self._holders: dict[tuple[str, Place | None], Holder] = {}
+        # What the next commit adds to the newest one, while this process writes.
+        self._writing: _Writing | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the file in messages."""
+        return self._medium.name
+
+    def __reduce__(self) -> tuple[Callable[[str], "OneFileStore"], tuple[str]]:
+        return at, (self.name,)
+
+    # Values
+
+    def open(self, key: str) -> ValueReader:
+        """Open the value under `key`."""
+        return ValueReader(*self._find(key))
+
+    def get(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
+        """Read a range of the value under `key`; by default the whole value."""
+        commit, place = self._find(key)
+        return commit.read(place, offset, place.length if length is None else length)
+
+    def put(self, key: str, data: Buffer) -> None:
+        """Set the value under `key` by a commit of its own."""
+        with self._change() as writing:
+            _check_above(self.name, writing.listing, key)
+            writing.publish(key, data)
+            self._newest = writing.commit
+
+    def put_new(self, key: str, buffers: Sequence[Buffer]) -> None:
+        """Write a new value; other processes see it after the next publication."""
+        with self._change() as writing:
+            _check_above(self.name, writing.listing, key)
+            if writing.listing.find(key) is not None or writing.listing.has_prefix(key):
+                raise KeyTaken(key)
+            writing.add(key, buffers)
+
+    def publish(self, key: str, data: Buffer, *, durable: bool) -> None:
+        """Append the value, the index and the foot: a commit."""
+        with self._change() as writing:
+            if writing.listing.find(key) is not None:
+                raise KeyTaken(key)
+            if durable:
+                self._medium.sync()
+            writing.publish(key, data)
+            self._newest = writing.commit
+
+    def flush(self, keys: Sequence[str]) -> None:
+        """Make the file durable."""
+        for key in keys:
+            self._find(key)
+        if keys:
+            self._medium.sync()
+
+    def flush_names(self, prefix: str) -> None:
+        """Make the file durable."""
+        if prefix and not self._listing().has_prefix(prefix):
+            raise KeyNotFound(prefix)
+        self._medium.sync()
+
+    # Names
+
+    def reserve(self, prefix: str) -> bool:
+        """Create a prefix; return False if it exists."""
+        with self._change() as writing:
+            _check_above(self.name, writing.listing, prefix)
+            if writing.listing.has_prefix(prefix) or writing.listing.find(prefix) is not None:
+                return False
+            writing.make(prefix)
+            return True
+
+    def list_names(self, prefix: str) -> list[str]:
+        """Return the names one level under `prefix`, in no order."""
+        with self._changed:
+            listing = self._listing()
+            _check_above(self.name, listing, prefix + "/")
+            return list(listing.children(prefix))
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Remove the values and the empty prefixes under `keys`; skip other keys."""
+        with self._change() as writing:
+            for key in keys:
+                writing.remove(key)
+
+    def sweep(self, prefix: str) -> None:
+        """Do nothing: the next writer cuts off what killed calls leave."""
+
+    def reclaim(self) -> None:
+        """Rewrite the file if values that were removed take a part of it."""
+        with self._change() as writing:
+            writing.rewrite()
+            self._newest = writing.commit
+
+    # Locks
+
+    def lock(self, key: str, *, shared: bool, timeout: float, inherited: bool = True) -> HeldLock:
+        """Lock the value or prefix under `key`; BusyError after `timeout` seconds."""
+        del inherited  # A lock belongs to one process; a child made by fork holds none.
+        deadline = time.monotonic() + timeout
+        with self._changed:
+            while True:
+                commit, place = self._lockable(key)
+                is_pin = place is not None and place.length > 0
+                holder = self._holders.setdefault((key, place), Holder())
+                remaining = deadline - time.monotonic()
+                # The last condition takes the lock of the file.
+                if holder.admits(shared=shared) and (is_pin or self._may_write(remaining)):
+                    break
+                if remaining <= 0:
+                    raise BusyError(
+                        f"{self.name}/{key}: still locked after {timeout:g} seconds; try again"
+                    )
+                self._changed.wait(min(remaining, SLEEP_LONGEST))
+                interrupts.raise_pending()
+            if is_pin:
+                # The lock keeps the commit, so the version can be read from an older file.
+                return HeldLock(holder, shared, self._changed, partial(_keep, commit))
+            writing = self._writing
+            assert writing is not None
+            writing.locks += 1
+            return HeldLock(holder, shared, self._changed, partial(self._leave, writing))
+
+    def prepare(
+        self, prefixes: Sequence[str], keys: Sequence[str], *, durable: bool = True
+    ) -> bool:
+        """Create the file, `prefixes` and empty values under `keys` if they are missing."""
+        is_new = self._medium.create()
+        self._made = self._made or is_new
+        with self._change() as writing:
+            for prefix in prefixes:
+                writing.make(prefix)
+            for key in keys:
+                if writing.listing.find(key) is None:
+                    writing.add(key, [])
+        if durable:
+            self._medium.sync()
+            self._medium.sync_name()
+        return is_new
+
+    def withdraw(self) -> None:
+        """Remove the file if it has no value and this store created it."""
+        with self._change() as writing:
+            if self._made and not any(writing.listing.values()):
+                self._medium.remove()
+                self._newest, self._made = None, False
+
+    def close(self) -> None:
+        """Release what was read; a later call reads it again."""
+        with self._changed:
+            if self._writing is None:
+                self._newest = None
+                self._medium.close()
+
+    # The commit that is seen
+
+    def _listing(self) -> Listing:
+        """Return the names that this process sees; the newest, also by other processes."""
+        with self._changed:
+            if self._writing is not None:
+                return self._writing.listing
+            commit = self._look()
+            return Listing() if commit is None else commit.listing
+
+    def _find(self, key: str) -> tuple[Commit, Place]:
+        """Return where a value lies; KeyNotFound, or CorruptError for a prefix."""
+        with self._changed:
+            for commit, listing in self._views():
+                place = listing.find(key)
+                if place is not None:
+                    return commit, place
+            listing = self._listing()
+            _check_above(self.name, listing, key)
+            if listing.has_prefix(key):
+                raise CorruptError(f"{self.name}/{key}: expected a value, found a prefix")
+        raise KeyNotFound(key)
+
+    def _views(self) -> Iterator[tuple[Commit, Listing]]:
+        """Yield what may have a value: the newest names first, then those somebody reads from."""
+        if self._writing is not None:
+            yield self._writing.commit, self._writing.listing
+        elif self._newest is not None:
+            yield self._newest, self._newest.listing
+        if self._writing is None:
+            commit = self._look()
+            if commit is not None:
+                yield commit, commit.listing
+        for commit in list(self._seen):
+            yield commit, commit.listing
+
+    def _look(self) -> Commit | None:
+        """Return the newest commit of the file as it is now."""
+        known = self._newest
+        for _ in range(_LOOKS):
+            source = self._medium.look()
+            if source is None or is_unborn(source):
+                self._newest = None
+                return None
+            if known is not None and known.source is not source:
+                known = None
+            if known is not None and known.end == source.size:
+                return known
+            size = source.size
+            self._newest = newest(source, self.name, known)
+            if self._newest is not None:
+                self._seen.add(self._newest)
+                return self._newest
+            if self._medium.look() is source and source.size == size:
+                return None
+        return None
+
+    def _lockable(self, key: str) -> tuple[Commit | None, Place | None]:
+        """Return the newest commit, and the place of what a lock is on; no place for a prefix."""
+        listing = self._listing()
+        commit = self._newest if self._writing is None else self._writing.commit
+        place = listing.find(key)
+        if place is None and not listing.has_prefix(key):
+            _check_above(self.name, listing, key)
+            raise KeyNotFound(key)
+        return commit, place
+
+    # The commit that is made
+
+    def _may_write(self, timeout: float) -> bool:
+        """Begin to write, if this process does not yet; False if another process writes."""
+        if self._writing is not None:
+            return True
+        try:
+            lock = self._medium.lock(min(timeout, FILE_SECONDS))
+        except BusyError:
+            return False
+        try:
+            self._writing = _Writing.begin(self._medium, lock, self._newest)
+        except BaseException:
+            lock.close()
+            raise
+        self._newest = self._writing.commit
+        self._seen.add(self._newest)
+        return True
+
+    @contextmanager
+    def _change(self) -> Iterator["_Writing"]:
+        """Yield what is written. Without a lock of the caller, the change is a commit by itself."""
+        with self._changed:
+            deadline = time.monotonic() + LOCK_SECONDS
+            while not self._may_write(deadline - time.monotonic()):
+                if time.monotonic() >= deadline:
+                    raise BusyError(f"{self.name}: still locked after {LOCK_SECONDS:g} seconds")
+            writing = self._writing
+            assert writing is not None
+            writing.locks += 1
+            try:
+                yield writing
+                if writing.locks == 1:
+                    writing.publish_names()
+                    self._newest = writing.commit
+            finally:
+                self._leave(writing)
+
+    def _leave(self, writing: "_Writing") -> None:
+        """Count a lock that was released; the last one ends the writing."""
+        with self._changed:
+            writing.locks -= 1
+            if writing.locks or self._writing is not writing:
+                return
+            try:
+                # The commit is made. What fails now is done by a later writer.
+                with suppress(BlzError, KeyNotFound):
+                    writing.end()
+            finally:
+                self._newest, self._writing = writing.commit, None
+                self._seen.add(writing.commit)
+                writing.lock.close()
+                self._changed.notify_all()
+
+
+class _Writing:
+    """What this process appends, while it holds the lock of the file.
+
+    Attributes
+    ----------
+    commit : Commit
+        The newest commit.
+    listing : Listing
+        Its names, with those that were added and without those that were removed.
+    locks : int
+        The number of locks of writers that are held.
+    """
+
+    def __init__(self, medium: Medium, lock: Lock, commit: Commit) -> None:
+        self._medium = medium
+        self.lock = lock
+        self._see(commit)
+        self.locks = 0
+
+    @classmethod
+    def begin(cls, medium: Medium, lock: Lock, known: Commit | None) -> Self:
+        """Find the newest commit, and cut off what killed writers left behind it."""
+        source = medium.look()
+        if source is None:
+            raise KeyNotFound(medium.name)
+        if is_unborn(source):
+            medium.cut(0)
+            medium.append([FRONT])
+        if known is not None and known.source is not source:
+            known = None
+        commit = newest(source, medium.name, known)
+        if commit is None:
+            commit = Commit(source, Listing(), front_end(source, medium.name), b"")
+        if source.size > commit.end:
+            medium.cut(commit.end)
+        return cls(medium, lock, commit)
+
+    def _see(self, commit: Commit) -> None:
+        self.commit, self.listing = commit, commit.listing.copy()
+        self._end = commit.end
+        # What was removed from the names of the commit since then.
+        self._removed: list[str] = []
+        self._has_changed = False
+
+    def add(self, key: str, buffers: Sequence[Buffer]) -> None:
+        """Append a record, and name its value."""
+        written = record(self._end, key, buffers)
+        start = self._end + sum(map(_length, written[:3]))
+        self._append(written)
+        self.listing.add(key, Place(start, self._end - start))
+        self._has_changed = True
+
+    def make(self, prefix: str) -> None:
+        """Name an empty prefix."""
+        if not self.listing.has_prefix(prefix):
+            self.listing.make(prefix)
+            self._has_changed = True
+
+    def remove(self, key: str) -> None:
+        """Take a value or an empty prefix out of the names."""
+        if self.listing.remove(key):
+            self._removed.append(key)
+            self._has_changed = True
+
+    def publish(self, key: str, data: Buffer) -> None:
+        """Append a value, all names and a foot, in one write."""
+        before = self.listing.copy()
+        written = record(self._end, key, [data])
+        start = self._end + sum(map(_length, written[:3]))
+        self.listing.add(key, Place(start, memoryview(data).nbytes))
+        try:
+            self._publish(written)
+        except BaseException:
+            self.listing = before
+            raise
+
+    def publish_names(self) -> None:
+        """Append the names and a foot, if they differ from those of the commit."""
+        if self._has_changed:
+            self._publish([])
+
+    def rewrite(self) -> None:
+        """Copy the values that live to a new file, if removed ones take more than a twentieth."""
+        live = self.listing.nbytes
+        if (self._end - live) * 20 <= self._end:
+            return
+        lock = self._medium.replace(self._copy)
+        if lock is None:
+            return
+        self.lock.close()
+        self.lock = lock
+        source = self._medium.look()
+        commit = None if source is None else newest(source, self._medium.name)
+        if commit is None:
+            raise StorageError(f"{self._medium.name}: the file that was written is gone")
+        self._see(commit)
+
+    def end(self) -> None:
+        """Cut off what no commit names; publish the removals since the last commit."""
+        commit, removed = self.commit, self._removed
+        if self._end > commit.end:
+            self._medium.cut(commit.end)
+        self._see(commit)
+        for key in removed:
+            self.remove(key)
+        self.publish_names()
+        if self._end - self.listing.nbytes > max(self.listing.nbytes, DEAD_BYTES):
+            self.rewrite()
+
+    def _publish(self, block: list[Buffer]) -> None:
+        begin = self._end
+        at = begin + sum(map(_length, block))
+        index = record(at, "", [self.listing.encode()], INDEX)
+        block = [*block, *index]
+        front_crc = crc32(self.commit.source.read(0, len(FRONT)))
+        previous = self.commit.end if self.commit.tail else 0
+        foot = Foot(begin, at + sum(map(_length, index[:3])), previous, front_crc)
+        block.append(encode_foot(foot, block))
+        self._append(block)
+        commit = Commit(self.commit.source, self.listing, self._end, b"".join(block))
+        self._see(commit)
+
+    def _append(self, buffers: Sequence[Buffer]) -> None:
+        """Append bytes, or leave the file as it was."""
+        try:
+            self._medium.append(buffers)
+        except BaseException:
+            with suppress(BlzError):
+                self._medium.cut(self._end)
+            raise
+        self._end += sum(map(_length, buffers))
+
+    def _copy(self, append: Callable[[Sequence[Buffer]], None]) -> None:
+        """Append the front, the values that live, their names and a foot to a new file."""
+        source, listing = self.commit.source, Listing()
+        front = source.read(0, front_end(source, self._medium.name))
+        append([front])
+        end = len(front)
+        for key, place in sorted(self.listing.values(), key=lambda value: value[1]):
+            # The checksum is that of the old record, so damage stays visible.
+            old = source.read(place.position - record_bytes(key, 0), record_bytes(key, 0))
+            head = decode_head(old, place.position - len(old))
+            crc = None if head is None else head.crc
+            if crc is None:
+                raise CorruptError(f"{self._medium.name}/{key}: the head of the record is damaged")
+            start = record_head(end, key, place.length, crc)
+            append(start)
+            end += sum(map(_length, start))
+            listing.add(key, Place(end, place.length))
+            for offset in range(0, place.length, _COPY_BYTES):
+                size = min(_COPY_BYTES, place.length - offset)
+                append([self.commit.read(place, offset, size)])
+            end += place.length
+        for prefix in self.listing.prefixes():
+            listing.make(prefix)
+        index = record(end, "", [listing.encode()], INDEX)
+        foot = Foot(end, end + sum(map(_length, index[:3])), 0, crc32(front))
+        append([*index, encode_foot(foot, index)])
+
+
+def at(path: str | os.PathLike[str]) -> OneFileStore:
+    """Return the store of a file; all handles of a process share it."""
+    name = os.path.realpath(os.fspath(path))
+    store = _by_path.get(name)
+    if store is None:
+        store = _by_path.setdefault(name, OneFileStore(LocalFile(name)))
+    return store
+
+
+def is_unborn(source: Reader) -> bool:
+    """True for a file that a killed creation left before the front was whole."""
+    if source.size > len(FRONT):
+        return False
+    data = source.read(0, source.size)
+    return data != FRONT and (FRONT.startswith(data) or not data.strip(b"\0"))
+
+
+def _check_above(name: str, listing: Listing, key: str) -> None:
+    """Raise CorruptError if a value lies where the key needs a prefix."""
+    above = key.rpartition("/")[0]
+    while above:
+        if listing.find(above) is not None:
+            raise CorruptError(f"{name}/{above}: expected a prefix, found a value")
+        above = above.rpartition("/")[0]
+
+
+def _length(buffer: Buffer) -> int:
+    return memoryview(buffer).nbytes
+
+
+def _keep(commit: Commit | None) -> None:
+    """Do nothing; the lock that calls it refers to the commit."""
+
+
+_stores: WeakSet[OneFileStore] = WeakSet()
+_by_path: WeakValueDictionary[str, OneFileStore] = WeakValueDictionary()
+
+
+def _forget_locks() -> None:
+    for store in list(_stores):
+        store._forget_locks()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_locks)
