@@ -18,7 +18,7 @@ from blztable.engine.change import creation
 from blztable.engine.version import schema as schemas
 from blztable.engine.version import versions
 from blztable.engine.write.options import DURABILITIES, WriteOptions, check_choice
-from blztable.storage.resolve import LAYOUTS, StoreLike, opened_at
+from blztable.storage.resolve import LAYOUTS, Place, opened_at
 from blztable.table.dataset import BlzDataset
 from blztable.table.indices import checked_integer
 from blztable.table.progress import ProgressOption
@@ -28,7 +28,7 @@ from blztable.table.table import CTable
 
 
 def create(
-    path: StoreLike,
+    path: Place,
     schema: pa.Schema | pd.DataFrame | Mapping[str, Any],
     *,
     mode: str = "x",
@@ -137,7 +137,7 @@ def create(
 
 
 def open(
-    path: StoreLike, mode: str = "r", *, version: int | None = None, durability: str = "full"
+    path: Place, mode: str = "r", *, version: int | None = None, durability: str = "full"
 ) -> CTable:
     """Open a table at one version.
 
@@ -186,7 +186,7 @@ def open(
 
 
 def read_blz(
-    path: StoreLike,
+    path: Place,
     *,
     columns: ColumnNames | None = None,
     filters: Filters = None,
@@ -281,7 +281,7 @@ def read_blz(
 
 
 def read_table(
-    path: StoreLike,
+    path: Place,
     *,
     columns: ColumnNames | None = None,
     filters: Filters = None,
@@ -336,7 +336,7 @@ def read_table(
 
 
 def dataset(
-    path: StoreLike, *, dictionaries: Sequence[str] | None = None, version: int | None = None
+    path: Place, *, dictionaries: Sequence[str] | None = None, version: int | None = None
 ) -> BlzDataset:
     """Open a table as a pyarrow Dataset, for query engines.
 

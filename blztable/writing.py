@@ -18,7 +18,7 @@ from blztable.engine.version.schema import check_digits, with_digits
 from blztable.engine.write.options import WriteOptions, check_choice, check_id
 from blztable.engine.write.sort_keys import parsed
 from blztable.errors import ConflictError, TableExistsError
-from blztable.storage.resolve import LAYOUTS, StoreLike, opened_at
+from blztable.storage.resolve import LAYOUTS, Place, opened_at
 from blztable.storage.store import Store
 from blztable.table.progress import ProgressOption, reporting
 from blztable.table.snapshot import Snapshot
@@ -30,7 +30,7 @@ APPEND_TRIES = 5
 
 def to_blz(
     data: Any,
-    path: StoreLike,
+    path: Place,
     *,
     mode: str = "w",
     layout: str | None = None,
@@ -200,7 +200,7 @@ def to_blz(
     check_id(commit_id)
     attributes = checked_attrs(dict(attrs or {}))
     order = [] if sort_by is None else parsed(sort_by)
-    with opened_at(path, layout) as store:
+    with opened_at(path, layout, is_new=mode != "a") as store:
 
         def create(mode: str) -> None:
             how = Reading(Nan.of(nan_as_null, is_frame=False), object)

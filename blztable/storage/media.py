@@ -48,8 +48,8 @@ class Medium(Protocol):
     def append(self, buffers: Sequence[Buffer]) -> None:
         """Write at the end; only under the lock."""
 
-    def cut(self, size: int) -> None:
-        """Remove the bytes from this position on; only under the lock."""
+    def cut(self, size: int) -> int:
+        """Remove the bytes from this position on; return the size. Only under the lock."""
 
     def sync(self) -> None:
         """Make all bytes durable."""
@@ -145,12 +145,13 @@ class LocalFile:
             self._disk.write(self._fd, buffers)
         self._resize()
 
-    def cut(self, size: int) -> None:
-        """Remove the bytes from this position on."""
+    def cut(self, size: int) -> int:
+        """Remove the bytes from this position on; return the size."""
         assert self._fd is not None, "not locked"
         with failures("writing", "", self._path):
             self._disk.truncate(self._fd, size)
         self._resize()
+        return size
 
     def sync(self) -> None:
         """Flush the file."""

@@ -111,6 +111,9 @@ class MemoryStore:
     def sweep(self, prefix: str) -> None:
         """Do nothing: no call leaves temporary values."""
 
+    def reclaim(self) -> None:
+        """Do nothing: a removed value leaves no room behind."""
+
     def lock(self, key: str, *, shared: bool, timeout: float, inherited: bool = True) -> HeldLock:
         """Lock the value or prefix under `key`; BusyError after `timeout` seconds."""
         del inherited  # A forked child has its own memory.

@@ -70,6 +70,7 @@ class OneFileStore:
 
     def __init__(self, medium: Medium) -> None:
         self._medium = medium
+        self._is_local = isinstance(medium, LocalFile)
         # The newest commit that was seen, and all that somebody still reads from.
         self._newest: Commit | None = None
         self._seen: WeakSet[Commit] = WeakSet()
@@ -90,8 +91,8 @@ class OneFileStore:
         """Name of the file in messages."""
         return self._medium.name
 
-    def __reduce__(self) -> tuple[Callable[[str], "OneFileStore"], tuple[str]]:
-        return at, (self.name,)
+    def __reduce__(self) -> tuple[Callable[..., "OneFileStore"], tuple[object]]:
+        return (at, (self.name,)) if self._is_local else (OneFileStore, (self._medium,))
 
     # Values
 
@@ -390,9 +391,10 @@ class _Writing:
         commit = newest(source, medium.name, known)
         if commit is None:
             commit = Commit(source, Listing(), front_end(source, medium.name), b"")
+        writing = cls(medium, lock, commit)
         if source.size > commit.end:
-            medium.cut(commit.end)
-        return cls(medium, lock, commit)
+            writing._end = medium.cut(commit.end)
+        return writing
 
     def _see(self, commit: Commit) -> None:
         self.commit, self.listing = commit, commit.listing.copy()
@@ -457,9 +459,9 @@ class _Writing:
     def end(self) -> None:
         """Cut off what no commit names; publish the removals since the last commit."""
         commit, removed = self.commit, self._removed
-        if self._end > commit.end:
-            self._medium.cut(commit.end)
+        end = self._medium.cut(commit.end) if self._end > commit.end else commit.end
         self._see(commit)
+        self._end = end
         for key in removed:
             self.remove(key)
         self.publish_names()

@@ -6,20 +6,24 @@ Knows nothing of tables.
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from blztable.errors import TableExistsError
 from blztable.storage import one_file
 from blztable.storage.local import LocalStore
+from blztable.storage.one_file import OneFileStore
+from blztable.storage.sources import Sink, is_source, source_of
 from blztable.storage.store import Store
 
 LAYOUTS = ("directory", "file")
-StoreLike = str | os.PathLike[str] | Store
+# A path, bytes, a binary file or a store. IO has no type that all binary files have.
+Place = str | os.PathLike[str] | Store | Any
 
 
 @contextmanager
-def opened_at(path: StoreLike, layout: str | None = None) -> Iterator[Store]:
-    """Yield the store at a path; close it if the block fails."""
-    store = store_at(path, layout)
+def opened_at(place: Place, layout: str | None = None, *, is_new: bool = False) -> Iterator[Store]:
+    """Yield the store at a place, as `store_at`; close it if the block fails."""
+    store = store_at(place, layout, is_new=is_new)
     try:
         yield store
     except BaseException:
@@ -27,19 +31,32 @@ def opened_at(path: StoreLike, layout: str | None = None) -> Iterator[Store]:
         raise
 
 
-def store_at(path: StoreLike, layout: str | None = None) -> Store:
-    """Return the store at a path, with `~` expanded; return a store unchanged.
+def store_at(place: Place, layout: str | None = None, *, is_new: bool = False) -> Store:
+    """Return the store at a place; return a store unchanged.
 
-    `layout`, one of `LAYOUTS`, is for a path where nothing is yet; None stands for "directory".
+    Parameters
+    ----------
+    place : path-like, bytes, binary file or Store
+        `~` in a path is expanded.
+    layout : str, optional
+        One of `LAYOUTS`, for a path where nothing is yet; None stands for "directory".
+    is_new : bool
+        True if a binary file is to be written, from its first byte on.
     """
-    if isinstance(path, str | os.PathLike):
-        if not os.fspath(path):
-            raise ValueError("the path is empty; pass the directory of the table")
-        where = os.path.expanduser(path)
+    if isinstance(place, str | os.PathLike):
+        if not os.fspath(place):
+            raise ValueError("the path is empty; pass the path of the table")
+        where = os.path.expanduser(place)
         return one_file.at(where) if is_file(where, layout) else LocalStore(where)
-    if not hasattr(path, "put_new"):
-        raise TypeError(f"expected a path or a store, found {type(path).__name__}")
-    return path
+    if hasattr(place, "put_new"):
+        return place
+    if is_new and hasattr(place, "write"):
+        if layout == "directory":
+            raise ValueError("a table in a directory needs a path, not a binary file")
+        return OneFileStore(Sink(place))
+    if not is_new and is_source(place):
+        return OneFileStore(source_of(place))
+    raise TypeError(f"expected a path, a binary file or a store, found {type(place).__name__}")
 
 
 def is_file(path: str | os.PathLike[str], layout: str | None) -> bool:
@@ -49,7 +66,7 @@ def is_file(path: str | os.PathLike[str], layout: str | None) -> bool:
     found = "file" if os.path.isfile(path) else "directory"
     if layout not in (None, found):
         raise TableExistsError(
-            f"{os.fspath(path)} is a {found}, and a {layout} cannot replace it at one stroke; remove "
-            "it first, or choose another path"
+            f"{os.fspath(path)} is a {found}, and a {layout} cannot replace it at one stroke; "
+            "remove it first, or choose another path"
         )
     return found == "file"

@@ -16,8 +16,8 @@ other than a value or a prefix. BusyError: a lock was not granted in time. A cal
 the part of a new value that it wrote, and does not change an old value.
 Threads. All methods may be called from several threads at once.
 
-In a table that is one file, another process sees the changes of a process that holds a writer's lock
-only from its next `publish` on.
+In a table that is one file, another process sees the changes of a process that holds a writer's
+lock only from its next `publish` on.
 
 Correctness needs only ranges, `put_new`, `publish` and `list_names`, so an object store can
 implement it too. `tests/storage/test_store_contract.py` checks these promises for each store.

@@ -1,0 +1,254 @@
+"""Sources and sinks: bytes, file objects and pipes as the medium of a table in one file.
+
+Knows nothing of records. A source is read by ranges and never changed. A sink is only written, from
+its first byte on.
+"""
+
+import io
+import tempfile
+from collections.abc import Callable, Sequence
+from threading import Lock as Mutex
+from typing import Any
+
+from blztable.closing import Closing
+from blztable.errors import ReadOnlyError, StorageError
+from blztable.storage.store import Buffer, Lock, Reader
+
+# A source that cannot seek is copied; up to this many bytes stay in memory.
+SPOOLED_BYTES = 64 << 20
+_COPY_BYTES = 1 << 20
+
+
+def source_of(place: Any) -> "Source":
+    """Return bytes, or a binary file that is open for reading, as a medium."""
+    if isinstance(place, bytes | bytearray | memoryview):
+        return Source(_FileReader(io.BytesIO(place)), "bytes in memory")
+    name = _name_of(place)
+    if hasattr(place, "read_at"):
+        return Source(_RangeReader(place), name)
+    if not _can_seek(place):
+        spooled = tempfile.SpooledTemporaryFile(SPOOLED_BYTES)  # noqa: SIM115
+        while data := place.read(_COPY_BYTES):
+            spooled.write(_checked(data))
+        place = spooled
+    return Source(_FileReader(place), name)
+
+
+def is_source(place: object) -> bool:
+    """True for bytes and for an object that can be read like a file."""
+    return isinstance(place, bytes | bytearray | memoryview) or hasattr(place, "read")
+
+
+class Source:
+    """Bytes that are read and never changed."""
+
+    def __init__(self, reader: Reader, name: str) -> None:
+        self._reader = reader
+        self.name = name
+
+    def look(self) -> Reader:
+        """Return the bytes."""
+        return self._reader
+
+    def lock(self, timeout: float) -> Lock:
+        """Refuse to be changed."""
+        raise ReadOnlyError(f"{self.name} is open for reading; a table to change needs a path")
+
+    def create(self) -> bool:
+        """Refuse to be changed."""
+        raise ReadOnlyError(f"{self.name} is open for reading; a table to change needs a path")
+
+    def append(self, buffers: Sequence[Buffer]) -> None:
+        """Never called: nobody holds the lock."""
+        raise NotImplementedError
+
+    def cut(self, size: int) -> int:
+        """Never called: nobody holds the lock."""
+        raise NotImplementedError
+
+    def replace(self, write: Callable[[Callable[[Sequence[Buffer]], None]], None]) -> Lock | None:
+        """Never called: nobody holds the lock."""
+        raise NotImplementedError
+
+    def sync(self) -> None:
+        """Do nothing: nothing was written."""
+
+    def sync_name(self) -> None:
+        """Do nothing: nothing was written."""
+
+    def remove(self) -> None:
+        """Never called: nobody holds the lock."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Do nothing: the caller owns the file."""
+
+
+class Sink:
+    """A file object or a pipe that is written from its first byte on."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self.name = _name_of(file)
+        self._written = _Written()
+
+    def look(self) -> Reader:
+        """Return what can be read again: the front."""
+        return self._written
+
+    def lock(self, timeout: float) -> Lock:
+        """Return a lock of nothing: a sink has one writer."""
+        return _NoLock()
+
+    def create(self) -> bool:
+        """Begin."""
+        return True
+
+    def append(self, buffers: Sequence[Buffer]) -> None:
+        """Write the buffers; a pipe may take them in pieces."""
+        for buffer in buffers:
+            view = memoryview(buffer)
+            view = view.cast("B") if view.nbytes else memoryview(b"")
+            while len(view):
+                try:
+                    count = self._file.write(view)
+                except TypeError as error:
+                    raise TypeError(f"{self.name}: open the file in binary mode: {error}") from None
+                except OSError as error:
+                    raise StorageError(error.errno, error.strerror, self.name) from error
+                # A file that is not buffered may take a part; some objects return nothing.
+                count = len(view) if count is None else count
+                self._written.add(view[:count])
+                view = view[count:]
+
+    def cut(self, size: int) -> int:
+        """Keep the bytes, which may have left the process; return their number."""
+        del size
+        return self._written.size
+
+    def replace(self, write: Callable[[Callable[[Sequence[Buffer]], None]], None]) -> Lock | None:
+        """Do nothing: a sink cannot be written again."""
+        return None
+
+    def sync(self) -> None:
+        """Flush the buffers of the file object."""
+        if hasattr(self._file, "flush"):
+            self._file.flush()
+
+    def sync_name(self) -> None:
+        """Do nothing: the caller opened the file."""
+
+    def remove(self) -> None:
+        """Do nothing: the caller owns the file."""
+
+    def close(self) -> None:
+        """Do nothing: the caller owns the file."""
+
+
+class _FileReader(Closing):
+    """Ranges of a file object that can seek."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._turn = Mutex()
+        self.size = int(file.seek(0, io.SEEK_END))
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return the `length` bytes from `offset`; fewer if the file ends earlier."""
+        length = max(min(length, self.size - offset), 0)
+        with self._turn:
+            self._file.seek(offset)
+            data = b""
+            # An unbuffered file may return fewer bytes than it has.
+            while len(data) < length and (more := self._file.read(length - len(data))):
+                data = data + _checked(more) if data else _checked(more)
+        return data
+
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        """Fill `buffer` with the bytes from `offset`; return their number, smaller at the end."""
+        view = memoryview(buffer).cast("B")
+        data = self.read(offset, len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        """Do nothing: the caller owns the file."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if isinstance(self._file, io.BytesIO):
+            return _FileReader, (io.BytesIO(self._file.getvalue()),)
+        raise TypeError(
+            "an open file cannot be sent to another process; pass its path"
+        )
+
+
+class _RangeReader(Closing):
+    """Ranges of an object with `read_at`, such as the files of `pyarrow.fs`."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self.size = int(file.size())
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return the `length` bytes from `offset`; fewer if the file ends earlier."""
+        length = max(min(length, self.size - offset), 0)
+        return bytes(self._file.read_at(length, offset)) if length else b""
+
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        """Fill `buffer` with the bytes from `offset`; return their number, smaller at the end."""
+        view = memoryview(buffer).cast("B")
+        data = self.read(offset, len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        """Do nothing: the caller owns the file."""
+
+
+class _Written(Closing):
+    """The first bytes of a sink, and the number of all."""
+
+    def __init__(self) -> None:
+        self._first = b""
+        self.size = 0
+
+    def add(self, data: memoryview) -> None:
+        """Count bytes that were written."""
+        if not self.size or len(self._first) == self.size < _FRONT_BYTES:
+            self._first += bytes(data[:_FRONT_BYTES])
+        self.size += len(data)
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return bytes of the front; nothing behind it."""
+        return self._first[offset : offset + length]
+
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        """Refuse: what left the process cannot be read."""
+        raise StorageError("a table that is being written to a stream cannot be read")
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+# More than the front has.
+_FRONT_BYTES = 4 << 10
+
+
+class _NoLock(Closing):
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def _checked(data: object) -> bytes:
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise TypeError(f"open the file in binary mode: it returns {type(data).__name__}")
+    return bytes(data)
+
+
+def _can_seek(file: Any) -> bool:
+    return bool(file.seekable()) if hasattr(file, "seekable") else hasattr(file, "seek")
+
+
+def _name_of(file: Any) -> str:
+    name = getattr(file, "name", None)
+    return name if isinstance(name, str) else f"a {type(file).__name__}"
