@@ -30,6 +30,7 @@ from blztable.version import VERSION
 
 if TYPE_CHECKING:
     from blztable.api import create, dataset, open, read_blz, read_table
+    from blztable.packing import pack, recover, unpack
     from blztable.report import (
         ColumnPlan,
         Explanation,
@@ -80,14 +81,18 @@ __all__ = [
     "create",
     "dataset",
     "open",
+    "pack",
     "read_blz",
     "read_table",
+    "recover",
     "to_blz",
+    "unpack",
 ]
 
 # The modules of the public names that are imported at their first use.
 _HOMES = {
     "api": ("create", "dataset", "open", "read_blz", "read_table"),
+    "packing": ("pack", "recover", "unpack"),
     "report": (
         "ColumnPlan",
         "Explanation",

@@ -15,10 +15,16 @@ from blztable.convert.column_type import schema_of
 from blztable.convert.gateway import Reading
 from blztable.convert.objects.tagged import checked_attrs
 from blztable.engine.change import creation
+from blztable.engine.change.drafts import recovered, whole
+from blztable.engine.read.salvage import Loss
 from blztable.engine.version import schema as schemas
 from blztable.engine.version import versions
+from blztable.engine.version.staged import StagedVersion
 from blztable.engine.write.options import DURABILITIES, WriteOptions, check_choice
+from blztable.errors import CorruptError, TableNotFoundError
+from blztable.storage.one_file import OneFileStore
 from blztable.storage.resolve import LAYOUTS, Place, opened_at
+from blztable.storage.store import Store
 from blztable.table.dataset import BlzDataset
 from blztable.table.indices import checked_integer
 from blztable.table.progress import ProgressOption
@@ -181,8 +187,40 @@ def open(
     check_choice("durability", durability, DURABILITIES)
     number = None if version is None else checked_integer(version, "version")
     with opened_at(path) as store:
-        opened, pinned = versions.pin(store, number)
+        try:
+            opened, pinned = versions.pin(store, number)
+        except TableNotFoundError:
+            found = _unfinished(store)
+            if found is None:
+                raise
+            raise CorruptError(
+                f"{found.store.name} was never finished: {whole(found)}; read them with "
+                'on_corrupt="skip", or write them to a table with blztable.recover'
+            ) from None
     return CTable(Snapshot(opened, pinned), writable=mode == "a", durability=durability)
+
+
+def _unfinished(store: Store) -> StagedVersion | None:
+    """Return what is whole of a file that was never finished; None for anything else."""
+    return recovered(store.unfinished()) if isinstance(store, OneFileStore) else None
+
+
+def _open_to_read(path: Place, version: int | None, on_corrupt: str) -> CTable:
+    """Open a table; with "skip" also one that was never finished."""
+    check_choice("on_corrupt", on_corrupt, ("raise", "skip"))
+    try:
+        return open(path, version=version)
+    except CorruptError:
+        if on_corrupt != "skip":
+            raise
+        with opened_at(path) as store:
+            found = None if versions.newest_number(store) else _unfinished(store)
+            if found is None:
+                raise
+            snapshot = Snapshot(found, None)
+            reason = f"{store.name} was never finished"
+            snapshot.beyond.append(Loss(found.head.rows, None, reason))
+            return CTable(snapshot, writable=False)
 
 
 def read_blz(
@@ -268,8 +306,7 @@ def read_blz(
     1  2  y
     2  3  z
     """
-    check_choice("on_corrupt", on_corrupt, ("raise", "skip"))
-    with open(path, version=version) as table:
+    with _open_to_read(path, version, on_corrupt) as table:
         return table.to_pandas(
             columns,
             filters=filters,
@@ -329,7 +366,7 @@ def read_table(
     {'a': [1, 2, 3]}
     """
     check_choice("on_corrupt", on_corrupt, ("raise", "skip"))
-    with open(path, version=version) as table:
+    with _open_to_read(path, version, on_corrupt) as table:
         return table.to_arrow(
             columns, filters=filters, dictionaries=dictionaries, on_corrupt=on_corrupt
         )

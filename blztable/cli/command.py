@@ -39,8 +39,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     try:
         options = _parser().parse_args(argv)
-        if not options.path:
-            raise _UsageError("the path is empty; pass the directory of a table")
+        if "" in (getattr(options, name, None) for name in ("path", "target")):
+            raise _UsageError("the path is empty; pass that of a table")
         code = options.run(options)
         sys.stdout.flush()
     except BrokenPipeError:
@@ -62,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
 
     def command(name: str, run: Callable[[argparse.Namespace], int], text: str) -> _Parser:
         parser = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
-        parser.add_argument("path", metavar="PATH", help="directory of the table")
+        parser.add_argument("path", metavar="PATH", help="directory or file of the table")
         parser.add_argument("--json", action="store_true", help="print one JSON document")
         parser.set_defaults(run=run)
         return parser
@@ -94,7 +94,50 @@ def _parser() -> argparse.ArgumentParser:
     vacuum.add_argument(
         "--wait", type=_seconds, default=30.0, metavar="SECONDS", help="for writers, default 30"
     )
+
+    def moving(name: str, run: Callable[[argparse.Namespace], int], text: str) -> None:
+        parser = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+        if name != "load":
+            parser.add_argument("path", metavar="PATH", help="directory or file of the table")
+        if name != "cat":
+            parser.add_argument("target", metavar="TARGET", help="a path where nothing is yet")
+        parser.set_defaults(run=run)
+
+    moving("pack", _pack, "write the table as one file")
+    moving("unpack", _unpack, "write a table in one file as a directory")
+    moving("recover", _recover, "write the whole row groups of a file that was never finished")
+    moving("cat", _cat, "write the table as one file to standard output")
+    moving("load", _load, "write the table in one file from standard input as a directory")
     return parser
+
+
+def _pack(options: argparse.Namespace) -> int:
+    blz.pack(options.path, options.target)
+    return 0
+
+
+def _unpack(options: argparse.Namespace) -> int:
+    blz.unpack(options.path, options.target)
+    return 0
+
+
+def _recover(options: argparse.Namespace) -> int:
+    blz.recover(options.path, options.target)
+    with blz.open(options.target) as table:
+        print(f"recovered: rows 0 to {table.nrows:,}")
+    return 0
+
+
+def _cat(options: argparse.Namespace) -> int:
+    if sys.stdout is None or sys.stdout.isatty():
+        raise _UsageError("a table is not text; send it to a file or to blz load")
+    blz.pack(options.path, sys.stdout.buffer)
+    return 0
+
+
+def _load(options: argparse.Namespace) -> int:
+    blz.unpack(sys.stdin.buffer, options.target)
+    return 0
 
 
 def _info(options: argparse.Namespace) -> int:

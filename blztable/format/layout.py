@@ -11,6 +11,7 @@ META = "meta"
 MANIFESTS = "meta/manifest"
 LOCK = "meta/lock"
 FLIGHT = "meta/flight"
+DRAFTS = "meta/draft"
 SIZES = "meta/sizes"
 STORAGE = "meta/storage"
 ATTRIBUTES = "meta/attributes"
@@ -38,6 +39,11 @@ def manifest(version: int) -> str:
     """Return the key of the manifest of one version."""
     assert 0 < version <= MAX_VERSION, version
     return f"{MANIFESTS}/{version:020d}"
+
+
+def draft(number: int) -> str:
+    """Return the key of the draft of one row group of a table in one file, from 1."""
+    return f"{DRAFTS}/{number:020d}"
 
 
 def manifest_version(name: str) -> int | None:

@@ -18,6 +18,7 @@ from blztable.storage.records import (
     HEAD_BYTES,
     HEADER_BYTES,
     INDEX,
+    VALUE,
     Head,
     Listing,
     Place,
@@ -123,6 +124,16 @@ def newest(source: Reader, name: str, known: Commit | None = None) -> Commit | N
             at += FOOT_BYTES
             found = _commit(source, at, name) or found
     return _search(source, at, name) or found or known
+
+
+def everything(source: Reader, name: str) -> Commit:
+    """Return all whole records of a file as one commit, whether a commit names them or not."""
+    listing, end = Listing(), front_end(source, name)
+    for head in records(source, end):
+        if head.kind == VALUE:
+            listing.add(head.key, head.value)
+        end = head.end + (FOOT_BYTES if head.kind == INDEX else 0)
+    return Commit(source, listing, end, b"")
 
 
 def records(source: Reader, start: int) -> Iterator[Head]:

@@ -56,7 +56,7 @@ _NOTHING_TO_REMOVE = {errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST}
 class LocalStore:
     """Bytes under keys in the directory `path`; `prepare` creates a missing directory."""
 
-    keeps_mirrors = True
+    is_one_file = False
 
     def __init__(self, path: str | os.PathLike[str], *, disk: Disk = REAL_DISK) -> None:
         if sys.platform == "win32":

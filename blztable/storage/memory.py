@@ -26,7 +26,7 @@ class _Entry:
 class MemoryStore:
     """Bytes under keys, in a dict."""
 
-    keeps_mirrors = True
+    is_one_file = False
 
     def __init__(self, name: str = "memory") -> None:
         self._name = name

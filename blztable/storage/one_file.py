@@ -30,8 +30,8 @@ from typing import Self
 from weakref import WeakSet, WeakValueDictionary
 
 from blztable import interrupts
-from blztable.errors import BlzError, BusyError, CorruptError, StorageError
-from blztable.storage.commits import Commit, ValueReader, front_end, newest
+from blztable.errors import BlzError, BusyError, CorruptError, ReadOnlyError, StorageError
+from blztable.storage.commits import Commit, ValueReader, everything, front_end, newest
 from blztable.storage.held import HeldLock, Holder
 from blztable.storage.locks import SLEEP_LONGEST
 from blztable.storage.media import LocalFile, Medium
@@ -65,8 +65,7 @@ _LOOKS = 5
 class OneFileStore:
     """Bytes under keys in one file."""
 
-    # The documents of `put` would leave a dead copy in the file at each commit.
-    keeps_mirrors = False
+    is_one_file = True
 
     def __init__(self, medium: Medium) -> None:
         self._medium = medium
@@ -93,6 +92,10 @@ class OneFileStore:
 
     def __reduce__(self) -> tuple[Callable[..., "OneFileStore"], tuple[object]]:
         return (at, (self.name,)) if self._is_local else (OneFileStore, (self._medium,))
+
+    def unfinished(self) -> "OneFileStore":
+        """Return a store of all whole records, which may be those of a killed process."""
+        return _Unfinished(self._medium)
 
     # Values
 
@@ -356,6 +359,20 @@ class OneFileStore:
                 self._seen.add(writing.commit)
                 writing.lock.close()
                 self._changed.notify_all()
+
+
+class _Unfinished(OneFileStore):
+    """All whole records of a file; only for reading."""
+
+    def _look(self) -> Commit | None:
+        if self._newest is None:
+            source = self._medium.look()
+            if source is not None and not is_unborn(source):
+                self._newest = everything(source, self.name)
+        return self._newest
+
+    def _may_write(self, timeout: float) -> bool:
+        raise ReadOnlyError(f"{self.name} was never finished; it is read only")
 
 
 class _Writing:

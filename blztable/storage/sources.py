@@ -177,9 +177,7 @@ class _FileReader(Closing):
     def __reduce__(self) -> tuple[Any, ...]:
         if isinstance(self._file, io.BytesIO):
             return _FileReader, (io.BytesIO(self._file.getvalue()),)
-        raise TypeError(
-            "an open file cannot be sent to another process; pass its path"
-        )
+        raise TypeError("an open file cannot be sent to another process; pass its path")
 
 
 class _RangeReader(Closing):

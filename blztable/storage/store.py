@@ -80,8 +80,11 @@ class Store(Protocol):
         """Name of the store in messages, usually its path."""
 
     @property
-    def keeps_mirrors(self) -> bool:
-        """True if documents that only people and other tools read are worth writing."""
+    def is_one_file(self) -> bool:
+        """True if the values lie one after another in one file.
+
+        A value that is replaced takes room there, and those of a killed process can be found.
+        """
 
     def open(self, key: str) -> Reader:
         """Open the value under `key`, to read ranges of it.

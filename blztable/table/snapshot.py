@@ -75,7 +75,7 @@ class _Rows:
     lost: list[Loss]
 
     @property
-    def missing(self) -> list[tuple[int, int]]:
+    def missing(self) -> list[tuple[int, int | None]]:
         return [(loss.start, loss.stop) for loss in self.lost]
 
 
@@ -91,6 +91,8 @@ class Snapshot:
         self._is_open = is_open
         self._is_closed = False
         self._fields: pa.Schema | None = None
+        # Rows that a killed writer did not write.
+        self.beyond: list[Loss] = []
         # For a copy: what makes this view of the version, see `_reopened`.
         self._views: tuple[FieldView, ...] = ()
         self._dictionaries: tuple[int, ...] = ()
@@ -368,6 +370,7 @@ class Snapshot:
         version, scan = self.version, self.scan(how.filters)
         row_spans = spans(version.head.row_groups, start, stop)
         progress, lost = None, list[Loss]()
+        beyond = self.beyond if how.on_corrupt == "skip" else []
         if how.progress is not None:
             progress = Progress(how.progress, stop - start, len(positions))
 
@@ -380,11 +383,13 @@ class Snapshot:
                 selected, lost = read_intact(read, version, needed, row_spans, progress)
         if lost:
             self.check_open()
+        lost = [*lost, *beyond]
         if progress is not None:
             progress.finish(stop - start)
         for loss in lost:
+            end = "their end" if loss.stop is None else f"{loss.stop:,}"
             warnings.warn(
-                f"rows {loss.start:,} to {loss.stop:,} are left out: {loss.reason}",
+                f"rows {loss.start:,} to {end} are left out: {loss.reason}",
                 stacklevel=stack_level(),
             )
         return _Rows(selected.arrays, selected.numbers, lost)

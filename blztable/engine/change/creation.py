@@ -14,6 +14,7 @@ from blztable.arrow.types import Portion
 from blztable.columns.digits import rounded
 from blztable.engine.change import sorting
 from blztable.engine.change.change_set import ChangeSet
+from blztable.engine.change.drafts import Drafts
 from blztable.engine.change.rows import Run, append_runs
 from blztable.engine.change.sorting import Unsorted
 from blztable.engine.run.progress import Callback, Progress
@@ -205,6 +206,15 @@ class _Creation:
         nodes = list(chain.from_iterable(columns))
         self.commit.files.record([*nodes, bundles])
         is_whole = len(columns) == len(self.contents.schema)
+        drafts = None
+        if self.store.is_one_file and self.commit.base is None and not self.contents.sort_by:
+            head = replace(
+                self._head(NewGroups()),
+                uuid=str(uuid.uuid4()),
+                properties=self.options.to_json(),
+                next_column=_next_column(None, [node.path for node in nodes]),
+            )
+            drafts = Drafts(self.store, head)
         written = write_groups(
             self.store,
             nodes,
@@ -212,27 +222,37 @@ class _Creation:
             self.options,
             self.progress,
             bundles=bundles if is_whole else None,
+            look=None if drafts is None else drafts.look,
         )
+        if drafts is not None:
+            drafts.remove()
         self.next_bundle = max([self.next_bundle, *(k + 1 for k in bundles.file_numbers)])
         return written
 
     def _staged(self, columns: Sequence[_Nodes], written: NewGroups) -> StagedVersion:
         """Return the written columns as a staged version, which can be read."""
-        schema, rows = self.contents.schema, written.rows
+        schema = self.contents.schema
         nodes = chain.from_iterable(columns)
         staged = tuple(StagedColumn.of(node.finish(), node.next_k) for node in nodes)
-        head = manifest.Head(
+        head = replace(
+            self._head(written),
+            columns=column_index(staged),
+            nan_is_null=any(column.nan_is_null for column in staged),
+        )
+        return StagedVersion(self.store, head, schema, columns=staged)
+
+    def _head(self, written: NewGroups) -> manifest.Head:
+        """Return the head of a version with these row groups, without what columns tell."""
+        schema, rows = self.contents.schema, written.rows
+        return manifest.Head(
             row_groups=tuple(rows),
             schema=schemas.encode(schema),
             fields=schemas.readable(schema),
             attributes=dict(self.contents.attributes or {}),
             pandas=self.contents.frame(sum(rows)),
-            columns=column_index(staged),
             bundles=tuple(written.bundles) if any(written.bundles) else (),
             next_bundle=self.next_bundle,
-            nan_is_null=any(column.nan_is_null for column in staged),
         )
-        return StagedVersion(self.store, head, schema, columns=staged)
 
 
 def restore(old: Version, *, is_durable: bool) -> tuple[Version, Lock]:

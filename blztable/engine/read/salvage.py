@@ -19,10 +19,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Rows of the table that cannot be read, and the reason."""
+    """Rows of the table that cannot be read, and the reason; `stop` is None if it is not known."""
 
     start: int
-    stop: int
+    stop: int | None
     reason: str
 
 

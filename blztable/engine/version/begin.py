@@ -228,6 +228,7 @@ def _is_uncommitted(store: Store) -> bool:
 def _empty(store: Store) -> None:
     store.sweep(layout.MANIFESTS)
     store.sweep(layout.META)
+    store.delete(f"{layout.DRAFTS}/{name}" for name in store.list_names(layout.DRAFTS))
     for name in store.list_names(layout.DATA):
         prefix = f"{layout.DATA}/{name}"
         if layout.column_id(name) is not None or prefix == layout.BUNDLES:

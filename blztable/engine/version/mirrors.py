@@ -22,7 +22,7 @@ def refresh(store: Store, head: Head) -> None:
 
     They are not flushed: the next commit writes them again, and outdated ones do no harm.
     """
-    if not store.keeps_mirrors:
+    if store.is_one_file:
         return
     sizes = {
         # `versions.checked_newest` reads it, to detect that the newest manifest was removed.

@@ -45,6 +45,7 @@ _META_NAMES = {
         layout.MANIFESTS,
         layout.LOCK,
         layout.FLIGHT,
+        layout.DRAFTS,
         layout.SIZES,
         layout.STORAGE,
         layout.ATTRIBUTES,

@@ -3,7 +3,7 @@
 Writes nothing itself.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -72,9 +72,9 @@ class ColumnWriter:
         """True if this is a node below the root of a column."""
         return len(self.path) > 1
 
-    def finish(self) -> ColumnParts:
-        """Return the parts as a line of the manifest."""
-        parts = [self.parts[group] for group in sorted(self.parts)]
+    def finish(self, groups: Iterable[int] | None = None) -> ColumnParts:
+        """Return the parts as a line of the manifest, by default of all row groups."""
+        parts = [self.parts[group] for group in groups or sorted(self.parts)]
         names = [
             name for name in stream_layouts(self.type) if any(name in part.sizes for part in parts)
         ]

@@ -10,7 +10,7 @@ several of them.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from operator import itemgetter
 
@@ -33,6 +33,10 @@ from blztable.storage.store import Store
 SMALL_BYTES = 1 << 20
 
 
+# Sees the columns, and the rows and the bundles of the row groups that were begun.
+Look = Callable[[Sequence[ColumnWriter], Sequence[int], Sequence[Bundle | None]], None]
+
+
 def write_groups(
     store: Store,
     columns: Sequence[ColumnWriter],
@@ -41,6 +45,7 @@ def write_groups(
     progress: Progress,
     old: Old | None = None,
     bundles: BundleWriter | None = None,
+    look: Look | None = None,
 ) -> NewGroups:
     """Write row groups in their order, and return them; none may be empty.
 
@@ -48,7 +53,8 @@ def write_groups(
 
     Small row groups are bundled if there is a writer of bundles. The next row group is fetched
     while one is written. The memory of an array is released as soon as it is encoded. Chunks with
-    the same contents as in the part that `old` returns are copied.
+    the same contents as in the part that `old` returns are copied. `look` is called between tasks,
+    and at the end.
     """
     rows: list[int] = []
     made: list[Bundle | None] = []
@@ -71,7 +77,14 @@ def write_groups(
             yield _encode_tasks(shared, arrays, (len(rows), nrows), made[-1])
             rows.append(nrows)
 
-    run_groups(tasks(), shared.budget, progress.report)
+    def after_task() -> None:
+        progress.report()
+        if look is not None:
+            look(columns, rows, made)
+
+    run_groups(tasks(), shared.budget, after_task)
+    if look is not None:
+        look(columns, rows, made)
     return NewGroups(rows, [bundle.facts if bundle else None for bundle in made])
 
 

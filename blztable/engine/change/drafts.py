@@ -1,0 +1,117 @@
+"""Drafts: what a killed creation of a table in one file leaves, so that its rows can be read.
+
+A draft is a manifest of one row group. The creation appends it behind the parts of the row group,
+so the parts of a draft that can be read are whole. No commit names drafts. In a directory there are
+none: other creations share it, and the next one removes what a killed one left.
+"""
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import count
+
+from blztable.engine.version import schema as schemas
+from blztable.engine.version.commit import WRITER
+from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersion, column_index
+from blztable.engine.version.versions import Version
+from blztable.engine.write.bundles import Bundle
+from blztable.engine.write.column_writer import ColumnWriter
+from blztable.errors import CorruptError
+from blztable.format import layout, manifest
+from blztable.format.line import ColumnParts
+from blztable.format.manifest import Head
+from blztable.storage.store import KeyNotFound, Store
+
+
+class Drafts:
+    """Appends a draft for each row group whose parts are all written."""
+
+    def __init__(self, store: Store, head: Head) -> None:
+        """Begin; `head` has what all drafts say of the table."""
+        self._store = store
+        self._head = head
+        self._written = 0
+        # The first column that is not known to have its part of the next row group.
+        self._first = 0
+
+    def look(
+        self,
+        columns: Sequence[ColumnWriter],
+        rows: Sequence[int],
+        bundles: Sequence[Bundle | None],
+    ) -> None:
+        """Append the drafts of the row groups that are complete by now."""
+        while self._written < len(rows):
+            group = self._written
+            while self._first < len(columns):
+                if group not in columns[self._first].parts:
+                    return
+                self._first += 1
+            bundle = bundles[group]
+            if bundle is not None and bundle.facts is None:
+                return
+            staged = [StagedColumn.of(one.finish([group]), one.next_k) for one in columns]
+            head = replace(
+                self._head,
+                version=group + 1,
+                row_groups=(rows[group],),
+                columns=column_index(staged),
+                bundles=() if bundle is None else (bundle.facts,),
+                nan_is_null=any(column.nan_is_null for column in staged),
+                commit=secrets.token_hex(16),
+                writer=WRITER,
+                time=datetime.now(UTC).isoformat(timespec="microseconds"),
+                operation="draft",
+            )
+            lines = [one.parts.encode() for one in staged if isinstance(one.parts, ColumnParts)]
+            self._store.put_new(layout.draft(group + 1), [manifest.encode(head, lines)])
+            self._written, self._first = group + 1, 0
+
+    def remove(self) -> None:
+        """Take the drafts out of what the commit names."""
+        self._store.delete(map(layout.draft, range(1, self._written + 1)))
+
+
+def recovered(store: Store) -> StagedVersion | None:
+    """Return the whole row groups of a creation that was killed; None if there is none."""
+    staged: StagedVersion | None = None
+    for number in count(1):
+        try:
+            draft = _draft(store, number)
+        except (KeyNotFound, CorruptError):
+            break
+        if staged is None:
+            staged = draft
+            continue
+        if draft.schema != staged.schema:
+            break
+        columns = [
+            StagedColumn.of(draft.line_parts(line), column.next_k)
+            for line, column in enumerate(draft.columns)
+        ]
+        groups = NewGroups(draft.head.row_groups, draft.head.bundles or (None,))
+        staged = staged.with_row_groups(range(number), groups, columns)
+    return staged
+
+
+def whole(version: Version) -> str:
+    """Return what is whole of a creation that was killed, as words."""
+    groups = len(version.head.row_groups)
+    return f"{groups:,} row groups with {version.head.rows:,} rows are whole"
+
+
+def _draft(store: Store, number: int) -> StagedVersion:
+    data = store.get(layout.draft(number))
+    length = manifest.head_length(data)
+    head = manifest.decode_head(data[: length or 0])
+    lines = data[length:].split(b"\n")[:-1]
+    index = head.columns
+    if len(lines) != len(index.paths) or len(head.row_groups) != 1:
+        raise CorruptError(f"{layout.draft(number)}: not a draft of one row group")
+    columns = []
+    for at, line in enumerate(lines):
+        manifest.check_line(line, head, at)
+        parts = (index.next_k[at], index.nbytes[at], index.cbytes[at], line, head.nan_is_null)
+        columns.append(StagedColumn(index.paths[at], *parts))
+    return StagedVersion(store, head, schemas.decode(head.schema), columns=tuple(columns))

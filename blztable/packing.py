@@ -1,0 +1,179 @@
+"""Packing: a table as one file and back, and what is whole of a file that was never finished.
+
+Knows nothing of files. The bytes of the parts are copied; nothing is compressed again.
+"""
+
+from blztable.engine.change.drafts import recovered
+from blztable.engine.run.progress import Progress
+from blztable.engine.version import versions
+from blztable.engine.version.copy import copy, files
+from blztable.engine.version.versions import Version
+from blztable.engine.write.options import DURABILITIES, check_choice
+from blztable.errors import TableNotFoundError
+from blztable.storage.one_file import OneFileStore
+from blztable.storage.resolve import Place, opened_at
+from blztable.table.progress import ProgressOption, reporting
+
+
+def pack(
+    source: Place,
+    target: Place,
+    *,
+    version: int | None = None,
+    durability: str = "full",
+    progress: ProgressOption = None,
+) -> None:
+    """Write a version of a table as one file.
+
+    The files of the table are copied byte for byte into one file, for a mail, an upload or an
+    archive. `open` and the readers take the file like a directory.
+
+    Parameters
+    ----------
+    source : path-like
+        Directory of the table, or its file.
+    target : path-like or binary file
+        A path where nothing is yet, or a file object or pipe that is open for writing.
+    version : int, optional
+        Number of the version to write; the newest by default. The copy begins its own versions.
+    durability : {"full", "process"}
+        What the copy survives, as in `to_blz`.
+    progress : bool or callable, optional
+        Progress in bytes, as in `to_blz`.
+
+    Raises
+    ------
+    TableNotFoundError
+        There is no table, or it does not have this version.
+    TableExistsError
+        There is something at the target.
+    CorruptError
+        A file of the table is missing or damaged; nothing is left at the target.
+
+    Examples
+    --------
+    >>> import blztable as blz
+    >>> blz.to_blz({"a": [1, 2, 3]}, "t.blz")
+    >>> blz.pack("t.blz", "t-as-one-file.blz")
+    >>> blz.read_table("t-as-one-file.blz").to_pydict()
+    {'a': [1, 2, 3]}
+    """
+    _move(source, target, "file", version, durability, progress)
+
+
+def unpack(
+    source: Place,
+    target: Place,
+    *,
+    version: int | None = None,
+    durability: str = "full",
+    progress: ProgressOption = None,
+) -> None:
+    """Write a version of a table in one file as a directory.
+
+    Parameters
+    ----------
+    source : path-like, bytes or binary file
+        The file of the table, or a file object or pipe that is open for reading.
+    target : path-like
+        A path where nothing is yet.
+    version, durability, progress
+        As in `pack`.
+
+    Raises
+    ------
+    TableNotFoundError, TableExistsError, CorruptError
+        As in `pack`.
+
+    Examples
+    --------
+    >>> import io
+    >>> import blztable as blz
+    >>> file = io.BytesIO()
+    >>> blz.to_blz({"a": [1, 2, 3]}, file)
+    >>> blz.unpack(file, "t.blz")
+    >>> blz.read_table("t.blz").to_pydict()
+    {'a': [1, 2, 3]}
+    """
+    _move(source, target, "directory", version, durability, progress)
+
+
+def recover(
+    source: Place, target: Place, *, durability: str = "full", progress: ProgressOption = None
+) -> None:
+    """Write the whole row groups of a file that was never finished as a table.
+
+    The process that wrote the file was killed before its commit, or the file was cut short on its
+    way. Rows are recovered from the first on, up to the first row group that is not whole.
+
+    Parameters
+    ----------
+    source : path-like, bytes or binary file
+        The file that was never finished.
+    target : path-like
+        A path where nothing is yet: a directory is made.
+    durability, progress
+        As in `pack`.
+
+    Raises
+    ------
+    TableNotFoundError
+        The file has no whole row group.
+    TableExistsError
+        There is something at the target.
+    ValueError
+        The file has a committed table, so nothing is to be recovered.
+
+    Examples
+    --------
+    >>> import io
+    >>> import blztable as blz
+    >>> file = io.BytesIO()
+    >>> blz.to_blz({"a": range(100)}, file, row_group_rows=40)
+    >>> blz.recover(file.getvalue()[:-2_000], "t.blz")
+    >>> blz.open("t.blz").nrows
+    80
+    """
+    check_choice("durability", durability, DURABILITIES)
+    with opened_at(source) as store:
+        if versions.newest_number(store) is not None:
+            raise ValueError(f"{store.name} has a committed table; open it, or unpack it")
+        found = recovered(store.unfinished()) if isinstance(store, OneFileStore) else None
+        if found is None:
+            raise TableNotFoundError(f"{store.name} has no whole row group of a table")
+        _copy(found, target, None, durability, progress)
+        store.close()
+
+
+def _move(
+    source: Place,
+    target: Place,
+    layout: str,
+    number: int | None,
+    durability: str,
+    progress: ProgressOption,
+) -> None:
+    check_choice("durability", durability, DURABILITIES)
+    with opened_at(source) as store:
+        version, pinned = versions.pin(store, number)
+        with pinned:
+            _copy(version, target, layout, durability, progress)
+        store.close()
+
+
+def _copy(
+    version: Version,
+    target: Place,
+    layout: str | None,
+    durability: str,
+    progress: ProgressOption,
+) -> None:
+    nbytes = sum(facts.cbytes for _, facts in files(version))
+    with (
+        opened_at(target, layout, is_new=True) as store,
+        reporting(progress, "copying") as callback,
+    ):
+        counted = Progress(callback, nbytes, 1)
+        copied = copy(version, store, "copy", counted, is_durable=durability == "full")
+        copied[1].close()
+        store.close()
