@@ -58,6 +58,8 @@ LOCK_SECONDS = 30.0
 # Seconds of one attempt to lock the file.
 FILE_SECONDS = 0.001
 _COPY_BYTES = 8 << 20
+# More bytes than a creation writes before its first flush.
+_MOST_UNBORN = 4 << 10
 # A reader that finds no commit looks again, because a writer may be about to cut the file.
 _LOOKS = 5
 
@@ -129,7 +131,7 @@ class OneFileStore:
             if writing.listing.find(key) is not None:
                 raise KeyTaken(key)
             if durable:
-                self._medium.sync()
+                writing.sync()
             writing.publish(key, data)
             self._newest = writing.commit
 
@@ -138,13 +140,20 @@ class OneFileStore:
         for key in keys:
             self._find(key)
         if keys:
-            self._medium.sync()
+            self._sync()
 
     def flush_names(self, prefix: str) -> None:
         """Make the file durable."""
         if prefix and not self._listing().has_prefix(prefix):
             raise KeyNotFound(prefix)
-        self._medium.sync()
+        self._sync()
+
+    def _sync(self) -> None:
+        with self._changed:
+            if self._writing is None:
+                self._medium.sync()
+            else:
+                self._writing.sync()
 
     # Names
 
@@ -393,6 +402,8 @@ class _Writing:
         self.lock = lock
         self._see(commit)
         self.locks = 0
+        # What others wrote may not be flushed.
+        self._is_flushed = False
 
     @classmethod
     def begin(cls, medium: Medium, lock: Lock, known: Commit | None) -> Self:
@@ -419,6 +430,12 @@ class _Writing:
         # What was removed from the names of the commit since then.
         self._removed: list[str] = []
         self._has_changed = False
+
+    def sync(self) -> None:
+        """Make all bytes durable, if they may not be."""
+        if not self._is_flushed:
+            self._medium.sync()
+            self._is_flushed = True
 
     def add(self, key: str, buffers: Sequence[Buffer]) -> None:
         """Append a record, and name its value."""
@@ -500,6 +517,7 @@ class _Writing:
 
     def _append(self, buffers: Sequence[Buffer]) -> None:
         """Append bytes, or leave the file as it was."""
+        self._is_flushed = False
         try:
             self._medium.append(buffers)
         except BaseException:
@@ -546,8 +564,11 @@ def at(path: str | os.PathLike[str]) -> OneFileStore:
 
 
 def is_unborn(source: Reader) -> bool:
-    """True for a file that a killed creation left before the front was whole."""
-    if source.size > len(FRONT):
+    """True for a file that a killed creation left before it flushed the front.
+
+    A loss of power may leave a part of the front, or zeros.
+    """
+    if source.size > _MOST_UNBORN:
         return False
     data = source.read(0, source.size)
     return data != FRONT and (FRONT.startswith(data) or not data.strip(b"\0"))

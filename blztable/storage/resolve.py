@@ -16,6 +16,8 @@ from blztable.storage.sources import Sink, is_source, source_of
 from blztable.storage.store import Store
 
 LAYOUTS = ("directory", "file")
+# The layout of a new table whose writer does not choose one.
+USUAL_LAYOUT = "directory"
 # A path, bytes, a binary file or a store. IO has no type that all binary files have.
 Place = str | os.PathLike[str] | Store | Any
 
@@ -39,7 +41,7 @@ def store_at(place: Place, layout: str | None = None, *, is_new: bool = False) -
     place : path-like, bytes, binary file or Store
         `~` in a path is expanded.
     layout : str, optional
-        One of `LAYOUTS`, for a path where nothing is yet; None stands for "directory".
+        One of `LAYOUTS`, for a path where nothing is yet; None stands for the usual one.
     is_new : bool
         True if a binary file is to be written, from its first byte on.
     """
@@ -62,7 +64,7 @@ def store_at(place: Place, layout: str | None = None, *, is_new: bool = False) -
 def is_file(path: str | os.PathLike[str], layout: str | None) -> bool:
     """True for a table in one file; TableExistsError if there is another layout than asked."""
     if not os.path.lexists(path):
-        return layout == "file"
+        return (layout or USUAL_LAYOUT) == "file"
     found = "file" if os.path.isfile(path) else "directory"
     if layout not in (None, found):
         raise TableExistsError(

@@ -17,7 +17,12 @@ import pyarrow as pa
 import blztable as blz
 from blztable.engine.version import versions
 from blztable.format import layout, manifest
+from blztable.storage import resolve
 from blztable.storage.local import LocalStore
+from blztable.storage.media import LocalFile
+from blztable.storage.one_file import OneFileStore
+from blztable.storage.resolve import store_at
+from blztable.storage.store import Store
 from support.crash.model import Log, Operation, RecordingDisk, State, crash_states, write_state
 from support.stores import directories_named, files_named
 
@@ -39,7 +44,7 @@ class Commit:
     """A call to record: the versions before it, the call, and the versions it makes."""
 
     before: Callable[[Path], None]
-    run: Callable[[LocalStore], None]
+    run: Callable[[Store], None]
     makes: Mapping[int, Held]
     # Versions that may be missing, because the commit removes them.
     going: frozenset[int] = frozenset()
@@ -87,10 +92,10 @@ def make_old(path: Path) -> None:
 
 def changing(
     change: Callable[[blz.CTable], object], durability: str = "full"
-) -> Callable[[LocalStore], None]:
+) -> Callable[[Store], None]:
     """Return a function that changes the table by a new handle."""
 
-    def run(store: LocalStore) -> None:
+    def run(store: Store) -> None:
         with blz.open(store, mode="a", durability=durability) as table:
             change(table)
 
@@ -111,15 +116,22 @@ def recorded(
     commit.before(parent / NAME)
     before = held_versions(parent / NAME)
     disk = RecordingDisk(parent, drop=drop)
-    commit.run(LocalStore(parent / NAME, disk=disk))
+    commit.run(store_on(parent / NAME, disk))
     disk.mark(RETURNED)
     return Recording(commit, before, disk.log)
+
+
+def store_on(path: Path, disk: RecordingDisk) -> Store:
+    """Return the store of the usual layout at a path of this disk."""
+    if resolve.USUAL_LAYOUT == "file":
+        return OneFileStore(LocalFile(path, disk=disk))
+    return LocalStore(path, disk=disk)
 
 
 def held_versions(path: Path) -> dict[int, Held]:
     """Return the content of every version; each must open."""
     found = {}
-    for number in versions.numbers(LocalStore(path)):
+    for number in versions.numbers(store_at(path)):
         with blz.open(path, version=number) as table:
             found[number] = Held(table.to_arrow(), dict(table.attrs))
     return found
@@ -187,8 +199,10 @@ def broken_promise(
         # An unfinished creation is not a table until the same script has run again.
         try:
             blz.open(path)
-        except blz.TableNotFoundError:
-            commit.run(LocalStore(path))
+        except (blz.TableNotFoundError, blz.CorruptError) as error:
+            if isinstance(error, blz.CorruptError) and "was never finished" not in str(error):
+                raise
+            commit.run(store_at(path))
             if held_versions(path).keys() != commit.makes.keys():
                 return "running the script again did not complete it"
             return None
@@ -214,13 +228,13 @@ def broken_beyond(path: Path, newest: int, there: pa.Table) -> str | None:
 
 def debris_of(path: Path) -> set[str]:
     """Return the files of the table that are neither of its newest version nor documents."""
-    store = LocalStore(path)
+    store = store_at(path)
     return unnamed(path, [versions.newest_number(store)])
 
 
 def unnamed(path: Path, numbers: Iterable[int] | None = None) -> set[str]:
     """Return the files and column directories that none of these versions (default: all) names."""
-    store = LocalStore(path)
+    store = store_at(path)
     named, columns = set(), {layout.BUNDLES}
     for number in versions.numbers(store) if numbers is None else numbers:
         version = versions.load(store, number)

@@ -9,7 +9,8 @@ The model is the minimum that POSIX promises, not one file system:
 
 - The content of a file is safe after `sync_file` (or `sync_all`). Unflushed content may be *lost*
   (as at the last flush, so empty for a new file), *torn* (a prefix), *zeroed* (the right length,
-  all zeros: ext4 and xfs leave this when only the length reached the disk) or *kept*.
+  all zeros: ext4 and xfs leave this when only the length reached the disk), *late* (a file that was
+  cut and grew again has its old bytes and the new ones behind them) or *kept*.
 - A change of names (mkdir, create, link, rename, unlink, rmdir) is safe after a flush of the
   directory it happened in. That flush does not make the directory's own name safe. Each unflushed
   change is lost or kept by itself, in any order; a rename is one change, so it is never half done.
@@ -108,6 +109,11 @@ class RecordingDisk(Disk):
         with self._recording:
             super().write(fd, buffers)
             self._record("write", self._path(fd), data=b"".join(buffers))
+
+    def truncate(self, fd: int, size: int) -> None:
+        with self._recording:
+            super().truncate(fd, size)
+            self._record("truncate", self._path(fd), str(size))
 
     def sync_file(self, fd: int) -> None:
         self._flush("sync_file", fd, super().sync_file)
@@ -266,6 +272,9 @@ class _Model:
         match operation.kind:
             case "write":
                 self._file(operation.path).content += operation.data
+            case "truncate":
+                file = self._file(operation.path)
+                file.content = file.content[: int(operation.new_path)]
             case "sync_file":
                 file = self._file(operation.path)
                 file.flushed = file.content
@@ -367,7 +376,7 @@ def _choices(model: _Model, *, seed: int) -> Iterator[tuple[str, _Choice]]:
     yield "names lost, content kept", kept | dict.fromkeys(names, "lost")
 
     for number, story in enumerate(stories):
-        for what in ("lost",) if number in names else ("lost", "torn", "zeroed"):
+        for what in ("lost",) if number in names else ("lost", "torn", "zeroed", "late"):
             yield f"all kept but {what}: {story}", kept | {number: what}
         for what in ("kept",) if number in names else ("kept", "torn", "zeroed"):
             yield f"all lost but {what}: {story}", lost | {number: what}
@@ -386,6 +395,9 @@ def _content(file: _File, fate: str) -> bytes:
         case "torn":
             new = len(file.content) - len(file.flushed)
             return file.content[: len(file.flushed) + new // 2]
+        case "late":
+            # Of a file that was cut and grew again: what grew, behind the old bytes.
+            return file.flushed + file.content[len(file.flushed) :]
         case "zeroed":
             return file.flushed.ljust(len(file.content), b"\0")
         case _:
