@@ -30,7 +30,7 @@ def source_of(place: Any) -> "Source":
         spooled = tempfile.SpooledTemporaryFile(SPOOLED_BYTES)  # noqa: SIM115
         while data := place.read(_COPY_BYTES):
             spooled.write(_checked(data))
-        place = spooled
+        return Source(_SpooledReader(spooled), name)
     return Source(_FileReader(place), name)
 
 
@@ -178,6 +178,13 @@ class _FileReader(Closing):
         if isinstance(self._file, io.BytesIO):
             return _FileReader, (io.BytesIO(self._file.getvalue()),)
         raise TypeError("an open file cannot be sent to another process; pass its path")
+
+
+class _SpooledReader(_FileReader):
+    """A copy of a file that cannot seek; it goes with this object."""
+
+    def __del__(self) -> None:
+        self._file.close()
 
 
 class _RangeReader(Closing):

@@ -12,6 +12,8 @@ from blztable.engine.version.versions import Version
 from blztable.errors import BlzError, CorruptError, TableExistsError
 from blztable.format import layout
 from blztable.format.bundle import BundleFacts
+from blztable.format.checksum import CHECKSUMS
+from blztable.format.header import FileHeader
 from blztable.format.superchunk import PartFacts
 from blztable.format.trailer import Trailer
 from blztable.storage.store import KeyNotFound, Lock, Store
@@ -80,7 +82,8 @@ def _check(data: bytes, facts: PartFacts | BundleFacts) -> None:
     front, trailer = data[: facts.front_length], data[len(data) - facts.trailer_length :]
     if Trailer.stored_crc(trailer) != facts.crc:
         raise CorruptError("the trailer is not the one that the manifest describes")
-    Trailer.check_crc(front, trailer)
+    header = FileHeader.decode(front)
+    Trailer.decode(front, trailer, header.nchunks, CHECKSUMS[header.checksum].size)
 
 
 def _check_absent(target: Store, newest: Version | None) -> None:
