@@ -22,7 +22,7 @@ from blztable.engine.version import versions
 from blztable.engine.version.staged import StagedVersion
 from blztable.engine.write.options import DURABILITIES, WriteOptions, check_choice
 from blztable.errors import CorruptError, TableNotFoundError
-from blztable.storage.one_file import OneFileStore
+from blztable.storage.one_file.store import OneFileStore
 from blztable.storage.resolve import LAYOUTS, Place, opened_at
 from blztable.storage.store import Store
 from blztable.table.dataset import BlzDataset

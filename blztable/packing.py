@@ -10,7 +10,7 @@ from blztable.engine.version.copy import copy, files
 from blztable.engine.version.versions import Version
 from blztable.engine.write.options import DURABILITIES, check_choice
 from blztable.errors import TableNotFoundError
-from blztable.storage.one_file import OneFileStore
+from blztable.storage.one_file.store import OneFileStore
 from blztable.storage.resolve import Place, opened_at
 from blztable.table.progress import ProgressOption, reporting
 
@@ -77,8 +77,12 @@ def unpack(
         The file of the table, or a file object or pipe that is open for reading.
     target : path-like
         A path where nothing is yet.
-    version, durability, progress
-        As in `pack`.
+    version : int, optional
+        Number of the version to write, as in `pack`.
+    durability : {"full", "process"}
+        What the copy survives, as in `to_blz`.
+    progress : bool or callable, optional
+        Progress in bytes, as in `to_blz`.
 
     Raises
     ------
@@ -112,8 +116,10 @@ def recover(
         The file that was never finished.
     target : path-like
         A path where nothing is yet: a directory is made.
-    durability, progress
-        As in `pack`.
+    durability : {"full", "process"}
+        What the table survives, as in `to_blz`.
+    progress : bool or callable, optional
+        Progress in bytes, as in `to_blz`.
 
     Raises
     ------

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from blztable.errors import TableExistsError
-from blztable.storage import one_file
 from blztable.storage.local import LocalStore
-from blztable.storage.one_file import OneFileStore
-from blztable.storage.sources import Sink, is_source, source_of
+from blztable.storage.one_file import store as one_file
+from blztable.storage.one_file.sources import Sink, is_source, source_of
+from blztable.storage.one_file.store import OneFileStore
 from blztable.storage.store import Store
 
 LAYOUTS = ("directory", "file")

@@ -370,7 +370,6 @@ class Snapshot:
         version, scan = self.version, self.scan(how.filters)
         row_spans = spans(version.head.row_groups, start, stop)
         progress, lost = None, list[Loss]()
-        beyond = self.beyond if how.on_corrupt == "skip" else []
         if how.progress is not None:
             progress = Progress(how.progress, stop - start, len(positions))
 
@@ -381,17 +380,13 @@ class Snapshot:
             else:
                 needed = [*positions, *(scan.columns if scan else ())]
                 selected, lost = read_intact(read, version, needed, row_spans, progress)
+                lost += self.beyond
         if lost:
             self.check_open()
-        lost = [*lost, *beyond]
         if progress is not None:
             progress.finish(stop - start)
         for loss in lost:
-            end = "their end" if loss.stop is None else f"{loss.stop:,}"
-            warnings.warn(
-                f"rows {loss.start:,} to {end} are left out: {loss.reason}",
-                stacklevel=stack_level(),
-            )
+            warnings.warn(str(loss), stacklevel=stack_level())
         return _Rows(selected.arrays, selected.numbers, lost)
 
 

@@ -29,6 +29,7 @@ from blztable.format.checksum import CHECKSUMS
 from blztable.format.statistics import Statistics
 from blztable.format.superchunk import PartFacts, unpack
 from blztable.storage.memory import MemoryStore
+from blztable.storage.one_file import records
 from golden import reader
 from support import tamper
 from support.bit_equality import bits
@@ -90,14 +91,19 @@ STRUCTS = {
     "Metalayer head": (trailer.METALAYER_HEAD, list(make_dump.METALAYER_FIELDS)),
     "Trailer foot": (trailer.TRAILER_FOOT, list(make_dump.TRAILER_FOOT_FIELDS)),
 }
+# The dumps show no table in one file.
+ONE_FILE = {
+    "Record head": (struct.Struct(records.HEAD.format + "I"), list(records.HEAD_NAMES)),
+    "Commit foot": (records.FOOT, list(records.FOOT_NAMES)),
+}
 
 
 # Structs
 
 
-@pytest.mark.parametrize("title", STRUCTS)
+@pytest.mark.parametrize("title", [*STRUCTS, *ONE_FILE])
 def test_a_struct_has_the_fields_of_the_page_in_order_and_place(title):
-    declared, names = STRUCTS[title]
+    declared, names = {**STRUCTS, **ONE_FILE}[title]
     rows = table(title)
     assert [row["name"] for row in rows] == names
     form = "<"

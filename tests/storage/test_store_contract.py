@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from blztable.errors import BusyError, CorruptError
 from blztable.format import layout
-from blztable.storage import one_file
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore
+from blztable.storage.one_file import store as one_file
 from blztable.storage.store import KeyNotFound, KeyTaken, Store
 
 KEY = "data/col5/__1__.bin"

@@ -25,6 +25,10 @@ class Loss:
     stop: int | None
     reason: str
 
+    def __str__(self) -> str:
+        end = "their end" if self.stop is None else f"{self.stop:,}"
+        return f"rows {self.start:,} to {end} are left out: {self.reason}"
+
 
 def read_intact(
     read: Callable[[Sequence[RowSpan], Progress | None], T],

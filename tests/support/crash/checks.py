@@ -19,8 +19,8 @@ from blztable.engine.version import versions
 from blztable.format import layout, manifest
 from blztable.storage import resolve
 from blztable.storage.local import LocalStore
-from blztable.storage.media import LocalFile
-from blztable.storage.one_file import OneFileStore
+from blztable.storage.one_file.media import LocalFile
+from blztable.storage.one_file.store import OneFileStore
 from blztable.storage.resolve import store_at
 from blztable.storage.store import Store
 from support.crash.model import Log, Operation, RecordingDisk, State, crash_states, write_state

@@ -10,7 +10,7 @@ import pytest
 
 import blztable as blz
 from blztable.engine.version import versions
-from blztable.storage import commits, one_file
+from blztable.storage.one_file import commits, records, writing
 from blztable.storage.resolve import store_at
 from support.processes import script
 
@@ -208,7 +208,7 @@ print(blz.read_table(sys.argv[1])["n"].to_pylist())
 
 
 def test_dead_bytes_go_when_they_are_most_of_the_file(path, monkeypatch):
-    monkeypatch.setattr(one_file, "DEAD_BYTES", 0)
+    monkeypatch.setattr(writing, "DEAD_BYTES", 0)
     table = pa.table({"n": range(100_000)})
     blz.to_blz(table, path)
     size = path.stat().st_size
@@ -232,7 +232,7 @@ def test_damage_and_a_torn_end_hide_no_commit(path):
     for number in range(4, 8):
         blz.to_blz({"n": [number], "text": ["x"]}, path, mode="a")
     data = bytearray(path.read_bytes())
-    data[len(one_file.FRONT) + 40] ^= 1
+    data[len(records.FRONT) + 40] ^= 1
     path.write_bytes(bytes(data) + b"torn" * 1000)
     assert rows(path)["n"] == list(range(1, 8))
     blz.to_blz({"n": [8], "text": ["x"]}, path, mode="a")

@@ -9,7 +9,8 @@ import pyarrow.compute as pc
 import pytest
 
 import blztable as blz
-from blztable.storage import one_file, resolve
+from blztable.storage import resolve
+from blztable.storage.one_file import store as one_file
 from support.crash.changes import CHANGES, two_row_groups
 from support.crash.checks import (
     NAME,

@@ -26,40 +26,23 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from threading import Condition
-from typing import Self
 from weakref import WeakSet, WeakValueDictionary
 
 from blztable import interrupts
-from blztable.errors import BlzError, BusyError, CorruptError, ReadOnlyError, StorageError
-from blztable.storage.commits import Commit, ValueReader, everything, front_end, newest
+from blztable.errors import BlzError, BusyError, CorruptError, ReadOnlyError
 from blztable.storage.held import HeldLock, Holder
 from blztable.storage.locks import SLEEP_LONGEST
-from blztable.storage.media import LocalFile, Medium
-from blztable.storage.records import (
-    FRONT,
-    INDEX,
-    Foot,
-    Listing,
-    Place,
-    crc32,
-    decode_head,
-    encode_foot,
-    record,
-    record_bytes,
-    record_head,
-)
-from blztable.storage.store import Buffer, KeyNotFound, KeyTaken, Lock, Reader
+from blztable.storage.one_file.commits import Commit, ValueReader, everything, is_unborn, newest
+from blztable.storage.one_file.listing import Listing
+from blztable.storage.one_file.media import LocalFile, Medium
+from blztable.storage.one_file.records import Place
+from blztable.storage.one_file.writing import Writing
+from blztable.storage.store import Buffer, KeyNotFound, KeyTaken
 
-# The file is rewritten at the end of a commit when it has more dead bytes than live ones, and more
-# than this.
-DEAD_BYTES = 64 << 20
 # Seconds that a change without a lock of its caller waits for other writers.
 LOCK_SECONDS = 30.0
 # Seconds of one attempt to lock the file.
 FILE_SECONDS = 0.001
-_COPY_BYTES = 8 << 20
-# More bytes than a creation writes before its first flush.
-_MOST_UNBORN = 4 << 10
 # A reader that finds no commit looks again, because a writer may be about to cut the file.
 _LOOKS = 5
 
@@ -85,7 +68,7 @@ class OneFileStore:
         self._changed = Condition()
         self._holders: dict[tuple[str, Place | None], Holder] = {}
         # What the next commit adds to the newest one, while this process writes.
-        self._writing: _Writing | None = None
+        self._writing: Writing | None = None
 
     @property
     def name(self) -> str:
@@ -326,7 +309,7 @@ class OneFileStore:
         except BusyError:
             return False
         try:
-            self._writing = _Writing.begin(self._medium, lock, self._newest)
+            self._writing = Writing.begin(self._medium, lock, self._newest)
         except BaseException:
             lock.close()
             raise
@@ -335,7 +318,7 @@ class OneFileStore:
         return True
 
     @contextmanager
-    def _change(self) -> Iterator["_Writing"]:
+    def _change(self) -> Iterator["Writing"]:
         """Yield what is written. Without a lock of the caller, the change is a commit by itself."""
         with self._changed:
             deadline = time.monotonic() + LOCK_SECONDS
@@ -353,7 +336,7 @@ class OneFileStore:
             finally:
                 self._leave(writing)
 
-    def _leave(self, writing: "_Writing") -> None:
+    def _leave(self, writing: "Writing") -> None:
         """Count a lock that was released; the last one ends the writing."""
         with self._changed:
             writing.locks -= 1
@@ -384,176 +367,6 @@ class _Unfinished(OneFileStore):
         raise ReadOnlyError(f"{self.name} was never finished; it is read only")
 
 
-class _Writing:
-    """What this process appends, while it holds the lock of the file.
-
-    Attributes
-    ----------
-    commit : Commit
-        The newest commit.
-    listing : Listing
-        Its names, with those that were added and without those that were removed.
-    locks : int
-        The number of locks of writers that are held.
-    """
-
-    def __init__(self, medium: Medium, lock: Lock, commit: Commit) -> None:
-        self._medium = medium
-        self.lock = lock
-        self._see(commit)
-        self.locks = 0
-        # What others wrote may not be flushed.
-        self._is_flushed = False
-
-    @classmethod
-    def begin(cls, medium: Medium, lock: Lock, known: Commit | None) -> Self:
-        """Find the newest commit, and cut off what killed writers left behind it."""
-        source = medium.look()
-        if source is None:
-            raise KeyNotFound(medium.name)
-        if is_unborn(source):
-            medium.cut(0)
-            medium.append([FRONT])
-        if known is not None and known.source is not source:
-            known = None
-        commit = newest(source, medium.name, known)
-        if commit is None:
-            commit = Commit(source, Listing(), front_end(source, medium.name), b"")
-        writing = cls(medium, lock, commit)
-        if source.size > commit.end:
-            writing._end = medium.cut(commit.end)
-        return writing
-
-    def _see(self, commit: Commit) -> None:
-        self.commit, self.listing = commit, commit.listing.copy()
-        self._end = commit.end
-        # What was removed from the names of the commit since then.
-        self._removed: list[str] = []
-        self._has_changed = False
-
-    def sync(self) -> None:
-        """Make all bytes durable, if they may not be."""
-        if not self._is_flushed:
-            self._medium.sync()
-            self._is_flushed = True
-
-    def add(self, key: str, buffers: Sequence[Buffer]) -> None:
-        """Append a record, and name its value."""
-        written = record(self._end, key, buffers)
-        start = self._end + sum(map(_length, written[:3]))
-        self._append(written)
-        self.listing.add(key, Place(start, self._end - start))
-        self._has_changed = True
-
-    def make(self, prefix: str) -> None:
-        """Name an empty prefix."""
-        if not self.listing.has_prefix(prefix):
-            self.listing.make(prefix)
-            self._has_changed = True
-
-    def remove(self, key: str) -> None:
-        """Take a value or an empty prefix out of the names."""
-        if self.listing.remove(key):
-            self._removed.append(key)
-            self._has_changed = True
-
-    def publish(self, key: str, data: Buffer) -> None:
-        """Append a value, all names and a foot, in one write."""
-        before = self.listing.copy()
-        written = record(self._end, key, [data])
-        start = self._end + sum(map(_length, written[:3]))
-        self.listing.add(key, Place(start, memoryview(data).nbytes))
-        try:
-            self._publish(written)
-        except BaseException:
-            self.listing = before
-            raise
-
-    def publish_names(self) -> None:
-        """Append the names and a foot, if they differ from those of the commit."""
-        if self._has_changed:
-            self._publish([])
-
-    def rewrite(self) -> None:
-        """Copy the values that live to a new file, if removed ones take more than a twentieth."""
-        live = self.listing.nbytes
-        if (self._end - live) * 20 <= self._end:
-            return
-        lock = self._medium.replace(self._copy)
-        if lock is None:
-            return
-        self.lock.close()
-        self.lock = lock
-        source = self._medium.look()
-        commit = None if source is None else newest(source, self._medium.name)
-        if commit is None:
-            raise StorageError(f"{self._medium.name}: the file that was written is gone")
-        self._see(commit)
-
-    def end(self) -> None:
-        """Cut off what no commit names; publish the removals since the last commit."""
-        commit, removed = self.commit, self._removed
-        end = self._medium.cut(commit.end) if self._end > commit.end else commit.end
-        self._see(commit)
-        self._end = end
-        for key in removed:
-            self.remove(key)
-        self.publish_names()
-        if self._end - self.listing.nbytes > max(self.listing.nbytes, DEAD_BYTES):
-            self.rewrite()
-
-    def _publish(self, block: list[Buffer]) -> None:
-        begin = self._end
-        at = begin + sum(map(_length, block))
-        index = record(at, "", [self.listing.encode()], INDEX)
-        block = [*block, *index]
-        front_crc = crc32(self.commit.source.read(0, len(FRONT)))
-        previous = self.commit.end if self.commit.tail else 0
-        foot = Foot(begin, at + sum(map(_length, index[:3])), previous, front_crc)
-        block.append(encode_foot(foot, block))
-        self._append(block)
-        commit = Commit(self.commit.source, self.listing, self._end, b"".join(block))
-        self._see(commit)
-
-    def _append(self, buffers: Sequence[Buffer]) -> None:
-        """Append bytes, or leave the file as it was."""
-        self._is_flushed = False
-        try:
-            self._medium.append(buffers)
-        except BaseException:
-            with suppress(BlzError):
-                self._medium.cut(self._end)
-            raise
-        self._end += sum(map(_length, buffers))
-
-    def _copy(self, append: Callable[[Sequence[Buffer]], None]) -> None:
-        """Append the front, the values that live, their names and a foot to a new file."""
-        source, listing = self.commit.source, Listing()
-        front = source.read(0, front_end(source, self._medium.name))
-        append([front])
-        end = len(front)
-        for key, place in sorted(self.listing.values(), key=lambda value: value[1]):
-            # The checksum is that of the old record, so damage stays visible.
-            old = source.read(place.position - record_bytes(key, 0), record_bytes(key, 0))
-            head = decode_head(old, place.position - len(old))
-            crc = None if head is None else head.crc
-            if crc is None:
-                raise CorruptError(f"{self._medium.name}/{key}: the head of the record is damaged")
-            start = record_head(end, key, place.length, crc)
-            append(start)
-            end += sum(map(_length, start))
-            listing.add(key, Place(end, place.length))
-            for offset in range(0, place.length, _COPY_BYTES):
-                size = min(_COPY_BYTES, place.length - offset)
-                append([self.commit.read(place, offset, size)])
-            end += place.length
-        for prefix in self.listing.prefixes():
-            listing.make(prefix)
-        index = record(end, "", [listing.encode()], INDEX)
-        foot = Foot(end, end + sum(map(_length, index[:3])), 0, crc32(front))
-        append([*index, encode_foot(foot, index)])
-
-
 def at(path: str | os.PathLike[str]) -> OneFileStore:
     """Return the store of a file; all handles of a process share it."""
     name = os.path.realpath(os.fspath(path))
@@ -563,17 +376,6 @@ def at(path: str | os.PathLike[str]) -> OneFileStore:
     return store
 
 
-def is_unborn(source: Reader) -> bool:
-    """True for a file that a killed creation left before it flushed the front.
-
-    A loss of power may leave a part of the front, or zeros.
-    """
-    if source.size > _MOST_UNBORN:
-        return False
-    data = source.read(0, source.size)
-    return data != FRONT and (FRONT.startswith(data) or not data.strip(b"\0"))
-
-
 def _check_above(name: str, listing: Listing, key: str) -> None:
     """Raise CorruptError if a value lies where the key needs a prefix."""
     above = key.rpartition("/")[0]
@@ -581,10 +383,6 @@ def _check_above(name: str, listing: Listing, key: str) -> None:
         if listing.find(above) is not None:
             raise CorruptError(f"{name}/{above}: expected a prefix, found a value")
         above = above.rpartition("/")[0]
-
-
-def _length(buffer: Buffer) -> int:
-    return memoryview(buffer).nbytes
 
 
 def _keep(commit: Commit | None) -> None:

@@ -12,15 +12,16 @@ from dataclasses import dataclass
 
 from blztable.closing import Closing
 from blztable.errors import CorruptError, StorageError
-from blztable.storage.records import (
+from blztable.storage.one_file.listing import Listing
+from blztable.storage.one_file.records import (
     FOOT_BYTES,
     FOOT_MAGIC,
+    FRONT,
     HEAD_BYTES,
     HEADER_BYTES,
     INDEX,
     VALUE,
     Head,
-    Listing,
     Place,
     decode_foot,
     decode_head,
@@ -34,6 +35,8 @@ from blztable.storage.store import Reader
 TAIL_BYTES = 64 << 10
 # Bytes that one step of a search takes.
 _SEARCH_BYTES = 4 << 20
+# More bytes than a creation writes before its first flush.
+_MOST_UNBORN = 4 << 10
 # A file of a stranger may have many false feet; each costs a read of its block.
 _FALSE_FEET = 100
 
@@ -97,6 +100,17 @@ class ValueReader(Closing):
         if commit is None:
             raise StorageError("the value was closed; open it again")
         return commit
+
+
+def is_unborn(source: Reader) -> bool:
+    """True for a file that a killed creation left before it flushed the front.
+
+    A loss of power may leave a part of the front, or zeros.
+    """
+    if source.size > _MOST_UNBORN:
+        return False
+    data = source.read(0, source.size)
+    return data != FRONT and (FRONT.startswith(data) or not data.strip(b"\0"))
 
 
 def front_end(source: Reader, name: str) -> int:

@@ -1,177 +1,22 @@
-"""Records: the bytes of a table in one file, and the index of a commit.
+"""The listing of a commit: which values there are, and where they lie in the file.
 
-Knows nothing of files and of the meaning of keys. The file is a front, then records one after the
-other. A record is a head, a key and a value. A commit ends with an index, which names the records
-that live, and a foot; the last foot of the file is the table. All numbers are little-endian.
+Knows nothing of files and of the meaning of keys. As bytes it is the index of a commit: lines of
+JSON, one for each prefix, which are decoded at their first use.
 """
 
 import json
-import struct
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
-
-from isal import isal_zlib
+from collections.abc import Iterator, Mapping
+from typing import Any, Self
 
 from blztable.errors import CorruptError, LimitError
-from blztable.storage.store import Buffer
+from blztable.storage.one_file.records import Place
 from blztable.strict_json import strict_decoder
-
-# The header of the BLZ proposals, version 4, with metadata and without offsets. The numbers of
-# chunks and their sizes are -1, "in a streaming scenario". No superchunk of a table has this form.
-_HEADER = struct.Struct("<4sBBBBiiqII")
-_METADATA = json.dumps({"format": "blztable", "format_version": 1, "holds": "table"}).encode()
-FRONT = _HEADER.pack(b"blpk", 4, 2, 2, 1, -1, -1, -1, len(_METADATA), 0) + _METADATA
-HEADER_BYTES = _HEADER.size
-MOST_METADATA = 16 << 20
-
-_HEAD = struct.Struct("<4sBBHQQI")
-_CRC = struct.Struct("<I")
-_FOOT = struct.Struct("<8sQQQII8s")
-_FOOT_START = struct.Struct("<8sQQQI")
-assert (_HEAD.size, _FOOT.size) == (28, 48)
-HEAD_BYTES = _HEAD.size + _CRC.size
-FOOT_BYTES = _FOOT.size
-_HEAD_MAGIC = b"blzr"
-FOOT_MAGIC, _FOOT_END = b"blzcomit", b"blzf-end"
-VALUE, INDEX = 1, 2
 
 # Bytes of the lines of an index. A name takes about 40, so a prefix may have 400,000 names.
 MOST_LINE = 16 << 20
 _DECODER = strict_decoder()
 _KEYS = {"name", "position", "length"}
 _DIRECTORY_KEYS = {"prefix", "line", "bytes"}
-
-crc32 = isal_zlib.crc32
-
-
-class Place(NamedTuple):
-    """Where a value lies in the file."""
-
-    position: int
-    length: int
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """The head of a record, and the key behind it."""
-
-    kind: int
-    key: str
-    value: Place
-    crc: int
-
-    @property
-    def end(self) -> int:
-        """The position behind the record."""
-        return self.value.position + self.value.length
-
-
-@dataclass(frozen=True, slots=True)
-class Foot:
-    """The end of a commit.
-
-    Attributes
-    ----------
-    block : int
-        Where the first record of the commit's own block begins; the crc is of all bytes from here.
-    index : int
-        Where the value of the index begins; it ends where the foot begins.
-    previous : int
-        Where the foot of the commit before ends; 0 for the first.
-    front_crc : int
-        The crc32 of the front of the file.
-    """
-
-    block: int
-    index: int
-    previous: int
-    front_crc: int
-
-
-def front_length(data: Buffer) -> int | None:
-    """Return the length of the front that begins with these bytes; None if they are not one."""
-    if len(data) < HEADER_BYTES:
-        return None
-    magic, version, options, _, _, chunk, last, chunks, length, reserved = _HEADER.unpack_from(data)
-    is_ours = (magic, version, options) == (b"blpk", 4, 2) and chunk == last == chunks == -1
-    if not is_ours or reserved or not 0 < length <= MOST_METADATA:
-        return None
-    return HEADER_BYTES + int(length)
-
-
-def record(position: int, key: str, buffers: Sequence[Buffer], kind: int = VALUE) -> list[Buffer]:
-    """Return the buffers of a record at this position of the file: head, key and value."""
-    length = crc = 0
-    for buffer in buffers:
-        view = memoryview(buffer)
-        length += view.nbytes
-        crc = crc32(view, crc) if view.nbytes else crc
-    return [*record_head(position, key, length, crc, kind), *buffers]
-
-
-def record_head(position: int, key: str, length: int, crc: int, kind: int = VALUE) -> list[Buffer]:
-    """Return the three buffers before the value of a record: the head in two, and the key."""
-    name = key.encode()
-    head = _HEAD.pack(_HEAD_MAGIC, kind, 0, len(name), position, length, crc)
-    return [head, _CRC.pack(crc32(name, crc32(head))), name]
-
-
-def record_bytes(key: str, length: int) -> int:
-    """Return the length of the record of a value of `length` bytes."""
-    return HEAD_BYTES + len(key.encode()) + length
-
-
-def key_length(data: Buffer, position: int) -> int | None:
-    """Return the length of the key behind a head; None if no record begins at this position."""
-    if len(data) < HEAD_BYTES:
-        return None
-    magic, kind, reserved, length, at, _, _ = _HEAD.unpack_from(data)
-    if magic != _HEAD_MAGIC or at != position or reserved or kind not in (VALUE, INDEX):
-        return None
-    return int(length)
-
-
-def decode_head(data: bytes, position: int) -> Head | None:
-    """Return the head of the record at this position, from its head and key; None if damaged."""
-    named = key_length(data, position)
-    if named is None or len(data) < HEAD_BYTES + named:
-        return None
-    _, kind, _, _, _, length, crc = _HEAD.unpack_from(data)
-    (expected,) = _CRC.unpack_from(data, _HEAD.size)
-    name = data[HEAD_BYTES : HEAD_BYTES + named]
-    if crc32(name, crc32(data[: _HEAD.size])) != expected:
-        return None
-    return Head(kind, name.decode(), Place(position + HEAD_BYTES + named, length), crc)
-
-
-def encode_foot(foot: Foot, block: Sequence[Buffer]) -> bytes:
-    """Return the foot behind a block, given as buffers that end where the foot begins."""
-    crc = 0
-    for buffer in block:
-        view = memoryview(buffer)
-        crc = crc32(view, crc) if view.nbytes else crc
-    start = _FOOT_START.pack(FOOT_MAGIC, foot.block, foot.index, foot.previous, foot.front_crc)
-    return start + _CRC.pack(crc32(start, crc)) + _FOOT_END
-
-
-def decode_foot(data: Buffer, end: int) -> Foot | None:
-    """Return the foot in the 48 bytes that end at this position; the crc is not checked."""
-    if len(data) != FOOT_BYTES:
-        return None
-    magic, block, index, previous, front_crc, _, last = _FOOT.unpack(data)
-    begins = end - FOOT_BYTES
-    is_foot = magic == FOOT_MAGIC and last == _FOOT_END
-    if not is_foot or not HEADER_BYTES <= block < index <= begins or previous > block:
-        return None
-    return Foot(block, index, previous, front_crc)
-
-
-def is_whole(block: memoryview) -> bool:
-    """True if the crc in the foot at the end of a block is that of the bytes before it."""
-    crc_at = len(block) - len(_FOOT_END) - _CRC.size
-    (crc,) = _CRC.unpack_from(block, crc_at)
-    return bool(crc32(block[:crc_at]) == crc)
 
 
 class Listing:

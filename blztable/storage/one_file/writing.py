@@ -1,0 +1,205 @@
+"""Writing: what a process appends to a table in one file while it holds the lock of the file.
+
+Knows nothing of other threads; the store calls it under its own lock.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Self
+
+from blztable.errors import BlzError, CorruptError, StorageError
+from blztable.storage.one_file.commits import Commit, front_end, is_unborn, newest
+from blztable.storage.one_file.listing import Listing
+from blztable.storage.one_file.media import Medium
+from blztable.storage.one_file.records import (
+    FRONT,
+    INDEX,
+    Foot,
+    Place,
+    crc32,
+    decode_head,
+    encode_foot,
+    record,
+    record_bytes,
+    record_head,
+)
+from blztable.storage.store import Buffer, KeyNotFound, Lock
+
+# The file is rewritten at the end of a commit when it has more dead bytes than live ones, and more
+# than this.
+DEAD_BYTES = 64 << 20
+_COPY_BYTES = 8 << 20
+
+
+class Writing:
+    """What this process appends, while it holds the lock of the file.
+
+    Attributes
+    ----------
+    commit : Commit
+        The newest commit.
+    listing : Listing
+        Its names, with those that were added and without those that were removed.
+    locks : int
+        The number of locks of writers that are held.
+    """
+
+    def __init__(self, medium: Medium, lock: Lock, commit: Commit) -> None:
+        self._medium = medium
+        self.lock = lock
+        self._see(commit)
+        self.locks = 0
+        # What others wrote may not be flushed.
+        self._is_flushed = False
+
+    @classmethod
+    def begin(cls, medium: Medium, lock: Lock, known: Commit | None) -> Self:
+        """Find the newest commit, and cut off what killed writers left behind it."""
+        source = medium.look()
+        if source is None:
+            raise KeyNotFound(medium.name)
+        if is_unborn(source):
+            medium.cut(0)
+            medium.append([FRONT])
+        if known is not None and known.source is not source:
+            known = None
+        commit = newest(source, medium.name, known)
+        if commit is None:
+            commit = Commit(source, Listing(), front_end(source, medium.name), b"")
+        writing = cls(medium, lock, commit)
+        if source.size > commit.end:
+            writing._end = medium.cut(commit.end)
+        return writing
+
+    def _see(self, commit: Commit) -> None:
+        self.commit, self.listing = commit, commit.listing.copy()
+        self._end = commit.end
+        # What was removed from the names of the commit since then.
+        self._removed: list[str] = []
+        self._has_changed = False
+
+    def sync(self) -> None:
+        """Make all bytes durable, if they may not be."""
+        if not self._is_flushed:
+            self._medium.sync()
+            self._is_flushed = True
+
+    def add(self, key: str, buffers: Sequence[Buffer]) -> None:
+        """Append a record, and name its value."""
+        written = record(self._end, key, buffers)
+        start = self._end + sum(map(_length, written[:3]))
+        self._append(written)
+        self.listing.add(key, Place(start, self._end - start))
+        self._has_changed = True
+
+    def make(self, prefix: str) -> None:
+        """Name an empty prefix."""
+        if not self.listing.has_prefix(prefix):
+            self.listing.make(prefix)
+            self._has_changed = True
+
+    def remove(self, key: str) -> None:
+        """Take a value or an empty prefix out of the names."""
+        if self.listing.remove(key):
+            self._removed.append(key)
+            self._has_changed = True
+
+    def publish(self, key: str, data: Buffer) -> None:
+        """Append a value, all names and a foot, in one write."""
+        before = self.listing.copy()
+        written = record(self._end, key, [data])
+        start = self._end + sum(map(_length, written[:3]))
+        self.listing.add(key, Place(start, memoryview(data).nbytes))
+        try:
+            self._publish(written)
+        except BaseException:
+            self.listing = before
+            raise
+
+    def publish_names(self) -> None:
+        """Append the names and a foot, if they differ from those of the commit."""
+        if self._has_changed:
+            self._publish([])
+
+    def rewrite(self) -> None:
+        """Copy the values that live to a new file, if removed ones take more than a twentieth."""
+        live = self.listing.nbytes
+        if (self._end - live) * 20 <= self._end:
+            return
+        lock = self._medium.replace(self._copy)
+        if lock is None:
+            return
+        self.lock.close()
+        self.lock = lock
+        source = self._medium.look()
+        commit = None if source is None else newest(source, self._medium.name)
+        if commit is None:
+            raise StorageError(f"{self._medium.name}: the file that was written is gone")
+        self._see(commit)
+
+    def end(self) -> None:
+        """Cut off what no commit names; publish the removals since the last commit."""
+        commit, removed = self.commit, self._removed
+        end = self._medium.cut(commit.end) if self._end > commit.end else commit.end
+        self._see(commit)
+        self._end = end
+        for key in removed:
+            self.remove(key)
+        self.publish_names()
+        if self._end - self.listing.nbytes > max(self.listing.nbytes, DEAD_BYTES):
+            self.rewrite()
+
+    def _publish(self, block: list[Buffer]) -> None:
+        begin = self._end
+        at = begin + sum(map(_length, block))
+        index = record(at, "", [self.listing.encode()], INDEX)
+        block = [*block, *index]
+        front_crc = crc32(self.commit.source.read(0, len(FRONT)))
+        previous = self.commit.end if self.commit.tail else 0
+        foot = Foot(begin, at + sum(map(_length, index[:3])), previous, front_crc)
+        block.append(encode_foot(foot, block))
+        self._append(block)
+        commit = Commit(self.commit.source, self.listing, self._end, b"".join(block))
+        self._see(commit)
+
+    def _append(self, buffers: Sequence[Buffer]) -> None:
+        """Append bytes, or leave the file as it was."""
+        self._is_flushed = False
+        try:
+            self._medium.append(buffers)
+        except BaseException:
+            with suppress(BlzError):
+                self._medium.cut(self._end)
+            raise
+        self._end += sum(map(_length, buffers))
+
+    def _copy(self, append: Callable[[Sequence[Buffer]], None]) -> None:
+        """Append the front, the values that live, their names and a foot to a new file."""
+        source, listing = self.commit.source, Listing()
+        front = source.read(0, front_end(source, self._medium.name))
+        append([front])
+        end = len(front)
+        for key, place in sorted(self.listing.values(), key=lambda value: value[1]):
+            # The checksum is that of the old record, so damage stays visible.
+            old = source.read(place.position - record_bytes(key, 0), record_bytes(key, 0))
+            head = decode_head(old, place.position - len(old))
+            crc = None if head is None else head.crc
+            if crc is None:
+                raise CorruptError(f"{self._medium.name}/{key}: the head of the record is damaged")
+            start = record_head(end, key, place.length, crc)
+            append(start)
+            end += sum(map(_length, start))
+            listing.add(key, Place(end, place.length))
+            for offset in range(0, place.length, _COPY_BYTES):
+                size = min(_COPY_BYTES, place.length - offset)
+                append([self.commit.read(place, offset, size)])
+            end += place.length
+        for prefix in self.listing.prefixes():
+            listing.make(prefix)
+        index = record(end, "", [listing.encode()], INDEX)
+        foot = Foot(end, end + sum(map(_length, index[:3])), 0, crc32(front))
+        append([*index, encode_foot(foot, index)])
+
+
+def _length(buffer: Buffer) -> int:
+    return memoryview(buffer).nbytes
