@@ -28,12 +28,14 @@ from blztable.engine.version import versions
 from blztable.engine.write.options import WriteOptions
 from blztable.errors import ConflictError
 from blztable.storage.memory import MemoryStore
+from blztable.storage.one_file.store import OneFileStore
+from blztable.storage.store import Store
 from blztable.table.snapshot import Snapshot
 from blztable.table.table import CTable
 from support.arrow_strategies import arrays, masks
 from support.bit_equality import bits
 from support.nested_arrays import array_of
-from support.stores import Hooked, entries, files_named
+from support.stores import FileInMemory, Hooked, entries, files_named
 
 KEPT = 10
 NAMES = "abcdefgh"
@@ -403,7 +405,7 @@ def add_column(draw, model: Model) -> Change:
     kind = draw(st.sampled_from(["data", "constant", "expression"]))
     if kind == "expression" and model.names:
         other = draw(st.sampled_from(model.names))
-        type_ = computed(model.types[model.names.index(other)])
+        type_ = model.types[model.names.index(other)]
         data, stored = pc.field(other), model.column(other)
     elif kind == "data":
         type_ = draw(st.sampled_from(TYPES))
@@ -421,13 +423,6 @@ def add_column(draw, model: Model) -> Change:
 
     declared = default[0] if defaults else None
     return Change(lambda t: t.add_column(name, data, default=declared), rebase, ROWS)
-
-
-def computed(type_: pa.DataType) -> pa.DataType:
-    """Draw an expression of a column, with Arrow's result."""
-    if pa.types.is_dictionary(type_):
-        return type_.value_type
-    return pa.large_string() if type_ == pa.string_view() else type_
 
 
 def drop(draw, model: Model) -> Change:
@@ -535,7 +530,7 @@ class Killed(BaseException):
 class Dying:
     """A hook that refuses every change from the n-th on."""
 
-    def __init__(self, store: MemoryStore, left: int) -> None:
+    def __init__(self, store: Store, left: int) -> None:
         self.store = store
         self.left: int | None = left
 
@@ -544,15 +539,17 @@ class Dying:
             return
         self.left -= 1
         if self.left < 0:
-            if self.left == -1 and name == "put_new" and args[0] not in self.store._entries:
+            if self.left == -1 and name == "put_new" and args[0] not in entries(self.store):
                 self.store.put_new(args[0], [b"".join(args[1])[:50]])
             raise Killed
 
 
 class Machine(RuleBasedStateMachine):
+    new_store = MemoryStore
+
     @initialize(data=st.data())
     def begin(self, data):
-        self.store = MemoryStore()
+        self.store = self.new_store()
         types = data.draw(st.lists(st.sampled_from(TYPES), min_size=1, max_size=4))
         rows = data.draw(st.integers(0, 30))
         given = {n: values(data.draw, t, rows) for n, t in zip(NAMES, types, strict=False)}
@@ -826,6 +823,26 @@ class TestModelOfBundles(Machine.TestCase):
 @pytest.mark.usefixtures("bundled", "encoded")
 class TestModelOfEncodings(Machine.TestCase):
     settings = quick
+
+
+class MachineOfOneFile(Machine):
+    """The same changes of a table in one file."""
+
+    @staticmethod
+    def new_store():
+        return OneFileStore(FileInMemory())
+
+
+@pytest.mark.usefixtures("own_files_here")
+class TestModelOfOneFile(MachineOfOneFile.TestCase):
+    settings = quick
+
+
+@pytest.mark.storm
+@pytest.mark.timeout(4 * 3600)
+@pytest.mark.usefixtures("own_files_here")
+class TestModelOfOneFileStorm(MachineOfOneFile.TestCase):
+    settings = settings(quick, max_examples=1000, stateful_step_count=30)
 
 
 @pytest.mark.storm

@@ -23,7 +23,8 @@ from blztable.engine.version.versions import Version
 from blztable.engine.write.options import WriteOptions
 from blztable.format import layout
 from blztable.format.manifest import Head
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import MemoryReader, MemoryStore
+from blztable.storage.one_file.store import OneFileStore
 
 Hook = Callable[[str, tuple[Any, ...]], None]
 
@@ -113,9 +114,59 @@ def tree(store) -> set[str]:
     """Return every entry of a store, temporary ones too."""
     if isinstance(store, MemoryStore):
         return set(store._entries) - {""}
+    if isinstance(store, OneFileStore):
+        listing = store._listing()
+        keys = {key for key, _ in listing.values()} | set(listing.prefixes())
+        above = {key.rsplit("/", depth)[0] for key in keys for depth in range(key.count("/") + 1)}
+        return (keys | above) - {""}
     root = Path(store.name)
     found = [Path(top, name) for top, *names in os.walk(root) for name in names[0] + names[1]]
     return {path.relative_to(root).as_posix() for path in found}
+
+
+class FileInMemory:
+    """The file of a table in one file, in memory."""
+
+    name = "memory"
+
+    def __init__(self) -> None:
+        self._reader: MemoryReader | None = None
+
+    def look(self) -> MemoryReader | None:
+        return self._reader
+
+    def lock(self, timeout: float) -> ExitStack:
+        return ExitStack()
+
+    def create(self) -> bool:
+        is_new = self._reader is None
+        self._reader = self._reader or MemoryReader(b"")
+        return is_new
+
+    def append(self, buffers) -> None:
+        self._set(b"".join([self._reader._data, *buffers]))
+
+    def cut(self, size: int) -> int:
+        self._set(self._reader._data[:size])
+        return size
+
+    def replace(self, write) -> ExitStack:
+        pieces = []
+        write(lambda buffers: pieces.extend(map(bytes, buffers)))
+        self._reader = MemoryReader(b"".join(pieces))
+        return ExitStack()
+
+    def _set(self, data: bytes) -> None:
+        self._reader._data, self._reader.size = data, len(data)
+
+    def sync(self) -> None: ...
+
+    sync_name = sync
+
+    def remove(self) -> None:
+        self._reader = None
+
+    def close(self) -> None: ...
 
 
 def files_named(version: Version) -> set[str]:

@@ -66,7 +66,8 @@ class OneFileStore:
         """Hold no lock; a child made by fork holds none of its parent's."""
         # Reentrant: garbage collection may close a lock while this thread holds it.
         self._changed = Condition()
-        self._holders: dict[tuple[str, Place | None], Holder] = {}
+        # Of the values and prefixes that exist; one that replaces another has a holder of its own.
+        self._holders: dict[str, Holder] = {}
         # What the next commit adds to the newest one, while this process writes.
         self._writing: Writing | None = None
 
@@ -99,6 +100,7 @@ class OneFileStore:
             _check_above(self.name, writing.listing, key)
             writing.publish(key, data)
             self._newest = writing.commit
+            self._holders.pop(key, None)
 
     def put_new(self, key: str, buffers: Sequence[Buffer]) -> None:
         """Write a new value; other processes see it after the next publication."""
@@ -160,7 +162,8 @@ class OneFileStore:
         """Remove the values and the empty prefixes under `keys`; skip other keys."""
         with self._change() as writing:
             for key in keys:
-                writing.remove(key)
+                if writing.remove(key):
+                    self._holders.pop(key, None)
 
     def sweep(self, prefix: str) -> None:
         """Do nothing: the next writer cuts off what killed calls leave."""
@@ -181,7 +184,7 @@ class OneFileStore:
             while True:
                 commit, place = self._lockable(key)
                 is_pin = place is not None and place.length > 0
-                holder = self._holders.setdefault((key, place), Holder())
+                holder = self._holders.setdefault(key, Holder())
                 remaining = deadline - time.monotonic()
                 # The last condition takes the lock of the file.
                 if holder.admits(shared=shared) and (is_pin or self._may_write(remaining)):

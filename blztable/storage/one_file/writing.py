@@ -98,11 +98,13 @@ class Writing:
             self.listing.make(prefix)
             self._has_changed = True
 
-    def remove(self, key: str) -> None:
-        """Take a value or an empty prefix out of the names."""
-        if self.listing.remove(key):
+    def remove(self, key: str) -> bool:
+        """Take a value or an empty prefix out of the names; return False if there is none."""
+        is_there = self.listing.remove(key)
+        if is_there:
             self._removed.append(key)
             self._has_changed = True
+        return is_there
 
     def publish(self, key: str, data: Buffer) -> None:
         """Append a value, all names and a foot, in one write."""
