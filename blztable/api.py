@@ -11,6 +11,7 @@ import pyarrow as pa
 from pandas.api.extensions import no_default
 
 from blztable.arrow.extensions import plain_schema
+from blztable.compat.table import named, old_table
 from blztable.convert.column_type import schema_of
 from blztable.convert.gateway import Reading
 from blztable.convert.objects.tagged import checked_attrs
@@ -18,6 +19,7 @@ from blztable.engine.change import creation
 from blztable.engine.version import schema as schemas
 from blztable.engine.version import versions
 from blztable.engine.write.options import DURABILITIES, WriteOptions, check_choice
+from blztable.errors import CorruptError, FormatError, TableNotFoundError
 from blztable.storage.resolve import StoreLike, opened_at
 from blztable.table.dataset import BlzDataset
 from blztable.table.indices import checked_integer
@@ -127,7 +129,7 @@ def create(
         optimize=optimize,
         nan_as_null=nan_as_null,
     )
-    with opened_at(path) as store:
+    with opened_at(path) as store, named(store):
         version, pinned = creation.create(store, contents, options, replace_existing=mode == "w")
     return CTable(Snapshot(version, pinned), writable=True, durability=durability)
 
@@ -177,7 +179,14 @@ def open(
     check_choice("durability", durability, DURABILITIES)
     number = None if version is None else checked_integer(version, "version")
     with opened_at(path) as store:
-        opened, pinned = versions.pin(store, number)
+        try:
+            opened, pinned = versions.pin(store, number)
+        except (TableNotFoundError, CorruptError, FormatError):
+            # Only then: the tables of this program are recognised first, and at no cost.
+            old = old_table(store, mode, number)
+            if old is None:
+                raise
+            return old
     return CTable(Snapshot(opened, pinned), writable=mode == "a", durability=durability)
 
 

@@ -56,10 +56,13 @@ MAY_IMPORT = {
         *("engine/run", "engine/version", "engine/read", "engine/write", "engine/query"),
     },
     "table": {*ENGINE, "convert", "engine"},
-    "api": {"arrow", "engine", "convert", "storage", "table"},
-    "writing": {"errors", "engine", "convert", "storage", "table"},
+    # Nothing below the face imports it.
+    "compat": {"arrow", "errors", "report", "format", "storage", "convert", "engine", "table"},
+    "api": {"arrow", "errors", "compat", "engine", "convert", "storage", "table"},
+    "writing": {"errors", "compat", "engine", "convert", "storage", "table"},
+    "importing": {"api", "compat", "errors", "engine", "storage", "table", "writing"},
     "accessor": {"writing", "storage"},
-    "face": {"errors", "report", "table", "api", "version", "accessor", "writing"},
+    "face": {"errors", "report", "table", "api", "version", "accessor", "writing", "importing"},
     "cli": {"errors", "face", "api"},
     "__main__": {"cli"},
     "integrations": {"errors", "face", "api"},
@@ -77,6 +80,7 @@ MUST_NOT_IMPORT = {
     "columns": {"pandas"} | DISK | THREADS,
     "convert": {"blosc"} | DISK | THREADS,
     "engine": {"pandas"},
+    "compat": {"pandas", "pickle"} | DISK | THREADS,
 }
 # Lines of code in a file: those with more than a comment or a docstring.
 LINES_MAX = 300
