@@ -30,6 +30,7 @@ from blztable.version import VERSION
 
 if TYPE_CHECKING:
     from blztable.api import create, dataset, open, read_blz, read_table
+    from blztable.arrays.superchunk import SuperChunk
     from blztable.report import (
         ColumnPlan,
         Explanation,
@@ -71,6 +72,7 @@ __all__ = [
     "SchemaError",
     "StorageError",
     "StreamStorage",
+    "SuperChunk",
     "TableExistsError",
     "TableNotFoundError",
     "Transaction",
@@ -88,6 +90,7 @@ __all__ = [
 # The modules of the public names that are imported at their first use.
 _HOMES = {
     "api": ("create", "dataset", "open", "read_blz", "read_table"),
+    "arrays.superchunk": ("SuperChunk",),
     "report": (
         "ColumnPlan",
         "Explanation",
