@@ -32,6 +32,7 @@ from blztable.version import VERSION
 
 if TYPE_CHECKING:
     from blztable.api import create, dataset, open, read_blz, read_table
+    from blztable.arrays.superchunk import SuperChunk
     from blztable.importing import convert
     from blztable.report import (
         ColumnPlan,
@@ -74,6 +75,7 @@ __all__ = [
     "SchemaError",
     "StorageError",
     "StreamStorage",
+    "SuperChunk",
     "TableExistsError",
     "TableNotFoundError",
     "Transaction",
@@ -92,6 +94,7 @@ __all__ = [
 # The modules of the public names that are imported at their first use.
 _HOMES = {
     "api": ("create", "dataset", "open", "read_blz", "read_table"),
+    "arrays.superchunk": ("SuperChunk",),
     "report": (
         "ColumnPlan",
         "Explanation",

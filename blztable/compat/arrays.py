@@ -6,7 +6,7 @@ chunk in the threads of the pool: each decodes the rows wanted of its chunk into
 caller bounds the rows. Knows nothing of Arrow.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
@@ -66,6 +66,8 @@ class OldFiles:
     rows: int
     columns: Sequence[OldColumn]
     attrs: Mapping[str, Any]
+    # Closes what the columns hold open.
+    close: Callable[[], None] = lambda: None
 
 
 def row_bytes(array: StoredArray) -> int:
@@ -81,7 +83,7 @@ def read_rows(arrays: Sequence[StoredArray], start: int, stop: int) -> list[np.n
         for array, out in zip(arrays, results, strict=True)
         for task in _tasks(array, start, stop, out)
     )
-    return list(map(_shaped, arrays, results))
+    return [_shaped(*one, stop - start) for one in zip(arrays, results, strict=True)]
 
 
 def pick_rows(arrays: Sequence[StoredArray], rows: np.ndarray) -> list[np.ndarray]:
@@ -92,7 +94,7 @@ def pick_rows(arrays: Sequence[StoredArray], rows: np.ndarray) -> list[np.ndarra
         for array, out in zip(arrays, results, strict=True)
         for task in _picks(array, rows, out)
     )
-    return list(map(_shaped, arrays, results))
+    return [_shaped(*one, len(rows)) for one in zip(arrays, results, strict=True)]
 
 
 def _tasks(array: StoredArray, start: int, stop: int, out: np.ndarray) -> Iterator[Task]:
@@ -121,6 +123,6 @@ def _pick(array: StoredArray, chunk: int, rows: np.ndarray, place: np.ndarray) -
     place[...] = decoded[rows - start]
 
 
-def _shaped(array: StoredArray, data: np.ndarray) -> np.ndarray:
+def _shaped(array: StoredArray, data: np.ndarray, rows: int) -> np.ndarray:
     """Return bytes as rows of the array."""
-    return data.view(array.dtype).reshape(-1, *array.shape[1:])
+    return data.view(array.dtype).reshape(rows, *array.shape[1:])

@@ -20,7 +20,7 @@ from blztable.compat.numpy_types import dtype_of
 from blztable.errors import BlzError, CorruptError, FormatError, LimitError
 from blztable.format.chunk import (
     CHUNK_HEADER,
-    MAX_FOREIGN_BYTES,
+    LARGE_CHUNK_BYTES,
     ChunkHeader,
     decompress_blocks,
     decompress_into,
@@ -62,7 +62,7 @@ class ChunkFiles:
 
     def _decode(self, key: str, chunk: int, start: int, stop: int, out: np.ndarray) -> None:
         width, rows = row_bytes(self), min(self.chunk_rows, self.shape[0] - chunk * self.chunk_rows)
-        limit = min(self.chunk_rows * width, MAX_FOREIGN_BYTES)
+        limit = min(self.chunk_rows * width, LARGE_CHUNK_BYTES)
         # Bytes behind the chunk are older ones: the file is overwritten in place.
         data = self.store.get(key, FILE_HEADER_BYTES, limit + CHUNK_HEADER.size)
         header = ChunkHeader.decode(data)
@@ -97,19 +97,19 @@ def kind_of(store: Store) -> str | None:
     return None
 
 
-def read_directory(store: Store) -> OldFiles | None:
-    """Read what is stored in a directory, without values; None if it is none of these.
+def read_directory(store: Store) -> OldFiles:
+    """Read what is stored in a directory, without values.
 
     Raises
     ------
     CorruptError
         The list of columns is damaged, or no column has intact documents.
     FormatError
-        No column is of a dtype that can be read.
+        No column is of a dtype that can be read; or the directory is none of these.
     """
     kind = kind_of(store)
     if kind is None:
-        return None
+        raise FormatError(f"{store.name} is no directory of bcolz or BLZ")
     if kind.endswith("array"):
         name = store.name.rpartition("/")[2]
         columns = [_column(store, name, "")]
@@ -175,9 +175,9 @@ def _array(
     if type(chunk_rows) is not int or not 1 <= chunk_rows <= MAX_ROWS:
         raise CorruptError(f"{where}/{STORAGE}: chunklen is {chunk_rows!r:.100}")
     width = dtype.itemsize * prod(shape[1:])
-    if not width or min(chunk_rows, max(shape[0], 1)) * width > MAX_FOREIGN_BYTES:
+    if not width or min(chunk_rows, max(shape[0], 1)) * width > LARGE_CHUNK_BYTES:
         raise LimitError(
-            f"{where}: chunks of {chunk_rows} rows of {width} bytes; from 1 to {MAX_FOREIGN_BYTES} "
+            f"{where}: chunks of {chunk_rows} rows of {width} bytes; from 1 to {LARGE_CHUNK_BYTES} "
             "bytes can be read"
         )
     nbytes = sizes.get("nbytes", shape[0] * width)

@@ -4,39 +4,25 @@ A text becomes a dtype only if a pattern of this file allows it. Knows nothing o
 """
 
 import re
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from blztable.arrays import dtypes
 from blztable.convert.arrays import whole
 from blztable.convert.foreign.numpy_arrays import encode
 from blztable.errors import BlzError, CorruptError, FormatError, SchemaError
 
-# Most bytes of a value: the width of text and bytes.
-WIDTH_MAX = 1 << 28
-
-_NAMED = {
-    name: np.dtype(name)
-    for name in (
-        *("bool", "float16", "float32", "float64"),
-        *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)),
-    )
-}
-_SIZED = re.compile(r"([<>|=]?)([biufSUV])([1-9][0-9]{0,8})", re.ASCII)
-_SIZES = {"b": (1,), "i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8)}
-# Years and months are no length of time.
-_UNITS = {"M": "Y|M|W|D|h|m|s|ms|us|ns", "m": "W|D|h|m|s|ms|us|ns"}
-_TIMES = re.compile(
-    rf"([<>=]?)(?:(?:M8|datetime64)\[({_UNITS['M']})\]|(?:m8|timedelta64)\[({_UNITS['m']})\])",
-    re.ASCII,
-)
 _OBJECTS = {"object", "O", "|O", "|O4", "|O8"}
+# As numpy prints them; files of arrays have their short names.
+_TIMES = re.compile(r"([<>=]?)(datetime|timedelta)64(\[\w{1,9}\])?", re.ASCII)
 # Above it, and between these, a number is no character.
 _LAST_CHARACTER = 0x10FFFF
 _SURROGATES = (0xD800, 0xDFFF)
 
 
-def dtype_of(text: object, context: str) -> np.dtype:
+def dtype_of(value: Any, context: str) -> np.dtype:
     """Return the dtype that a file names.
 
     Raises
@@ -44,23 +30,25 @@ def dtype_of(text: object, context: str) -> np.dtype:
     FormatError
         The values are pickles, which are programs, or the dtype is not one that can be read.
     """
-    if isinstance(text, str):
-        if text in _OBJECTS:
+    if isinstance(value, str):
+        if value in _OBJECTS:
             raise FormatError(
                 f"{context} holds pickled objects of Python, which are never read, because a "
                 "pickle can run any program; convert them with the program that wrote them"
             )
-        if text in _NAMED:
-            return _NAMED[text]
-        if found := _SIZED.fullmatch(text):
-            order, kind, size = found[1], found[2], int(found[3])
-            is_known = size in _SIZES[kind] if kind in _SIZES else size <= WIDTH_MAX // 4
-            if is_known:
-                return np.dtype(f"{order}{kind}{size}")
-        if found := _TIMES.fullmatch(text):
-            kind, unit = ("M", found[2]) if found[2] else ("m", found[3])
-            return np.dtype(f"{found[1]}{kind}8[{unit}]")
-    raise FormatError(f"{context} has the dtype {text!r:.100}, which cannot be read")
+        if found := _TIMES.fullmatch(value):
+            value = f"{found[1]}{'M' if found[2] == 'datetime' else 'm'}8{found[3] or ''}"
+    try:
+        dtype = dtypes.dtype_of(value)
+    except FormatError as error:
+        raise FormatError(f"{context}: {error}") from None
+    check_dtype(dtype, context)
+    return dtype
+
+
+def check_dtype(dtype: np.dtype, context: str) -> None:
+    """Raise FormatError if Arrow has no type for the values of a dtype."""
+    arrow_type(dtype, (), context)
 
 
 def arrow_type(dtype: np.dtype, inner: tuple[int, ...], context: str) -> pa.DataType:
@@ -79,8 +67,7 @@ def arrow_array(values: np.ndarray, context: str) -> pa.Array:
         Arrow has no type for these values, or a time does not fit into it.
     """
     dtype = values.dtype
-    if dtype.kind == "U":
-        _check_characters(values, context)
+    _check_characters(values, context)
     try:
         if dtype.kind in "SU" and values.ndim == 1 and values.size and not _has_zeros(values):
             return pa.array(values if dtype.isnative else values.astype(dtype.newbyteorder("=")))
@@ -121,8 +108,11 @@ def _has_zeros(values: np.ndarray) -> bool:
 
 
 def _check_characters(values: np.ndarray, context: str) -> None:
-    codes = _codes(values)
-    if codes.size:
+    """Raise CorruptError if text, or text within structs, has a number that is no character."""
+    for name in values.dtype.names or ():
+        _check_characters(values[name], context)
+    if values.dtype.kind == "U" and values.size:
+        codes = _codes(values)
         first, last = _SURROGATES
         wrong = (codes > _LAST_CHARACTER) | ((codes >= first) & (codes <= last))
         if wrong.any():

@@ -68,6 +68,11 @@ class OldSnapshot(Snapshot):
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopened, (self._reopen, self.files.store, self._dictionaries)
 
+    def close(self) -> None:
+        """Close the files."""
+        super().close()
+        self.files.close()
+
     def _view(self, version: Version) -> "OldSnapshot":
         def is_open() -> bool:
             return self._is_open() and not self.is_closed

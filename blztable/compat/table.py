@@ -5,11 +5,10 @@ Knows nothing of the files of these programs.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pyarrow as pa
 
-from blztable.compat import bcolz
+from blztable.compat import bcolz, bloscpack
 from blztable.compat.arrays import row_bytes
 from blztable.compat.numpy_types import scalar_of
 from blztable.compat.snapshot import OldSnapshot
@@ -80,7 +79,7 @@ def old_table(store: Store, mode: str, version: int | None) -> OldTable | None:
     CorruptError, FormatError
         It cannot be read.
     """
-    kind = bcolz.kind_of(store)
+    kind = _kind_of(store)
     if kind is None:
         return None
     if mode != "r":
@@ -101,7 +100,7 @@ def named(store: Store) -> Iterator[None]:
     try:
         yield
     except (TableExistsError, FormatError) as error:
-        kind = bcolz.kind_of(store)
+        kind = _kind_of(store)
         if kind is None:
             raise
         raise TableExistsError(
@@ -113,6 +112,10 @@ def _remedy(path: str) -> str:
     return f"make a table of it with blztable.convert({path!r}, new), and change that"
 
 
+def _kind_of(store: Store) -> str | None:
+    return bloscpack.KIND if bloscpack.is_file(store) else bcolz.kind_of(store)
+
+
 def _snapshot(store: Store) -> OldSnapshot:
-    files: Any = bcolz.read_directory(store)
-    return OldSnapshot(files, _snapshot)
+    read = bloscpack.read_file if bloscpack.is_file(store) else bcolz.read_directory
+    return OldSnapshot(read(store), _snapshot)

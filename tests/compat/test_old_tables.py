@@ -173,10 +173,11 @@ def test_text_can_be_shown_as_a_dictionary(path, small_windows):
 
 def test_a_query_engine_scans_it(path):
     duckdb = pytest.importorskip("duckdb")
-    d = blz.dataset(path)
-    query = "SELECT name, count(*) FROM d WHERE key < 100 GROUP BY name ORDER BY name"
-    expected = FRAME[FRAME.key < 100].groupby("name").size()
-    assert duckdb.sql(query).fetchall() == list(expected.items())
+    with duckdb.connect() as engine:
+        engine.register("old", blz.dataset(path))
+        query = "SELECT name, count(*) FROM old WHERE key < 100 GROUP BY name ORDER BY name"
+        found = engine.sql(query).fetchall()
+    assert found == list(FRAME[FRAME.key < 100].groupby("name").size().items())
 
 
 def test_a_table_and_its_dataset_can_be_pickled(path):
@@ -225,7 +226,7 @@ def test_a_chunk_of_snappy_that_did_not_shrink_is_read(tmp_path):
     assert blz.read_table(tmp_path / "x")["x"].to_pylist() == values.tolist()
 
 
-@pytest.mark.parametrize("dtype", ["object", "O", "complex128", "float128", "M8[ps]", "m8[Y]", 7])
+@pytest.mark.parametrize("dtype", ["object", "O", "complex128", "float128", "m8[Y]", "M8", "V0"])
 def test_a_column_that_cannot_be_read_is_named_and_the_others_are_read(path, dtype, tmp_path):
     file = path / "code" / "meta" / "storage"
     file.write_text(file.read_text().replace('"|S2"', f'"{dtype}"'))
@@ -266,7 +267,7 @@ def test_nothing_that_changes_a_table_touches_it(path):
             lambda: table.compact(),
             lambda: table.transaction(),
         ):
-            with pytest.raises(blz.ReadOnlyError, match="blztable.convert"):
+            with pytest.raises(blz.ReadOnlyError, match=r"blztable\.convert"):
                 change()
     with pytest.raises(blz.TableNotFoundError, match="no versions"):
         blz.open(path, version=1)
