@@ -37,6 +37,8 @@ FILE_HEADER_BYTES = 16
 JSON_BYTES = 4 << 20
 MAX_ROWS = 1 << 48
 MAX_DIMENSIONS = 32
+# A column that claims more chunks for each file is a false one, not a damaged one.
+MISSING_MOST = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,13 @@ def read_directory(store: Store) -> OldFiles:
         columns = [_column(store, name, "")]
     else:
         names = _directories(_document(store, ROOT_DIRS), f"{store.name}/{ROOT_DIRS}")
-        columns = [_column(store, name, f"{place}/") for name, place in names.items()]
+        there = set(store.list_names(""))
+        columns = [
+            _column(store, name, f"{place}/")
+            if place in there
+            else OldColumn(name, CorruptError(f"{store.name}/{place}: the directory is missing"))
+            for name, place in names.items()
+        ]
     attrs = _attrs(store, "")
     lengths, errors = dict[str, int](), list[BlzError]()
     for one in columns:
@@ -140,11 +148,13 @@ def _directories(document: Mapping[str, Any], where: str) -> dict[str, str]:
         raise CorruptError(f"{where}: expected a list of names")
     result = {}
     for name in names:
-        place = places.get(name, name) if isinstance(name, str) else None
+        if not isinstance(name, str) or name in result:
+            raise CorruptError(f"{where}: {name!r:.100} is no name, or that of two columns")
+        place = places.get(name)
         # BLZ writes the whole path that the directory once had.
-        place = place.rstrip("/").rpartition("/")[2] if isinstance(place, str) else ""
-        if place in {"", ".", ".."} or not place.isprintable() or name in result:
-            raise CorruptError(f"{where}: {name!r:.100} names no directory of a column")
+        place = place.rstrip("/").rpartition("/")[2] if isinstance(place, str) else name
+        if place in {"", ".", ".."} or "/" in place or not place.isprintable():
+            raise CorruptError(f"{where}: {place!r:.100} is no directory of a column")
         result[name] = place
     return result
 
@@ -180,6 +190,9 @@ def _array(
             f"{where}: chunks of {chunk_rows} rows of {width} bytes; from 1 to {LARGE_CHUNK_BYTES} "
             "bytes can be read"
         )
+    chunks, files = -(-shape[0] // chunk_rows), len(store.list_names(f"{directory}data"))
+    if chunks > MISSING_MOST * (files + 1):
+        raise CorruptError(f"{where}: {shape[0]} rows in {chunks} chunks, but {files} files")
     nbytes = sizes.get("nbytes", shape[0] * width)
     if nbytes != shape[0] * width:
         raise CorruptError(

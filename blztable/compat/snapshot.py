@@ -10,6 +10,7 @@ prunes: the files have no statistics. Knows nothing of the files.
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -213,6 +214,7 @@ class OldSnapshot(Snapshot):
                     progress.report()
         if progress is not None:
             progress.finish(stop - start)
+        shown.warn_of(lost)
         arrays = [[one.arrays[place] for one in results] for place in range(len(positions))]
         return shown.ReadRows(self._columns(positions, arrays), _joined(results), lost)
 
@@ -229,13 +231,18 @@ class OldSnapshot(Snapshot):
         try:
             return [self._window(positions, start, stop, condition)]
         except _DAMAGE as error:
-            if stop - start <= size:
-                lost.append(Loss(start, stop, str(error)))
+            cuts = [start, *range(start - start % size + size, stop, size), stop]
+            if len(cuts) == 2:
+                reason = str(error)
+                if lost and (lost[-1].stop, lost[-1].reason) == (start, reason):
+                    start = lost.pop().start
+                lost.append(Loss(start, stop, reason))
                 return []
-        parts = []
-        for first in range(start, stop, size):
-            parts += self._intact(positions, first, min(first + size, stop), condition, lost)
-        return parts
+        return [
+            window
+            for first, last in pairwise(cuts)
+            for window in self._intact(positions, first, last, condition, lost)
+        ]
 
     def _window(
         self, positions: Sequence[int], start: int, stop: int, condition: _Filter | None

@@ -1,12 +1,14 @@
 """Shown: columns and schemas as users see them, with extension types and without our metadata."""
 
 import json
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from blztable.arrow.extensions import column_as, has_others, shown_schema
+from blztable.caller import stack_level
 from blztable.convert.column_type import with_type
 from blztable.convert.frames.descriptor import FIELD_KEY
 from blztable.convert.frames.index import RowNumbers
@@ -86,6 +88,15 @@ def table_of(arrays: list[pa.ChunkedArray], schema: pa.Schema, rows: int) -> pa.
     nulls = pa.Array.from_buffers(pa.null(), rows, [None])
     counted = pa.table({"rows": nulls}).replace_schema_metadata(schema.metadata)
     return counted.select([])  # Last: without columns, a change of metadata forgets the rows.
+
+
+def warn_of(lost: Iterable[Loss]) -> None:
+    """Warn the user of rows that are left out."""
+    for loss in lost:
+        warnings.warn(
+            f"rows {loss.start:,} to {loss.stop:,} are left out: {loss.reason}",
+            stacklevel=stack_level(),
+        )
 
 
 def with_missing(schema: pa.Schema, rows: ReadRows) -> pa.Schema:

@@ -4,7 +4,6 @@ Every read passes here: the engine returns columns, `convert` makes frames of th
 how users open or change a table.
 """
 
-import warnings
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +16,6 @@ import pyarrow as pa
 
 from blztable.arrow.nested.paths import Names
 from blztable.arrow.types import is_binary, is_text, without_view
-from blztable.caller import stack_level
 from blztable.convert.frames.frame import index_fields, numpy_floats, to_frame
 from blztable.convert.frames.pandas_metadata import arrow_metadata
 from blztable.engine.check.verify import verify
@@ -377,11 +375,7 @@ class Snapshot:
             self.check_open()
         if progress is not None:
             progress.finish(stop - start)
-        for loss in lost:
-            warnings.warn(
-                f"rows {loss.start:,} to {loss.stop:,} are left out: {loss.reason}",
-                stacklevel=stack_level(),
-            )
+        shown.warn_of(lost)
         return shown.ReadRows(selected.arrays, selected.numbers, lost)
 
 
