@@ -91,7 +91,8 @@ def kind_of(store: Store) -> str | None:
             return "BLZ table" if "dirs" in document else "bcolz table"
         if "meta" in names and {ATTRS, "data"} & names:
             document = _document(store, STORAGE)
-            if "chunklen" in document:
+            # In our own document of this name, the dtype is a list of columns.
+            if "chunklen" in document and isinstance(document.get("dtype"), str):
                 return "BLZ array" if "bparams" in document else "bcolz array"
     except (BlzError, KeyNotFound):
         # A table whose list of columns is damaged is a table all the same.
