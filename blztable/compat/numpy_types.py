@@ -86,7 +86,9 @@ def scalar_of(value: object, dtype: np.dtype, inner: tuple[int, ...]) -> pa.Scal
     row = np.zeros((1, *inner), dtype)
     try:
         is_count = dtype.kind in "Mm" and isinstance(value, int)
-        row[...] = np.array(value, "i8").view(dtype.newbyteorder("=")) if is_count else value
+        # A number may not fit; the programs take what numpy makes of it.
+        with np.errstate(all="ignore"):
+            row[...] = np.array(value, "i8").view(dtype.newbyteorder("=")) if is_count else value
         array = arrow_array(row, "the default")
         scalar = (array.storage if isinstance(array, pa.ExtensionArray) else array)[0]
     except (ValueError, TypeError, OverflowError, BlzError):

@@ -5,6 +5,7 @@ Knows nothing of the files of these programs.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pyarrow as pa
 
@@ -21,6 +22,7 @@ from blztable.errors import (
 )
 from blztable.report import VersionInfo
 from blztable.storage.store import Store
+from blztable.table.snapshot import Snapshot
 from blztable.table.table import CTable
 
 # Most bytes of a default value of a table.
@@ -34,22 +36,21 @@ class OldTable(CTable):
     a table raise ReadOnlyError; `convert` makes a table of it that can be changed.
     """
 
-    def __init__(self, snapshot: OldSnapshot) -> None:
-        super().__init__(snapshot, writable=False)
-        self._kind = snapshot.files.kind
+    def __init__(self, snapshot: Snapshot, **options: Any) -> None:
+        super().__init__(snapshot, **{"writable": False, **options})
+        assert isinstance(snapshot, OldSnapshot)
+        self._files = snapshot.files
 
     @property
     def kind(self) -> str:
         """What stored the table, such as "bcolz table"."""
-        return self._kind
+        return self._files.kind
 
     @property
     def defaults(self) -> dict[str, pa.Scalar]:
         """The values of rows that were added without one, by name of the column."""
-        snapshot = self._snapshot
-        assert isinstance(snapshot, OldSnapshot)
         found = {}
-        for one in snapshot.files.columns:
+        for one in self._files.columns:
             values = one.values
             if not isinstance(values, BlzError) and row_bytes(values) <= DEFAULT_BYTES:
                 value = scalar_of(one.default, values.dtype, values.shape[1:])
@@ -64,7 +65,7 @@ class OldTable(CTable):
 
     def _check_writable(self) -> None:
         self._snapshot.check_open()
-        raise read_only(self._kind, self.path)
+        raise read_only(self.kind, self.path)
 
 
 def old_table(store: Store, mode: str, version: int | None) -> OldTable | None:

@@ -1,5 +1,6 @@
 """Tables made up as bcolz and BLZ write them: any dtype, any length of chunks, each way to read."""
 
+import json
 import pickle
 
 import numpy as np
@@ -274,6 +275,66 @@ def test_nothing_that_changes_a_table_touches_it(path):
     assert {file: file.read_bytes() for file in path.rglob("*") if file.is_file()} == before
 
 
+DEFAULTS = {
+    "<i4": 7,
+    ">u8": 7,
+    "f2": 0.5,
+    "f4": 1e300,
+    "f8": float("nan"),
+    "b1": True,
+    "S3": "ab",
+    "U3": "äö",
+    "V3": 0,
+    "M8[D]": 0,
+    "M8[ns]": 5,
+    ">m8[s]": 5,
+    "(2,)i4": [7, 8],
+    "(2,3)f8": 0.5,
+    "(2,)S3": "ab",
+}
+
+
+def test_the_default_of_each_dtype_comes_along(tmp_path):
+    columns = {name: np.zeros(20, name) for name in DEFAULTS}
+    write_table(tmp_path / "old", columns, 7)
+    for name, default in DEFAULTS.items():
+        file = tmp_path / "old" / name / "meta" / "storage"
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"dflt": default}))
+    blz.convert(tmp_path / "old", tmp_path / "new")
+    with blz.open(tmp_path / "new", "a") as table:
+        table.resize(21)
+        row = table.tail(1)
+        del columns["V3"]
+        for name in columns:
+            expected = np.zeros(1, name)
+            with np.errstate(all="ignore"):
+                value = DEFAULTS[name]
+                expected[...] = value
+            if expected.dtype.kind != "m":
+                found = table[name].to_numpy()[-1:]
+                np.testing.assert_array_equal(found.astype(expected.dtype), expected)
+    assert row[">m8[s]"][0].value == 5
+    assert row["V3"][0].as_py() is None
+
+
+def test_false_defaults_are_left_out(tmp_path):
+    write_table(tmp_path / "old", {"x": np.zeros(20, "i4")}, 7)
+    file = tmp_path / "old" / "x" / "meta" / "storage"
+    for default in ("text", [1, 2, 3], {"a": 1}, 1e300, float("nan"), 10**20, None):
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"dflt": default}))
+        blz.convert(tmp_path / "old", tmp_path / "new", mode="w")
+        assert blz.read_table(tmp_path / "new").num_rows == 20
+
+
+def test_a_table_with_some_columns_is_one_of_the_program_too(path):
+    with blz.open(path) as table:
+        some = table[["key"]]
+        assert (some.kind, some.versions(), some.column_names) == (table.kind, [], ["key"])
+        with pytest.raises(blz.ReadOnlyError, match=r"blztable\.convert"):
+            some.append(FRAME)
+        assert some.verify().columns == ("key",)
+
+
 def test_a_table_of_our_own_is_not_converted(tmp_path):
     blz.to_blz(FRAME, tmp_path / "t")
     with pytest.raises(ValueError, match="a table of blztable"):
@@ -300,7 +361,10 @@ def other_values(source, path, *, attrs, progress, mode):
 
 def test_the_command_line_knows_it(path, tmp_path, capsys):
     assert main(["info", str(path)]) == 0
-    assert f"rows:       {ROWS:,}\n" in capsys.readouterr().out
+    found = capsys.readouterr().out
+    assert f"rows:       {ROWS:,}\n" in found
+    assert "kind:       b" in found.lower()
+    assert "None" not in found
     assert main(["head", str(path), "-n", "2", "--columns", "key,name"]) == 0
     assert main(["schema", str(path)]) == main(["streams", str(path)]) == 0
     assert main(["verify", str(path)]) == 0
