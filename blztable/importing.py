@@ -31,9 +31,10 @@ def convert(
 ) -> int:
     """Make a table of a directory of BLZ or bcolz, or of a file of Bloscpack.
 
-    The rows pass through memory in windows of about 64 MB. At the end each value of the new table
-    is compared with the old one, bit by bit. Attributes and default values come along; those of a
-    column of bcolz are in the metadata of its field. The old files are not changed.
+    A few windows of about 64 MB and two row groups are in memory at a time. At the end each value
+    of the new table is compared with the old one, bit by bit. Attributes and default values come
+    along; those of a column of bcolz are in the metadata of its field. The old files are not
+    changed.
 
     Parameters
     ----------

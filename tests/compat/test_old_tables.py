@@ -216,6 +216,49 @@ def test_a_file_that_a_trim_left_too_long_gives_the_rows_of_the_table(tmp_path):
     assert blz.read_table(tmp_path / "x")["x"].to_pylist() == list(range(230))
 
 
+def test_values_wider_than_a_typesize_of_blosc_are_read(tmp_path):
+    structured = np.zeros(
+        100, [("a", "<i4"), ("b", ">f8", (2,)), ("t", "<U3"), ("s", [("x", "u1")])]
+    )
+    structured["a"], structured["t"] = np.arange(100), "äö"
+    columns = {
+        "text": np.array(["x" * 300, "y"] * 50, "U300"),
+        "bytes": np.array([b"x" * 1200, b"y"] * 50, "S1200"),
+        "rows": structured,
+    }
+    write_table(tmp_path / "old", columns, 9, default=None)
+    table = blz.read_table(tmp_path / "old")
+    assert table["text"].to_pylist() == columns["text"].tolist()
+    assert table["bytes"].to_pylist() == columns["bytes"].tolist()
+    row = {"a": 3, "b": [0.0, 0.0], "t": "äö", "s": {"x": 0}}
+    assert table["rows"][3].as_py() == row
+    found = blz.read_table(tmp_path / "old", columns=["text"], filters=pc.field("rows", "a") > 90)
+    assert found.num_rows == 9
+    assert blz.convert(tmp_path / "old", tmp_path / "new") == 100
+
+
+@pytest.mark.parametrize("codec", ["lz4", "blosclz"])
+def test_chunks_larger_than_our_own_are_read(codec, tmp_path):
+    values = np.arange(1_500_000)
+    write_array(tmp_path / "x", values, 1_400_000, codec=codec)
+    with blz.open(tmp_path / "x") as table:
+        assert np.array_equal(table["x"].to_numpy(), values)
+        assert table["x"][1_399_990:1_400_010].to_pylist() == values[1_399_990:1_400_010].tolist()
+        assert table.take([7, 1_499_999])["x"].to_pylist() == [7, 1_499_999]
+
+
+def test_a_chunk_of_blosclz_that_can_overflow_is_refused(tmp_path):
+    values = np.random.default_rng(0).integers(0, 1 << 60, 1_200_000)
+    write_array(tmp_path / "x", values, 1_200_000, codec="blosclz", level=1, shuffle=0)
+    file = tmp_path / "x" / "data" / "__0.blp"
+    data = bytearray(file.read_bytes())
+    # Such bytes are stored as they are; claim that they are compressed.
+    data[18] = data[18] & ~0x02 & 0x1F
+    file.write_bytes(data)
+    with pytest.raises(blz.FormatError, match="not safe"):
+        blz.read_table(tmp_path / "x")
+
+
 def test_a_chunk_of_snappy_that_did_not_shrink_is_read(tmp_path):
     values = np.random.default_rng(0).integers(0, 1 << 62, 100)
     write_array(tmp_path / "x", values, 100, level=0)
