@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from blztable.compat import bcolz, bloscpack
-from blztable.compat.arrays import row_bytes
+from blztable.compat.arrays import OldFiles, row_bytes
 from blztable.compat.numpy_types import scalar_of
 from blztable.compat.snapshot import OldSnapshot
 from blztable.errors import (
@@ -38,8 +38,11 @@ class OldTable(CTable):
 
     def __init__(self, snapshot: Snapshot, **options: Any) -> None:
         super().__init__(snapshot, **{"writable": False, **options})
-        assert isinstance(snapshot, OldSnapshot)
-        self._files = snapshot.files
+
+    @property
+    def _files(self) -> OldFiles:
+        assert isinstance(self._snapshot, OldSnapshot)
+        return self._snapshot.files
 
     @property
     def kind(self) -> str:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -121,6 +122,14 @@ def test_a_closed_table_closes_the_file(tmp_path, monkeypatch):
     with pytest.raises(blz.ClosedError):
         table.to_arrow()
     LocalFile(str(path), "a").close()
+
+
+def test_a_table_and_its_dataset_can_be_pickled(tmp_path):
+    with blz.open(write_file(tmp_path / "x.blp", np.arange(5))) as table:
+        again = pickle.loads(pickle.dumps(table))
+        assert same_table(again.to_arrow(), table.to_arrow())
+        assert pickle.loads(pickle.dumps(table.dataset())).count_rows() == 5
+        again.close()
 
 
 def test_a_file_that_is_none_keeps_its_error(tmp_path):
