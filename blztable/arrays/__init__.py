@@ -1,4 +1,4 @@
 """Arrays: one numpy array in one file.
 
-Knows nothing of tables, Arrow or pandas.
+Knows nothing of tables or pandas.
 """

@@ -4,19 +4,18 @@ Knows nothing of indices of numpy.
 """
 
 import math
-from typing import Self
 
 import numpy as np
 
-from blztable.arrays.chunks import Source
-from blztable.arrays.foreign import Foreign, read_foreign
-from blztable.arrays.front import is_ours, read_metadata
-from blztable.arrays.grid import Box
-from blztable.arrays.header import ARRAY_HEADER, ArrayHeader
-from blztable.arrays.own import Own
-from blztable.arrays.reading import read_foreign_box, read_own
+from blztable.arrays.files.chunks import Chunks, Source
+from blztable.arrays.files.foreign import Foreign, read_foreign
+from blztable.arrays.files.front import is_ours, read_metadata
+from blztable.arrays.files.grid import Box
+from blztable.arrays.files.header import ARRAY_HEADER, ArrayHeader
+from blztable.arrays.files.own import Own
+from blztable.arrays.reading import items_of, read_chunk, read_foreign_box, read_own
 from blztable.closing import Closing
-from blztable.errors import BlzError, ClosedError, ReadOnlyError
+from blztable.errors import BlzError, ClosedError
 from blztable.format.checksum import crc32
 from blztable.format.jsontext import Json
 from blztable.report import Problem, Report
@@ -31,22 +30,17 @@ class Opened(Closing):
         self.file = file
         self.source = source
         self.array = array
-        self.chunks = array.chunks(source) if isinstance(array, Own) else array.chunks
         self.is_closed = False
+        self._chunks: Chunks | None = None
 
-    @classmethod
-    def at(cls, place: object, mode: str) -> Self:
-        """Open the array at a place of the user."""
-        file = open_in_place(place, mode)
-        try:
-            if mode != READ:
-                journal.finish(file, crc32)
-            pending = journal.find(file, crc32)
-            source = file if pending is None else journal.Patched(file, pending)
-            return cls(file, source, read_array(source, mode))
-        except BaseException:
-            file.close()
-            raise
+    @property
+    def chunks(self) -> Chunks:
+        """The chunks in the file."""
+        if isinstance(self.array, Foreign):
+            return self.array.chunks
+        if self._chunks is None:
+            self._chunks = self.array.chunks(self.source)
+        return self._chunks
 
     @property
     def name(self) -> str:
@@ -90,10 +84,14 @@ class Opened(Closing):
         """Bytes of the file."""
         return self.source.size
 
-    def read_box(self, box: Box) -> np.ndarray:
-        """Return a box of the array."""
+    def check_open(self) -> None:
+        """ClosedError after `close`."""
         if self.is_closed:
             raise ClosedError(f"{self.name} was closed; open the array again")
+
+    def read_box(self, box: Box) -> np.ndarray:
+        """Return a box of the array."""
+        self.check_open()
         if isinstance(self.array, Own):
             return read_own(self.chunks, self.array.front.info, box)
         return read_foreign_box(self.array, box)
@@ -106,7 +104,7 @@ class Opened(Closing):
         for number in range(self.nchunks):
             start, stop = self.rows_of(number)
             try:
-                self._read_chunk(number)
+                self.read_chunk(number)
             except BlzError as error:
                 problem = Problem(str(error), None, None, None, start, stop, self.name, False)
                 problems.append(problem)
@@ -126,15 +124,19 @@ class Opened(Closing):
         row_bytes = max(self.nbytes // max(self.shape[0] if self.shape else 1, 1), 1)
         return int(starts[number]) // row_bytes, -(-int(starts[number + 1]) // row_bytes)
 
-    def _read_chunk(self, number: int) -> None:
-        if self.dtype.hasobject:
-            self.chunks.item(number)
-            return
+    def read_chunk(self, number: int) -> np.ndarray:
+        """Return the items of a chunk; bytes in a file of another program."""
+        self.check_open()
         if isinstance(self.array, Own):
-            size = self.array.front.info.raw_size(number)
-        else:
-            size = int(self.array.starts[number + 1] - self.array.starts[number])
-        self.chunks.decode_into(number, np.empty(size, np.uint8))
+            info = self.array.front.info
+            if info.items:
+                return items_of(self.chunks, range(number, number + 1), info.items)
+            return read_chunk(self.chunks, info, number)
+        if self.array.is_items:
+            return items_of(self.chunks, range(number, number + 1), "")
+        raw = np.empty(int(self.array.starts[number + 1] - self.array.starts[number]), np.uint8)
+        self.chunks.decode_into(number, raw)
+        return raw
 
     def close(self) -> None:
         """Close the file; closing twice is harmless."""
@@ -142,15 +144,28 @@ class Opened(Closing):
         self.file.close()
 
 
-def read_array(source: Source, mode: str) -> Own | Foreign:
-    """Read the facts of an array; each is checked."""
-    header = ArrayHeader.decode(source.read(0, ARRAY_HEADER.size))
-    _, metadata, at, _ = read_metadata(header, source.read)
-    if is_ours(metadata):
-        return Own.read(source, header)
-    if mode != READ:
-        raise ReadOnlyError(
-            f"{source.name}: SuperChunk did not write this file and cannot change it; make a new "
-            "array of it with SuperChunk.create"
-        )
-    return read_foreign(source, header, metadata, at)
+def open_for_reading(place: object) -> Opened:
+    """Open the array at a place of the user; read through its journal."""
+    file = open_in_place(place, READ)
+    try:
+        pending = journal.find(file, crc32)
+        source = file if pending is None else journal.Patched(file, pending)
+        header = ArrayHeader.decode(source.read(0, ARRAY_HEADER.size))
+        _, metadata, at, _ = read_metadata(header, source.read)
+        if is_ours(metadata):
+            return Opened(file, source, Own.read(source, header))
+        return Opened(file, source, read_foreign(source, header, metadata, at))
+    except BaseException:
+        file.close()
+        raise
+
+
+def open_recovered(place: object) -> Opened:
+    """Open the whole chunks of an array that was never finished."""
+    file = open_in_place(place, READ)
+    try:
+        header = ArrayHeader.decode(file.read(0, ARRAY_HEADER.size))
+        return Opened(file, file, Own.recovered(file, header))
+    except BaseException:
+        file.close()
+        raise

@@ -8,10 +8,10 @@ import os
 
 import numpy as np
 
-from blztable.arrays.chunks import Chunks
-from blztable.arrays.foreign import Foreign
-from blztable.arrays.grid import Box, shape_of
-from blztable.arrays.info import STR, ArrayInfo
+from blztable.arrays.files.chunks import Chunks
+from blztable.arrays.files.foreign import Foreign
+from blztable.arrays.files.grid import Box, shape_of
+from blztable.arrays.files.info import STR, ArrayInfo
 from blztable.errors import CorruptError, LimitError
 
 

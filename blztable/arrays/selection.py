@@ -8,7 +8,7 @@ from typing import SupportsIndex
 
 import numpy as np
 
-from blztable.arrays.grid import Box
+from blztable.arrays.files.grid import Box
 
 Key = object
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from blztable.arrays import dtypes
+from blztable.arrays.files import dtypes
 from blztable.convert.arrays import whole
 from blztable.convert.foreign.numpy_arrays import encode
 from blztable.errors import BlzError, CorruptError, FormatError, SchemaError

@@ -6,8 +6,10 @@ readers, exclusive by one writer.
 
 import io
 import os
+import secrets
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import BinaryIO
 
 from blztable.closing import Closing
@@ -175,6 +177,31 @@ class LocalFile(InPlaceFile):
         """Make the name of a new file durable."""
         with failures("flushing", "", self.name):
             REAL_DISK.sync_directory(self._parent.fd)
+
+    def beside(self) -> "LocalFile":
+        """Return a new file in the same directory, to take the place of this one."""
+        parent, name = os.path.split(self.name)
+        path = os.path.join(parent, f".tmp-{secrets.token_hex(8)}-{name}")
+        return LocalFile(path, CREATE)
+
+    def become(self, new: "LocalFile") -> None:
+        """Let a file from `beside` take the place of this one, with its lock."""
+        old, name = os.path.basename(new.name), os.path.basename(self.name)
+        with failures("renaming", "", self.name):
+            REAL_DISK.rename(old, name, self._parent.fd)
+        new.name = self.name
+        for slot in ("_reader", "_size", "_fd", "_lock"):
+            mine, others = getattr(self, slot), getattr(new, slot)
+            setattr(self, slot, others)
+            setattr(new, slot, mine)
+        new.close()
+        self.flush_name()
+
+    def discard(self) -> None:
+        """Close and remove a file from `beside`."""
+        self.close()
+        with suppress(OSError):
+            REAL_DISK.unlink(os.path.basename(self.name), self._parent.fd)
 
     def close(self) -> None:
         """Close the file and release its lock."""

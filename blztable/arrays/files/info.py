@@ -12,8 +12,8 @@ from typing import Self
 
 import numpy as np
 
-from blztable.arrays.dtypes import dtype_of, text_of
-from blztable.arrays.grid import Grid
+from blztable.arrays.files.dtypes import dtype_of, text_of
+from blztable.arrays.files.grid import Grid
 from blztable.errors import CorruptError, FormatError
 from blztable.format import jsontext
 from blztable.format.chunk import LARGE_CHUNK_BYTES, SHUFFLES, WRITABLE_CODECS, Compression
@@ -99,16 +99,16 @@ class ArrayInfo:
     def to_json(self) -> dict[str, object]:
         """Return the metadata as JSON."""
         compression = self.compression
+        # First, so that it does not move when a number gets another digit.
+        meta = {name: base64.b64encode(content).decode() for name, content in self.meta.items()}
         return {
+            "meta": meta,
             "dtype": VARCHAR if self.items else text_of(self.dtype),
             "shape": list(self.shape),
             "others": [],
             "order": self.order,
             "container": NUMPY,
             "chunkshape": list(self.chunk_shape),
-            "meta": {
-                name: base64.b64encode(content).decode() for name, content in self.meta.items()
-            },
             OURS: {
                 "trailer": [self.trailer, self.trailer_length],
                 "room": self.room,
@@ -137,7 +137,7 @@ class ArrayInfo:
             raise CorruptError("the metadata lack a key that each array has") from None
         if items not in ("", BYTES, STR) or (dtype == VARCHAR) != bool(items):
             raise FormatError(f"items of the kind {str(items)[:40]!r}; expected bytes or str")
-        if codec not in WRITABLE_CODECS or (shuffle is not None and shuffle not in SHUFFLES):
+        if str(codec) not in WRITABLE_CODECS or str(shuffle) not in (*SHUFFLES, "None"):
             raise FormatError(f"codec {str(codec)[:40]!r} and shuffle {str(shuffle)[:40]!r}")
         if not isinstance(reserve, int | float) or not 0 <= reserve <= LARGE_CHUNK_BYTES:
             raise CorruptError(f"reserve is {str(reserve)[:40]!r}")
@@ -156,7 +156,7 @@ class ArrayInfo:
             room=room,
             reserve=reserve,
             truncate=truncate,
-            compression=Compression(str(codec), clevel, shuffle),
+            compression=Compression(str(codec), clevel, None if shuffle is None else str(shuffle)),
             meta=_meta(meta),
         )._checked()
 

@@ -16,7 +16,7 @@ from blztable.format.jsontext import Json
 
 # A width of more digits is no width of an item in memory.
 _PLAIN = re.compile(
-    r"[<>|=]?(?:\?|b1|[iu][1248]|f[248]|c(?:8|16)|[SUVa]\d{1,9}"
+    r"[<>|=]?(?:\?|b1|[iu][1248]|f[248]|c(?:8|16)|[SUV]\d{1,9}"
     r"|[mM]8(?:\[\d{0,9}(?:Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\])?)"
 )
 # The names that the proposals and old versions of Bloscpack wrote.

@@ -12,10 +12,10 @@ from itertools import accumulate
 
 import numpy as np
 
-from blztable.arrays.chunks import Chunks, Source
-from blztable.arrays.dtypes import dtype_of
-from blztable.arrays.header import BLOSCPACK, EXTENDED, UNKNOWN, ArrayHeader
-from blztable.arrays.info import NUMPY, VARCHAR, order_of_json, shape_of_json
+from blztable.arrays.files.chunks import Chunks, Source
+from blztable.arrays.files.dtypes import dtype_of
+from blztable.arrays.files.header import BLOSCPACK, EXTENDED, UNKNOWN, ArrayHeader
+from blztable.arrays.files.info import NUMPY, VARCHAR, order_of_json, shape_of_json
 from blztable.block_terms import PLAIN
 from blztable.errors import CorruptError, FormatError
 from blztable.format import jsontext
@@ -150,6 +150,8 @@ def _described(header: ArrayHeader, metadata: Json, chunks: Chunks, starts: np.n
     if version == EXTENDED and "streams" in value:
         _check_part(value, len(chunks.offsets))
         return Foreign(version, chunks, starts, _BYTES, (nbytes,), "C", False, {})
+    if version == EXTENDED and "chunkshape" in value:
+        raise FormatError("the metadata describe a grid of chunks, but lack what reads it")
     if version == EXTENDED and value.get("dtype") == VARCHAR:
         shape = shape_of_json(value.get("shape"))
         if shape != (len(chunks.offsets),):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
-from blztable.arrays.header import (
+from blztable.arrays.files.header import (
     ARRAY_HEADER,
     BLOSCPACK,
     EXTENDED,
@@ -19,8 +19,8 @@ from blztable.arrays.header import (
     UNKNOWN,
     ArrayHeader,
 )
-from blztable.arrays.info import OURS, ArrayInfo
-from blztable.arrays.section import (
+from blztable.arrays.files.info import OURS, ArrayInfo
+from blztable.arrays.files.section import (
     JSON_MAGIC,
     Read,
     decode_section,

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Self
 
-from blztable.arrays.chunks import Chunks, Source
-from blztable.arrays.front import Front, own_front
-from blztable.arrays.header import UNFINISHED, ArrayHeader
-from blztable.arrays.info import shape_of_json
-from blztable.errors import CorruptError
+from blztable.arrays.files.chunks import Chunks, Source
+from blztable.arrays.files.front import Front, own_front
+from blztable.arrays.files.header import UNFINISHED, ArrayHeader
+from blztable.arrays.files.info import shape_of_json
+from blztable.errors import CorruptError, FormatError
 from blztable.format import jsontext
-from blztable.format.chunk import CHUNK_HEADER
+from blztable.format.chunk import CHUNK_HEADER, ChunkHeader
 from blztable.format.jsontext import Json
-from blztable.format.trailer import MAX_LAYERS, TRAILER_FOOT, Layer, Trailer
+from blztable.format.trailer import FOOT_MAGIC, MAX_LAYERS, TRAILER_FOOT, Layer, Trailer
 
 # The layers of the trailer that are not the user's.
 OFFSETS_LAYER = "blz.offsets"
@@ -58,23 +58,27 @@ class Own:
             count = len(whole_chunks(source, front))
             raise CorruptError(
                 f"{source.name}: it was never finished; {count} chunks are whole, "
-                "SuperChunk.recover copies them"
+                "SuperChunk.recover reads them"
             )
         info = front.info
         at, length = _trailer(source, front)
         data = source.read(at, length)
         first = source.read(0, front.length)
         size = front.checksum.size
-        # The trailer states how many chunks a stream had.
+        # The trailer states how many chunks a stream had; without a checksum it has no digests.
         count = _digest_count(data) if front.is_stream else len(info.grid)
         if count * CHUNK_HEADER.size > source.size:
             raise CorruptError(f"{count} chunks in a file of {source.size} bytes")
-        trailer = Trailer.decode(first, data, count, size, MAX_LAYERS + len(OWN_LAYERS))
+        ndigests = count if size else 0
+        trailer = Trailer.decode(first, data, ndigests, size, MAX_LAYERS + len(OWN_LAYERS))
         layers = dict(trailer.layers)
         own = {name: layers.pop(name).decode() for name in OWN_LAYERS if name in layers}
         if front.is_stream:
             info = replace(info, shape=_shape_of(own.get(END_LAYER, b"{}")))
             front = front.with_info(info)
+            count = len(own.get(OFFSETS_LAYER, b"")) // 8
+            if size and len(trailer.digests) != count * size:
+                raise CorruptError(f"{len(trailer.digests)} bytes of checksums of {count} chunks")
             if len(info.shape) != len(info.chunk_shape) or len(info.grid) != count:
                 raise CorruptError(f"{count} chunks; an array of shape {info.shape} has others")
         if info.room:
@@ -87,6 +91,32 @@ class Own:
         if not isinstance(attrs, dict):
             raise CorruptError("the attributes are not an object")
         return cls(front, offsets, at, digests, layers, attrs)
+
+    @classmethod
+    def recovered(cls, source: Source, header: ArrayHeader) -> Self:
+        """Return the array of the whole chunks of a file that was never finished."""
+        front = own_front(header, source.read)
+        is_over = front.is_stream and not _has_trailer(source)
+        if header.version != UNFINISHED and not is_over:
+            raise FormatError(f"{source.name}: it was finished; SuperChunk.open reads it")
+        info = front.info
+        found = whole_chunks(source, front)
+        # Only whole rows of chunks make an array.
+        one_row = replace(info, shape=(info.chunk_shape[0], *info.shape[1:]))
+        per_row = max(len(one_row.grid), 1)
+        found = found[: len(found) // per_row * per_row]
+        rows = len(found) // per_row * info.chunk_shape[0]
+        if found and not info.items:
+            # The last row of chunks may be shorter than the others.
+            nbytes = ChunkHeader.decode(source.read(found[-per_row][0], CHUNK_HEADER.size)).nbytes
+            share = one_row.raw_size(0) // info.chunk_shape[0]
+            rows += nbytes // share - info.chunk_shape[0]
+        size = front.checksum.size
+        offsets = [at for at, _ in found]
+        digests = [source.read(at + length, size) for at, length in found]
+        end = found[-1][0] + found[-1][1] + size if found else front.length
+        front = front.with_info(replace(info, shape=(rows, *info.shape[1:])))
+        return cls(front, offsets, end, digests)
 
     def chunks(self, source: Source) -> Chunks:
         """Return the chunks, in the file that they are read from."""
@@ -136,13 +166,21 @@ def whole_chunks(source: Source, front: Front) -> list[tuple[int, int]]:
     return found
 
 
+def _has_trailer(source: Source) -> bool:
+    foot = source.read(max(source.size - TRAILER_FOOT.size, 0), TRAILER_FOOT.size)
+    return len(foot) == TRAILER_FOOT.size and TRAILER_FOOT.unpack(foot)[2] == FOOT_MAGIC
+
+
 def _trailer(source: Source, front: Front) -> tuple[int, int]:
     """Return where the trailer begins, and its length."""
     if front.info.trailer:
         return front.info.trailer, front.info.trailer_length
     foot = source.read(max(source.size - TRAILER_FOOT.size, 0), TRAILER_FOOT.size)
-    if not front.is_stream or len(foot) < TRAILER_FOOT.size:
-        raise CorruptError(f"{source.name}: the file has no trailer")
+    if not front.is_stream or not _has_trailer(source):
+        raise CorruptError(
+            f"{source.name}: it was never finished; {len(whole_chunks(source, front))} chunks are "
+            "whole, SuperChunk.recover reads them"
+        )
     length = TRAILER_FOOT.unpack(foot)[1]
     return max(source.size - length, 0), length
 
