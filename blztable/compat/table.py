@@ -95,7 +95,7 @@ def old_table(store: Store, mode: str, version: int | None) -> OldTable | None:
 
 def read_only(kind: str, path: str) -> ReadOnlyError:
     """Return the error about a change of what another program stored."""
-    return ReadOnlyError(f"{path} is a {kind}, which can only be read; {_remedy(path)}")
+    return ReadOnlyError(f"{path} is a {kind}, which can only be read; {_remedy(kind, path)}")
 
 
 @contextmanager
@@ -108,12 +108,16 @@ def named(store: Store) -> Iterator[None]:
         if kind is None:
             raise
         raise TableExistsError(
-            f"{store.name} is a {kind} and is left as it is; {_remedy(store.name)}"
+            f"{store.name} is a {kind} and is left as it is; {_remedy(kind, store.name)}"
         ) from error
 
 
-def _remedy(path: str) -> str:
-    return f"make a table of it with blztable.convert({path!r}, new), and change that"
+def _remedy(kind: str, path: str) -> str:
+    of_arrays = f"; change an array with blztable.SuperChunk.open({path!r}, 'a')"
+    return (
+        f"make a table of it with blztable.convert({path!r}, new), and change that"
+        f"{of_arrays if kind == bloscpack.KIND else ''}"
+    )
 
 
 def _kind_of(store: Store) -> str | None:

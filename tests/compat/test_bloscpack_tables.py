@@ -3,6 +3,7 @@
 import hashlib
 import json
 import pickle
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -92,6 +93,26 @@ def test_any_checksum_and_any_version_is_read(checksum, tmp_path):
         assert table[str(number)].combine_chunks() == pa.array(np.frombuffer(data, "u1"))
     with blz.open(tmp_path / "3.blp") as opened:
         assert dict(opened.attrs) == {"by": "hand"}
+
+
+def test_an_array_of_our_own_is_a_table(tmp_path):
+    values = np.arange(3000, dtype="i4").reshape(500, 6)
+    with blz.SuperChunk.create(tmp_path / "x.blp", "i4", (0, 6), attrs={"till": 7}) as array:
+        array.append(values)
+    with blz.open(tmp_path / "x.blp") as table:
+        assert np.array_equal(table["x"].to_numpy(), values)
+        assert dict(table.attrs) == {"till": 7}
+    with pytest.raises(blz.ReadOnlyError, match=r"SuperChunk\.open\(.*, 'a'\)"):
+        blz.open(tmp_path / "x.blp", "a")
+    with blz.SuperChunk.create(tmp_path / "words.blp", "str") as array:
+        array.append(np.array(["a", "bc"], object))
+    with pytest.raises(blz.FormatError, match=r"variable length.*SuperChunk\.open"):
+        blz.open(tmp_path / "words.blp")
+    with suppress(RuntimeError), blz.SuperChunk.create(tmp_path / "cut.blp", "i4") as array:
+        array.append(np.arange(5, dtype="i4"))
+        raise RuntimeError("killed")
+    with pytest.raises(blz.BlzError, match="finished"):
+        blz.open(tmp_path / "cut.blp")
 
 
 def test_a_filter_returns_the_rows_that_numpy_returns(tmp_path):
