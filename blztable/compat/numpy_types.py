@@ -68,15 +68,19 @@ def arrow_array(values: np.ndarray, context: str) -> pa.Array:
     """
     dtype = values.dtype
     _check_characters(values, context)
+    descriptor = None
     try:
         if dtype.kind in "SU" and values.ndim == 1 and values.size and not _has_zeros(values):
-            return pa.array(values if dtype.isnative else values.astype(dtype.newbyteorder("=")))
-        array, descriptor = encode(values, context, nan_as_null=False)
+            # Many times faster than `encode`, which makes an object of each value.
+            array = pa.array(values.astype(dtype.newbyteorder("="), copy=False))
+        else:
+            array, descriptor = encode(values, context, nan_as_null=False)
+        array = whole(array) if isinstance(array, pa.ChunkedArray) else array
     except SchemaError as error:
         raise FormatError(str(error)) from None
     if descriptor is not None:
         raise FormatError(f"{context}: values of {dtype} cannot be read")
-    return whole(array) if isinstance(array, pa.ChunkedArray) else array
+    return array
 
 
 def scalar_of(value: object, dtype: np.dtype, inner: tuple[int, ...]) -> pa.Scalar | None:
