@@ -46,6 +46,7 @@ class Writable(Opened):
         super().__init__(file, file, own)
         self.is_new = is_new
         self._waiting: list[np.ndarray] = []
+        self._waiting_rows = 0
         if is_new and not file.is_sequential:
             file.write(0, own.encoded_front(is_finished=False))
 
@@ -53,7 +54,7 @@ class Writable(Opened):
     def shape(self) -> tuple[int, ...]:
         """Shape of the array, with the rows that wait in memory."""
         rows, *others = self.array.front.info.shape
-        return (rows + sum(map(len, self._waiting)), *others)
+        return (rows + self._waiting_rows, *others)
 
     @property
     def cbytes(self) -> int:
@@ -76,6 +77,7 @@ class Writable(Opened):
         if self.is_new:
             info = self.array.front.info
             self._waiting.append(values)
+            self._waiting_rows += len(values)
             step = info.chunk_shape[0]
             if len(self) - info.shape[0] + info.shape[0] % step >= step:
                 self._write_waiting(is_last=False)
@@ -203,17 +205,17 @@ class Writable(Opened):
             self._write_waiting(is_last=True)
 
     def _write_waiting(self, *, is_last: bool) -> None:
-        waiting, self._waiting = self._waiting, []
+        waiting, rows = self._waiting, self._waiting_rows
+        self._waiting, self._waiting_rows = [], 0
         if not is_last:
             step = self.array.front.info.chunk_shape[0]
             begun = self.array.front.info.shape[0] % step
-            rows = sum(map(len, waiting))
             kept = (begun + rows) % step
             if kept:
                 [block] = slabs(waiting, rows)
                 waiting = [block[: rows - kept]]
                 # Copied: the rest of its block must not stay in memory.
-                self._waiting = [block[rows - kept :].copy()]
+                self._waiting, self._waiting_rows = [block[rows - kept :].copy()], kept
         self._grow(self.array.front.info.shape[0], waiting)
 
     def _grow(self, first: int, blocks: Iterable[np.ndarray]) -> None:
