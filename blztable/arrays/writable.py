@@ -23,7 +23,7 @@ from blztable.arrays.files.header import ARRAY_HEADER, ArrayHeader
 from blztable.arrays.files.own import Own
 from blztable.arrays.opened import Opened
 from blztable.arrays.reading import read_chunk
-from blztable.errors import ReadOnlyError
+from blztable.errors import ReadOnlyError, StorageError
 from blztable.format.checksum import crc32
 from blztable.format.jsontext import Json
 from blztable.format.trailer import Layer
@@ -88,8 +88,12 @@ class Writable(Opened):
 
     def resize(self, rows: int) -> None:
         """Cut the array, or add rows of zeros, or of empty items."""
-        self.settle()
         zeros = self._zeros(rows - len(self))
+        if self.is_new and rows > len(self):
+            for block in zeros:
+                self.append(block)
+            return
+        self.settle()
         self._grow(min(rows, len(self)), zeros)
 
     def assign(self, box: Box, values: np.ndarray) -> None:
@@ -164,7 +168,8 @@ class Writable(Opened):
         """Make a new file a valid one."""
         if not self.is_new:
             return
-        self._write_waiting(is_last=True)
+        if self._waiting:
+            self._write_waiting(is_last=True)
         own, front, trailer = with_trailer(self.array)
         file = self.file
         if file.is_sequential:
@@ -201,6 +206,8 @@ class Writable(Opened):
     def settle(self) -> None:
         """Write the rows that wait in memory."""
         self.check_open()
+        if self.file.is_sequential:
+            raise StorageError(f"{self.name} can only be written; close it, then open the file")
         if self._waiting:
             self._write_waiting(is_last=True)
 
