@@ -6,7 +6,9 @@ Knows nothing of files.
 from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any
 
+from blztable.errors import LimitError
 from blztable.format import jsontext
+from blztable.format.trailer import MAX_LAYER_BYTES
 
 
 class ArrayAttributes(MutableMapping[str, Any]):
@@ -43,6 +45,9 @@ def plain(values: dict[str, Any]) -> dict[str, Any]:
     for name in values:
         if not isinstance(name, str):
             raise TypeError(f"the name of an attribute is {type(name).__name__}; expected str")
-    copy = jsontext.loads(jsontext.dumps(values), "the attributes")
+    text = jsontext.dumps(values)
+    if len(text) > MAX_LAYER_BYTES:
+        raise LimitError(f"attributes of {len(text)} bytes; at most {MAX_LAYER_BYTES} are kept")
+    copy = jsontext.loads(text, "the attributes")
     assert isinstance(copy, dict)
     return copy

@@ -3,6 +3,7 @@
 Nothing here writes. An `Own` is not changed, a change makes another. Knows nothing of files.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
@@ -14,11 +15,12 @@ from blztable.arrays.files.header import ARRAY_HEADER
 from blztable.arrays.files.info import ArrayInfo
 from blztable.arrays.files.own import Own
 from blztable.errors import LimitError
+from blztable.format import jsontext
 from blztable.format.header import MAX_CHUNKS, MAX_METADATA_BYTES
 from blztable.storage.journal import Write
 
-# More rows would make a number of the front longer than its room.
-MAX_ROWS = 1 << 60
+# A reader takes no more items.
+MAX_ITEMS = jsontext.MAX_NUMBER
 
 
 def slabs(blocks: Iterable[np.ndarray], rows: int) -> Iterator[np.ndarray]:
@@ -60,9 +62,10 @@ class Growth:
         """Encode the next rows, a whole row of chunks but for the last; return what to write."""
         info = self._info
         rows = info.shape[0] + len(slab)
-        if rows > MAX_ROWS:
-            raise LimitError(f"an array of {rows} rows; at most {MAX_ROWS} are kept")
-        self._info = info = replace(info, shape=(rows, *info.shape[1:]))
+        shape = (rows, *info.shape[1:])
+        if math.prod(size or 1 for size in shape) > MAX_ITEMS:
+            raise LimitError(f"an array of shape {shape}; at most {MAX_ITEMS} items are kept")
+        self._info = info = replace(info, shape=shape)
         at = self._end
         made: list[bytes] = []
         for chunk in _encoded(info, slab, len(self._offsets)):

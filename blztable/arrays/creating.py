@@ -10,21 +10,24 @@ from typing import Any
 
 import numpy as np
 
-from blztable.arrays.changes import MAX_ROWS
+from blztable.arrays.changes import MAX_ITEMS
 from blztable.arrays.files.dtypes import text_of
 from blztable.arrays.files.front import Front, is_genuine
 from blztable.arrays.files.header import BLOSCPACK, EXTENDED
 from blztable.arrays.files.info import BYTES, MAX_DIMENSIONS, STR, ArrayInfo
-from blztable.arrays.metalayers import check_fixed
-from blztable.errors import SchemaError
+from blztable.errors import CorruptError, FormatError, SchemaError
+from blztable.format import jsontext
 from blztable.format.checksum import BY_NAME
 from blztable.format.chunk import LARGE_CHUNK_BYTES, SHUFFLES, WRITABLE_CODECS, Compression
 from blztable.format.header import MAX_CHUNKS
+from blztable.format.jsontext import Json
 
 # The size of a chunk that no `chunk_shape` decides.
 CHUNK_BYTES = 1 << 20
 # The offsets that the front of an array has room for.
 ROOM = 1024
+# A front of more offsets would be longer than metadata may be.
+MAX_ROOM = 1 << 20
 MAX_DIGITS = 17
 
 
@@ -54,7 +57,6 @@ def new_front(dtype: Any, shape: tuple[int, ...], options: Options, *, is_stream
     if not items:
         text_of(kind)
     _check(kind, items, shape, options)
-    check_fixed(options.meta)
     chunk_shape = options.chunk_shape or _default_chunks(shape, 0 if items else kind.itemsize)
     info = ArrayInfo(
         dtype=kind,
@@ -89,12 +91,30 @@ def fresh_front(
     room = max(len(grid), ROOM if expected is None else 1)
     if room > MAX_CHUNKS:
         raise ValueError(f"{most} rows take {room} chunks; at most {MAX_CHUNKS} fit")
-    info = replace(info, room=0 if is_stream else room)
+    info = replace(info, room=0 if is_stream else min(room, MAX_ROOM))
+    try:
+        is_kept = ArrayInfo.from_json(_read_back(info)) == info
+    except (CorruptError, FormatError) as error:
+        raise ValueError(f"an array of shape {info.shape} cannot be kept: {error}") from None
+    assert is_kept, info
     return Front.new(version, BY_NAME[checksum], info, is_stream=is_stream)
 
 
+def _read_back(info: ArrayInfo) -> dict[str, Json]:
+    value = jsontext.loads(info.encode(), "the metadata")
+    assert isinstance(value, dict)
+    return value
+
+
+def checked_reserve(reserve: float) -> float:
+    """Return the bytes, or the share below 1, that each chunk keeps free."""
+    if not 0 <= reserve <= LARGE_CHUNK_BYTES:
+        raise ValueError(f"reserve is {reserve}; expected bytes, or a share below 1")
+    return int(reserve) if reserve >= 1 else float(reserve)
+
+
 def _check(kind: np.dtype, items: str, shape: tuple[int, ...], options: Options) -> None:
-    if not 1 <= len(shape) <= MAX_DIMENSIONS or min(shape) < 0 or max(shape) > MAX_ROWS:
+    if not 1 <= len(shape) <= MAX_DIMENSIONS or min(shape) < 0 or max(shape) > MAX_ITEMS:
         raise ValueError(f"shape is {shape}; expected 1 to {MAX_DIMENSIONS} lengths from 0")
     if items and len(shape) != 1:
         raise ValueError(f"shape is {shape}; items of variable length have one axis")
@@ -110,8 +130,6 @@ def _check(kind: np.dtype, items: str, shape: tuple[int, ...], options: Options)
     for name, values in allowed.items():
         if getattr(options, name) not in values:
             raise ValueError(f"{name} is {getattr(options, name)!r}; expected one of {values}")
-    if not 0 <= options.reserve <= LARGE_CHUNK_BYTES:
-        raise ValueError(f"reserve is {options.reserve}; expected bytes, or a share below 1")
     if options.truncate is not None and kind.kind != "f":
         raise SchemaError(f"truncate is for floats; the dtype is {kind}")
 

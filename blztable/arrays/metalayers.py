@@ -136,24 +136,25 @@ class VariableMetalayers(Metalayers):
         self.delete(name)
 
 
-def check_fixed(meta: Mapping[str, bytes]) -> None:
-    """Raise an error unless these can be the fixed metalayers of an array."""
-    for name, content in meta.items():
+def check_fixed(meta: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the fixed metalayers of an array; raise an error unless they can be these."""
+    for name in meta:
         check_name(name)
-        _content(content)
+    meta = {name: _content(content) for name, content in meta.items()}
     total = sum(len(name.encode()) + len(content) for name, content in meta.items())
     if len(meta) > MAX_LAYERS or total > MAX_FIXED_BYTES:
         raise LimitError(
             f"{len(meta)} fixed metalayers of {total} bytes; at most {MAX_LAYERS} of "
             f"{MAX_FIXED_BYTES} bytes fit; vlmeta has more room"
         )
+    return meta
 
 
 def check_name(name: object) -> None:
     """Raise an error unless this is a name that a metalayer of the user may have."""
     if not isinstance(name, str):
         raise TypeError(f"the name of a metalayer is {type(name).__name__}; expected str")
-    if not 0 < len(name.encode("utf-8", "replace")) <= MAX_NAME_BYTES:
+    if not 0 < len(name.encode()) <= MAX_NAME_BYTES:
         raise LimitError(f"{name!r}: the name of a metalayer has 1 to {MAX_NAME_BYTES} bytes")
     if name.startswith(RESERVED):
         raise ValueError(f"{name!r}: names that begin with {RESERVED!r} are those of the format")

@@ -15,7 +15,7 @@ from blztable.arrays.files.header import ARRAY_HEADER, ArrayHeader
 from blztable.arrays.files.own import Own
 from blztable.arrays.reading import items_of, read_chunk, read_foreign_box, read_own
 from blztable.closing import Closing
-from blztable.errors import BlzError, ClosedError
+from blztable.errors import ClosedError, CorruptError, FormatError
 from blztable.format.checksum import crc32
 from blztable.format.jsontext import Json
 from blztable.report import Problem, Report
@@ -105,7 +105,7 @@ class Opened(Closing):
             start, stop = self.rows_of(number)
             try:
                 self.read_chunk(number)
-            except BlzError as error:
+            except (CorruptError, FormatError) as error:
                 problem = Problem(str(error), None, None, None, start, stop, self.name, False)
                 problems.append(problem)
             checked += self.chunks.lengths[number] if size else 0

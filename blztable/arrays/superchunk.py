@@ -12,13 +12,13 @@ import pyarrow as pa
 
 from blztable.arrays.arrow import to_arrow
 from blztable.arrays.attributes import ArrayAttributes, plain
-from blztable.arrays.creating import Options, fresh_front, new_front
+from blztable.arrays.creating import Options, checked_reserve, fresh_front, new_front
 from blztable.arrays.encoding import exactly
 from blztable.arrays.files.front import Front, is_genuine
 from blztable.arrays.files.header import BLOSCPACK, EXTENDED
 from blztable.arrays.files.info import STR
 from blztable.arrays.files.own import Own
-from blztable.arrays.metalayers import FixedMetalayers, VariableMetalayers
+from blztable.arrays.metalayers import FixedMetalayers, VariableMetalayers, check_fixed
 from blztable.arrays.opened import Opened, open_for_reading, open_recovered
 from blztable.arrays.selection import bounding_box
 from blztable.arrays.writable import Writable, open_for_changes
@@ -139,16 +139,16 @@ class SuperChunk(Closing):
         <SuperChunk ...a.blp: int32, shape (10,)>
         """
         options = Options(
-            chunk_shape=chunk_shape,
+            chunk_shape=None if chunk_shape is None else tuple(map(int, chunk_shape)),
             order=order,
             compression=compression,
-            clevel=clevel,
+            clevel=int(clevel),
             shuffle=shuffle,
             checksum=checksum,
-            reserve=reserve,
+            reserve=checked_reserve(reserve),
             expected=expected,
-            truncate=truncate,
-            meta=dict(meta or {}),
+            truncate=None if truncate is None else int(truncate),
+            meta=check_fixed(meta or {}),
             version=version,
         )
         shape = tuple(map(int, shape))
@@ -496,6 +496,8 @@ class SuperChunk(Closing):
             The number is negative.
         ReadOnlyError
             The array was opened for reading.
+        StorageError
+            The file can only be written, so it cannot be cut.
 
         Examples
         --------
@@ -542,6 +544,7 @@ class SuperChunk(Closing):
         array([7, 8, 3], dtype=int32)
         """
         writable = self._writable()
+        self._check_fixed(writable)
         writable.settle()
         if not 0 <= number < self.nchunks:
             raise IndexError(f"chunk {number} of {self.nchunks}")
@@ -586,7 +589,7 @@ class SuperChunk(Closing):
         def change(front: Front) -> Front:
             info = replace(
                 front.info,
-                reserve=front.info.reserve if reserve is None else reserve,
+                reserve=front.info.reserve if reserve is None else checked_reserve(reserve),
                 trailer=0,
                 trailer_length=0,
             )
@@ -641,8 +644,7 @@ class SuperChunk(Closing):
 
     def __setitem__(self, key: Any, values: Any) -> None:
         writable = self._writable()
-        if writable.array.front.info.items:
-            raise TypeError("items of any length cannot be changed in place; write a new array")
+        self._check_fixed(writable)
         box, local = bounding_box(key, self.shape)
         block = writable.read_box(box)
         selected: Any = local
@@ -785,6 +787,11 @@ class SuperChunk(Closing):
                 f"{self._opened.name} was opened for reading; open it with mode='a'"
             )
         return self._opened
+
+    @staticmethod
+    def _check_fixed(writable: Writable) -> None:
+        if writable.array.front.info.items:
+            raise TypeError("items of any length cannot be changed in place; write a new array")
 
     def _as_items(self, values: Any) -> np.ndarray:
         """Return values as an array of the dtype; SchemaError if one of them would change."""

@@ -23,7 +23,7 @@ from blztable.arrays.files.header import ARRAY_HEADER, ArrayHeader
 from blztable.arrays.files.own import Own
 from blztable.arrays.opened import Opened
 from blztable.arrays.reading import read_chunk
-from blztable.errors import ReadOnlyError
+from blztable.errors import ReadOnlyError, StorageError
 from blztable.format.checksum import crc32
 from blztable.format.jsontext import Json
 from blztable.format.trailer import Layer
@@ -46,6 +46,7 @@ class Writable(Opened):
         super().__init__(file, file, own)
         self.is_new = is_new
         self._waiting: list[np.ndarray] = []
+        self._waiting_rows = 0
         if is_new and not file.is_sequential:
             file.write(0, own.encoded_front(is_finished=False))
 
@@ -53,7 +54,7 @@ class Writable(Opened):
     def shape(self) -> tuple[int, ...]:
         """Shape of the array, with the rows that wait in memory."""
         rows, *others = self.array.front.info.shape
-        return (rows + sum(map(len, self._waiting)), *others)
+        return (rows + self._waiting_rows, *others)
 
     @property
     def cbytes(self) -> int:
@@ -76,6 +77,7 @@ class Writable(Opened):
         if self.is_new:
             info = self.array.front.info
             self._waiting.append(values)
+            self._waiting_rows += len(values)
             step = info.chunk_shape[0]
             if len(self) - info.shape[0] + info.shape[0] % step >= step:
                 self._write_waiting(is_last=False)
@@ -86,8 +88,12 @@ class Writable(Opened):
 
     def resize(self, rows: int) -> None:
         """Cut the array, or add rows of zeros, or of empty items."""
-        self.settle()
         zeros = self._zeros(rows - len(self))
+        if self.is_new and rows > len(self):
+            for block in zeros:
+                self.append(block)
+            return
+        self.settle()
         self._grow(min(rows, len(self)), zeros)
 
     def assign(self, box: Box, values: np.ndarray) -> None:
@@ -162,7 +168,8 @@ class Writable(Opened):
         """Make a new file a valid one."""
         if not self.is_new:
             return
-        self._write_waiting(is_last=True)
+        if self._waiting:
+            self._write_waiting(is_last=True)
         own, front, trailer = with_trailer(self.array)
         file = self.file
         if file.is_sequential:
@@ -199,21 +206,23 @@ class Writable(Opened):
     def settle(self) -> None:
         """Write the rows that wait in memory."""
         self.check_open()
+        if self.file.is_sequential:
+            raise StorageError(f"{self.name} can only be written; close it, then open the file")
         if self._waiting:
             self._write_waiting(is_last=True)
 
     def _write_waiting(self, *, is_last: bool) -> None:
-        waiting, self._waiting = self._waiting, []
+        waiting, rows = self._waiting, self._waiting_rows
+        self._waiting, self._waiting_rows = [], 0
         if not is_last:
             step = self.array.front.info.chunk_shape[0]
             begun = self.array.front.info.shape[0] % step
-            rows = sum(map(len, waiting))
             kept = (begun + rows) % step
             if kept:
                 [block] = slabs(waiting, rows)
                 waiting = [block[: rows - kept]]
                 # Copied: the rest of its block must not stay in memory.
-                self._waiting = [block[rows - kept :].copy()]
+                self._waiting, self._waiting_rows = [block[rows - kept :].copy()], kept
         self._grow(self.array.front.info.shape[0], waiting)
 
     def _grow(self, first: int, blocks: Iterable[np.ndarray]) -> None:

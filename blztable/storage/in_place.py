@@ -7,6 +7,7 @@ readers, exclusive by one writer.
 import io
 import os
 import secrets
+import stat
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,6 +15,7 @@ from typing import BinaryIO
 
 from blztable.closing import Closing
 from blztable.errors import (
+    BlzError,
     ReadOnlyError,
     StorageError,
     TableExistsError,
@@ -180,9 +182,11 @@ class LocalFile(InPlaceFile):
 
     def beside(self) -> "LocalFile":
         """Return a new file in the same directory, to take the place of this one."""
-        parent, name = os.path.split(self.name)
-        path = os.path.join(parent, f".tmp-{secrets.token_hex(8)}-{name}")
-        return LocalFile(path, CREATE)
+        parent = os.path.dirname(self.name)
+        new = LocalFile(os.path.join(parent, f".tmp-{secrets.token_hex(8)}"), CREATE)
+        with suppress(OSError):
+            os.fchmod(new._fd, stat.S_IMODE(os.fstat(self._fd).st_mode))
+        return new
 
     def become(self, new: "LocalFile") -> None:
         """Let a file from `beside` take the place of this one, with its lock."""
@@ -213,6 +217,12 @@ class LocalFile(InPlaceFile):
                     REAL_DISK.close(fd)
         finally:
             self._lock.close()
+
+    def __del__(self) -> None:
+        # The attribute is missing if the file could not be opened.
+        if getattr(self, "_fd", -1) >= 0:
+            with suppress(BlzError):
+                self.close()
 
 
 class ObjectFile(InPlaceFile):

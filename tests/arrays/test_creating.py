@@ -302,6 +302,9 @@ def test_an_array_never_replaces_a_file(tmp_path):
         ({"chunk_shape": (0,)}, "chunk_shape is"),
         ({"chunk_shape": (1, 1)}, "chunk_shape is"),
         ({"chunk_shape": (1 << 30,)}, "a chunk has at most"),
+        ({"shape": (0, 1 << 40, 1 << 40)}, "a chunk has at most|cannot be kept"),
+        ({"shape": (0, 0, 1 << 40, 1 << 40)}, "cannot be kept"),
+        ({"reserve": float("nan")}, "reserve is nan"),
         ({"expected": 1 << 60}, "at most 2097152 fit"),
         ({"dtype": "str", "shape": (0, 2)}, "items of variable length have one axis"),
         ({"dtype": "str", "chunk_shape": (2,)}, "leave chunk_shape out"),
@@ -356,3 +359,44 @@ def test_truncate_keeps_decimal_digits(dtype, digits):
 def test_truncate_is_for_floats():
     with pytest.raises(blz.SchemaError, match="truncate is for floats"):
         blz.SuperChunk.create(None, "i4", truncate=3)
+
+
+def test_options_of_other_types_are_kept_as_numbers():
+    options = {"clevel": np.int64(3), "truncate": True, "reserve": np.float32(0.5)}
+    found = read(made(chunk_shape=[np.int8(7), np.int8(4)], **options))
+    assert (abs(found - VALUES) <= 0.05).all()
+
+
+def test_what_a_reader_would_refuse_is_refused_before_it_is_written():
+    with blz.SuperChunk.create(None, "u1", (0, 0, 1 << 50)) as array:
+        array.append(np.empty((4000, 0, 1 << 50), "u1"))
+        with pytest.raises(blz.LimitError, match="items are kept"):
+            array.append(np.empty((4000, 0, 1 << 50), "u1"))
+
+
+def test_a_file_that_can_only_be_written_says_so():
+    file = Pipe()
+    with blz.SuperChunk.create(file, "f8", (5, 4), chunk_shape=(60, 4)) as array:
+        for ask in (lambda: array[0], array.to_numpy, array.verify, lambda: array.resize(1)):
+            with pytest.raises(blz.StorageError, match="can only be written"):
+                ask()
+        array.append(VALUES)
+        array.resize(300)
+    expected = np.vstack([np.zeros((5, 4)), VALUES, np.zeros((45, 4))])
+    assert np.array_equal(read(file.getvalue()), expected)
+
+
+class Pipe(io.BytesIO):
+    """A file that can only be written."""
+
+    def seekable(self):
+        return False
+
+
+def test_the_permissions_stay_when_an_array_is_rewritten(tmp_path):
+    path = tmp_path / "a.blp"
+    made(place=path)
+    path.chmod(0o640)
+    with blz.SuperChunk.open(path, "a") as array:
+        array.rewrite()
+    assert path.stat().st_mode & 0o777 == 0o640
