@@ -5,8 +5,10 @@ rooms behind them are imported at the first use of a name: a program that only i
 passes it on, does not wait for them.
 """
 
+import sys
 from importlib import import_module
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from blztable import accessor as accessor  # Registers `df.to_blz`.
 from blztable.errors import (
@@ -30,6 +32,8 @@ from blztable.version import VERSION
 
 if TYPE_CHECKING:
     from blztable.api import create, dataset, open, read_blz, read_table
+    from blztable.arrays.superchunk import SuperChunk
+    from blztable.importing import convert
     from blztable.packing import pack, recover, unpack
     from blztable.report import (
         ColumnPlan,
@@ -72,12 +76,14 @@ __all__ = [
     "SchemaError",
     "StorageError",
     "StreamStorage",
+    "SuperChunk",
     "TableExistsError",
     "TableNotFoundError",
     "Transaction",
     "TransactionError",
     "Vacuumed",
     "VersionInfo",
+    "convert",
     "create",
     "dataset",
     "open",
@@ -93,6 +99,7 @@ __all__ = [
 _HOMES = {
     "api": ("create", "dataset", "open", "read_blz", "read_table"),
     "packing": ("pack", "recover", "unpack"),
+    "arrays.superchunk": ("SuperChunk",),
     "report": (
         "ColumnPlan",
         "Explanation",
@@ -109,6 +116,22 @@ _HOMES = {
     "table.transaction": ("Transaction",),
     "writing": ("to_blz",),
 }
+
+
+class _Face(ModuleType):
+    """The package as a module: `convert` is the function, not the room of this name."""
+
+    @property
+    def convert(self) -> Any:
+        """Import and return the function."""
+        return import_module("blztable.importing").convert
+
+    @convert.setter
+    def convert(self, room: ModuleType) -> None:
+        """Ignore the room: the import of a module sets it as an attribute of its package."""
+
+
+sys.modules[__name__].__class__ = _Face
 
 
 def __getattr__(name: str) -> object:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pandas.api.extensions import no_default
 
 from blztable.arrow.extensions import plain_schema
+from blztable.compat.table import named, old_table
 from blztable.convert.column_type import schema_of
 from blztable.convert.gateway import Reading
 from blztable.convert.objects.tagged import checked_attrs
@@ -21,7 +22,7 @@ from blztable.engine.version import schema as schemas
 from blztable.engine.version import versions
 from blztable.engine.version.staged import StagedVersion
 from blztable.engine.write.options import DURABILITIES, WriteOptions, check_choice
-from blztable.errors import CorruptError, TableNotFoundError
+from blztable.errors import CorruptError, FormatError, TableNotFoundError
 from blztable.storage.one_file.store import OneFileStore
 from blztable.storage.resolve import LAYOUTS, Place, opened_at
 from blztable.storage.store import Store
@@ -137,7 +138,7 @@ def create(
         optimize=optimize,
         nan_as_null=nan_as_null,
     )
-    with opened_at(path, layout) as store:
+    with opened_at(path, layout) as store, named(store):
         version, pinned = creation.create(store, contents, options, replace_existing=mode == "w")
     return CTable(Snapshot(version, pinned), writable=True, durability=durability)
 
@@ -189,14 +190,18 @@ def open(
     with opened_at(path) as store:
         try:
             opened, pinned = versions.pin(store, number)
-        except TableNotFoundError:
+        except (TableNotFoundError, CorruptError, FormatError):
+            # Only then: the tables of this program are recognised first, and at no cost.
             found = _unfinished(store)
-            if found is None:
+            if found is not None:
+                raise CorruptError(
+                    f"{found.store.name} was never finished: {whole(found)}; read them with "
+                    'on_corrupt="skip", or write them to a table with blztable.recover'
+                ) from None
+            old = old_table(store, mode, number)
+            if old is None:
                 raise
-            raise CorruptError(
-                f"{found.store.name} was never finished: {whole(found)}; read them with "
-                'on_corrupt="skip", or write them to a table with blztable.recover'
-            ) from None
+            return old
     return CTable(Snapshot(opened, pinned), writable=mode == "a", durability=durability)
 
 

@@ -181,9 +181,12 @@ class Report:
         shape = f"{_count(self.rows, 'row')} x {_count(len(self.columns), 'column')}"
         chunks = f", {_count(self.chunks, 'chunk')}" if self.full else ", no chunks"
         verdict = _count(len(self.problems), "problem") if self.problems else "intact"
+        # The files of other programs.
+        has_none = self.full and self.chunks and not self.nbytes
+        compared = "no checksums" if has_none else _count(self.nbytes, "byte")
         return (
             f"version {self.version}: {verdict}; {shape}; checked: "
-            f"{_count(self.files, 'file')}{chunks}, {_count(self.nbytes, 'byte')}"
+            f"{_count(self.files, 'file')}{chunks}, {compared}"
         )
 
     def __str__(self) -> str:

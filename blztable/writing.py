@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from blztable.compat.table import named
 from blztable.convert.gateway import Nan, Reading
 from blztable.convert.objects.tagged import checked_attrs
 from blztable.convert.source import is_repeatable
@@ -200,7 +201,7 @@ def to_blz(
     check_id(commit_id)
     attributes = checked_attrs(dict(attrs or {}))
     order = [] if sort_by is None else parsed(sort_by)
-    with opened_at(path, layout, is_new=mode != "a") as store:
+    with opened_at(path, layout, is_new=mode != "a") as store, named(store):
 
         def create(mode: str) -> None:
             how = Reading(Nan.of(nan_as_null, is_frame=False), object)

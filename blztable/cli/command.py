@@ -6,6 +6,7 @@ without a message. Knows nothing of the layout of the output.
 """
 
 import argparse
+import importlib.util
 import math
 import os
 import shutil
@@ -86,6 +87,9 @@ def _parser() -> argparse.ArgumentParser:
     restore.add_argument("number", type=int, metavar="VERSION", help="number of the version")
     compact = command("compact", _compact, "merge small row groups")
     compact.add_argument("--sort-by", metavar="A,B", help="sort all rows by these columns")
+    imported = command("import", _import, "make a table of one of BLZ, bcolz or Bloscpack")
+    imported.add_argument("new", metavar="NEW", help="directory of the new table")
+    imported.add_argument("--columns", metavar="A,B", help="columns to convert, in this order")
     vacuum = command("vacuum", _vacuum, "remove old versions, and files that killed writers left")
     vacuum.add_argument("--keep", type=_versions_kept, metavar="N", help="versions to keep at most")
     vacuum.add_argument(
@@ -206,6 +210,20 @@ def _compact(options: argparse.Namespace) -> int:
     if result["version"] != before:
         line = f"compacted as version {result['version']}"
     return _print(options, result, [f"{line}; row groups: {result['row_groups']:,}"])
+
+
+def _import(options: argparse.Namespace) -> int:
+    with blz.open(options.path) as table:
+        names = None if options.columns is None else _names(table, options.columns)
+        result: Json = {"path": table.path}
+    # The bar is an extra, and for people.
+    has_bar = sys.stderr.isatty() and importlib.util.find_spec("tqdm") is not None
+    rows = blz.convert(options.path, options.new, columns=names, progress=has_bar)
+    with blz.open(options.new) as made:
+        result |= {"new": made.path, "rows": rows, "columns": len(made.column_names)}
+        result |= {"nbytes": made.nbytes, "cbytes": made.cbytes}
+    line = f"{result['new']} has the {rows:,} rows of {result['path']}, compared value by value"
+    return _print(options, result, [line])
 
 
 def _vacuum(options: argparse.Namespace) -> int:

@@ -19,14 +19,16 @@ GAP = "  "
 
 def info(table: blz.CTable) -> Json:
     """Return the values of `blz info`."""
+    # What another program stored has no versions.
+    kind = getattr(table, "kind", None)
     entry = facts(table)
+    stored = {"version": table.version, **_commit(entry)} if kind is None else {"kind": kind}
     return {
         "path": table.path,
-        "version": table.version,
-        **_commit(entry),
+        **stored,
         "rows": table.nrows,
         "columns": len(table.column_names),
-        "row_groups": entry.row_groups,
+        **({"row_groups": entry.row_groups} if kind is None else {}),
         "sort_by": [list(key) for key in table.sort_by],
         "digits": table.digits,
         "nbytes": table.nbytes,

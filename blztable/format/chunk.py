@@ -24,6 +24,10 @@ assert CHUNK_HEADER.size == 16
 
 # A compressed chunk of this size is too short to overflow C-Blosc's match length (C-Blosc #405).
 MAX_CHUNK_BYTES = 8 << 20
+# Arrays and files of other programs may have larger chunks. Only blosclz can overflow.
+LARGE_CHUNK_BYTES = 256 << 20
+BLOSCLZ = 0
+SNAPPY = 2
 # Largest compression ratio. zstd has the largest: a block of 128 KiB takes at least 4 bytes.
 # 8 MiB of zeros take 472 bytes as Blosc writes them, 297 bytes with a Blosc block of that size.
 MAX_RATIO = 1 << 15
@@ -80,9 +84,9 @@ class Compression:
     clevel: int = 5
     shuffle: str | None = None
 
-    def compress(self, raw: np.ndarray, typesize: int) -> bytes:
+    def compress(self, raw: np.ndarray, typesize: int, most: int = MAX_CHUNK_BYTES) -> bytes:
         """Compress `raw` to one chunk, and check that its header has the requested parameters."""
-        assert 0 < raw.nbytes <= MAX_CHUNK_BYTES, raw.nbytes
+        assert 0 < raw.nbytes <= most, raw.nbytes
         shuffle = self.shuffle or BYTE
         # Blosc does not shuffle the bits of a block whose number of items is no multiple of 8, and
         # a chunk is often one block.
@@ -108,8 +112,12 @@ class Compression:
         return data
 
 
-def decompress_into(chunk: Buffer, typesize: int, address: int, nbytes: int) -> None:
+def decompress_into(
+    chunk: Buffer, typesize: int, address: int, nbytes: int, most: int = MAX_CHUNK_BYTES
+) -> None:
     """Decompress `chunk` to the `nbytes` bytes at `address`, after checking its whole header.
+
+    `most` is the limit of `nbytes`.
 
     Raises
     ------
@@ -118,12 +126,17 @@ def decompress_into(chunk: Buffer, typesize: int, address: int, nbytes: int) -> 
     FormatError
         The codec is not supported.
     """
-    _checked(chunk, typesize, nbytes)
+    _checked(chunk, typesize, nbytes, most)
     _decompress(chunk, address, nbytes)
 
 
 def decompress_blocks(
-    chunk: Buffer, typesize: int, out: np.ndarray, starts: np.ndarray, stops: np.ndarray
+    chunk: Buffer,
+    typesize: int,
+    out: np.ndarray,
+    starts: np.ndarray,
+    stops: np.ndarray,
+    most: int = MAX_CHUNK_BYTES,
 ) -> None:
     """Decompress the Blosc blocks of `chunk` that have bytes of some ranges.
 
@@ -140,6 +153,8 @@ def decompress_blocks(
         Room for the whole chunk. Bytes outside the ranges are left as they are, or overwritten.
     starts, stops
         The byte ranges, within the decompressed chunk. None is empty.
+    most
+        The limit of the size of the decompressed chunk.
 
     Raises
     ------
@@ -147,7 +162,7 @@ def decompress_blocks(
         As `decompress_into`, or the offsets of the blocks are invalid.
     """
     nbytes, address = len(out), out.ctypes.data
-    flags, size = _checked(chunk, typesize, nbytes)
+    flags, size = _checked(chunk, typesize, nbytes, most)
     count = -(-nbytes // size)
     begun = np.bincount(starts // size, minlength=count + 1)
     ended = np.bincount((stops - 1) // size + 1, minlength=count + 1)
@@ -178,9 +193,11 @@ def decompress_blocks(
         _decompress(head + data[start:stop], address + block * size, room)
 
 
-def _checked(chunk: Buffer, typesize: int, nbytes: int) -> tuple[int, int]:
+def _checked(
+    chunk: Buffer, typesize: int, nbytes: int, most: int = MAX_CHUNK_BYTES
+) -> tuple[int, int]:
     """Check the header of a chunk of `nbytes` bytes; return its flags and its blocksize."""
-    assert 0 < nbytes <= MAX_CHUNK_BYTES, nbytes
+    assert 0 < nbytes <= most, nbytes
     length = len(chunk)
     if length < CHUNK_HEADER.size:
         raise CorruptError(f"a chunk has {length} bytes; its header alone takes 16")
@@ -210,9 +227,16 @@ def _checked(chunk: Buffer, typesize: int, nbytes: int) -> tuple[int, int]:
             )
     else:
         if flags >> CODEC_SHIFT not in CODEC_NAMES:
+            codec = flags >> CODEC_SHIFT
+            name = " (Snappy, which python-blosc lacks)" if codec == SNAPPY else ""
             raise FormatError(
-                f"a chunk is compressed with codec {flags >> CODEC_SHIFT}; "
+                f"a chunk is compressed with codec {codec}{name}; "
                 f"supported are {sorted(CODEC_NAMES)}"
+            )
+        if flags >> CODEC_SHIFT == BLOSCLZ and length > MAX_CHUNK_BYTES + CHUNK_HEADER.size:
+            raise FormatError(
+                f"a chunk of {length} bytes is compressed with blosclz, which is not safe for more "
+                f"than {MAX_CHUNK_BYTES}"
             )
         nblocks = -(-nbytes // blocksize)
         if CHUNK_HEADER.size + 4 * nblocks > ctbytes:

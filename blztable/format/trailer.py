@@ -90,7 +90,14 @@ class Trailer:
         return body + TRAILER_FOOT.pack(crc, len(body) + TRAILER_FOOT.size, FOOT_MAGIC), crc
 
     @classmethod
-    def decode(cls, front: Buffer, data: bytes, nchunks: int, digest_size: int) -> Self:
+    def decode(
+        cls,
+        front: Buffer,
+        data: bytes,
+        nchunks: int,
+        digest_size: int,
+        most_layers: int = MAX_LAYERS,
+    ) -> Self:
         """Read a trailer, after comparing the crc32 over `front` and the trailer."""
         least = TRAILER_HEAD.size + TRAILER_FOOT.size + nchunks * digest_size
         if len(data) < least:
@@ -106,10 +113,10 @@ class Trailer:
         body = memoryview(data)[: -TRAILER_FOOT.size]
         if version != VERSION:
             raise FormatError(f"a trailer of version {version}; expected {VERSION}")
-        if reserved or ndigests != nchunks or nlayers > MAX_LAYERS:
+        if reserved or ndigests != nchunks or nlayers > most_layers:
             raise CorruptError(
                 f"a trailer has {ndigests} digests, {nlayers} metalayers and the reserved word "
-                f"{reserved}; expected {nchunks}, at most {MAX_LAYERS}, and 0"
+                f"{reserved}; expected {nchunks}, at most {most_layers}, and 0"
             )
         layers: dict[str, Layer] = {}
         position = TRAILER_HEAD.size

@@ -1,17 +1,17 @@
 """Batches: a table read as a stream, a few row groups at a time.
 
 Theory of operation. A version is cut into windows: ranges of rows that take a bounded amount of
-memory. A generator (`_jobs`) yields one call per window. The prefetcher of engine/run draws these
-calls and runs one ahead in its own thread, which decodes with the pool, while the caller's thread
-cuts the last window into record batches of at most `batch_rows` rows. The next window is begun only
-when the caller asks for the last batches of the current one, so about two windows are in memory.
+memory. A generator (`Snapshot.windows`) yields one call per window. The prefetcher of engine/run
+draws these calls and runs one ahead in its own thread, which decodes with the pool, while the
+caller's thread cuts the last window into record batches of at most `batch_rows` rows. The next
+window is begun only when the caller asks for the last batches of the current one, so about two
+windows are in memory.
 Any thread may iterate or close: one at a time holds the turn. Closing ends the generator, which
 closes the files. Knows nothing of what a filter is.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -19,8 +19,6 @@ import pyarrow as pa
 
 from blztable.arrow.types import recoded, without_view
 from blztable.closing import Closing
-from blztable.engine.query.scan import Scan
-from blztable.engine.read.parts import OpenParts
 from blztable.engine.run.prefetch import Prefetcher
 from blztable.table.snapshot import Snapshot
 
@@ -56,13 +54,15 @@ class Batches(Closing):
         batch_rows: int | None = None,
         filters: object = None,
     ) -> None:
-        scan = snapshot.scan(filters)
+        schema = snapshot.schema(positions)
+        # Before the first window is read: it raises if the filter is wrong.
+        windows = snapshot.windows(positions, filters, schema)
         # pyarrow takes no number above 64 bits.
         self._batch_rows = None if batch_rows is None else min(batch_rows, max(snapshot.rows, 1))
-        self._schema = snapshot.schema(positions)
+        self._schema = schema
         # None once closed: a closed stream keeps no version.
         self._snapshot: Snapshot | None = snapshot
-        self._tables = Prefetcher(_jobs(snapshot, positions, scan, self._schema))
+        self._tables = Prefetcher(windows)
         # Batches of the current window: the next ones, and an iterator that cuts the others.
         self._ready: deque[pa.RecordBatch] = deque()
         self._uncut: Iterator[pa.RecordBatch] = iter(())
@@ -171,15 +171,6 @@ class Batches(Closing):
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("a stream of batches cannot be pickled; pickle the table instead")
-
-
-def _jobs(
-    snapshot: Snapshot, positions: Sequence[int], scan: Scan | None, schema: pa.Schema
-) -> Iterator[Callable[[], pa.Table]]:
-    """Yield one call per window that reads it; files stay open until the generator ends."""
-    with OpenParts(snapshot.version) as parts:
-        for window in snapshot.windows(positions, scan):
-            yield partial(snapshot.window, positions, window, parts, scan, schema)
 
 
 def without_views(schema: pa.Schema) -> pa.Schema:

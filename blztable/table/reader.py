@@ -14,7 +14,6 @@ from pandas.api.extensions import no_default
 
 from blztable.arrow.nested.paths import Names
 from blztable.convert.foreign.structured import matrix, structured_array
-from blztable.engine.check.verify import verify
 from blztable.engine.version.schema import digits_of
 from blztable.engine.version.versions import Version
 from blztable.engine.write.sort_keys import kept
@@ -742,8 +741,7 @@ class TableReader:
         (True, (), ((0, 3),))
         """
         snapshot, shown = self._reading()
-        snapshot.check_open()
-        return verify(snapshot.version, shown, full=full)
+        return snapshot.verify(shown, full=full)
 
     @overload
     def __getitem__(self, key: Names) -> Column: ...

@@ -1,15 +1,38 @@
 """Shown: columns and schemas as users see them, with extension types and without our metadata."""
 
+import json
+import warnings
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from blztable.arrow.extensions import column_as, has_others, shown_schema
+from blztable.caller import stack_level
 from blztable.convert.column_type import with_type
 from blztable.convert.frames.descriptor import FIELD_KEY
+from blztable.convert.frames.index import RowNumbers
+from blztable.engine.read.salvage import Loss
 from blztable.engine.version.versions import Version
 from blztable.errors import SchemaError
 from blztable.format.jsontext import Json
+
+# Key under which a result lists the rows it lacks: pairs of the first row and the row after.
+MISSING_ROWS = "blz:missing_rows"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRows:
+    """Columns read, the numbers of their rows in the table, and the rows lost to damage."""
+
+    arrays: list[pa.ChunkedArray]
+    numbers: RowNumbers
+    lost: list[Loss]
+
+    @property
+    def missing(self) -> list[tuple[int, int | None]]:
+        """The rows lost: the first, and the one after the last."""
+        return [(loss.start, loss.stop) for loss in self.lost]
 
 
 def shown_fields(version: Version) -> pa.Schema:
@@ -65,6 +88,20 @@ def table_of(arrays: list[pa.ChunkedArray], schema: pa.Schema, rows: int) -> pa.
     nulls = pa.Array.from_buffers(pa.null(), rows, [None])
     counted = pa.table({"rows": nulls}).replace_schema_metadata(schema.metadata)
     return counted.select([])  # Last: without columns, a change of metadata forgets the rows.
+
+
+def warn_of(lost: Iterable[Loss]) -> None:
+    """Warn the user of rows that are left out."""
+    for loss in lost:
+        warnings.warn(str(loss), stacklevel=stack_level())
+
+
+def with_missing(schema: pa.Schema, rows: ReadRows) -> pa.Schema:
+    """Return a schema whose metadata list the rows that were lost, if there are any."""
+    if not rows.lost:
+        return schema
+    key, text = MISSING_ROWS.encode(), json.dumps(rows.missing).encode()
+    return schema.with_metadata({**(schema.metadata or {}), key: text})
 
 
 def without_ours(field: pa.Field) -> pa.Field:

@@ -4,8 +4,6 @@ Every read passes here: the engine returns columns, `convert` makes frames of th
 how users open or change a table.
 """
 
-import json
-import warnings
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,10 +16,9 @@ import pyarrow as pa
 
 from blztable.arrow.nested.paths import Names
 from blztable.arrow.types import is_binary, is_text, without_view
-from blztable.caller import stack_level
 from blztable.convert.frames.frame import index_fields, numpy_floats, to_frame
-from blztable.convert.frames.index import RowNumbers
 from blztable.convert.frames.pandas_metadata import arrow_metadata
+from blztable.engine.check.verify import verify
 from blztable.engine.query.explain import explain
 from blztable.engine.query.fields import FieldView, value_view
 from blztable.engine.query.scan import Scan
@@ -44,13 +41,10 @@ from blztable.engine.version.staged import PANDAS_KEY, StagedVersion
 from blztable.engine.version.versions import Version, pin
 from blztable.engine.write.options import check_choice
 from blztable.errors import BlzError, ClosedError, SchemaError
-from blztable.report import Explanation, StreamStorage
+from blztable.report import Explanation, Report, StreamStorage
 from blztable.storage.store import Lock, Store
 from blztable.table import shown
 from blztable.table.names import named, named_with_fields
-
-# Key under which a result lists the rows it lacks: pairs of the first row and the row after.
-MISSING_ROWS = "blz:missing_rows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,19 +58,6 @@ class Reading:
     def __post_init__(self) -> None:
         """Raise ValueError if `on_corrupt` is not one of its choices."""
         check_choice("on_corrupt", self.on_corrupt, ("raise", "skip"))
-
-
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """Columns read, the numbers of their rows in the table, and the rows lost to damage."""
-
-    arrays: list[pa.ChunkedArray]
-    numbers: RowNumbers
-    lost: list[Loss]
-
-    @property
-    def missing(self) -> list[tuple[int, int | None]]:
-        return [(loss.start, loss.stop) for loss in self.lost]
 
 
 class Snapshot:
@@ -266,10 +247,7 @@ class Snapshot:
     ) -> pa.Table:
         """Read rows of some columns as a table; only their pages are decoded."""
         rows = self._read(positions, start, stop, how or Reading())
-        schema = self.schema(positions)
-        if rows.lost:
-            key, text = MISSING_ROWS.encode(), json.dumps(rows.missing).encode()
-            schema = schema.with_metadata({**(schema.metadata or {}), key: text})
+        schema = shown.with_missing(self.schema(positions), rows)
         return shown.table_of(self._show(positions, rows.arrays), schema, len(rows.numbers))
 
     def scan(self, filters: object) -> Scan | None:
@@ -277,10 +255,20 @@ class Snapshot:
         self.check_open()
         return None if filters is None else Scan(self.version, filters)
 
-    def windows(self, positions: Sequence[int], scan: Scan | None) -> Iterator[list[RowSpan]]:
-        """Yield the row spans of each window of a stream of these columns."""
+    def windows(
+        self, positions: Sequence[int], filters: object, schema: pa.Schema
+    ) -> Iterator[Callable[[], pa.Table]]:
+        """Check a filter; return one call for each window of a stream, which reads it."""
+        return self._windows(positions, self.scan(filters), schema)
+
+    def _windows(
+        self, positions: Sequence[int], scan: Scan | None, schema: pa.Schema
+    ) -> Iterator[Callable[[], pa.Table]]:
         read = list({*positions, *(scan.columns if scan else ())})
-        return windows(self.version, read, self._everything, None, scan)
+        # Files stay open until the generator ends.
+        with OpenParts(self.version) as parts:
+            for window in windows(self.version, read, self._everything, None, scan):
+                yield partial(self.window, positions, window, parts, scan, schema)
 
     @property
     def _everything(self) -> list[RowSpan]:
@@ -309,6 +297,11 @@ class Snapshot:
         """Return the pages and bytes that a read with this filter decodes and skips."""
         with self._guarded():
             return explain(self.version, positions, self._everything, self.scan(filters))
+
+    def verify(self, positions: Sequence[int], *, full: bool) -> Report:
+        """Check columns of the version for damage."""
+        self.check_open()
+        return verify(self.version, positions, full=full)
 
     def count(self, filters: object) -> int:
         """Count the rows that meet a condition."""
@@ -342,7 +335,7 @@ class Snapshot:
             arrays = [self._empty(*column) for column in zip(needed, arrays, strict=True)]
         attributes = dict(head.attributes)
         if rows.lost:
-            attributes[MISSING_ROWS] = [list(pair) for pair in rows.missing]
+            attributes[shown.MISSING_ROWS] = [list(pair) for pair in rows.missing]
         return to_frame(
             shown.table_of(self._show(list(needed), arrays), fields, len(rows.numbers)),
             len(rows.numbers),
@@ -366,7 +359,7 @@ class Snapshot:
         stop: int,
         how: Reading,
         with_nans: Container[int] = (),
-    ) -> _Rows:
+    ) -> shown.ReadRows:
         version, scan = self.version, self.scan(how.filters)
         row_spans = spans(version.head.row_groups, start, stop)
         progress, lost = None, list[Loss]()
@@ -385,9 +378,8 @@ class Snapshot:
             self.check_open()
         if progress is not None:
             progress.finish(stop - start)
-        for loss in lost:
-            warnings.warn(str(loss), stacklevel=stack_level())
-        return _Rows(selected.arrays, selected.numbers, lost)
+        shown.warn_of(lost)
+        return shown.ReadRows(selected.arrays, selected.numbers, lost)
 
 
 def _reopened(

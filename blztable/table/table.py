@@ -168,7 +168,7 @@ class CTable(TableReader, Closing):
         """
         if isinstance(key, list):
             snapshot, columns = self._reading(key)
-            return CTable(snapshot, writable=False, columns=columns)
+            return type(self)(snapshot, writable=False, columns=columns)
         return super().__getitem__(key)
 
     def transaction(self, *, commit_id: str | None = None) -> Transaction:

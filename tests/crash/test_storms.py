@@ -21,10 +21,10 @@ import pytest
 import blztable as blz
 from blztable.storage.disk import Disk
 from blztable.storage.local import LocalStore
-from support import stress
+from support.crash import stress
 from support.crash.changes import CHANGES, two_row_groups
 from support.crash.checks import changing, debris_of, held_versions, unnamed
-from support.stress import (
+from support.crash.stress import (
     SCHEMA,
     Step,
     founding,

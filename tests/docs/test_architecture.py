@@ -39,6 +39,10 @@ MAY_IMPORT = {
     "report": set(),
     "format": {"block_terms", "errors", "strict_json"},
     "storage": {"closing", "errors", "interrupts", "strict_json"},
+    "arrays": {
+        *("block_terms", "closing", "errors", "interrupts"),
+        *("format", "report", "storage"),
+    },
     "columns": {"arrow", "block_terms", "errors"},
     "columns/encodings": {"arrow", "block_terms", "errors", "columns"},
     "columns/statistics": {"arrow", "errors", "columns", "format"},
@@ -56,11 +60,20 @@ MAY_IMPORT = {
         *("engine/run", "engine/version", "engine/read", "engine/write", "engine/query"),
     },
     "table": {*ENGINE, "convert", "engine"},
-    "api": {"arrow", "errors", "engine", "convert", "storage", "table"},
-    "writing": {"errors", "engine", "convert", "storage", "table"},
+    # Nothing below the face imports it.
+    "compat": {
+        *("arrays", "arrow", "errors", "report", "format", "storage", "convert", "engine"),
+        "table",
+    },
+    "api": {"arrow", "errors", "compat", "engine", "convert", "storage", "table"},
+    "writing": {"errors", "compat", "engine", "convert", "storage", "table"},
+    "importing": {"api", "compat", "errors", "engine", "storage", "table", "writing"},
     "packing": {"errors", "engine", "storage", "table"},
     "accessor": {"writing", "storage"},
-    "face": {"errors", "report", "table", "api", "version", "accessor", "writing", "packing"},
+    "face": {
+        *("accessor", "api", "arrays", "errors", "importing", "packing", "report", "table"),
+        *("version", "writing"),
+    },
     "cli": {"errors", "face", "api"},
     "__main__": {"cli"},
     "integrations": {"errors", "face", "api"},
@@ -75,9 +88,11 @@ MUST_NOT_IMPORT = {
     "format": {"pandas", "pyarrow"} | DISK | THREADS,
     "storage": {"numpy", "pandas", "pyarrow", "blosc"},
     "arrow": {"pandas", "blosc"} | DISK | THREADS,
+    "arrays": {"pandas"} | THREADS,
     "columns": {"pandas"} | DISK | THREADS,
     "convert": {"blosc"} | DISK | THREADS,
     "engine": {"pandas"},
+    "compat": {"pandas", "pickle"} | DISK | THREADS,
 }
 # Lines of code in a file: those with more than a comment or a docstring.
 LINES_MAX = 300

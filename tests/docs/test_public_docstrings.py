@@ -36,6 +36,7 @@ RAISES_NOTHING = {
     "CTable.close",
     "Report.intact_rows",
     "Report.to_json",
+    "SuperChunk.close",
 }
 
 
@@ -50,6 +51,8 @@ def public_objects() -> dict[str, object]:
     for kind in [kind for kind in public.values() if inspect.isclass(kind)]:
         for name in dir(kind):
             member = inspect.getattr_static(kind, name)
+            if isinstance(member, classmethod):
+                member = member.__func__
             function = member.fget if isinstance(member, property) else member
             # A refusal, `BlzDataset.join = _is_refused`, has nothing to say.
             refused = getattr(function, "__name__", "_").startswith("_")

@@ -82,11 +82,18 @@ def test_a_path_begins_at_home_where_it_says_so(tmp_path, monkeypatch):
     assert blz.read_table(tmp_path / "t.blz") == DATA
 
 
-@pytest.mark.parametrize("place", [7, None, b"t.blz", ["t.blz"]])
+def test_a_path_of_bytes_is_taken_for_the_bytes_of_a_table():
+    with pytest.raises(TypeError, match="a path, a binary file or a store, found bytes"):
+        blz.to_blz(DATA, b"t.blz")
+    with pytest.raises(blz.FormatError, match="bytes in memory is a file that holds no table"):
+        blz.read_blz(b"t.blz")
+
+
+@pytest.mark.parametrize("place", [7, None, ["t.blz"]])
 def test_what_is_no_path_is_told(place):
     for action in (lambda: blz.to_blz(DATA, place), lambda: blz.read_blz(place)):
         with pytest.raises(
-            TypeError, match="expected a path or a store, found " + type(place).__name__
+            TypeError, match="expected a path, a binary file or a store, found " + type(place).__name__
         ):
             action()
 

@@ -51,7 +51,7 @@ def test_a_layout_is_one_of_two(tmp_path):
         blz.to_blz(ROWS, tmp_path / "t.blz", layout="zip")
 
 
-@pytest.mark.parametrize("content", [b"PAR1" * 100, b"text\n", b"blpk" + bytes(28), bytes(5000)])
+@pytest.mark.parametrize("content", [b"PAR1" * 100, b"text\n", b"blzr" + bytes(28), bytes(5000)])
 def test_a_file_that_is_no_table_is_never_touched(tmp_path, content):
     path = tmp_path / "t.blz"
     path.write_bytes(content)

@@ -1,0 +1,53 @@
+"""Attributes of an array: names and values of JSON, as a mapping that writes each change.
+
+Knows nothing of files.
+"""
+
+from collections.abc import Callable, Iterator, MutableMapping
+from typing import Any
+
+from blztable.errors import LimitError
+from blztable.format import jsontext
+from blztable.format.trailer import MAX_LAYER_BYTES
+
+
+class ArrayAttributes(MutableMapping[str, Any]):
+    """Names and values of JSON; a change is written at once."""
+
+    def __init__(
+        self, get: Callable[[], dict[str, Any]], put: Callable[[dict[str, Any]], None]
+    ) -> None:
+        self._get = get
+        self._put = put
+
+    def __getitem__(self, name: str) -> Any:
+        return self._get()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._get())
+
+    def __len__(self) -> int:
+        return len(self._get())
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._put(plain({**self._get(), name: value}))
+
+    def __delitem__(self, name: str) -> None:
+        self[name]
+        self._put({each: value for each, value in self._get().items() if each != name})
+
+    def __repr__(self) -> str:
+        return f"ArrayAttributes({self._get()!r})"
+
+
+def plain(values: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy of values of JSON; TypeError or ValueError for others."""
+    for name in values:
+        if not isinstance(name, str):
+            raise TypeError(f"the name of an attribute is {type(name).__name__}; expected str")
+    text = jsontext.dumps(values)
+    if len(text) > MAX_LAYER_BYTES:
+        raise LimitError(f"attributes of {len(text)} bytes; at most {MAX_LAYER_BYTES} are kept")
+    copy = jsontext.loads(text, "the attributes")
+    assert isinstance(copy, dict)
+    return copy

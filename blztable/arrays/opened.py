@@ -1,0 +1,171 @@
+"""An open array, whichever program wrote it: its facts, and reading of boxes.
+
+Knows nothing of indices of numpy.
+"""
+
+import math
+
+import numpy as np
+
+from blztable.arrays.files.chunks import Chunks, Source
+from blztable.arrays.files.foreign import Foreign, read_foreign
+from blztable.arrays.files.front import is_ours, read_metadata
+from blztable.arrays.files.grid import Box
+from blztable.arrays.files.header import ARRAY_HEADER, ArrayHeader
+from blztable.arrays.files.own import Own
+from blztable.arrays.reading import items_of, read_chunk, read_foreign_box, read_own
+from blztable.closing import Closing
+from blztable.errors import ClosedError, CorruptError, FormatError
+from blztable.format.checksum import crc32
+from blztable.format.jsontext import Json
+from blztable.report import Problem, Report
+from blztable.storage import journal
+from blztable.storage.in_place import READ, InPlaceFile, open_in_place
+
+
+class Opened(Closing):
+    """An open array: what `SuperChunk` shows, without indices of numpy."""
+
+    def __init__(self, file: InPlaceFile, source: Source, array: Own | Foreign) -> None:
+        self.file = file
+        self.source = source
+        self.array = array
+        self.is_closed = False
+        self._chunks: Chunks | None = None
+
+    @property
+    def chunks(self) -> Chunks:
+        """The chunks in the file."""
+        if isinstance(self.array, Foreign):
+            return self.array.chunks
+        if self._chunks is None:
+            self._chunks = self.array.chunks(self.source)
+        return self._chunks
+
+    @property
+    def name(self) -> str:
+        """The file in messages."""
+        return self.file.name
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Dtype of the array."""
+        return self.array.front.info.dtype if isinstance(self.array, Own) else self.array.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the array."""
+        return self.array.front.info.shape if isinstance(self.array, Own) else self.array.shape
+
+    @property
+    def order(self) -> str:
+        """Order of the items in a chunk."""
+        return self.array.front.info.order if isinstance(self.array, Own) else self.array.order
+
+    @property
+    def attrs(self) -> dict[str, Json]:
+        """Attributes of the user."""
+        return self.array.attrs
+
+    @property
+    def nchunks(self) -> int:
+        """Number of chunks."""
+        return len(self.chunks.offsets)
+
+    @property
+    def nbytes(self) -> int:
+        """Uncompressed bytes."""
+        if self.dtype.hasobject:
+            return sum(self.chunks.header(number).nbytes for number in range(self.nchunks))
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    @property
+    def cbytes(self) -> int:
+        """Bytes of the file."""
+        return self.source.size
+
+    def check_open(self) -> None:
+        """ClosedError after `close`."""
+        if self.is_closed:
+            raise ClosedError(f"{self.name} was closed; open the array again")
+
+    def read_box(self, box: Box) -> np.ndarray:
+        """Return a box of the array."""
+        self.check_open()
+        if isinstance(self.array, Own):
+            return read_own(self.chunks, self.array.front.info, box)
+        return read_foreign_box(self.array, box)
+
+    def verify(self) -> Report:
+        """Read every chunk."""
+        problems = []
+        checked = 0
+        size = self.chunks.checksum.size
+        for number in range(self.nchunks):
+            start, stop = self.rows_of(number)
+            try:
+                self.read_chunk(number)
+            except (CorruptError, FormatError) as error:
+                problem = Problem(str(error), None, None, None, start, stop, self.name, False)
+                problems.append(problem)
+            checked += self.chunks.lengths[number] if size else 0
+        rows = self.shape[0] if self.shape else 1
+        version = self.array.front.version if isinstance(self.array, Own) else self.array.version
+        return Report(version, rows, (), True, 1, self.nchunks, checked, tuple(problems))
+
+    def rows_of(self, number: int) -> tuple[int, int]:
+        """Return the rows that a chunk has bytes of."""
+        if isinstance(self.array, Own):
+            cut = self.array.front.info.grid.box(number)[0]
+            return cut.start, cut.stop
+        if self.array.is_items:
+            return number, number + 1
+        starts = self.array.starts
+        row_bytes = max(self.nbytes // max(self.shape[0] if self.shape else 1, 1), 1)
+        return int(starts[number]) // row_bytes, -(-int(starts[number + 1]) // row_bytes)
+
+    def read_chunk(self, number: int) -> np.ndarray:
+        """Return the items of a chunk; bytes in a file of another program."""
+        self.check_open()
+        if isinstance(self.array, Own):
+            info = self.array.front.info
+            if info.items:
+                return items_of(self.chunks, range(number, number + 1), info.items)
+            return read_chunk(self.chunks, info, number)
+        if self.array.is_items:
+            return items_of(self.chunks, range(number, number + 1), "")
+        raw = np.empty(int(self.array.starts[number + 1] - self.array.starts[number]), np.uint8)
+        self.chunks.decode_into(number, raw)
+        return raw
+
+    def close(self) -> None:
+        """Close the file; closing twice is harmless."""
+        self.is_closed = True
+        self.file.close()
+
+
+def open_for_reading(place: object) -> Opened:
+    """Open the array at a place of the user; read through its journal."""
+    file = open_in_place(place, READ)
+    try:
+        pending = journal.find(file, crc32)
+        source = file if pending is None else journal.Patched(file, pending)
+        header = ArrayHeader.decode(source.read(0, ARRAY_HEADER.size))
+        _, metadata, at, _ = read_metadata(header, source.read)
+        if is_ours(metadata):
+            return Opened(file, source, Own.read(source, header))
+        return Opened(file, source, read_foreign(source, header, metadata, at))
+    except BaseException:
+        file.close()
+        raise
+
+
+def open_recovered(place: object) -> Opened:
+    """Open the whole chunks of an array that was never finished."""
+    file = open_in_place(place, READ)
+    try:
+        header = ArrayHeader.decode(file.read(0, ARRAY_HEADER.size))
+        return Opened(file, file, Own.recovered(file, header))
+    except BaseException:
+        file.close()
+        raise

@@ -1,0 +1,322 @@
+"""An array that is written: a new one until it is closed, or an old one that is changed in place.
+
+Knows nothing of indices of numpy.
+
+Theory of operation. A new file has version 255 and placeholders until `close`: whole chunks are
+written one after another, the last rows wait in memory. Then come the trailer and the true front,
+and last the byte of the version, each flushed before the next. A file of version 255 was never
+finished. In a finished file each change is one commit of the tail journal: chunks, front and
+trailer change together or not at all.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from itertools import chain
+
+import numpy as np
+
+from blztable.arrays.changes import Growth, new_front, replaced, slabs, with_trailer
+from blztable.arrays.files.front import Front, is_ours, read_metadata
+from blztable.arrays.files.grid import Box, shape_of
+from blztable.arrays.files.header import ARRAY_HEADER, ArrayHeader
+from blztable.arrays.files.own import Own
+from blztable.arrays.opened import Opened
+from blztable.arrays.reading import read_chunk
+from blztable.errors import ReadOnlyError, StorageError
+from blztable.format.checksum import crc32
+from blztable.format.jsontext import Json
+from blztable.format.trailer import Layer
+from blztable.interrupts import DeferInterrupt
+from blztable.storage import journal
+from blztable.storage.in_place import APPEND, InPlaceFile, LocalFile, MemoryFile, open_in_place
+from blztable.storage.journal import Write
+
+VERSION_AT = 4
+# Bytes of zeros that an array grows by at a time.
+ZEROS_BYTES = 8 << 20
+
+
+class Writable(Opened):
+    """An open array that may be changed."""
+
+    array: Own
+
+    def __init__(self, file: InPlaceFile, own: Own, *, is_new: bool) -> None:
+        super().__init__(file, file, own)
+        self.is_new = is_new
+        self._waiting: list[np.ndarray] = []
+        self._waiting_rows = 0
+        if is_new and not file.is_sequential:
+            file.write(0, own.encoded_front(is_finished=False))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the array, with the rows that wait in memory."""
+        rows, *others = self.array.front.info.shape
+        return (rows + self._waiting_rows, *others)
+
+    @property
+    def cbytes(self) -> int:
+        """Bytes of the file; of a new one, until now."""
+        return self.file.size
+
+    @property
+    def has_chunks(self) -> bool:
+        """True if the front is fixed, because chunks lie behind it."""
+        return bool(self.array.offsets or self._waiting)
+
+    def read_box(self, box: Box) -> np.ndarray:
+        """Return a box of the array."""
+        self.settle()
+        return super().read_box(box)
+
+    def append(self, values: np.ndarray) -> None:
+        """Add rows."""
+        self.check_open()
+        if self.is_new:
+            info = self.array.front.info
+            self._waiting.append(values)
+            self._waiting_rows += len(values)
+            step = info.chunk_shape[0]
+            if len(self) - info.shape[0] + info.shape[0] % step >= step:
+                self._write_waiting(is_last=False)
+            else:
+                self._waiting[-1] = values.copy()
+        else:
+            self._grow(len(self), [values])
+
+    def resize(self, rows: int) -> None:
+        """Cut the array, or add rows of zeros, or of empty items."""
+        zeros = self._zeros(rows - len(self))
+        if self.is_new and rows > len(self):
+            for block in zeros:
+                self.append(block)
+            return
+        self.settle()
+        self._grow(min(rows, len(self)), zeros)
+
+    def assign(self, box: Box, values: np.ndarray) -> None:
+        """Replace a box of the array by values of its shape."""
+        self.settle()
+        info = self.array.front.info
+        changed: dict[int, np.ndarray] = {}
+        for number, inside, place in info.grid.overlapping(box):
+            if shape_of(inside) == shape_of(info.grid.box(number)):
+                changed[number] = values[place]
+            else:
+                changed[number] = read_chunk(self.chunks, info, number)
+                changed[number][inside] = values[place]
+        if changed:
+            self._commit(*replaced(self.array, changed))
+
+    def set_attrs(self, attrs: dict[str, Json]) -> None:
+        """Replace the attributes."""
+        self._commit(replace(self.array, attrs=attrs))
+
+    def set_layers(self, layers: dict[str, Layer]) -> None:
+        """Replace the variable metalayers."""
+        self._commit(replace(self.array, layers=layers))
+
+    def set_meta(self, meta: Mapping[str, bytes]) -> None:
+        """Replace the fixed metalayers: by such of the same lengths if there are chunks."""
+        front = self.array.front
+        info = replace(front.info, meta=meta)
+        if self.has_chunks:
+            self._commit(replace(self.array, front=front.with_info(info)))
+            return
+        front = new_front(front, info)
+        self._commit(replace(self.array, front=front, end=front.length))
+        if self.is_new and not self.file.is_sequential:
+            self.file.write(0, self.array.encoded_front(is_finished=False))
+
+    def rewrite(self, change: Callable[[Front], Front]) -> None:
+        """Write the array again to a new file that takes the place of the old one."""
+        self.settle()
+        front = change(self.array.front)
+        empty = front.with_info(replace(front.info, shape=(0, *front.info.shape[1:])))
+        file = self.file.beside() if isinstance(self.file, LocalFile) else MemoryFile()
+        own = replace(self.array, front=empty, offsets=[], digests=[], end=empty.length)
+        new = Writable(file, own, is_new=True)
+        try:
+            step = max(ZEROS_BYTES // max(self.row_bytes, 1), 1)
+            for start in range(0, len(self), step):
+                rows = slice(start, min(start + step, len(self)))
+                new.append(self.read_box((rows, *(slice(0, size) for size in self.shape[1:]))))
+            new.finish()
+            if isinstance(self.file, LocalFile):
+                assert isinstance(file, LocalFile)
+                self.file.become(file)
+            else:
+                data = file.read(0, file.size)
+                journal.commit(self.file, [(0, data)], self.file.size, len(data), crc32)
+        except BaseException:
+            file.discard() if isinstance(file, LocalFile) else file.close()
+            raise
+        self._become(new.array)
+        self.is_new = False
+
+    @property
+    def row_bytes(self) -> int:
+        """Return the bytes of a row; of items of any length, the mean."""
+        info = self.array.front.info
+        if info.items:
+            return self.nbytes // max(len(self), 1)
+        return math.prod(info.shape[1:]) * info.dtype.itemsize
+
+    def finish(self) -> None:
+        """Make a new file a valid one."""
+        if not self.is_new:
+            return
+        if self._waiting:
+            self._write_waiting(is_last=True)
+        own, front, trailer = with_trailer(self.array)
+        file = self.file
+        if file.is_sequential:
+            self._begin_stream()
+            file.write(own.end, trailer)
+            file.flush()
+        else:
+            file.write(own.end, trailer)
+            # The version last: a front may be torn, a byte is not.
+            unfinished = own.encoded_front(is_finished=False)[VERSION_AT : VERSION_AT + 1]
+            file.write(0, front[:VERSION_AT] + unfinished + front[VERSION_AT + 1 :])
+            file.flush()
+            file.write(VERSION_AT, front[VERSION_AT : VERSION_AT + 1])
+            file.flush()
+            file.flush_name()
+        self._become(own)
+        self.is_new = False
+
+    def close(self) -> None:
+        """Finish a new file, and close it; closing twice is harmless."""
+        try:
+            if not self.is_closed:
+                self.finish()
+        finally:
+            super().close()
+
+    def abandon(self) -> None:
+        """Close a new file as it is, unfinished."""
+        super().close()
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def settle(self) -> None:
+        """Write the rows that wait in memory."""
+        self.check_open()
+        if self.file.is_sequential:
+            raise StorageError(f"{self.name} can only be written; close it, then open the file")
+        if self._waiting:
+            self._write_waiting(is_last=True)
+
+    def _write_waiting(self, *, is_last: bool) -> None:
+        waiting, rows = self._waiting, self._waiting_rows
+        self._waiting, self._waiting_rows = [], 0
+        if not is_last:
+            step = self.array.front.info.chunk_shape[0]
+            begun = self.array.front.info.shape[0] % step
+            kept = (begun + rows) % step
+            if kept:
+                [block] = slabs(waiting, rows)
+                waiting = [block[: rows - kept]]
+                # Copied: the rest of its block must not stay in memory.
+                self._waiting, self._waiting_rows = [block[rows - kept :].copy()], kept
+        self._grow(self.array.front.info.shape[0], waiting)
+
+    def _grow(self, first: int, blocks: Iterable[np.ndarray]) -> None:
+        """Replace the rows from `first` on by the rows of the blocks."""
+        own = self.array
+        info = own.front.info
+        step = info.chunk_shape[0]
+        base = first - first % step
+        others = tuple(slice(0, size) for size in info.shape[1:])
+        before = [super().read_box((slice(base, first), *others))] if base < first else []
+        growth = Growth(own, base)
+        added = map(growth.add, slabs(chain(before, blocks), step))
+        if not self.is_new:
+            writes = list(added)
+            self._commit(growth.own(), writes)
+            return
+        try:
+            self._begin_stream()
+            for write in added:
+                self.file.write(*write)
+            if not self.file.is_sequential and self.file.size > growth.own().end:
+                self.file.truncate(growth.own().end)
+        except BaseException:
+            # Rows are missing, so it must stay unfinished.
+            super().close()
+            raise
+        self._become(growth.own())
+
+    def _begin_stream(self) -> None:
+        if self.file.is_sequential and not self.file.size:
+            self.file.write(0, self.array.encoded_front(is_finished=True))
+
+    def _zeros(self, rows: int) -> Iterable[np.ndarray]:
+        info = self.array.front.info
+        step = max(ZEROS_BYTES // max(self.row_bytes, 1), 1)
+        for start in range(0, rows, step):
+            shape = (min(step, rows - start), *info.shape[1:])
+            if info.items:
+                yield np.full(shape, "" if info.items == "str" else b"", object)
+            else:
+                yield np.zeros(shape, info.dtype)
+
+    def _commit(self, own: Own, writes: Iterable[Write] = ()) -> None:
+        """Make a change: at once in a new file, by the journal in a finished one."""
+        self.check_open()
+        if self.is_new:
+            for at, data in writes if not self.file.is_sequential else ():
+                self.file.write(at, data)
+            self._become(own)
+            return
+        own = replace(own, front=replace(own.front, is_stream=False))
+        own, front, trailer = with_trailer(own)
+        end = own.end + len(trailer)
+        changed = [(0, front), *writes, (own.end, trailer)]
+        try:
+            with DeferInterrupt():
+                journal.commit(self.file, changed, self.file.size, end, crc32)
+        except BaseException:
+            # The file has the old array or the new one; only opening it again tells which.
+            super().close()
+            raise
+        self._become(own)
+
+    def _become(self, own: Own) -> None:
+        self.array = own
+        self._chunks = None
+
+
+def open_for_changes(place: object) -> Writable:
+    """Open an array of ours to change it; finish what a crash left."""
+    file = open_in_place(place, APPEND)
+    try:
+        _, metadata = _begin_of(file)
+        if not is_ours(metadata):
+            raise ReadOnlyError(
+                f"{file.name}: SuperChunk did not write this file and cannot change it; make a "
+                "new array of it with SuperChunk.create"
+            )
+        journal.finish(file, crc32)
+        own = Own.read(file, _begin_of(file)[0])
+        own_end = own.front.info.trailer + own.front.info.trailer_length
+        if 0 < own_end < file.size:
+            # A journal that was never whole.
+            file.truncate(own_end)
+            file.flush()
+        return Writable(file, own, is_new=False)
+    except BaseException:
+        file.close()
+        raise
+
+
+def _begin_of(file: InPlaceFile) -> tuple[ArrayHeader, Json]:
+    """Return header and metadata, as the journal makes them."""
+    pending = journal.find(file, crc32)
+    source = file if pending is None else journal.Patched(file, pending)
+    header = ArrayHeader.decode(source.read(0, ARRAY_HEADER.size))
+    return header, read_metadata(header, source.read)[1]

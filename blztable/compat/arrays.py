@@ -1,0 +1,128 @@
+"""Stored arrays: columns of another program, cut into chunks of rows, read into numpy arrays.
+
+Theory of operation. Chunk `i` of an array holds its rows from `i * chunk_rows`; arrays of one table
+may have different chunks. A read makes the memory of its results first, and then runs one task a
+chunk in the threads of the pool: each decodes the rows wanted of its chunk into their place. The
+caller bounds the rows. Knows nothing of Arrow.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from math import prod
+from typing import Any, Protocol
+
+import numpy as np
+
+from blztable.engine.run.pool import run
+from blztable.engine.run.tasks import Task
+from blztable.errors import BlzError
+from blztable.storage.store import Store
+
+
+class StoredArray(Protocol):
+    """An array in files: its first dimension are the rows."""
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Type of the items."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of rows, and the shape of each."""
+
+    @property
+    def chunk_rows(self) -> int:
+        """Number of rows of each chunk but the last."""
+
+    @property
+    def cbytes(self) -> int:
+        """Bytes of the files, as they say themselves."""
+
+    def decode(self, chunk: int, start: int, stop: int, out: np.ndarray) -> None:
+        """Decode the rows from `start` to `stop` of a chunk to the bytes `out`.
+
+        CorruptError or FormatError if the chunk cannot be read.
+        """
+
+
+@dataclass(frozen=True)
+class OldColumn:
+    """A column: its values, or the error that says why they cannot be read."""
+
+    name: str
+    values: StoredArray | BlzError
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    # As JSON has it.
+    default: Any = None
+
+
+@dataclass(frozen=True)
+class OldFiles:
+    """A table of another program; `kind` is what to call it."""
+
+    kind: str
+    store: Store
+    rows: int
+    columns: Sequence[OldColumn]
+    attrs: Mapping[str, Any]
+    # Closes what the columns hold open.
+    close: Callable[[], None] = lambda: None
+
+
+def row_bytes(array: StoredArray) -> int:
+    """Return the bytes of a row."""
+    return array.dtype.itemsize * prod(array.shape[1:])
+
+
+def read_rows(arrays: Sequence[StoredArray], start: int, stop: int) -> list[np.ndarray]:
+    """Return the rows from `start` to `stop` of each array."""
+    results = [np.empty((stop - start) * row_bytes(one), np.uint8) for one in arrays]
+    run(
+        task
+        for array, out in zip(arrays, results, strict=True)
+        for task in _tasks(array, start, stop, out)
+    )
+    return [_shaped(*one, stop - start) for one in zip(arrays, results, strict=True)]
+
+
+def pick_rows(arrays: Sequence[StoredArray], rows: np.ndarray) -> list[np.ndarray]:
+    """Return the rows with these numbers, which ascend; a chunk is decoded once."""
+    results = [np.empty(len(rows) * row_bytes(one), np.uint8) for one in arrays]
+    run(
+        task
+        for array, out in zip(arrays, results, strict=True)
+        for task in _picks(array, rows, out)
+    )
+    return [_shaped(*one, len(rows)) for one in zip(arrays, results, strict=True)]
+
+
+def _tasks(array: StoredArray, start: int, stop: int, out: np.ndarray) -> Iterator[Task]:
+    """Yield a task for each chunk that has rows from `start` to `stop`."""
+    size, width = array.chunk_rows, row_bytes(array)
+    for chunk in range(start // size, -(-stop // size)) if stop > start else ():
+        first = chunk * size
+        begin, end = max(start, first), min(stop, first + size)
+        place = out[(begin - start) * width : (end - start) * width]
+        yield partial(array.decode, chunk, begin - first, end - first, place)
+
+
+def _picks(array: StoredArray, rows: np.ndarray, out: np.ndarray) -> Iterator[Task]:
+    """Yield a task for each chunk that has some of the rows."""
+    chunks, firsts = np.unique(rows // array.chunk_rows, return_index=True)
+    parts = np.split(rows, firsts[1:])
+    places = np.split(out.reshape(len(rows), row_bytes(array)), firsts[1:])
+    for chunk, part, place in zip(chunks.tolist(), parts, places, strict=False):
+        yield partial(_pick, array, chunk, part - chunk * array.chunk_rows, place)
+
+
+def _pick(array: StoredArray, chunk: int, rows: np.ndarray, place: np.ndarray) -> None:
+    start, stop = int(rows[0]), int(rows[-1]) + 1
+    decoded = np.empty((stop - start, place.shape[1]), np.uint8)
+    array.decode(chunk, start, stop, decoded.reshape(-1))
+    place[...] = decoded[rows - start]
+
+
+def _shaped(array: StoredArray, data: np.ndarray, rows: int) -> np.ndarray:
+    """Return bytes as rows of the array."""
+    return data.view(array.dtype).reshape(rows, *array.shape[1:])

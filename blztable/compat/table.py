@@ -1,0 +1,129 @@
+"""OldTable: a table of another program, opened for reading; and what a writer is told about one.
+
+Knows nothing of the files of these programs.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+
+from blztable.compat import bcolz, bloscpack
+from blztable.compat.arrays import OldFiles, row_bytes
+from blztable.compat.numpy_types import scalar_of
+from blztable.compat.snapshot import OldSnapshot
+from blztable.errors import (
+    BlzError,
+    FormatError,
+    ReadOnlyError,
+    TableExistsError,
+    TableNotFoundError,
+)
+from blztable.report import VersionInfo
+from blztable.storage.store import Store
+from blztable.table.snapshot import Snapshot
+from blztable.table.table import CTable
+
+# Most bytes of a default value of a table.
+DEFAULT_BYTES = 64 << 10
+
+
+class OldTable(CTable):
+    """A directory of BLZ or bcolz, or a file of Bloscpack, with all methods that read.
+
+    Made by `open`. It has no versions, statistics or checksums of its own. The methods that change
+    a table raise ReadOnlyError; `convert` makes a table of it that can be changed.
+    """
+
+    def __init__(self, snapshot: Snapshot, **options: Any) -> None:
+        super().__init__(snapshot, **{"writable": False, **options})
+
+    @property
+    def _files(self) -> OldFiles:
+        assert isinstance(self._snapshot, OldSnapshot)
+        return self._snapshot.files
+
+    @property
+    def kind(self) -> str:
+        """What stored the table, such as "bcolz table"."""
+        return self._files.kind
+
+    @property
+    def defaults(self) -> dict[str, pa.Scalar]:
+        """The values of rows that were added without one, by name of the column."""
+        found = {}
+        for one in self._files.columns:
+            values = one.values
+            if not isinstance(values, BlzError) and row_bytes(values) <= DEFAULT_BYTES:
+                value = scalar_of(one.default, values.dtype, values.shape[1:])
+                if value is not None:
+                    found[one.name] = value
+        return found
+
+    def versions(self) -> list[VersionInfo]:
+        """Return an empty list: the files hold one state, which has no number."""
+        self._snapshot.check_open()
+        return []
+
+    def _check_writable(self) -> None:
+        self._snapshot.check_open()
+        raise read_only(self.kind, self.path)
+
+
+def old_table(store: Store, mode: str, version: int | None) -> OldTable | None:
+    """Open what another program stored; None if it is nothing that is known.
+
+    Raises
+    ------
+    ReadOnlyError
+        It would be opened for changes.
+    TableNotFoundError
+        A version was asked for.
+    CorruptError, FormatError
+        It cannot be read.
+    """
+    kind = _kind_of(store)
+    if kind is None:
+        return None
+    if mode != "r":
+        raise read_only(kind, store.name)
+    if version is not None:
+        raise TableNotFoundError(f"{store.name} is a {kind}, which has no versions")
+    return OldTable(_snapshot(store))
+
+
+def read_only(kind: str, path: str) -> ReadOnlyError:
+    """Return the error about a change of what another program stored."""
+    return ReadOnlyError(f"{path} is a {kind}, which can only be read; {_remedy(kind, path)}")
+
+
+@contextmanager
+def named(store: Store) -> Iterator[None]:
+    """Say in the error about a path that is taken what another program stored there."""
+    try:
+        yield
+    except (TableExistsError, FormatError) as error:
+        kind = _kind_of(store)
+        if kind is None:
+            raise
+        raise TableExistsError(
+            f"{store.name} is a {kind} and is left as it is; {_remedy(kind, store.name)}"
+        ) from error
+
+
+def _remedy(kind: str, path: str) -> str:
+    of_arrays = f"; change an array with blztable.SuperChunk.open({path!r}, 'a')"
+    return (
+        f"make a table of it with blztable.convert({path!r}, new), and change that"
+        f"{of_arrays if kind == bloscpack.KIND else ''}"
+    )
+
+
+def _kind_of(store: Store) -> str | None:
+    return bloscpack.KIND if bloscpack.is_file(store) else bcolz.kind_of(store)
+
+
+def _snapshot(store: Store) -> OldSnapshot:
+    read = bloscpack.read_file if bloscpack.is_file(store) else bcolz.read_directory
+    return OldSnapshot(read(store), _snapshot)

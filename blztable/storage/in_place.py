@@ -1,0 +1,308 @@
+"""Files that are changed in place: bytes at positions, and flushes.
+
+Knows nothing of what the bytes mean. A file of a path is locked while it is open: shared by
+readers, exclusive by one writer.
+"""
+
+import io
+import os
+import secrets
+import stat
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import BinaryIO
+
+from blztable.closing import Closing
+from blztable.errors import (
+    BlzError,
+    ReadOnlyError,
+    StorageError,
+    TableExistsError,
+    TableNotFoundError,
+)
+from blztable.storage.descriptors import OpenDirectory, above_standard
+from blztable.storage.disk import REAL_DISK
+from blztable.storage.locks import LocalLock, lock_at
+from blztable.storage.opening import failures, open_directory, open_file, unwritable
+from blztable.storage.store import Buffer, KeyNotFound, KeyTaken
+
+READ, APPEND, CREATE = "r", "a", "x"
+# A writer waits for readers, and a reader for a writer.
+LOCK_SECONDS = 5.0
+
+_WRITABLE = os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+
+
+class InPlaceFile(Closing):
+    """Bytes at positions. Reads may come from several threads, changes from one.
+
+    Attributes
+    ----------
+    name
+        The file in messages.
+    is_sequential
+        True if it can only be written, from its begin to its end.
+    """
+
+    name = "memory"
+    is_sequential = False
+
+    @property
+    def size(self) -> int:
+        """Length of the file."""
+        raise NotImplementedError
+
+    def read(self, at: int, length: int) -> bytes:
+        """Return the bytes at a position, fewer at the end of the file."""
+        raise NotImplementedError
+
+    def write(self, at: int, data: Buffer) -> None:
+        """Write bytes at a position, which is at most the length of the file."""
+        raise ReadOnlyError(f"{self.name} was opened for reading")
+
+    def truncate(self, size: int) -> None:
+        """Cut the file."""
+        raise ReadOnlyError(f"{self.name} was opened for reading")
+
+    def flush(self) -> None:
+        """Make everything written until now durable."""
+
+    def flush_name(self) -> None:
+        """Make the name of a new file durable."""
+
+    def close(self) -> None:
+        """Close the file; closing twice is harmless."""
+
+
+class MemoryFile(InPlaceFile):
+    """A file in memory."""
+
+    def __init__(self, data: Buffer = b"", *, is_writable: bool = True) -> None:
+        self._data = bytearray(data) if is_writable else memoryview(data)
+
+    @property
+    def size(self) -> int:
+        """Length of the file."""
+        return len(self._data)
+
+    def read(self, at: int, length: int) -> bytes:
+        """Return the bytes at a position."""
+        return bytes(self._data[at : at + length])
+
+    def write(self, at: int, data: Buffer) -> None:
+        """Write bytes at a position."""
+        if not isinstance(self._data, bytearray):
+            super().write(at, data)
+        else:
+            self._data[at : at + len(data)] = data
+
+    def truncate(self, size: int) -> None:
+        """Cut the file."""
+        if not isinstance(self._data, bytearray):
+            super().truncate(size)
+        else:
+            del self._data[size:]
+
+
+class LocalFile(InPlaceFile):
+    """A file of the file system, locked until it is closed."""
+
+    def __init__(self, path: str, mode: str) -> None:
+        self.name = os.path.realpath(path)
+        parent, name = os.path.split(self.name)
+        try:
+            self._parent = OpenDirectory(open_directory(parent, None, parent))
+            if mode == CREATE:
+                with failures("creating", name, self.name):
+                    os.close(REAL_DISK.create(name, self._parent.fd))
+            self._lock: LocalLock = lock_at(
+                name,
+                self._parent.fd,
+                self.name,
+                shared=mode == READ,
+                timeout=LOCK_SECONDS,
+                inherited=mode == READ,
+            )
+        except KeyNotFound:
+            raise TableNotFoundError(f"no array exists at {self.name}") from None
+        except KeyTaken:
+            raise TableExistsError(f"{self.name} exists; an array never replaces a file") from None
+        self._reader = open_file(name, self._parent.fd, self.name)
+        self._size = self._reader.size
+        self._fd = -1
+        if mode != READ:
+            try:
+                self._fd = above_standard(os.open(name, _WRITABLE, dir_fd=self._parent.fd))
+            except OSError as error:
+                self.close()
+                raise unwritable(error, "opening", self.name) from error
+
+    @property
+    def size(self) -> int:
+        """Length of the file."""
+        return self._size
+
+    def read(self, at: int, length: int) -> bytes:
+        """Return the bytes at a position."""
+        self._reader.size = self._size
+        return self._reader.read(at, length)
+
+    def write(self, at: int, data: Buffer) -> None:
+        """Write bytes at a position."""
+        if self._fd < 0:
+            super().write(at, data)
+        view = memoryview(data).cast("B")
+        with failures("writing", "", self.name):
+            while view:
+                count = os.pwrite(self._fd, view, at)
+                if not count:
+                    raise StorageError(f"{self.name}: the system wrote 0 bytes")
+                view, at = view[count:], at + count
+                self._size = max(self._size, at)
+
+    def truncate(self, size: int) -> None:
+        """Cut the file."""
+        if self._fd < 0:
+            super().truncate(size)
+        with failures("cutting", "", self.name):
+            os.ftruncate(self._fd, size)
+        self._size = size
+
+    def flush(self) -> None:
+        """Make everything written until now durable."""
+        if self._fd >= 0:
+            with failures("flushing", "", self.name):
+                REAL_DISK.sync_file(self._fd)
+
+    def flush_name(self) -> None:
+        """Make the name of a new file durable."""
+        with failures("flushing", "", self.name):
+            REAL_DISK.sync_directory(self._parent.fd)
+
+    def beside(self) -> "LocalFile":
+        """Return a new file in the same directory, to take the place of this one."""
+        parent = os.path.dirname(self.name)
+        new = LocalFile(os.path.join(parent, f".tmp-{secrets.token_hex(8)}"), CREATE)
+        with suppress(OSError):
+            os.fchmod(new._fd, stat.S_IMODE(os.fstat(self._fd).st_mode))
+        return new
+
+    def become(self, new: "LocalFile") -> None:
+        """Let a file from `beside` take the place of this one, with its lock."""
+        old, name = os.path.basename(new.name), os.path.basename(self.name)
+        with failures("renaming", "", self.name):
+            REAL_DISK.rename(old, name, self._parent.fd)
+        new.name = self.name
+        for slot in ("_reader", "_size", "_fd", "_lock"):
+            mine, others = getattr(self, slot), getattr(new, slot)
+            setattr(self, slot, others)
+            setattr(new, slot, mine)
+        new.close()
+        self.flush_name()
+
+    def discard(self) -> None:
+        """Close and remove a file from `beside`."""
+        self.close()
+        with suppress(OSError):
+            REAL_DISK.unlink(os.path.basename(self.name), self._parent.fd)
+
+    def close(self) -> None:
+        """Close the file and release its lock."""
+        fd, self._fd = self._fd, -1
+        self._reader.close()
+        try:
+            if fd >= 0:
+                with failures("closing", "", self.name):
+                    REAL_DISK.close(fd)
+        finally:
+            self._lock.close()
+
+    def __del__(self) -> None:
+        # The attribute is missing if the file could not be opened.
+        if getattr(self, "_fd", -1) >= 0:
+            with suppress(BlzError):
+                self.close()
+
+
+class ObjectFile(InPlaceFile):
+    """A binary file object of the user, which stays open."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.name = str(getattr(file, "name", None) or type(file).__name__)
+        self._file = file
+        self._at_once = threading.Lock()
+        self.is_sequential = not (_ask(file, "seekable") and _ask(file, "readable"))
+        self._written = 0
+
+    @property
+    def size(self) -> int:
+        """Length of the file."""
+        if self.is_sequential:
+            return self._written
+        with self._at_once, failures("reading", "", self.name):
+            return self._file.seek(0, io.SEEK_END)
+
+    def read(self, at: int, length: int) -> bytes:
+        """Return the bytes at a position."""
+        if self.is_sequential:
+            raise StorageError(f"{self.name} can only be written")
+        pieces = []
+        with self._at_once, failures("reading", "", self.name):
+            end = self._file.seek(0, io.SEEK_END)
+            length = min(length, max(end - at, 0))
+            self._file.seek(at)
+            while length and (piece := self._file.read(length)):
+                pieces.append(piece)
+                length -= len(piece)
+        return b"".join(pieces)
+
+    def write(self, at: int, data: Buffer) -> None:
+        """Write bytes at a position."""
+        view = memoryview(data).cast("B")
+        with self._at_once, failures("writing", "", self.name):
+            if not self.is_sequential:
+                self._file.seek(at)
+            else:
+                assert at == self._written
+            while view:
+                # A raw file may write a part.
+                count = self._file.write(view)
+                count = len(view) if count is None else count
+                view = view[count:]
+                self._written += count
+
+    def truncate(self, size: int) -> None:
+        """Cut the file."""
+        with self._at_once, failures("cutting", "", self.name):
+            self._file.truncate(size)
+
+    def flush(self) -> None:
+        """Pass everything written until now on; the object decides what is durable."""
+        with self._at_once, failures("flushing", "", self.name):
+            self._file.flush()
+
+
+def _ask(file: BinaryIO, question: str) -> bool:
+    method: Callable[[], bool] | None = getattr(file, question, None)
+    return method is not None and bool(method())
+
+
+def open_in_place(place: object, mode: str) -> InPlaceFile:
+    """Open the file at a place of the user: a path, a binary file, bytes, or None for memory."""
+    if isinstance(place, InPlaceFile):
+        return place
+    if isinstance(place, bytes | bytearray | memoryview):
+        if mode != READ:
+            raise ReadOnlyError("bytes can only be read; pass None or a BytesIO to write")
+        return MemoryFile(memoryview(place).cast("B"), is_writable=False)
+    if isinstance(place, str | os.PathLike):
+        path = os.fsdecode(os.path.expanduser(place))
+        if not path:
+            raise ValueError("the path is empty; pass the file of the array")
+        return LocalFile(path, mode)
+    if place is None and mode == CREATE:
+        return MemoryFile()
+    if isinstance(place, io.TextIOBase) or not (hasattr(place, "read") or hasattr(place, "write")):
+        raise TypeError(f"expected a path or a binary file, found {type(place).__name__}")
+    return ObjectFile(place)  # type: ignore[arg-type]
