@@ -25,7 +25,7 @@ from blztable.engine.write.options import DURABILITIES, WriteOptions, check_choi
 from blztable.errors import CorruptError, FormatError, TableNotFoundError
 from blztable.storage.one_file.store import OneFileStore
 from blztable.storage.resolve import LAYOUTS, Place, opened_at
-from blztable.storage.store import Store
+from blztable.storage.store import Damaged, Store
 from blztable.table.dataset import BlzDataset
 from blztable.table.indices import checked_integer
 from blztable.table.progress import ProgressOption
@@ -190,6 +190,8 @@ def open(
     with opened_at(path) as store:
         try:
             opened, pinned = versions.pin(store, number)
+        except Damaged:
+            raise
         except (TableNotFoundError, CorruptError, FormatError):
             # Only then: the tables of this program are recognised first, and at no cost.
             found = _unfinished(store)

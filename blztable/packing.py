@@ -3,6 +3,8 @@
 Knows nothing of files. The bytes of the parts are copied; nothing is compressed again.
 """
 
+from contextlib import suppress
+
 from blztable.engine.change.drafts import recovered
 from blztable.engine.run.progress import Progress
 from blztable.engine.version import versions
@@ -12,6 +14,7 @@ from blztable.engine.write.options import DURABILITIES, check_choice
 from blztable.errors import TableNotFoundError
 from blztable.storage.one_file.store import OneFileStore
 from blztable.storage.resolve import Place, opened_at
+from blztable.storage.store import Damaged
 from blztable.table.progress import ProgressOption, reporting
 
 
@@ -105,10 +108,11 @@ def unpack(
 def recover(
     source: Place, target: Place, *, durability: str = "full", progress: ProgressOption = None
 ) -> None:
-    """Write the whole row groups of a file that was never finished as a table.
+    """Write what is whole of a file that was never finished, or is damaged, as a table.
 
-    The process that wrote the file was killed before its commit, or the file was cut short on its
-    way. Rows are recovered from the first on, up to the first row group that is not whole.
+    If the process that wrote the file was killed before its commit, or the file was cut short on
+    its way, rows are recovered from the first on, up to the first row group that is not whole. If
+    the newest commit of the file is damaged, the newest version before it is recovered.
 
     Parameters
     ----------
@@ -142,9 +146,14 @@ def recover(
     """
     check_choice("durability", durability, DURABILITIES)
     with opened_at(source) as store:
-        if versions.newest_number(store) is not None:
-            raise ValueError(f"{store.name} has a committed table; open it, or unpack it")
-        found = recovered(store.unfinished()) if isinstance(store, OneFileStore) else None
+        with suppress(Damaged):
+            if versions.newest_number(store) is not None:
+                raise ValueError(f"{store.name} has a committed table; open it, or unpack it")
+        found: Version | None = None
+        if isinstance(store, OneFileStore):
+            whole = store.unfinished()
+            number = versions.newest_number(whole)
+            found = versions.load(whole, number) if number else recovered(whole)
         if found is None:
             raise TableNotFoundError(f"{store.name} has no whole row group of a table")
         _copy(found, target, None, durability, progress)

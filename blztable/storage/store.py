@@ -26,6 +26,8 @@ implement it too. `tests/storage/test_store_contract.py` checks these promises f
 from collections.abc import Iterable, Sequence
 from typing import Protocol, Self
 
+from blztable.errors import CorruptError
+
 Buffer = bytes | bytearray | memoryview
 
 
@@ -35,6 +37,10 @@ class KeyNotFound(Exception):
 
 class KeyTaken(Exception):
     """A value or prefix already has this key."""
+
+
+class Damaged(CorruptError):
+    """The store holds values, and what names them is damaged."""
 
 
 class Reader(Protocol):

@@ -95,6 +95,7 @@ STRUCTS = {
 ONE_FILE = {
     "Record head": (struct.Struct(records.HEAD.format + "I"), list(records.HEAD_NAMES)),
     "Commit foot": (records.FOOT, list(records.FOOT_NAMES)),
+    "Seal": (records.SEAL, list(records.SEAL_NAMES)),
 }
 
 

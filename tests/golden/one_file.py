@@ -12,6 +12,7 @@ from pathlib import Path
 FRONT = struct.Struct("<4sBBBBiiqII")
 HEAD = struct.Struct("<4sBBHQQII")
 FOOT = struct.Struct("<8sQQQII8s")
+SEAL = struct.Struct("<8sQII")
 
 
 def unpack(source: Path, target: Path) -> None:
@@ -28,11 +29,16 @@ def unpack(source: Path, target: Path) -> None:
 
 def committed(data: bytes) -> dict[str, bytes]:
     """Return the values that the last foot names."""
-    end = len(data)
+    end, sealed = len(data), 0
+    seal = data.rfind(b"blzseal!")
+    if seal >= 0:
+        _, sealed, _, crc = SEAL.unpack_from(data, seal)
+        assert zlib.crc32(data[seal : seal + 20]) == crc
     while True:
         end = data.rindex(b"blzf-end", 0, end) + 8
         magic, block, index, _, front_crc, crc, _ = FOOT.unpack(data[end - FOOT.size : end])
         if magic == b"blzcomit" and zlib.crc32(data[block : end - 12]) == crc:
+            assert end >= sealed, "the newest commit is damaged"
             break
         end -= 1
     *_, meta_size, _ = FRONT.unpack(data[: FRONT.size])
@@ -62,6 +68,8 @@ def recorded(data: bytes) -> dict[str, bytes]:
         if zlib.crc32(data[at : at + 28] + key) != head_crc or zlib.crc32(value) != crc:
             break
         at += HEAD.size + key_length + length + (FOOT.size if kind == 2 else 0)
+        if kind == 2 and data[at : at + 8] == b"blzseal!":
+            at += SEAL.size
         if kind == 1:
             values[key.decode()] = value
     return values

@@ -25,7 +25,7 @@ from blztable.errors import (
 from blztable.format import jsontext, layout, manifest
 from blztable.format.jsontext import Json
 from blztable.format.line import ColumnParts
-from blztable.storage.store import KeyNotFound, Lock, Store
+from blztable.storage.store import Damaged, KeyNotFound, Lock, Store
 
 LOCK_SECONDS = 30.0
 # Errors that the bytes of a file cause.
@@ -377,6 +377,8 @@ def can_hold_table(store: Store) -> bool:
     """True if the root does not exist yet or is a directory."""
     try:
         store.list_names("")
+    except Damaged:
+        return True
     except CorruptError:
         return False
     return True

@@ -2,13 +2,15 @@
 
 Knows nothing of writing and of the meaning of keys.
 
-The last foot of the file is the newest commit. If the file does not end with a foot, a writer is
-at work or was killed: the records behind the last known commit are followed, and then the bytes
-that no record explains are searched for a foot, so that damage hides no later commit.
+The last foot of the file is the newest commit, and a seal behind it says that the commit must be
+whole. If the file ends with neither, a writer is at work or was killed: the records behind the last
+known commit are followed, and then the bytes that no record explains are searched for a foot and a
+seal, so that damage hides no later commit.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 from blztable.closing import Closing
 from blztable.errors import CorruptError, StorageError
@@ -20,16 +22,21 @@ from blztable.storage.one_file.records import (
     HEAD_BYTES,
     HEADER_BYTES,
     INDEX,
+    SEAL_BYTES,
+    SEAL_MAGIC,
     VALUE,
     Head,
     Place,
     decode_foot,
     decode_head,
+    decode_seal,
     front_length,
     is_whole,
     key_length,
 )
-from blztable.storage.store import Reader
+from blztable.storage.store import Damaged, Reader
+
+T = TypeVar("T")
 
 # One read of the end of a file has the whole commit, except for very wide tables.
 TAIL_BYTES = 64 << 10
@@ -49,6 +56,8 @@ class Commit:
     ----------
     end : int
         Where its foot ends; the length of the front if there is no foot yet.
+    behind : int
+        Where the next record begins: behind the foot and its seal.
     tail : bytes
         The last bytes before `end`, at least from the manifest of the commit on.
     """
@@ -57,6 +66,7 @@ class Commit:
     listing: Listing
     end: int
     tail: bytes
+    behind: int
 
     def read(self, place: Place, offset: int, length: int) -> bytes:
         """Return bytes of a value; fewer if the value ends earlier."""
@@ -126,18 +136,46 @@ def newest(source: Reader, name: str, known: Commit | None = None) -> Commit | N
 
     `known` is a commit of this file, found before.
     """
-    size = source.size
-    found = _commit(source, size, name)
-    if found is not None:
-        return found
-    start = known.end if known is not None else front_end(source, name)
-    at = start
-    for head in records(source, start):
-        at = head.end
-        if head.kind == INDEX:
-            at += FOOT_BYTES
-            found = _commit(source, at, name) or found
-    return _search(source, at, name) or found or known
+    size, tail = source.size, _Tail(source)
+    sealed = _seal_at(tail, size - SEAL_BYTES)
+    found = _commit(tail, size if sealed is None else sealed, name)
+    if found is None and sealed is None:
+        found, sealed = known, None
+        start = known.behind if known is not None else front_end(source, name)
+        at = start
+        for head in records(source, start):
+            at = _behind(source, head)
+            if head.kind == INDEX:
+                found = _commit(source, head.end + FOOT_BYTES, name) or found
+                sealed = _seal_at(source, head.end + FOOT_BYTES) or sealed
+        found = _search(source, FOOT_MAGIC, _commit_of_foot, at, name) or found
+        sealed = _search(source, SEAL_MAGIC, _seal_of, at, name) or sealed
+    if sealed and (found is None or found.end < sealed):
+        raise Damaged(
+            f"{name}: the newest commit, which ends at byte {sealed}, is damaged; write the one "
+            "before it to a new table with blztable.recover"
+        )
+    return found
+
+
+class _Tail:
+    """The end of a file, read at once; other ranges are read as they are asked for."""
+
+    def __init__(self, source: Reader) -> None:
+        self.source = source
+        self._start = max(source.size - TAIL_BYTES, 0)
+        self._data = source.read(self._start, source.size - self._start)
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return the `length` bytes from `offset`; fewer if the file ends earlier."""
+        if offset < self._start:
+            return self.source.read(offset, length)
+        return self._data[offset - self._start : offset - self._start + length]
+
+
+def before_damage(source: Reader, name: str) -> Commit | None:
+    """Return the last whole commit of a file whose newest one is damaged."""
+    return _search(source, FOOT_MAGIC, _commit_of_foot, front_end(source, name), name)
 
 
 def everything(source: Reader, name: str) -> Commit:
@@ -146,8 +184,8 @@ def everything(source: Reader, name: str) -> Commit:
     for head in records(source, end):
         if head.kind == VALUE:
             listing.add(head.key, head.value)
-        end = head.end + (FOOT_BYTES if head.kind == INDEX else 0)
-    return Commit(source, listing, end, b"")
+        end = _behind(source, head)
+    return Commit(source, listing, end, b"", end)
 
 
 def records(source: Reader, start: int) -> Iterator[Head]:
@@ -173,10 +211,22 @@ def records(source: Reader, start: int) -> Iterator[Head]:
                     return
             needed = HEAD_BYTES + named
         yield head
-        at = head.end + (FOOT_BYTES if head.kind == INDEX else 0)
+        at = _behind(source, head)
 
 
-def _commit(source: Reader, end: int, name: str) -> Commit | None:
+def _behind(source: Reader, head: Head) -> int:
+    """Return where the record behind this one begins."""
+    if head.kind != INDEX:
+        return head.end
+    at = head.end + FOOT_BYTES
+    return at if _seal_at(source, at) is None else at + SEAL_BYTES
+
+
+def _seal_at(source: Reader | _Tail, position: int) -> int | None:
+    return decode_seal(source.read(max(position, 0), SEAL_BYTES), position)
+
+
+def _commit(source: Reader | _Tail, end: int, name: str) -> Commit | None:
     """Return the commit whose foot ends at this position; None if there is none."""
     begin = max(end - TAIL_BYTES, 0)
     tail = source.read(begin, end - begin)
@@ -191,24 +241,42 @@ def _commit(source: Reader, end: int, name: str) -> Commit | None:
         return None
     index = tail[foot.index - begin : -FOOT_BYTES]
     try:
-        return Commit(source, Listing.decode(index, end - FOOT_BYTES), end, tail)
+        listing = Listing.decode(index, end - FOOT_BYTES)
     except CorruptError as error:
         raise CorruptError(f"{name}: {error}") from None
+    behind = end if _seal_at(source, end) != end else end + SEAL_BYTES
+    whole = source.source if isinstance(source, _Tail) else source
+    return Commit(whole, listing, end, tail, behind)
 
 
-def _search(source: Reader, start: int, name: str) -> Commit | None:
-    """Return the last commit whose foot lies behind a position; None if there is none."""
+def _commit_of_foot(source: Reader, position: int, name: str) -> Commit | None:
+    return _commit(source, position + FOOT_BYTES, name)
+
+
+def _seal_of(source: Reader, position: int, name: str) -> int | None:
+    del name
+    return _seal_at(source, position)
+
+
+def _search(
+    source: Reader,
+    magic: bytes,
+    read: Callable[[Reader, int, str], T | None],
+    start: int,
+    name: str,
+) -> T | None:
+    """Return what `read` finds at the last place of a magic behind a position; else None."""
     end, tries = source.size, 0
     while end > start:
         begin = max(start, end - _SEARCH_BYTES)
-        # A foot may lie across two steps.
-        data = source.read(begin, min(end + FOOT_BYTES, source.size) - begin)
-        at = data.rfind(FOOT_MAGIC, 0, end - begin + len(FOOT_MAGIC) - 1)
+        # The magic may lie across two steps.
+        data = source.read(begin, min(end + len(magic) - 1, source.size) - begin)
+        at = data.rfind(magic)
         while at >= 0 and tries < _FALSE_FEET:
             tries += 1
-            found = _commit(source, begin + at + FOOT_BYTES, name)
+            found = read(source, begin + at, name)
             if found is not None:
                 return found
-            at = data.rfind(FOOT_MAGIC, 0, at)
+            at = data.rfind(magic, 0, at + len(magic) - 1)
         end = begin
     return None

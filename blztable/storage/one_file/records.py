@@ -27,14 +27,17 @@ HEAD = struct.Struct("<4sBBHQQI")
 _CRC = struct.Struct("<I")
 FOOT = struct.Struct("<8sQQQII8s")
 _FOOT_START = struct.Struct("<8sQQQI")
-assert (HEAD.size, FOOT.size) == (28, 48)
+SEAL = struct.Struct("<8sQII")
+assert (HEAD.size, FOOT.size, SEAL.size) == (28, 48, 24)
 # The names of the fields, for the documentation.
 HEAD_NAMES = ("magic", "kind", "reserved", "key_length", "position", "length", "crc", "head_crc")
 FOOT_NAMES = ("magic", "block", "index", "previous", "front_crc", "crc", "last_magic")
+SEAL_NAMES = ("magic", "end", "reserved", "crc")
 HEAD_BYTES = HEAD.size + _CRC.size
-FOOT_BYTES = FOOT.size
+FOOT_BYTES, SEAL_BYTES = FOOT.size, SEAL.size
 _HEAD_MAGIC = b"blzr"
 FOOT_MAGIC, _FOOT_END = b"blzcomit", b"blzf-end"
+SEAL_MAGIC = b"blzseal!"
 VALUE, INDEX = 1, 2
 
 crc32 = isal_zlib.crc32
@@ -160,6 +163,21 @@ def decode_foot(data: Buffer, end: int) -> Foot | None:
     if not is_foot or not HEADER_BYTES <= block < index <= begins or previous > block:
         return None
     return Foot(block, index, previous, front_crc)
+
+
+def encode_seal(end: int) -> bytes:
+    """Return the seal of a commit whose foot ends at this position."""
+    start = SEAL.pack(SEAL_MAGIC, end, 0, 0)[:-4]
+    return start + _CRC.pack(crc32(start))
+
+
+def decode_seal(data: Buffer, position: int) -> int | None:
+    """Return where the foot of the sealed commit ends; None if no seal lies at this position."""
+    if len(data) != SEAL_BYTES:
+        return None
+    magic, end, reserved, crc = SEAL.unpack(data)
+    is_seal = magic == SEAL_MAGIC and not reserved and end <= position
+    return int(end) if is_seal and crc32(data[:-4]) == crc else None
 
 
 def is_whole(block: memoryview) -> bool:

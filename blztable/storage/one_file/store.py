@@ -32,7 +32,14 @@ from blztable import interrupts
 from blztable.errors import BlzError, BusyError, CorruptError, ReadOnlyError
 from blztable.storage.held import HeldLock, Holder
 from blztable.storage.locks import SLEEP_LONGEST
-from blztable.storage.one_file.commits import Commit, ValueReader, everything, is_unborn, newest
+from blztable.storage.one_file.commits import (
+    Commit,
+    ValueReader,
+    before_damage,
+    everything,
+    is_unborn,
+    newest,
+)
 from blztable.storage.one_file.listing import Listing
 from blztable.storage.one_file.media import LocalFile, Medium
 from blztable.storage.one_file.records import Place
@@ -80,7 +87,7 @@ class OneFileStore:
         return (at, (self.name,)) if self._is_local else (OneFileStore, (self._medium,))
 
     def unfinished(self) -> "OneFileStore":
-        """Return a store of all whole records, which may be those of a killed process."""
+        """Return a store of the last whole commit, or of the records of a killed one."""
         return _Unfinished(self._medium)
 
     # Values
@@ -280,7 +287,7 @@ class OneFileStore:
                 return None
             if known is not None and known.source is not source:
                 known = None
-            if known is not None and known.end == source.size:
+            if known is not None and known.behind == source.size:
                 return known
             size = source.size
             self._newest = newest(source, self.name, known)
@@ -363,7 +370,9 @@ class _Unfinished(OneFileStore):
         if self._newest is None:
             source = self._medium.look()
             if source is not None and not is_unborn(source):
-                self._newest = everything(source, self.name)
+                commit = before_damage(source, self.name)
+                has_values = commit is not None and commit.listing.nbytes
+                self._newest = commit if has_values else everything(source, self.name)
         return self._newest
 
     def _may_write(self, timeout: float) -> bool:

@@ -5,6 +5,7 @@ Knows nothing of other threads; the store calls it under its own lock.
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Self
 
 from blztable.errors import BlzError, CorruptError, StorageError
@@ -12,6 +13,7 @@ from blztable.storage.one_file.commits import Commit, front_end, is_unborn, newe
 from blztable.storage.one_file.listing import Listing
 from blztable.storage.one_file.media import Medium
 from blztable.storage.one_file.records import (
+    FOOT_BYTES,
     FRONT,
     INDEX,
     Foot,
@@ -19,6 +21,7 @@ from blztable.storage.one_file.records import (
     crc32,
     decode_head,
     encode_foot,
+    encode_seal,
     record,
     record_bytes,
     record_head,
@@ -51,6 +54,8 @@ class Writing:
         self.locks = 0
         # What others wrote may not be flushed.
         self._is_flushed = False
+        # Where the last commit of this process ends that published a value.
+        self._published = 0
 
     @classmethod
     def begin(cls, medium: Medium, lock: Lock, known: Commit | None) -> Self:
@@ -65,15 +70,16 @@ class Writing:
             known = None
         commit = newest(source, medium.name, known)
         if commit is None:
-            commit = Commit(source, Listing(), front_end(source, medium.name), b"")
+            end = front_end(source, medium.name)
+            commit = Commit(source, Listing(), end, b"", end)
         writing = cls(medium, lock, commit)
-        if source.size > commit.end:
-            writing._end = medium.cut(commit.end)
+        if source.size > commit.behind:
+            writing._end = medium.cut(commit.behind)
         return writing
 
     def _see(self, commit: Commit) -> None:
         self.commit, self.listing = commit, commit.listing.copy()
-        self._end = commit.end
+        self._end = commit.behind
         # What was removed from the names of the commit since then.
         self._removed: list[str] = []
         self._has_changed = False
@@ -114,6 +120,7 @@ class Writing:
         self.listing.add(key, Place(start, memoryview(data).nbytes))
         try:
             self._publish(written)
+            self._published = self.commit.end
         except BaseException:
             self.listing = before
             raise
@@ -140,11 +147,18 @@ class Writing:
         self._see(commit)
 
     def end(self) -> None:
-        """Cut off what no commit names; publish the removals since the last commit."""
+        """Cut off what no commit names; seal the commit, and publish the removals since it.
+
+        The seal comes after the flush of a durable commit. So if a loss of power leaves the seal,
+        it leaves the commit. The removals are not flushed, so they come behind the seal.
+        """
         commit, removed = self.commit, self._removed
-        end = self._medium.cut(commit.end) if self._end > commit.end else commit.end
+        end = self._medium.cut(commit.behind) if self._end > commit.behind else commit.behind
         self._see(commit)
         self._end = end
+        if commit.end == self._published and end == commit.behind:
+            self._append([encode_seal(commit.end)])
+            self._see(replace(commit, behind=self._end))
         for key in removed:
             self.remove(key)
         self.publish_names()
@@ -161,7 +175,7 @@ class Writing:
         foot = Foot(begin, at + sum(map(_length, index[:3])), previous, front_crc)
         block.append(encode_foot(foot, block))
         self._append(block)
-        commit = Commit(self.commit.source, self.listing, self._end, b"".join(block))
+        commit = Commit(self.commit.source, self.listing, self._end, b"".join(block), self._end)
         self._see(commit)
 
     def _append(self, buffers: Sequence[Buffer]) -> None:
@@ -201,6 +215,7 @@ class Writing:
         index = record(end, "", [listing.encode()], INDEX)
         foot = Foot(end, end + sum(map(_length, index[:3])), 0, crc32(front))
         append([*index, encode_foot(foot, index)])
+        append([encode_seal(end + sum(map(_length, index)) + FOOT_BYTES)])
 
 
 def _length(buffer: Buffer) -> int:

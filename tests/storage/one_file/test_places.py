@@ -227,6 +227,11 @@ def whole_groups(data):
             except (blz.TableNotFoundError, blz.FormatError):
                 found[length] = 0
                 continue
+        if not told:
+            # Only the seal is missing.
+            assert length >= len(data) - 24
+            found[length] = len(frame)
+            continue
         assert "never finished" in str(told[0].message)
         assert frame.attrs.pop("blz:missing_rows") == [[len(frame), None]]
         pd.testing.assert_frame_equal(frame, FRAME.head(len(frame)))

@@ -1,0 +1,210 @@
+"""Tables in one file, damaged or made by an attacker: our error or the same values, no other.
+
+A damaged newest commit is an error; it never shows the version before it as the newest.
+"""
+
+import contextlib
+import io
+import json
+import struct
+import zlib
+
+import pyarrow as pa
+import pytest
+
+import blztable as blz
+from blztable.storage.one_file import commits, records
+from blztable.storage.one_file.listing import MOST_LINE
+
+TABLE = pa.table({"n": [1, 2, 3, None], "text": ["a", None, "", "é"]})
+NEWEST = pa.concat_tables([TABLE, TABLE])
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Return a file of two versions, of which the newest is sealed."""
+    path = tmp_path_factory.mktemp("one") / "t.blz"
+    blz.to_blz(TABLE, path, layout="file")
+    blz.to_blz(NEWEST, path)
+    return path.read_bytes()
+
+
+def test_the_file_ends_with_a_seal(data):
+    assert data[-24:-16] == records.SEAL_MAGIC
+    assert blz.read_table(data) == NEWEST
+
+
+def test_every_flip_of_a_byte_is_an_error_or_leaves_the_newest_version(data):
+    for place in range(len(data)):
+        for mask in (0x01, 0x80):
+            changed = bytearray(data)
+            changed[place] ^= mask
+            try:
+                found = blz.read_table(bytes(changed))
+            except blz.BlzError:
+                continue
+            assert found == NEWEST, place
+
+
+def test_a_file_that_is_cut_anywhere_is_an_error_or_one_of_its_versions(data):
+    for length in range(0, len(data), 3):
+        try:
+            found = blz.read_table(data[:length])
+        except blz.BlzError:
+            continue
+        assert found in (TABLE, NEWEST), length
+
+
+def test_a_damaged_newest_commit_is_told_and_the_one_before_is_recovered(data, tmp_path):
+    end = len(data) - records.SEAL_BYTES
+    for place in (end - 1, end - 20, end - 60, end - 500):
+        changed = bytearray(data)
+        changed[place] ^= 1
+        with pytest.raises(blz.CorruptError, match="the newest commit, which ends at byte"):
+            blz.read_table(bytes(changed))
+        with pytest.raises(blz.CorruptError, match=r"blztable\.recover"):
+            blz.open(bytes(changed), version=1)
+        blz.recover(bytes(changed), tmp_path / f"{place}.blz")
+        assert blz.read_table(tmp_path / f"{place}.blz") == TABLE
+
+
+def test_a_damaged_newest_commit_is_not_cut_off_by_a_writer(data, tmp_path):
+    path = tmp_path / "t.blz"
+    changed = bytearray(data)
+    changed[-100] ^= 1
+    path.write_bytes(changed)
+    for mode in ("a", "w", "x"):
+        with pytest.raises(blz.BlzError):
+            blz.to_blz(TABLE, path, mode=mode)
+    assert path.read_bytes() == changed
+
+
+# Behind valid checksums
+
+
+def resealed(data, change, end=None):
+    """Return the file with another index in its newest commit, behind right checksums."""
+    end = len(data) - records.SEAL_BYTES
+    foot = records.decode_foot(data[end - records.FOOT_BYTES : end], end)
+    first, *lines = data[foot.index : end - records.FOOT_BYTES].split(b"\n")
+    index = [json.loads(first), *map(json.loads, lines)]
+    changed = change(index)
+    lines = [one if isinstance(one, bytes) else json.dumps(one).encode() for one in changed[1:]]
+    top = changed[0]
+    if isinstance(top, dict) and top.get("line") == index[0]["line"]:
+        top["line"] = list(map(len, lines))
+    value = b"\n".join([top if isinstance(top, bytes) else json.dumps(top).encode(), *lines])
+    at = foot.index - records.HEAD_BYTES
+    block = [data[foot.block : at], *records.record(at, "", [value], records.INDEX)]
+    foot = records.Foot(foot.block, foot.index, foot.previous, foot.front_crc)
+    whole = data[: foot.block] + b"".join([*block, records.encode_foot(foot, block)])
+    return whole + records.encode_seal(len(whole))
+
+
+def of_line(number, key, change):
+    def make(index):
+        index[1 + number][key] = change(index[1 + number][key])
+        return index
+
+    return make
+
+
+def of_first(key, change):
+    def make(index):
+        index[0][key] = change(index[0][key])
+        return index
+
+    return make
+
+
+LINES = range(1, 4)
+LIES = {
+    "a place behind the end": of_line(2, "position", lambda old: [1 << 40] * len(old)),
+    "a negative place": of_line(2, "position", lambda old: [-1] * len(old)),
+    "a place of text": of_line(2, "position", lambda old: ["1"] * len(old)),
+    "lengths that do not add up": of_line(2, "length", lambda old: [n + 1 for n in old]),
+    "lists of other lengths": of_line(2, "length", lambda old: [*old, 0]),
+    "a name twice": of_line(2, "name", lambda old: [old[0]] * max(len(old), 2)),
+    "names that are numbers": of_line(2, "name", lambda old: list(range(len(old)))),
+    "a prefix twice": of_first("prefix", lambda old: [old[0]] * len(old)),
+    "more bytes than the file": of_first("bytes", lambda old: [1 << 40] * len(old)),
+    "true for a number": of_first("bytes", lambda old: [True] * len(old)),
+    "no prefixes": lambda index: [{"prefix": [], "line": [], "bytes": []}],
+    "no JSON": lambda index: [b"{", *index[1:]],
+    "another key": lambda index: [{**index[0], "more": []}, *index[1:]],
+    "deep JSON": lambda index: [b"[" * 100_000, *index[1:]],
+    "many brackets": lambda index: [{**index[0], "prefix": [[]] * 1000}, *index[1:]],
+    "a line that is missing": lambda index: index[:-1],
+}
+
+
+def test_an_index_that_is_not_changed_is_read(data):
+    assert blz.read_table(resealed(data, lambda index: index)) == NEWEST
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_a_lie_in_the_index_is_an_error_of_ours(data, name):
+    lied = resealed(data, LIES[name])
+    with pytest.raises(blz.BlzError):
+        blz.read_table(lied)
+    # The version before may be whole.
+    with contextlib.suppress(blz.BlzError, ValueError):
+        blz.recover(io.BytesIO(lied), io.BytesIO())
+
+
+def test_values_that_lie_about_their_place_are_found_by_the_checksums_of_parts(data):
+    def swapped(index):
+        for line in index[1:]:
+            line["position"] = [max(place - 1, 0) for place in line["position"]]
+        return index
+
+    with pytest.raises(blz.BlzError):
+        blz.read_table(resealed(data, swapped))
+
+
+@pytest.mark.parametrize("block", [0, 31, 1 << 40])
+def test_a_foot_that_points_elsewhere_is_no_foot(data, block):
+    end = len(data) - records.SEAL_BYTES
+    foot = bytearray(data[end - records.FOOT_BYTES : end])
+    struct.pack_into("<Q", foot, 8, block)
+    with pytest.raises(blz.BlzError):
+        blz.read_table(data[: end - records.FOOT_BYTES] + bytes(foot) + data[end:])
+
+
+def test_false_feet_cost_no_more_than_a_few_reads(data, monkeypatch):
+    reads = []
+    read = commits._commit
+    monkeypatch.setattr(commits, "_commit", lambda *args: reads.append(1) or read(*args))
+    false = records.FOOT_MAGIC * 100_000
+    with pytest.raises(blz.BlzError):
+        blz.read_table(data[:600] + false)
+    assert len(reads) < 2000
+
+
+def test_a_record_that_claims_more_than_the_file_ends_the_walk(data):
+    front = len(records.FRONT)
+    head = b"".join(records.record_head(front, "data/col0/__1__.bin", 1 << 60, 0))
+    with pytest.raises(blz.TableNotFoundError):
+        blz.read_table(data[:front] + head)
+
+
+def test_a_front_that_claims_too_much_metadata_is_none(data):
+    lied = bytearray(data[: records.HEADER_BYTES])
+    struct.pack_into("<I", lied, 24, records.MOST_METADATA + 1)
+    with pytest.raises(blz.BlzError):
+        blz.read_table(bytes(lied))
+
+
+def test_a_long_line_is_refused_before_it_is_parsed(data):
+    line = b'{"name":[' + b'"a",' * (MOST_LINE // 4) + b'"b"],"position":[],"length":[]}'
+    with pytest.raises(blz.BlzError):
+        blz.read_table(resealed(data, lambda index: [index[0], line, *index[2:]]))
+
+
+def test_the_checksum_of_a_seal_is_checked():
+    seal = bytearray(records.encode_seal(100))
+    assert records.decode_seal(bytes(seal), 200) == 100
+    assert records.decode_seal(bytes(seal), 99) is None
+    seal[9] ^= 1
+    assert records.decode_seal(bytes(seal), 1 << 40) is None
+    assert zlib.crc32(bytes(seal[:20])) != struct.unpack_from("<I", seal, 20)[0]
