@@ -39,18 +39,9 @@ _LITTER = {".DS_Store", ".localized", ".directory", "Thumbs.db", "desktop.ini", 
 _LITTER_STARTS = ("._", ".nfs", ".fuse_hidden", ".Trash-", ".~lock.")
 # Names that a table has at each level.
 _ROOT_NAMES = {layout.DATA, layout.META}
-_META_NAMES = {
-    key.partition("/")[2]
-    for key in (
-        layout.MANIFESTS,
-        layout.LOCK,
-        layout.FLIGHT,
-        layout.DRAFTS,
-        layout.SIZES,
-        layout.STORAGE,
-        layout.ATTRIBUTES,
-    )
-}
+_DOCUMENTS = (layout.SIZES, layout.STORAGE, layout.ATTRIBUTES)
+_META_KEYS = (layout.MANIFESTS, layout.LOCK, layout.FLIGHT, layout.DRAFTS, *_DOCUMENTS)
+_META_NAMES = {key.partition("/")[2] for key in _META_KEYS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,10 +368,8 @@ def can_hold_table(store: Store) -> bool:
     """True if the root does not exist yet or is a directory."""
     try:
         store.list_names("")
-    except Damaged:
-        return True
-    except CorruptError:
-        return False
+    except CorruptError as error:
+        return isinstance(error, Damaged)
     return True
 
 
