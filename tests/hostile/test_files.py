@@ -123,7 +123,7 @@ def test_an_archive_in_place_of_a_table_is_not_opened(tmp_path):
     path = tmp_path / "t.blz"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("../../evil", b"")
-    assert_refused(path, blz.FormatError, "a table is a directory")
+    assert_refused(path, blz.FormatError, "holds no table")
     assert [file.name for file in tmp_path.iterdir()] == ["t.blz"]
 
 
