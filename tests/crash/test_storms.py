@@ -40,6 +40,7 @@ from support.crash.stress import (
     told,
 )
 
+LAYOUTS = ("directory", "file")
 EMPTY = SCHEMA.empty_table()
 
 
@@ -66,12 +67,13 @@ def verified(path: Path, *, full: bool) -> bool:
         return table.verify(full=full).is_intact
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("kills", sizes(8, 500))
 def test_a_writer_that_is_killed_leaves_what_it_was_told_and_at_most_one_commit_more(
-    tmp_path, kills
+    tmp_path, kills, layout
 ):
     path = tmp_path / "t.blz"
-    blz.to_blz(EMPTY, path)
+    blz.to_blz(EMPTY, path, layout=layout)
     expected: tuple[list[tuple], dict] = ([], {})
     draw = random.Random(kills)
     done, landed, repeated, first = 0, 0, 0, 0
@@ -137,9 +139,10 @@ def check_race(path: Path, counts: list[int]) -> None:
     ("writers", "seconds"),
     [([0, 1, 1], 2), *storms(([0, 1], 60), ([0, 1, 2, 3], 60), ([0, 0, 1, 1], 60))],
 )
-def test_appends_of_racing_writers_all_land_once_and_in_order(tmp_path, writers, seconds):
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_appends_of_racing_writers_all_land_once_and_in_order(tmp_path, writers, seconds, layout):
     path = tmp_path / "t.blz"
-    blz.to_blz(EMPTY, path)
+    blz.to_blz(EMPTY, path, layout=layout)
     appends = dict.fromkeys(writers, 0)
     with ExitStack() as held:
         # The second writer of the same name repeats all work of the first, which was taken for
@@ -173,10 +176,11 @@ def test_of_writers_that_append_to_a_table_that_is_not_there_one_makes_it(tmp_pa
     print(f"\n{tables} tables, each by three writers")
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(("readers", "seconds"), [(2, 2), *storms((4, 60))])
-def test_what_readers_see_is_true_at_any_moment(tmp_path, readers, seconds):
+def test_what_readers_see_is_true_at_any_moment(tmp_path, readers, seconds, layout):
     path = tmp_path / "t.blz"
-    blz.to_blz(EMPTY, path, attrs={"rows": 0, "count": 0})
+    blz.to_blz(EMPTY, path, attrs={"rows": 0, "count": 0}, layout=layout)
     with ExitStack() as held:
         _, writer = held.enter_context(running(moving, path, seconds))
         pipes = [held.enter_context(running(looking, path, seconds))[1] for _ in range(readers)]

@@ -31,7 +31,7 @@ from blztable.engine.write.columns import write_groups
 from blztable.engine.write.options import WriteOptions
 from blztable.engine.write.row_groups import row_groups
 from blztable.engine.write.sort_keys import SORT_BY, Key
-from blztable.errors import TableExistsError
+from blztable.errors import TableExistsError, TableNotFoundError
 from blztable.format import manifest
 from blztable.format.jsontext import Json
 from blztable.format.layout import Path
@@ -265,6 +265,11 @@ def restore(old: Version, *, is_durable: bool) -> tuple[Version, Lock]:
     def rebased(newest: Version | None) -> StagedVersion:
         # The ids and numbers that a damaged newest version used are unknown. The next writer skips
         # each one that has a file.
+        if old.head.version not in versions.numbers(store):
+            # In a table in one file, another process may remove a version that this one shows.
+            raise TableNotFoundError(
+                f"{store.name} no longer has version {old.head.version}; it cannot be restored"
+            )
         latest = newest or versions.latest(store) or old
         index = latest.head.columns
         used = dict(zip(index.paths, index.next_k, strict=True))

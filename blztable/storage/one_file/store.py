@@ -204,6 +204,8 @@ class OneFileStore:
                 interrupts.raise_pending()
             if is_pin:
                 # The lock keeps the commit, so the version can be read from an older file.
+                if commit is not None:
+                    self._seen.add(commit)
                 return HeldLock(holder, shared, self._changed, partial(_keep, commit))
             writing = self._writing
             assert writing is not None
@@ -299,10 +301,15 @@ class OneFileStore:
         return None
 
     def _lockable(self, key: str) -> tuple[Commit | None, Place | None]:
-        """Return the newest commit, and the place of what a lock is on; no place for a prefix."""
+        """Return the commit and the place of what a lock is on; no place for a prefix.
+
+        Another process may have removed a version that this one has pinned: it stays readable.
+        """
         listing = self._listing()
         commit = self._newest if self._writing is None else self._writing.commit
         place = listing.find(key)
+        if place is None and key in self._holders and self._holders[key].shared:
+            return self._find(key)
         if place is None and not listing.has_prefix(key):
             _check_above(self.name, listing, key)
             raise KeyNotFound(key)

@@ -142,6 +142,27 @@ def test_a_version_that_is_open_in_this_process_stays_through_a_rewrite(path):
         assert table.vacuum(keep=1).versions == (1,)
 
 
+REMOVER = """
+import sys
+import blztable as blz
+with blz.open(sys.argv[1], "a") as table:
+    table.delete([("n", "==", 3)])
+    table.vacuum(keep=1)
+"""
+
+
+# Bug: a handle whose version another process had removed could not commit any more.
+def test_a_handle_commits_though_another_process_removed_its_version(path):
+    with blz.open(path, "a") as table:
+        script(REMOVER, path)
+        assert table.to_arrow().to_pydict() == ROWS
+        with pytest.raises(blz.TableNotFoundError, match="cannot be restored"):
+            table.restore(1)
+        table.append({"n": [4], "text": ["d"]})
+        assert table.to_arrow()["n"].to_pylist() == [1, 2, 4]
+        assert table.verify().is_intact
+
+
 WRITER = """
 import sys
 import blztable as blz

@@ -5,6 +5,7 @@ the call on a recording disk. `broken_promises` opens each state that the disk m
 of power, and yields the faults.
 """
 
+import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -235,6 +236,9 @@ def debris_of(path: Path) -> set[str]:
 def unnamed(path: Path, numbers: Iterable[int] | None = None) -> set[str]:
     """Return the files and column directories that none of these versions (default: all) names."""
     store = store_at(path)
+    if path.is_file():
+        # What no version names is dead bytes; a writer left no file beside the table.
+        return set(os.listdir(path.parent)) - {path.name}
     named, columns = set(), {layout.BUNDLES}
     for number in versions.numbers(store) if numbers is None else numbers:
         version = versions.load(store, number)
