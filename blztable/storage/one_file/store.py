@@ -308,9 +308,9 @@ class OneFileStore:
         listing = self._listing()
         commit = self._newest if self._writing is None else self._writing.commit
         place = listing.find(key)
-        if place is None and key in self._holders and self._holders[key].shared:
-            return self._find(key)
         if place is None and not listing.has_prefix(key):
+            if key in self._holders and self._holders[key].shared:
+                return self._find(key)
             _check_above(self.name, listing, key)
             raise KeyNotFound(key)
         return commit, place
