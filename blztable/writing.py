@@ -109,7 +109,7 @@ def to_blz(
         Checksum of each chunk; "crc32" by default.
     row_group_rows : int, optional
         Number of rows of a row group; by default as many as take 256 MB, or 64 MB in one column,
-        but at least 65,536.
+        but at least 65,536. `CTable.set_row_group_rows` changes it later.
     expectedlen : int, optional
         Number of rows that the table will have when it is complete. If these are more than a row
         group takes by default, all row groups are made equal, so that later appends leave no small
