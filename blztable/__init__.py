@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         Vacuumed,
         VersionInfo,
     )
+    from blztable.storage.memory import MemoryStore
     from blztable.table.appender import Appender, ColumnAppender
     from blztable.table.attributes import Attributes
     from blztable.table.column import Column
@@ -70,6 +71,7 @@ __all__ = [
     "Explanation",
     "FormatError",
     "LimitError",
+    "MemoryStore",
     "Problem",
     "ReadOnlyError",
     "Report",
@@ -109,6 +111,7 @@ _HOMES = {
         "Vacuumed",
         "VersionInfo",
     ),
+    "storage.memory": ("MemoryStore",),
     "table.appender": ("Appender", "ColumnAppender"),
     "table.attributes": ("Attributes",),
     "table.column": ("Column",),

@@ -47,6 +47,7 @@ def create(
     encoding: str | Mapping[str, str] | None = None,
     checksum: str = "crc32",
     row_group_rows: int | None = None,
+    expectedlen: int | None = None,
     page_rows: int | Mapping[str, int] | None = None,
     durability: str = "full",
     attrs: Mapping[str, Any] | None = None,
@@ -82,6 +83,8 @@ def create(
         Checksum of each chunk, as in `to_blz`.
     row_group_rows : int, optional
         Number of rows of a row group, as in `to_blz`.
+    expectedlen : int, optional
+        Number of rows that the table will have, as in `to_blz`.
     page_rows : int or mapping of column names to int, optional
         Number of rows of a page, as in `to_blz`.
     durability : {"full", "process"}
@@ -137,6 +140,7 @@ def create(
         encoding=encoding,
         optimize=optimize,
         nan_as_null=nan_as_null,
+        expectedlen=expectedlen,
     )
     with opened_at(path, layout) as store, named(store):
         version, pinned = creation.create(store, contents, options, replace_existing=mode == "w")

@@ -44,6 +44,7 @@ def to_blz(
     encoding: str | Mapping[str, str] | None = None,
     checksum: str | None = None,
     row_group_rows: int | None = None,
+    expectedlen: int | None = None,
     page_rows: int | Mapping[str, int] | None = None,
     durability: str = "full",
     attrs: Mapping[str, Any] | None = None,
@@ -108,7 +109,11 @@ def to_blz(
         Checksum of each chunk; "crc32" by default.
     row_group_rows : int, optional
         Number of rows of a row group; by default as many as take 256 MB, or 64 MB in one column,
-        but at least 65,536.
+        but at least 65,536. `CTable.set_row_group_rows` changes it later.
+    expectedlen : int, optional
+        Number of rows that the table will have when it is complete. If these are more than a row
+        group takes by default, all row groups are made equal, so that later appends leave no small
+        one at the end. A number that proves wrong does no harm. The table keeps it.
     page_rows : int or mapping of column names to int, optional
         Number of rows of a page, a power of two of at least 8; by default about 1 MiB of a column.
         A column with this option shares no file with others.
@@ -193,6 +198,7 @@ def to_blz(
         "encoding": encoding,
         "checksum": checksum,
         "row_group_rows": row_group_rows,
+        "expectedlen": expectedlen,
         "page_rows": page_rows,
         "nan_as_null": nan_as_null,
     }

@@ -8,6 +8,7 @@ because they are not trusted. A null default has no bytes.
 Knows nothing of where the bytes are kept.
 """
 
+import base64
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -69,6 +70,16 @@ def decode_nested(nodes: Sequence[Streams], type_: pa.DataType) -> pa.Scalar:
         raise CorruptError(f"a default has {len(nodes)} nodes; {type_} has {root.count}")
     _check_size(b"".join(data for streams in nodes for data in streams.values()))
     return _assembled(root, iter(nodes), 1, [0])[0]
+
+
+def from_json(found: object, type_: pa.DataType) -> pa.Scalar:
+    """Decode a default value with its bytes in base64, or raise CorruptError.
+
+    That of a nested type is a list of its nodes.
+    """
+    if not is_nested(type_):
+        return decode_default(_bytes(found), type_)
+    return decode_nested([_node(node) for node in _list(found)], type_)
 
 
 def _used(node: Node, flats: Iterator[pa.Array]) -> Iterator[pa.Array]:
@@ -218,3 +229,22 @@ def _check_size(data: bytes) -> None:
 def _check_rows(rows: int) -> None:
     if rows > MAX_ROWS:
         raise LimitError(f"a default has {rows} items; at most {MAX_ROWS} are kept")
+
+
+def _list(found: object) -> list[object]:
+    if not isinstance(found, list):
+        raise CorruptError("the default value is not a list of nodes")
+    return found
+
+
+def _node(node: object) -> Streams:
+    if not isinstance(node, dict):
+        raise CorruptError("a node of the default value is not an object of streams")
+    return {name: _bytes(text) for name, text in node.items()}
+
+
+def _bytes(text: object) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise CorruptError("the default value is not base64") from None

@@ -28,6 +28,7 @@ _FIRST_ARRAY = b'"k":['
 _NAN_IS_NULL = b'"nan_is_null":['
 # The beginning of a line, up to the numbers of its files.
 _LINE_START = re.compile(rb'\{"path":[0-9,\[\]]+,"k":\[((?:[0-9]{1,18},)*[0-9]{1,18})\]')
+_PAGE_ROWS = re.compile(rb'"page_rows":\[(?:[0-9]{1,18},)*([0-9]{1,18})\]')
 
 
 # Returns the facts of a part, or the arrays of facts of several parts, as a tuple.
@@ -227,6 +228,15 @@ def file_numbers(line: bytes, path: Path, groups: int) -> set[int]:
     else:
         numbers = ColumnParts.decode(line, path, groups).k
     return set(numbers) - {NO_FILE}
+
+
+def last_page_rows(line: bytes) -> int | None:
+    """Return the rows of a page of the last row group, without decoding the line.
+
+    None if the line is spelled as this program does not spell it.
+    """
+    match = _PAGE_ROWS.search(line)
+    return int(match[1]) if match else None
 
 
 def path_to_json(path: Path) -> Json:

@@ -24,7 +24,28 @@ class _Entry:
 
 
 class MemoryStore:
-    """Bytes under keys, in a dict."""
+    """A place for tables in memory, in place of a path.
+
+    All functions and methods work on it as on a directory: versions, transactions, filters, threads
+    that read and write. Its table is gone with the store. Other processes do not see it. The
+    methods of a store are for the engine, not for callers.
+
+    Parameters
+    ----------
+    name : str, default "memory"
+        Name of the store in messages, and `CTable.path`.
+
+    Examples
+    --------
+    >>> import blztable as blz
+    >>> store = blz.MemoryStore()
+    >>> blz.to_blz({"city": ["Rome", "Oslo"], "people": [2_748_000, 717_000]}, store)
+    >>> with blz.open(store, mode="a") as t:
+    ...     t.delete([("people", "<", 1_000_000)])
+    2
+    >>> blz.read_table(store)["city"].to_pylist()
+    ['Rome']
+    """
 
     is_one_file = False
 

@@ -829,6 +829,44 @@ class CTable(TableReader, Closing):
         """
         return self._change(Transaction.set_retention, versions=versions, seconds=seconds)
 
+    def set_row_group_rows(self, rows: int | None) -> int:
+        """Set the number of rows of new row groups.
+
+        Rows that are stored stay in their row groups until a compaction joins small ones.
+
+        Parameters
+        ----------
+        rows : int or None
+            Number of rows; None for as many as `to_blz` takes by default.
+
+        Returns
+        -------
+        int
+            Number of the version that has the new setting.
+
+        Raises
+        ------
+        ValueError
+            The number is less than 1.
+        ConflictError
+            Another commit changed the same setting.
+        ReadOnlyError
+            The table was opened with mode "r".
+        BusyError, StorageError, CommitUnknownError
+            The commit failed, see `CTable`.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"n": range(100)}, "t.blz", row_group_rows=10)
+        >>> with blz.open("t.blz", mode="a") as t:
+        ...     t.set_row_group_rows(50)
+        ...     t.compact()
+        2
+        3
+        """
+        return self._change(Transaction.set_row_group_rows, rows)
+
     def versions(self) -> list[VersionInfo]:
         """List the versions that still exist.
 

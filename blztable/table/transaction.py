@@ -27,7 +27,6 @@ from blztable.convert.values import values_of
 from blztable.engine.change import columns as evolving
 from blztable.engine.change import compact, fields, retype, rows, update
 from blztable.engine.change.change_set import ChangeSet
-from blztable.engine.change.changes import Keys
 from blztable.engine.query import expressions
 from blztable.engine.run.progress import Callback
 from blztable.engine.version.commit import AlreadyCommitted, Commit, Plan
@@ -731,7 +730,39 @@ class Transaction(TableReader):
         kept = {f"keep_{k}": checked_count(v, k) for k, v in chosen.items() if v is not None}
         if kept.get("keep_versions") == 0:
             raise ValueError("versions must be at least 1: the newest version is always kept")
-        self._change(_set_keys, "properties", kept, ())
+        self._change(ChangeSet.set_keys, "properties", kept, ())
+
+    def set_row_group_rows(self, rows: int | None) -> None:
+        """Set the number of rows of new row groups, also of those that this transaction writes.
+
+        Parameters
+        ----------
+        rows : int or None
+            Number of rows; None for as many as `to_blz` takes by default.
+
+        Raises
+        ------
+        ValueError
+            The number is less than 1.
+        ReadOnlyError
+            Called in another process than the one that began the transaction.
+        TransactionError
+            Called outside of the transaction's `with`.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"n": [1]}, "t.blz")
+        >>> with blz.open("t.blz", mode="a") as t:
+        ...     with t.transaction() as tx:
+        ...         tx.set_row_group_rows(100_000)
+        ...         tx.append({"n": [2]})
+        ...     print(t.version)
+        2
+        """
+        if rows is not None:
+            rows = checked_count(rows, "rows", least=1)
+        self._change(ChangeSet.set_row_group_rows, rows)
 
     @property
     def attrs(self) -> "Attributes":
@@ -837,7 +868,7 @@ class Transaction(TableReader):
         self._snapshot = Snapshot(self._change_set.staged, None, lambda: self._is_open)
 
     def _set_attributes(self, changes: Mapping[str, Any], removed: Sequence[str]) -> None:
-        self._change(_set_keys, "attributes", checked_attrs(dict(changes)), removed)
+        self._change(ChangeSet.set_keys, "attributes", checked_attrs(dict(changes)), removed)
 
     @property
     def _target(self) -> Target:
@@ -850,10 +881,3 @@ class Transaction(TableReader):
                 f"{self.path}: the transaction began in another process; open the table again in "
                 "this one"
             )
-
-
-def _set_keys(
-    change_set: ChangeSet, mapping: str, changes: Mapping[str, Any], removed: Sequence[str]
-) -> None:
-    if changes or removed:
-        change_set.add(mapping, Keys.of(change_set.staged, mapping, changes, removed))

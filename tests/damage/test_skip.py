@@ -201,6 +201,26 @@ def blamed(table, keys, names) -> dict[int, set[str]]:
     return found
 
 
+@pytest.mark.parametrize("on_corrupt", ["raise", "skip"])
+def test_the_rows_of_a_shard_that_is_away_are_named_and_all_others_are_read(path, on_corrupt):
+    (path / "data/col1/__2__.bin").unlink()
+    words = r"__2__\.bin, column 'x': the file is missing; it has rows 12 to 24"
+    if on_corrupt == "skip":
+        with pytest.warns(UserWarning, match="rows 12 to 24 are left out: .*" + words):
+            left = blz.read_table(path, on_corrupt="skip")
+        assert left["n"].to_pylist() == [3 * row for row in range(ROWS) if not 12 <= row < 24]
+        return
+    with pytest.raises(blz.CorruptError, match=words) as raised:
+        blz.read_table(path)
+    assert raised.type is blz.CorruptError
+    with blz.open(path) as t:
+        assert t[:12].num_rows == 12
+        assert t.take([30])["n"].to_pylist() == [90]
+        assert t["n"].to_numpy().tolist() == FRAME["n"].tolist()
+        with pytest.raises(blz.CorruptError, match=words):
+            t.take([13])
+
+
 def test_of_an_intact_table_nothing_is_said(path):
     with blz.open(path) as opened:
         for found in (blz.read_blz(path, on_corrupt="skip"), opened.to_pandas(on_corrupt="skip")):

@@ -71,8 +71,8 @@ MAY_IMPORT = {
     "packing": {"errors", "engine", "storage", "table"},
     "accessor": {"writing", "storage"},
     "face": {
-        *("accessor", "api", "arrays", "errors", "importing", "packing", "report", "table"),
-        *("version", "writing"),
+        *("accessor", "api", "arrays", "errors", "importing", "packing", "report", "storage"),
+        *("table", "version", "writing"),
     },
     "cli": {"errors", "face", "api"},
     "__main__": {"cli"},

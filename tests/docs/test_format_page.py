@@ -561,6 +561,7 @@ def test_the_properties_are_those_of_the_page():
         shuffle="bit",
         encoding="auto",
         row_group_rows=99,
+        expectedlen=1000,
         page_rows={"n": 8},
         sort_by="n",
         nan_as_null=False,

@@ -91,12 +91,13 @@ class ColumnwiseAppend:
 
     def _rows_per_group(self) -> int:
         """Return the rows of a row group for the present widths of the columns."""
-        row_group_rows = self._change_set.options.row_group_rows
+        options = self._change_set.options
         # Count the bytes of a thousand rows, because a row may take less than a byte.
         nbytes = [int(1000 * column.width) for column in self._columns]
-        size = rows_per_group(nbytes, 1000, row_group_rows)
+        size = rows_per_group(nbytes, 1000, options.group_rows)
         # Halve the size while its rows would be too large, as an append does.
-        while not row_group_rows and size > 1 and size * max(nbytes, default=0) > 1000 * MOST_BYTES:
+        is_free = not options.row_group_rows
+        while is_free and size > 1 and size * max(nbytes, default=0) > 1000 * MOST_BYTES:
             size //= 2
         return size
 

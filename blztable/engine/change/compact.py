@@ -100,7 +100,7 @@ def _sort(change_set: ChangeSet, keys: Sequence[Key]) -> None:
         for indices in unsorted.batches():
             groups, parts = change_set.write(
                 change_set.column_writers(indices),
-                unsorted.groups(indices, order, change_set.options.row_group_rows),
+                unsorted.groups(indices, order, change_set.options.group_rows),
                 is_whole=len(indices) == len(staged.schema),
             )
             written += parts
@@ -192,4 +192,4 @@ def _portions(opened: OpenParts, start: int, stop: int, full: int) -> Iterator[P
 def _full(change_set: ChangeSet) -> int:
     """Return the rows of a full row group, computed from the bytes of the present rows."""
     head = change_set.staged.head
-    return rows_per_group(head.columns.nbytes, head.rows, change_set.options.row_group_rows)
+    return rows_per_group(head.columns.nbytes, head.rows, change_set.options.group_rows)

@@ -158,7 +158,7 @@ class _Creation:
 
     def unsorted(self, columns: Sequence[_Nodes]) -> StagedVersion:
         """Write all rows in their own order."""
-        groups = row_groups(self.contents.parts, self.options.row_group_rows)
+        groups = row_groups(self.contents.parts, self.options.group_rows)
         first = self._staged(columns, self._write(columns, groups))
         change_set = ChangeSet(self.commit, self.options, first)
         # The progress of a sort counts each row twice.
@@ -171,7 +171,7 @@ class _Creation:
 
         A stream is first written in its own order, because it may not fit in memory.
         """
-        contents, row_group_rows = self.contents, self.options.row_group_rows
+        contents, group_rows = self.contents, self.options.group_rows
         if contents.rows is None:
             staged = self.unsorted(columns)
             unsorted = Unsorted.of_version(staged)
@@ -191,12 +191,10 @@ class _Creation:
             unsorted = Unsorted.of_table(_rounded(table, contents.schema))
             order = unsorted.order(keys)
             if order is None:
-                return self._staged(
-                    columns, self._write(columns, row_groups(parts, row_group_rows))
-                )
+                return self._staged(columns, self._write(columns, row_groups(parts, group_rows)))
         written = NewGroups()
         for indices in unsorted.batches():
-            groups = unsorted.groups(indices, order, row_group_rows)
+            groups = unsorted.groups(indices, order, group_rows)
             written = self._write([columns[index] for index in indices], groups)
         return self._staged(columns, written)
 

@@ -12,10 +12,9 @@ import pyarrow as pa
 from blztable.arrow.nested.nodes import is_nested
 from blztable.columns.default import (
     Streams,
-    decode_default,
-    decode_nested,
     encode_default,
     encode_nested,
+    from_json,
 )
 from blztable.engine.version.staged import StagedVersion
 from blztable.errors import CorruptError, LimitError
@@ -30,7 +29,7 @@ def declared_defaults(staged: StagedVersion) -> dict[int, pa.Scalar]:
         if found is None:
             continue
         try:
-            values[index] = _value(found, field.type)
+            values[index] = from_json(found, field.type)
         except (CorruptError, LimitError) as error:
             context = f"{staged.store.name}: the default value of column {field.name!r}"
             raise type(error)(f"{context}: {error}") from None
@@ -49,30 +48,5 @@ def nodes_to_json(nodes: Sequence[Streams]) -> list[Json]:
     return [{name: _text(data) for name, data in streams.items()} for streams in nodes]
 
 
-def _value(found: Json, type_: pa.DataType) -> pa.Scalar:
-    if not is_nested(type_):
-        return decode_default(_bytes(found), type_)
-    return decode_nested([_streams(node) for node in _list(found)], type_)
-
-
-def _list(found: Json) -> list[Json]:
-    if not isinstance(found, list):
-        raise CorruptError("the default value is not a list of nodes")
-    return found
-
-
-def _streams(node: Json) -> Streams:
-    if not isinstance(node, dict):
-        raise CorruptError("a node of the default value is not an object of streams")
-    return {name: _bytes(text) for name, text in node.items()}
-
-
 def _text(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")
-
-
-def _bytes(text: Json) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        raise CorruptError("the default value is not base64") from None

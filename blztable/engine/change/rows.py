@@ -68,7 +68,7 @@ def append_runs(
         staged = change_set.staged
         columns = change_set.column_writers()
         reports.resume(done, len(columns))
-        groups = row_groups(portions, change_set.options.row_group_rows)
+        groups = row_groups(portions, change_set.options.group_rows)
         written, parts = change_set.write(columns, groups, reports, is_whole=True)
         done += sum(written.rows)
         if written.rows:
@@ -116,7 +116,7 @@ def resize(change_set: ChangeSet, rows: int, fillings: Sequence[pa.Scalar]) -> N
 
     columns = change_set.column_writers()
     added, written = change_set.write(
-        columns, row_groups(parts(), change_set.options.row_group_rows), is_whole=True
+        columns, row_groups(parts(), change_set.options.group_rows), is_whole=True
     )
     # Not an append: after a rebase on more rows the result would have too many rows.
     order = range(len(staged.head.row_groups) + len(added.rows))

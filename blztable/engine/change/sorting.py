@@ -22,7 +22,7 @@ from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.selection import spans
 from blztable.engine.run.limits import check_rows
 from blztable.engine.version.versions import Version
-from blztable.engine.write.row_groups import GROUP_BYTES, bytes_taken, rows_per_group
+from blztable.engine.write.row_groups import GROUP_BYTES, GroupRows, bytes_taken, rows_per_group
 from blztable.engine.write.sort_keys import Key
 from blztable.errors import SchemaError
 
@@ -88,10 +88,10 @@ class Unsorted:
         yield range(start, len(self.nbytes))
 
     def groups(
-        self, indices: Sequence[int], order: np.ndarray, row_group_rows: int | None
+        self, indices: Sequence[int], order: np.ndarray, group_rows: GroupRows
     ) -> Iterator[Portion]:
         """Yield row groups of these columns in this order, of the same size for all columns."""
-        size = rows_per_group(self.nbytes, self.rows, row_group_rows)
+        size = rows_per_group(self.nbytes, self.rows, group_rows)
         fields = [self.schema.field(index) for index in indices]
         whole = [
             _one_array(field, self.column(index))

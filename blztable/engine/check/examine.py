@@ -14,7 +14,7 @@ from blztable.columns.statistics.compute import statistics
 from blztable.columns.statistics.soundness import false_statistics
 from blztable.columns.types import child_arrays, encode
 from blztable.engine.read.columns import read_array
-from blztable.engine.read.parts import OpenParts, Part
+from blztable.engine.read.parts import HAS_ROWS, OpenParts, Part
 from blztable.engine.read.places import BlockPlace
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.read.superchunks import check_digest_behind
@@ -204,6 +204,9 @@ class PartCheck:
         column, key = self.column, self.key if key is None else key
         context = f"{column.version.store.name}/{self.key}, column {column.name!r}"
         message = str(cause).removeprefix(context).removeprefix(", ").removeprefix(": ")
+        # The problem itself has the rows.
+        stop_of_part = self._first + column.version.head.row_groups[self.group]
+        message = message.removesuffix(HAS_ROWS.format(self._first, stop_of_part))
         stop = self.facts.rows if stop is None else stop
         if column.is_child:
             # The rows of a child are not those of the table.

@@ -31,6 +31,10 @@ PAUSES = (0.0, 0.001, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4)
 _NO_MORE = {errno.EMFILE, errno.ENFILE}
 
 
+class FileGoneError(CorruptError):
+    """A file that the manifest names is not there: a shard that was taken away, for example."""
+
+
 class OpenFiles(Closing):
     """Readers by key; the one opened first is dropped when there are too many.
 
@@ -52,7 +56,7 @@ class OpenFiles(Closing):
             try:
                 opened = self._opened(key)
             except KeyNotFound:
-                raise CorruptError("the file is missing") from None
+                raise FileGoneError("the file is missing") from None
             # `setdefault` is atomic: of two threads that open one file, the second drops its own.
             reader = self._readers.setdefault(key, opened)
             self._drop(down_to=_share())

@@ -18,7 +18,7 @@ from blztable.closing import Closing
 from blztable.columns.codecs import decimals
 from blztable.columns.types import layout_of
 from blztable.engine.read.bundles import OpenBundle, Slot, open_bundle
-from blztable.engine.read.open_files import OpenFiles, PartReader
+from blztable.engine.read.open_files import FileGoneError, OpenFiles, PartReader
 from blztable.engine.read.places import BlockPlace, StreamPlace, place
 from blztable.engine.read.superchunks import open_superchunk
 from blztable.engine.version.versions import DAMAGED, Version
@@ -28,6 +28,8 @@ from blztable.format.checksum import Checksum
 from blztable.format.statistics import PAGES_LAYER, Statistics
 from blztable.format.superchunk import PartFacts, Superchunk
 
+# What the error of a missing file says of it; all other rows can be read.
+HAS_ROWS = "; it has rows {:,} to {:,}"
 # A superchunk up to this size is read at once and kept until its chunks are decoded.
 SMALL_PART = 64 << 10
 # A read keeps so many bytes of small bundles, which may have many columns beside those it reads.
@@ -296,7 +298,13 @@ class OpenParts(Closing):
         """Return the part of a node in a row group; nodes count as lines of the manifest."""
         part = self._parts.get((line, group))
         if part is None:
-            part = self._open(line, group)
+            try:
+                part = self._open(line, group)
+            except FileGoneError as error:
+                groups = self.version.head.row_groups
+                start = sum(groups[:group])
+                has = HAS_ROWS.format(start, start + groups[group])
+                raise CorruptError(f"{error}{has}") from None
             if self._flat is not self.version:
                 # All nodes of a column together count as one column.
                 nodes = self.version.tree.nodes(self.version.tree.field_of(line))

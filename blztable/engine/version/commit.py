@@ -28,7 +28,7 @@ is forgotten. Step 2 stops between two of its tasks.
 
 import secrets
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -167,7 +167,7 @@ class Commit:
             self._repeat_made_durable(),
             in_flight.writers_lock(store, durable=self.plan.is_durable),
         ):
-            version, staged = self._publish(operation, rebase)
+            version, staged, lines = self._publish(operation, rebase)
             # Whatever fails from here on, the published version does not name these files.
             columns = {path[0] for path in version.head.columns.paths}
             afterwards.callback(begun.files.discard_unnamed, staged.files(), columns)
@@ -177,10 +177,12 @@ class Commit:
                 except BlzError as error:
                     raise _unknown(store, version.head.version, error) from error
             pinned = _pin(version)
-            self._tidy(version, staged.base)
+            self._tidy(version, staged, lines)
         return version, pinned
 
-    def _publish(self, operation: str, rebase: Rebase) -> tuple[Version, StagedVersion]:
+    def _publish(
+        self, operation: str, rebase: Rebase
+    ) -> tuple[Version, StagedVersion, list[bytes]]:
         """Carry out steps 3 and 4, again whenever another writer takes the number first."""
         plan, files = self.plan, self._after_begin().files
         while True:
@@ -193,7 +195,8 @@ class Commit:
                 files.flush(staged.files())
                 if newest.number is not None:
                     durability.flush_base(plan.store, newest.version, staged.base)
-            data = manifest.encode(head, staged.lines())
+            lines = staged.lines()
+            data = manifest.encode(head, lines)
             # Decoded as a reader would, so the version is known without reading it back.
             version = staged.published(manifest.decode_head(data[: manifest.head_length(data)]))
             self._tried = head
@@ -206,12 +209,15 @@ class Commit:
                 if _may_be_published(plan.store, head):
                     raise _unknown(plan.store, head.version, error) from error
                 raise
-            return version, staged
+            return version, staged, lines
 
-    def _tidy(self, version: Version, base: Version | None) -> None:
+    def _tidy(self, version: Version, staged: StagedVersion, lines: Sequence[bytes]) -> None:
         """Refresh the mirrors and retire old versions; keep a warning for each failure."""
-        steps: list[Callable[[], None]] = [lambda: mirrors.refresh(version.store, version.head)]
-        if retention.is_due(version.head, base.head if base else None):
+        store, head, base = version.store, version.head, staged.base
+        steps: list[Callable[[], None]] = [
+            lambda: mirrors.refresh(store, head, version.schema, staged.defaults, lines)
+        ]
+        if retention.is_due(head, base.head if base else None):
             steps.append(lambda: retention.retire(version, is_durable=version.head.durable))
         for step in steps:
             try:

@@ -5,10 +5,18 @@ to detect that the newest manifest is missing. The documents are refreshed under
 so an older version never replaces a newer one.
 """
 
+import math
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
+import pyarrow as pa
+
+from blztable.columns.default import from_json
+from blztable.engine.version.schema import TRUNCATE_KEY, digits_of
 from blztable.errors import CorruptError, FormatError, LimitError, StorageError
 from blztable.format import jsontext, layout
+from blztable.format.jsontext import Json
+from blztable.format.line import last_page_rows
 from blztable.format.manifest import Head
 from blztable.storage.store import KeyNotFound, Store
 
@@ -17,10 +25,17 @@ _SIZES_BYTES = 4 << 10
 _UNREADABLE = (CorruptError, FormatError, LimitError, StorageError, KeyNotFound)
 
 
-def refresh(store: Store, head: Head) -> None:
+def refresh(
+    store: Store,
+    head: Head,
+    schema: pa.Schema,
+    defaults: Mapping[str, Json],
+    lines: Sequence[bytes],
+) -> None:
     """Write the sizes, storage and attributes of this version.
 
-    They are not flushed: the next commit writes them again, and outdated ones do no harm.
+    `defaults` are those of the properties, and `lines` those of the manifest. The documents are not
+    flushed: the next commit writes them again, and outdated ones do no harm.
     """
     if store.is_one_file:
         return
@@ -32,6 +47,10 @@ def refresh(store: Store, head: Head) -> None:
         "cbytes": sum(head.columns.cbytes),
     }
     properties = head.properties
+    # Most tables have neither truncated columns nor defaults, and some have thousands of columns.
+    has_digits = TRUNCATE_KEY in head.schema and any(map(digits_of, schema))
+    # A round number: the document is replaced only when the table has outgrown it.
+    rounded = 1 << (head.rows - 1).bit_length() if head.rows else 0
     storage = {
         "dtype": list(zip(head.fields["name"], head.fields["type"], strict=True)),
         "cparams": {
@@ -39,14 +58,56 @@ def refresh(store: Store, head: Head) -> None:
             "clevel": properties.get("clevel"),
             "shuffle": properties.get("shuffle"),
         },
-        # A round number: the document is replaced only when the table has outgrown it.
-        "expectedlen": 1 << (head.rows - 1).bit_length() if head.rows else 0,
-        "dflt": None,
+        "chunklen": _page_rows(head, lines),
+        "superchunksize": properties.get("row_group_rows"),
+        "expectedlen": properties.get("expectedlen", rounded),
+        "dflt": _defaults(head, schema, defaults) if defaults else [None] * len(schema),
+        "filters": [
+            *(["truncate"] if has_digits else []),
+            *([] if properties.get("shuffle") == "none" else ["shuffle"]),
+        ],
+        "endianness": "little",
+        "order": "C",
     }
     # It differs in each version.
     store.put(layout.SIZES, _text(sizes))
     _put(store, layout.STORAGE, _text(storage))
     _put(store, layout.ATTRIBUTES, _text(dict(head.attributes)))
+
+
+def _page_rows(head: Head, lines: Sequence[bytes]) -> int | None:
+    """Return the rows of a page of the last row group; None if the columns differ."""
+    found = None
+    for path, line in zip(head.columns.paths, lines, strict=True):
+        if len(path) == 1:
+            rows = last_page_rows(line)
+            if found not in (None, rows):
+                return None
+            found = rows
+    return found
+
+
+def _defaults(head: Head, schema: pa.Schema, defaults: Mapping[str, Json]) -> list[Json]:
+    roots = [str(path[0]) for path in head.columns.paths if len(path) == 1]
+    fields = zip(roots, schema, strict=True)
+    return [_default(defaults.get(root), field.type) for root, field in fields]
+
+
+def _default(found: Json, type_: pa.DataType) -> Json:
+    """Return a default value of the properties as JSON; what JSON has no word for as it is there.
+
+    One that cannot be read is null: a document for people keeps no commit from its end.
+    """
+    if found is None:
+        return None
+    try:
+        value = from_json(found, type_).as_py()
+    except (CorruptError, LimitError):
+        return None
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"blz:value": ["float", repr(value)]}
+    is_plain = isinstance(value, bool | int | float | str)
+    return value if is_plain else {"blz:value": ["stored", found]}
 
 
 def mirrored_number(store: Store) -> int:

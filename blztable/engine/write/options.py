@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar
 
 from blztable.block_terms import MIN_PAGE_ROWS
 from blztable.columns.paging import CHUNK_BYTES
+from blztable.engine.write.row_groups import Expected, GroupRows
 from blztable.errors import ColumnNotFoundError, CorruptError, no_column
 from blztable.format.checksum import BY_NAME, Checksum
 from blztable.format.chunk import MAX_CHUNK_BYTES, SHUFFLES, WRITABLE_CODECS
@@ -28,7 +29,7 @@ OPTIMIZE = (SPEED, SIZE)
 BY_COLUMN = ("encoding", "optimize", "compression", "clevel", "shuffle", "page_rows")
 
 # Options that are stored in the properties of a table.
-KEPT = (*BY_COLUMN, "checksum", "row_group_rows", "nan_as_null")
+KEPT = (*BY_COLUMN, "checksum", "row_group_rows", "expectedlen", "nan_as_null")
 
 T = TypeVar("T")
 
@@ -61,12 +62,14 @@ class WriteOptions:
     optimize: str | Mapping[str, str] | None = field(default=None, kw_only=True)
     # Whether NaN of data that has no other missing value is null; None for the default of the data.
     nan_as_null: bool | None = field(default=None, kw_only=True)
+    # Rows that the table will have, as its writer expects.
+    expectedlen: int | None = field(default=None, kw_only=True)
     # Not public: tests use tiny chunks to take every path with little data.
     chunk_bytes: int = field(default=CHUNK_BYTES, kw_only=True)
 
     def __post_init__(self) -> None:
         """Raise ValueError for an invalid option."""
-        for name in ("clevel", "row_group_rows", "page_rows"):
+        for name in ("clevel", "row_group_rows", "expectedlen", "page_rows"):
             object.__setattr__(self, name, _as_numbers(getattr(self, name)))
         for encoding in _values(self.encoding):
             check_choice("encoding", encoding, (None, *ENCODINGS))
@@ -93,9 +96,10 @@ class WriteOptions:
                 )
         if not isinstance(self.nan_as_null, bool | None):
             raise ValueError(f"nan_as_null must be True, False or None, not {self.nan_as_null!r}")
-        group = self.row_group_rows
-        if group is not None and (type(group) is not int or not 1 <= group <= MAX_NUMBER):
-            raise ValueError(f"row_group_rows must be an integer from 1 to 2**62, not {group!r}")
+        for name in ("row_group_rows", "expectedlen"):
+            rows = getattr(self, name)
+            if rows is not None and (type(rows) is not int or not 1 <= rows <= MAX_NUMBER):
+                raise ValueError(f"{name} must be an integer from 1 to 2**62, not {rows!r}")
         assert MIN_PAGE_ROWS <= self.chunk_bytes <= MAX_CHUNK_BYTES, self.chunk_bytes
 
     @classmethod
@@ -140,6 +144,13 @@ class WriteOptions:
     def page_rows_of(self, name: str) -> int | None:
         """Return the page size of a column; None for the default of its type."""
         return _of(self.page_rows, name, None)
+
+    @property
+    def group_rows(self) -> GroupRows:
+        """The rows of a row group, as `row_groups` takes them."""
+        if self.row_group_rows or not self.expectedlen:
+            return self.row_group_rows
+        return Expected(self.expectedlen)
 
     @property
     def checksum_of_chunks(self) -> Checksum:

@@ -13,6 +13,7 @@ fixed cost. A row group also ends if a dictionary has no more codes, or text exc
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import pairwise, zip_longest
 
 import numpy as np
@@ -33,7 +34,24 @@ SMALL_BYTES = 1 << 18
 MOST_SMALL = 256
 
 
-def row_groups(parts: Iterable[Portion], group_rows: int | None) -> Iterator[Portion]:
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The rows that a table will have, as its writer expects; a false number does little harm."""
+
+    rows: int
+
+    def divided(self, most: int) -> int:
+        """Return the rows of row groups of the same size, each at most `most` and at least half."""
+        even = -(-self.rows // -(-self.rows // most))
+        # Whole bytes of bitmaps. Fewer rows than one row group are no reason to make it smaller.
+        return most if self.rows <= most else min(-(-even // 8) * 8, most)
+
+
+# A number of rows, or what the usual number, None, is adapted to.
+GroupRows = int | Expected | None
+
+
+def row_groups(parts: Iterable[Portion], group_rows: GroupRows) -> Iterator[Portion]:
     """Divide tables of any size into row groups, of `group_rows` rows each if given."""
     pending = _Pending()
     for table, rows in parts:
@@ -78,7 +96,7 @@ class _Pending:
         if sum(more) >= SMALL_BYTES:
             self._tables.append(table)
 
-    def cut(self, group_rows: int | None) -> "deque[Portion]":
+    def cut(self, group_rows: GroupRows) -> "deque[Portion]":
         """Remove all rows and return them as row groups; the last may be incomplete."""
         tables, rows = [*self._tables, *_joined(self._small)], self.rows
         self._clear()
@@ -102,7 +120,7 @@ def _joined(tables: list[pa.Table]) -> list[pa.Table]:
     return [pa.Table.from_arrays(columns, schema=whole.schema)]
 
 
-def row_ranges(table: pa.Table, rows: int, group_rows: int | None) -> Iterator[tuple[int, int]]:
+def row_ranges(table: pa.Table, rows: int, group_rows: GroupRows) -> Iterator[tuple[int, int]]:
     """Yield (start, stop) of each row group of a table."""
     size = rows_per_group(list(map(bytes_taken, table.columns)), rows, group_rows)
     cuts = set(range(0, rows, size)) | {rows}
@@ -113,9 +131,9 @@ def row_ranges(table: pa.Table, rows: int, group_rows: int | None) -> Iterator[t
         yield from _within_limits(table, start, stop)
 
 
-def rows_per_group(nbytes: Sequence[int], rows: int, group_rows: int | None) -> int:
+def rows_per_group(nbytes: Sequence[int], rows: int, group_rows: GroupRows) -> int:
     """Return the number of rows of a row group, given the bytes of each column for `rows` rows."""
-    if group_rows:
+    if isinstance(group_rows, int):
         return group_rows
     widths = [column / max(rows, 1) for column in nbytes]
     total, widest = sum(widths), max(widths, default=0)
@@ -125,7 +143,8 @@ def rows_per_group(nbytes: Sequence[int], rows: int, group_rows: int | None) -> 
     if limit < LEAST_ROWS:
         limit = min(LEAST_ROWS, int(MOST_BYTES / total))
     # Whole pages, so that only the last row group ends with a short page.
-    return limit // USUAL_PAGE_ROWS * USUAL_PAGE_ROWS or max(limit // 8 * 8, 8)
+    usual = limit // USUAL_PAGE_ROWS * USUAL_PAGE_ROWS or max(limit // 8 * 8, 8)
+    return group_rows.divided(usual) if group_rows else usual
 
 
 def _within_limits(table: pa.Table, start: int, stop: int) -> Iterator[tuple[int, int]]:

@@ -36,6 +36,49 @@ def categories(n, type_=None):
     return pa.table({"c": pa.array(values).cast(pa.string()).dictionary_encode().cast(type_)})
 
 
+def test_the_rows_of_a_row_group_are_set_later():
+    store = MemoryStore()
+    blz.to_blz(ALL, store, row_group_rows=2)
+    with opened(store) as table:
+        version = table.set_row_group_rows(4)
+        assert table.version == version == 2
+        table.append(ALL)
+        assert row_groups(store) == (2, 2, 2, 2, 4, 4)
+        table.compact()
+        assert row_groups(store) == (4, 4, 4, 4)
+        # Within a transaction, the next verb knows it.
+        with table.transaction() as tx:
+            tx.set_row_group_rows(8)
+            tx.append(ALL)
+            tx.compact()
+        assert row_groups(store) == (8, 8, 8)
+        version = table.version
+        for wrong in (0, -1, 2**63):
+            with pytest.raises(ValueError, match=r"row_group_rows|rows must be at least 1"):
+                table.set_row_group_rows(wrong)
+        with pytest.raises(TypeError):
+            table.set_row_group_rows(1.5)
+        assert table.version == version
+    # Another handle knows it; None is the default of the writer, and changes nothing twice.
+    with opened(store) as table:
+        table.append(ALL)
+        assert row_groups(store) == (8, 8, 8, 8)
+        version = table.set_row_group_rows(None)
+        assert table.set_row_group_rows(None) == version
+        table.compact()
+        assert row_groups(store) == (32,)
+        assert table.to_arrow() == pa.concat_tables([ALL] * 4).combine_chunks()
+
+
+def test_row_group_rows_that_two_set_are_a_conflict():
+    store = MemoryStore()
+    blz.to_blz(ALL, store)
+    with opened(store) as first, opened(store) as second:
+        second.set_row_group_rows(4)
+        with pytest.raises(ConflictError, match="'row_group_rows' was changed"):
+            first.set_row_group_rows(2)
+
+
 @pytest.mark.parametrize("sizes", [[1] * 9, [5, 1, 1, 5, 5, 1], [10, 10, 1], [3, 9, 3, 9], [4]])
 def test_compacting_leaves_what_fits_no_longer_together(sizes):
     store = MemoryStore()

@@ -20,6 +20,7 @@ from blztable.format import layout
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore
 from blztable.storage.store import KeyTaken
+from support import tamper
 from support.stores import Hooked, once, raising, read, set_attributes, tree, write
 from support.stores import files_named as named_by
 
@@ -434,14 +435,73 @@ def test_the_mirrors_say_what_the_newest_version_holds(store):
     assert mirror(store, "meta/storage") == {
         "dtype": [["n", "int64"], ["text", "string"]],
         "cparams": {"cname": "zstd", "clevel": 3, "shuffle": "bit"},
+        "chunklen": 131_072,
+        "superchunksize": None,
         "expectedlen": 4,
-        "dflt": None,
+        "dflt": [None, None],
+        "filters": ["shuffle"],
+        "endianness": "little",
+        "order": "C",
     }
     write(store, NEW, attrs={"till": 8})
     assert mirror(store, "meta/sizes")["shape"] == [2]
     assert mirror(store, "meta/attributes") == {"till": 8}
     set_keys(store, loaded(store), ["till"], done=True)
     assert mirror(store, "meta/attributes") == {"done": True}
+
+
+def test_the_mirrors_say_how_columns_are_stored(store):
+    data = pa.table({"n": [1, 2, 3], "x": [1.5, 2.5, 3.5]})
+    options = {"shuffle": "none", "page_rows": 16, "row_group_rows": 2, "truncate": {"x": 3}}
+    blz.to_blz(data, store, **options)
+    storage = mirror(store, "meta/storage")
+    assert (storage["chunklen"], storage["superchunksize"]) == (16, 2)
+    assert (storage["filters"], storage["cparams"]["shuffle"]) == (["truncate"], "none")
+    # Columns whose pages differ have no one length.
+    blz.to_blz(data, store, page_rows={"n": 16, "x": 32})
+    assert mirror(store, "meta/storage")["chunklen"] is None
+    blz.to_blz(data.slice(0, 0), store, page_rows=16)
+    assert mirror(store, "meta/storage")["chunklen"] is None
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "shown"),
+    [
+        (pa.float64(), 2.5, 2.5),
+        (pa.uint64(), 2**64 - 1, 2**64 - 1),
+        (pa.bool_(), True, True),
+        (pa.string(), "né", "né"),
+        (pa.dictionary(pa.int8(), pa.string()), "né", "né"),
+        (pa.float64(), float("-inf"), {"blz:value": ["float", "-inf"]}),
+        (pa.binary(), b"\0\1", {"blz:value": ["stored", "AAE="]}),
+        (pa.timestamp("us"), 7, {"blz:value": ["stored", "BwAAAAAAAAA="]}),
+        (
+            pa.list_(pa.int8()),
+            [7],
+            {"blz:value": ["stored", [{"ends": "AQAAAA=="}, {"values": "Bw=="}]]},
+        ),
+    ],
+)
+def test_the_mirrors_say_the_default_of_each_column(store, type_, value, shown):
+    blz.to_blz({"n": [1, 2]}, store)
+    with blz.open(store, mode="a", durability="process") as t:
+        column = pa.array([value] * 2, type_)
+        t.add_column("more", column, default=column[0])
+        assert mirror(store, "meta/storage")["dflt"] == [None, shown]
+        # A commit that writes no line of the column.
+        t.append({"n": [3]})
+        t.rename_columns({"more": "other"})
+        t.reorder_columns(["other", "n"])
+    assert mirror(store, "meta/storage")["dflt"] == [shown, None]
+
+
+def test_a_false_default_keeps_no_commit_from_its_end(store):
+    blz.to_blz({"n": [1]}, store, durability="process")
+    with tamper.editing(store) as edit:
+        edit.head["properties"]["defaults"] = {"0": "!"}
+    with blz.open(store, mode="a", durability="process") as t:
+        t.delete([("n", "==", 1)])
+    assert mirror(store, "meta/storage")["dflt"] == [None]
 
 
 def test_a_mirror_that_fails_is_a_warning_and_the_commit_stands(store):

@@ -1,12 +1,16 @@
 """Row groups: how the items of a stream are joined and cut."""
 
+import json
 import os
 import subprocess
 import sys
 import textwrap
 
+import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import blztable as blz
 from blztable.engine.write import row_groups
@@ -71,3 +75,51 @@ def test_views_of_a_large_buffer_do_not_make_groups_of_single_rows(type_):
     table = pa.table({"a": column})
     assert row_groups.bytes_taken(table["a"].slice(0, 10)) == 10 * 1008
     assert list(row_groups.row_ranges(table, 1000, None)) == [(0, 1000)]
+
+
+@given(st.integers(1, 10**12), st.integers(1, 10**6).map(lambda number: 8 * number))
+def test_expected_rows_are_cut_evenly_and_never_into_less_than_half(rows, most):
+    size = row_groups.Expected(rows).divided(most)
+    assert most / 2 <= size <= most
+    assert -(-rows // size) == -(-rows // most)
+    # The last row group is smaller than the others by less than eight rows for each of them.
+    if rows > most:
+        assert size - (rows - 1) % size - 1 < 8 * -(-rows // size)
+
+
+def test_a_table_of_the_rows_expected_has_no_small_row_group(monkeypatch):
+    monkeypatch.setattr(row_groups, "COLUMN_BYTES", 8000)
+    monkeypatch.setattr(row_groups, "LEAST_ROWS", 8)
+    items = [{"n": range(start, start + 100)} for start in range(0, 1100, 100)]
+
+    def groups(data, **options):
+        store = MemoryStore()
+        blz.to_blz(data, store, **options)
+        with blz.open(store) as t:
+            assert t["n"].to_numpy().tolist() == list(range(1100))
+            return t._snapshot.version.head.row_groups
+
+    whole = {"n": range(1100)}
+    assert groups(whole) == groups(iter(items)) == (1000, 100)
+    assert groups(whole, expectedlen=1100) == groups(iter(items), expectedlen=1100) == (552, 548)
+    assert groups(whole, expectedlen=1100, sort_by="n") == (552, 548)
+    # A false number does no harm, and a number of rows goes before it.
+    assert groups(whole, expectedlen=7) == (1000, 100)
+    assert groups(whole, expectedlen=1100, row_group_rows=900) == (900, 200)
+
+
+def test_a_table_remembers_the_rows_expected(monkeypatch):
+    monkeypatch.setattr(row_groups, "COLUMN_BYTES", 8000)
+    monkeypatch.setattr(row_groups, "LEAST_ROWS", 8)
+    store = MemoryStore()
+    with blz.create(store, {"n": "int64"}, expectedlen=np.int64(1100)) as t:
+        assert json.loads(store.get("meta/storage"))["expectedlen"] == 1100
+        for start in range(0, 1100, 50):
+            t.append({"n": range(start, start + 50)})
+        with t.appender() as rows:
+            rows["n"].append(np.arange(1100))
+        t.compact()
+        assert json.loads(store.get("meta/storage"))["expectedlen"] == 1100
+        assert max(t._snapshot.version.head.row_groups) == 552
+    with pytest.raises(ValueError, match="expectedlen must be an integer from 1"):
+        blz.to_blz({"n": [1]}, store, expectedlen=0)
