@@ -93,7 +93,8 @@ def test_a_path_of_bytes_is_taken_for_the_bytes_of_a_table():
 def test_what_is_no_path_is_told(place):
     for action in (lambda: blz.to_blz(DATA, place), lambda: blz.read_blz(place)):
         with pytest.raises(
-            TypeError, match="expected a path, a binary file or a store, found " + type(place).__name__
+            TypeError,
+            match="expected a path, a binary file or a store, found " + type(place).__name__,
         ):
             action()
 
