@@ -27,7 +27,7 @@ from blztable.convert.values import values_of
 from blztable.engine.change import columns as evolving
 from blztable.engine.change import compact, fields, retype, rows, update
 from blztable.engine.change.change_set import ChangeSet
-from blztable.engine.change.changes import Keys
+from blztable.engine.change.changes import LAYERS
 from blztable.engine.query import expressions
 from blztable.engine.run.progress import Callback
 from blztable.engine.version.commit import AlreadyCommitted, Commit, Plan
@@ -35,9 +35,10 @@ from blztable.engine.version.schema import kept_digits
 from blztable.engine.write import sort_keys
 from blztable.engine.write.options import WriteOptions, check_id
 from blztable.errors import ReadOnlyError, TransactionError
+from blztable.format.metalayers import LayerKey
 from blztable.interrupts import DeferInterrupt
+from blztable.metalayers import check_fixed
 from blztable.table.appender import Appender
-from blztable.table.attributes import Attributes
 from blztable.table.indices import checked_count
 from blztable.table.reader import TableReader
 from blztable.table.snapshot import Snapshot
@@ -412,6 +413,7 @@ class Transaction(TableReader):
         default: Any = None,
         truncate: int | None = None,
         object: str = "infer",
+        meta: Mapping[str, bytes] | None = None,
     ) -> None:
         """Add a column behind the others, see `CTable.add_column`.
 
@@ -429,6 +431,8 @@ class Transaction(TableReader):
             Number of significant decimal digits to keep of floats, as in `to_blz`.
         object : {"infer", "json", "error"}
             How Python objects are stored, as in `to_blz`.
+        meta : mapping of str to bytes, optional
+            Fixed metalayers of the column, see `Column.meta`.
 
         Raises
         ------
@@ -455,6 +459,7 @@ class Transaction(TableReader):
         {'gross': [15.0, 30.0]}
         """
         staged, descriptor, values = self._change_set.staged, None, None
+        layers = check_fixed(meta or {})
         struct, own_name = fields.parent_of(staged, name) or (None, evolving.checked_text(name))
         rows_of: Callable[[int], Any]
         if isinstance(data, pc.Expression):
@@ -469,12 +474,14 @@ class Transaction(TableReader):
             rows_of = rows.by_group(values, staged.head.row_groups, own_name)
         field = kept_digits(described(field, descriptor), truncate)
         if struct is not None:
-            if default is not None:
-                raise ValueError("default is for columns; a field that is left out is null")
+            if default is not None or layers:
+                raise ValueError(
+                    "default and meta are for columns; a field that is left out is null"
+                )
             fields.add_field(self._change_set, struct, field, rows_of, self._retyped)
             return
         declared = self._target.default(default, field, order_of(values))
-        evolving.add_column(self._change_set, field, rows_of, declared)
+        evolving.add_column(self._change_set, field, rows_of, declared, layers)
 
     @_verb(if_repeated=None)
     def alter_column(
@@ -731,28 +738,7 @@ class Transaction(TableReader):
         kept = {f"keep_{k}": checked_count(v, k) for k, v in chosen.items() if v is not None}
         if kept.get("keep_versions") == 0:
             raise ValueError("versions must be at least 1: the newest version is always kept")
-        self._change(_set_keys, "properties", kept, ())
-
-    @property
-    def attrs(self) -> "Attributes":
-        """Attributes of the table; assignments are committed with the other changes.
-
-        Returns
-        -------
-        blztable.Attributes
-            A mutable mapping of str to values.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"n": [1]}, "t.blz")
-        >>> with blz.open("t.blz", mode="a") as t:
-        ...     with t.transaction() as tx:
-        ...         tx.attrs["until"] = 1
-        ...     print(t.attrs, t.version)
-        {'until': 1} 2
-        """
-        return Attributes(lambda: self._snapshot.version.head.attributes, self._set_attributes)
+        self._change(ChangeSet.set_keys, "properties", kept, ())
 
     def __enter__(self) -> Self:
         if self._base is None or self._is_open:
@@ -837,7 +823,11 @@ class Transaction(TableReader):
         self._snapshot = Snapshot(self._change_set.staged, None, lambda: self._is_open)
 
     def _set_attributes(self, changes: Mapping[str, Any], removed: Sequence[str]) -> None:
-        self._change(_set_keys, "attributes", checked_attrs(dict(changes)), removed)
+        self._change(ChangeSet.set_keys, "attributes", checked_attrs(dict(changes)), removed)
+
+    def _set_layer(self, key: LayerKey, content: bytes | None) -> None:
+        changes = {} if content is None else {key: content}
+        self._change(ChangeSet.set_keys, LAYERS, changes, {key} - changes.keys())
 
     @property
     def _target(self) -> Target:
@@ -850,10 +840,3 @@ class Transaction(TableReader):
                 f"{self.path}: the transaction began in another process; open the table again in "
                 "this one"
             )
-
-
-def _set_keys(
-    change_set: ChangeSet, mapping: str, changes: Mapping[str, Any], removed: Sequence[str]
-) -> None:
-    if changes or removed:
-        change_set.add(mapping, Keys.of(change_set.staged, mapping, changes, removed))

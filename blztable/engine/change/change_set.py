@@ -15,15 +15,16 @@ left out instead, if any other change lands. New files that the published versio
 removed by the commit, after the publication.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
+from typing import Any
 
 import pyarrow as pa
 
 from blztable.arrow.nested.nodes import Node
 from blztable.arrow.types import Portion
-from blztable.engine.change.changes import Change
+from blztable.engine.change.changes import Change, Key, Keys, Value
 from blztable.engine.run.progress import Progress
 from blztable.engine.version import versions
 from blztable.engine.version.column_tree import paths_of
@@ -76,6 +77,13 @@ class ChangeSet:
             self.staged = staged
             self._changes.append((change, is_droppable))
             self.operations.append(operation)
+
+    def set_keys(
+        self, mapping: str, changes: Mapping[Any, Value], removed: Collection[Key]
+    ) -> None:
+        """Set and remove keys of a mapping in the head."""
+        if changes or removed:
+            self.add(mapping, Keys.of(self.staged, mapping, changes, removed))
 
     def add_reliance(self, change: Change) -> None:
         """Add a change that changes nothing and conflicts if what it relies on has changed."""
