@@ -23,6 +23,7 @@ from blztable.engine.version import versions
 from blztable.engine.version.staged import StagedVersion
 from blztable.engine.write.options import DURABILITIES, WriteOptions, check_choice
 from blztable.errors import CorruptError, FormatError, TableNotFoundError
+from blztable.metalayers import check_fixed
 from blztable.storage.one_file.store import OneFileStore
 from blztable.storage.resolve import LAYOUTS, Place, opened_at
 from blztable.storage.store import Damaged, Store
@@ -51,6 +52,7 @@ def create(
     page_rows: int | Mapping[str, int] | None = None,
     durability: str = "full",
     attrs: Mapping[str, Any] | None = None,
+    meta: Mapping[str, bytes] | None = None,
     nan_as_null: bool | None = None,
     object: str = "infer",
     truncate: Mapping[str, int] | None = None,
@@ -91,6 +93,8 @@ def create(
         What commits survive, as in `to_blz`.
     attrs : mapping, optional
         Attributes of the table, as in `to_blz`.
+    meta : mapping of str to bytes, optional
+        Fixed metalayers of the table, as in `to_blz`.
     nan_as_null : bool, optional
         Whether NaN among floats is a missing value, as in `to_blz`.
     object : {"infer", "json", "error"}
@@ -128,7 +132,10 @@ def create(
     attributes = checked_attrs(dict(attrs or {}))
     columns = schema_of(schema, Reading(objects=object))
     kept = schemas.with_digits(plain_schema(columns.schema), truncate)
-    contents = creation.Contents(kept, (), lambda rows: columns.frame, columns.attrs | attributes)
+    contents = creation.Contents(
+        *(kept, (), lambda rows: columns.frame, columns.attrs | attributes),
+        meta=check_fixed(meta or {}),
+    )
     options = WriteOptions(
         compression,
         clevel,

@@ -19,6 +19,7 @@ from blztable.engine.version.schema import check_digits, with_digits
 from blztable.engine.write.options import WriteOptions, check_choice, check_id
 from blztable.engine.write.sort_keys import parsed
 from blztable.errors import ConflictError, TableExistsError
+from blztable.metalayers import check_fixed
 from blztable.storage.resolve import LAYOUTS, Place, opened_at
 from blztable.storage.store import Store
 from blztable.table.progress import ProgressOption, reporting
@@ -48,6 +49,7 @@ def to_blz(
     page_rows: int | Mapping[str, int] | None = None,
     durability: str = "full",
     attrs: Mapping[str, Any] | None = None,
+    meta: Mapping[str, bytes] | None = None,
     commit_id: str | None = None,
     sort_by: str | Sequence[str | tuple[str, str]] | None = None,
     nan_as_null: bool | None = None,
@@ -123,6 +125,9 @@ def to_blz(
     attrs : mapping, optional
         Attributes of the table: JSON values, and numbers, times and 1-dimensional arrays of numpy
         and pandas. They are added to the `attrs` of a DataFrame.
+    meta : mapping of str to bytes, optional
+        Fixed metalayers of the table: at most 16 named bytes, of 65,535 bytes together, that keep
+        their length. An append in mode "a" changes those that the table has, see `CTable.meta`.
     commit_id : str, optional
         The caller's name for the commit. If one of the last 1,000 named commits had this name,
         nothing is written: a job may run twice.
@@ -206,6 +211,7 @@ def to_blz(
     options = WriteOptions(**overrides, durability=durability)
     check_id(commit_id)
     attributes = checked_attrs(dict(attrs or {}))
+    layers = check_fixed(meta or {})
     order = [] if sort_by is None else parsed(sort_by)
     with opened_at(path, layout, is_new=mode != "a") as store, named(store):
 
@@ -216,6 +222,7 @@ def to_blz(
                 *(with_digits(source.schema, truncate), source.parts, source.frame),
                 *(source.attrs | attributes, source.rows, order),
                 more=source.more,
+                meta=layers,
             )
             with reporting(progress, "writing") as callback, suppress(AlreadyCommitted):
                 _, lock = creation.create(
@@ -246,6 +253,8 @@ def to_blz(
                 tx.append(data, index=index, evolve=evolve, object=object, progress=callback)
                 if attributes:
                     tx.attrs.update(attrs)
+                for name, content in layers.items():
+                    tx.meta[name] = content
 
         if mode != "a":
             create(mode)

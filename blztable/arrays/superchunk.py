@@ -18,12 +18,13 @@ from blztable.arrays.files.front import Front, is_genuine
 from blztable.arrays.files.header import BLOSCPACK, EXTENDED
 from blztable.arrays.files.info import STR
 from blztable.arrays.files.own import Own
-from blztable.arrays.metalayers import FixedMetalayers, VariableMetalayers, check_fixed
 from blztable.arrays.opened import Opened, open_for_reading, open_recovered
 from blztable.arrays.selection import bounding_box
 from blztable.arrays.writable import Writable, open_for_changes
 from blztable.closing import Closing
 from blztable.errors import ReadOnlyError, SchemaError
+from blztable.format.trailer import Layer
+from blztable.metalayers import FixedMetalayers, VariableMetalayers, check_fixed
 from blztable.report import Report
 from blztable.storage.in_place import APPEND, CREATE, READ, open_in_place
 
@@ -414,12 +415,19 @@ class SuperChunk(Closing):
         b'dog'
         """
         opened = self._opened
-        return FixedMetalayers(
-            opened.name,
-            lambda: opened.array.front.info.meta if isinstance(opened.array, Own) else {},
-            lambda meta: self._writable().set_meta(meta),
-            lambda: not isinstance(opened, Writable) or opened.has_chunks,
-        )
+
+        def get() -> Mapping[str, bytes]:
+            return opened.array.front.info.meta if isinstance(opened.array, Own) else {}
+
+        def put(name: str, content: bytes | None) -> None:
+            assert content is not None, "a fixed metalayer is never removed"
+            self._writable().set_meta({**get(), name: content})
+
+        def refusal() -> str | None:
+            is_late = not isinstance(opened, Writable) or opened.has_chunks
+            return "added before the first chunk" if is_late else None
+
+        return FixedMetalayers(opened.name, get, put, refusal)
 
     @property
     def vlmeta(self) -> VariableMetalayers:
@@ -442,11 +450,22 @@ class SuperChunk(Closing):
         ['pet']
         """
         opened = self._opened
-        return VariableMetalayers(
-            opened.name,
-            lambda: opened.array.layers if isinstance(opened.array, Own) else {},
-            lambda layers: self._writable().set_layers(layers),
-        )
+
+        def layers() -> Mapping[str, Layer]:
+            return opened.array.layers if isinstance(opened.array, Own) else {}
+
+        def get() -> Mapping[str, bytes]:
+            return {name: layer.decode() for name, layer in layers().items()}
+
+        def put(name: str, content: bytes | None) -> None:
+            changed = {
+                key: layer for key, layer in layers().items() if key != name or content is not None
+            }
+            if content is not None:
+                changed[name] = Layer.encode(content)
+            self._writable().set_layers(changed)
+
+        return VariableMetalayers(opened.name, get, put)
 
     def append(self, values: Any) -> None:
         """Add rows. In a finished file they are durable when the call returns.

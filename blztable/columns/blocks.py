@@ -167,6 +167,8 @@ class Stream:
     encoding: Encoding | None = None
     # Number of bytes of the values; None if they are not encoded.
     values_nbytes: int | None = None
+    # Where each item ends, if there are `pages`.
+    ends: np.ndarray | None = None
 
     @property
     def nbytes(self) -> int:

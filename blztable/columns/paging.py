@@ -2,16 +2,19 @@
 
 A page is the unit of statistics and random access, a chunk the unit of decompression. Both aim at
 `CHUNK_BYTES`: such a chunk fits into the cache of a core, and decompressing it takes much longer
-than the 20 microseconds of Python that a chunk costs. Knows nothing of types.
+than the 20 microseconds of Python that a chunk costs. Items of `LARGE_ITEM` and more have chunks of
+their own, so that one is read without its neighbours. Knows nothing of types.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from blztable.block_terms import MIN_PAGE_ROWS, split_evenly
 
 CHUNK_BYTES = 1 << 20
+# Decompressing such an item takes longer than the Python of a chunk, even as fast as memory.
+LARGE_ITEM = CHUNK_BYTES // 4
 USUAL_PAGE_ROWS = 1 << 17
 # A chunk below this is not cut any further.
 _LEAST_CUT = 1 << 16
@@ -49,13 +52,22 @@ def cut_tail(chunks: tuple[int, ...], unit: int) -> tuple[int, ...]:
     return (*chunks[:-1], chunks[-1] - tail, tail)
 
 
-def cut_pages(pages: Sequence[int], target: int) -> tuple[int, ...]:
-    """Return the chunk sizes of a stream with these page sizes; cut only pages above `target`."""
+def cut_pages(
+    pages: Sequence[int], target: int, ends: np.ndarray, page_rows: int
+) -> tuple[int, ...]:
+    """Return the chunk sizes of a stream of items with these pages and item ends.
+
+    Pages above `target`, and those with a large item, are cut, each by itself and between items.
+    """
+    large = min(target, LARGE_ITEM)
+    lengths = np.diff(ends, prepend=ends.dtype.type(0))
+    cut = set((np.flatnonzero(lengths >= large) // page_rows).tolist())
     chunks: list[int] = []
     room = 0
-    for page in pages:
-        if page > target:
-            chunks += _cut_page(page, target)
+    for number, page in enumerate(pages):
+        if page > target or number in cut:
+            rows = lengths[number * page_rows : (number + 1) * page_rows]
+            chunks += _cut_page(rows, target, large)
             room = 0
         elif 0 < page <= room:
             chunks[-1] += page
@@ -76,7 +88,22 @@ def page_bytes(ends: np.ndarray, page_rows: int) -> tuple[int, ...]:
     return tuple(np.diff(last, prepend=last.dtype.type(0)).tolist())
 
 
-def _cut_page(nbytes: int, target: int) -> tuple[int, ...]:
-    """Return the chunk sizes of a page: each at most `target`, all about the same."""
-    count = -(-nbytes // target)
-    return split_evenly(nbytes, -(-nbytes // count))
+def _cut_page(lengths: np.ndarray, target: int, large: int) -> Iterator[int]:
+    """Yield the chunk sizes of a page: large items alone, the items between them together."""
+    start = 0
+    for row in (*np.flatnonzero(lengths >= large).tolist(), len(lengths)):
+        yield from _cut_run(np.cumsum(lengths[start:row], dtype=np.int64), target)
+        if row < len(lengths):
+            nbytes = int(lengths[row])
+            count = -(-nbytes // target)
+            yield from split_evenly(nbytes, -(-nbytes // count))
+        start = row + 1
+
+
+def _cut_run(ends: np.ndarray, target: int) -> Iterator[int]:
+    """Yield the chunk sizes of items below `target`, given their ends: as many items as fit."""
+    begin, stop = 0, int(ends[-1]) if len(ends) else 0
+    while begin < stop:
+        end = int(ends[np.searchsorted(ends, begin + target, "right") - 1])
+        yield end - begin
+        begin = end

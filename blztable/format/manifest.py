@@ -15,11 +15,12 @@ from itertools import accumulate
 from operator import add
 
 from blztable.errors import CorruptError, FormatError, LimitError
-from blztable.format import jsontext
+from blztable.format import jsontext, metalayers
 from blztable.format.bundle import BundleFacts
 from blztable.format.jsontext import Json
 from blztable.format.layout import Path
 from blztable.format.line import ColumnParts, path_to_json
+from blztable.format.metalayers import Layers
 
 FORMAT = "blztable"
 FORMAT_VERSION = 1
@@ -51,6 +52,7 @@ OPTIONAL_FIELDS: dict[str, tuple[type, Json]] = {
     "lasting": (int, 0),
     "bundles": (dict, {}),
     "next_bundle": (int, 1),
+    "metalayers": (dict, {}),
 }
 
 # The bundle of each row group, None for none.
@@ -114,6 +116,8 @@ class Head:
     bundles: Bundles = ()
     # The number of the next bundle.
     next_bundle: int = 1
+    # Metalayers of the table and its columns.
+    metalayers: Layers = field(default_factory=dict)
     # True if the rows of a part may be null where the value is NaN.
     nan_is_null: bool = False
     columns: ColumnIndex = ColumnIndex()
@@ -154,6 +158,7 @@ def encode(head: Head, lines: Sequence[bytes]) -> bytes:
             if getattr(head, name) not in (absent, ())
         },
         **({"bundles": _bundles_to_json(head.bundles)} if head.bundles else {}),
+        **({"metalayers": metalayers.to_json(head.metalayers)} if head.metalayers else {}),
         "rows": head.rows,
         "schema": base64.b64encode(head.schema).decode("ascii"),
         "columns": {
@@ -233,6 +238,8 @@ def decode_head(data: bytes) -> Head:
         )
     values["schema"] = _base64(text.get("schema"))
     values["columns"] = columns = _columns(text.get("columns"), len(data))
+    ids = {str(path[0]) for path in columns.paths} if text["metalayers"] else ()
+    values["metalayers"] = metalayers.from_json(text["metalayers"], ids)
     if NESTED not in features and any(len(path) > 1 for path in columns.paths):
         raise CorruptError(
             f"the head of a manifest: nested columns, but 'requires' lacks {NESTED!r}"

@@ -1,12 +1,18 @@
-"""Attributes: the user's attributes of a table, as a mapping.
+"""What users keep beside the rows, as mappings: attributes, and metalayers of tables and columns.
 
 Knows nothing of how they are stored.
 """
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from blztable.convert.objects.tagged import decode_value, plain_key, stored_key
+from blztable.format.metalayers import FIXED, VARIABLE, LayerKey, Layers
+from blztable.metalayers import FixedMetalayers, VariableMetalayers
+
+# When fixed metalayers are added.
+OF_TABLE = "given to create() or to_blz(meta=)"
+OF_COLUMN = "given to add_column(meta=)"
 
 
 class Attributes(MutableMapping[Any, Any]):
@@ -144,3 +150,51 @@ class Attributes(MutableMapping[Any, Any]):
 
     def __repr__(self) -> str:
         return repr(dict(self))
+
+
+class Keeper(Protocol):
+    """What has the metalayers of a table and its columns: a table or a transaction."""
+
+    @property
+    def path(self) -> str:
+        """Path of the table."""
+
+    def _layers(self) -> Layers:
+        """Return all metalayers."""
+
+    def _set_layer(self, key: LayerKey, content: bytes | None) -> None:
+        """Change a metalayer; None removes it."""
+
+
+def fixed_metalayers(table: Keeper, owner: str = "", column: str | None = None) -> FixedMetalayers:
+    """Return the fixed metalayers of a table, or of its column with this id and name."""
+    refusal = OF_TABLE if column is None else OF_COLUMN
+    shelf = _Shelf(table, owner, FIXED)
+    return FixedMetalayers(_name(table, column), shelf.get, shelf.put, lambda: refusal)
+
+
+def variable_metalayers(
+    table: Keeper, owner: str = "", column: str | None = None
+) -> VariableMetalayers:
+    """Return the variable metalayers of a table, or of its column with this id and name."""
+    shelf = _Shelf(table, owner, VARIABLE)
+    return VariableMetalayers(_name(table, column), shelf.get, shelf.put)
+
+
+class _Shelf:
+    """The metalayers of one kind and one owner."""
+
+    def __init__(self, table: Keeper, owner: str, kind: str) -> None:
+        self._table = table
+        self._place = (owner, kind)
+
+    def get(self) -> Mapping[str, bytes]:
+        layers = self._table._layers()
+        return {key.name: content for key, content in layers.items() if key[:2] == self._place}
+
+    def put(self, name: str, content: bytes | None) -> None:
+        self._table._set_layer(LayerKey(*self._place, name), content)
+
+
+def _name(table: Keeper, column: str | None) -> str:
+    return table.path if column is None else f"column {column!r} of {table.path}"

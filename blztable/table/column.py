@@ -12,7 +12,10 @@ from pandas.api.extensions import no_default
 
 from blztable.convert.foreign.numpy_arrays import decode
 from blztable.engine.version.schema import digits_of
+from blztable.errors import SchemaError
+from blztable.metalayers import FixedMetalayers, VariableMetalayers
 from blztable.report import StreamStorage, size_text
+from blztable.table.attributes import Keeper, fixed_metalayers, variable_metalayers
 from blztable.table.indices import checked_integer
 from blztable.table.snapshot import Snapshot
 
@@ -29,9 +32,10 @@ class Column:
     int64 4 [2, None] 4
     """
 
-    def __init__(self, snapshot: Snapshot, index: int) -> None:
+    def __init__(self, snapshot: Snapshot, index: int, table: Keeper) -> None:
         self._snapshot = snapshot
         self._index = index
+        self._table = table
 
     @property
     def name(self) -> str:
@@ -127,6 +131,50 @@ class Column:
         True
         """
         return self._snapshot.version.cbytes(self._index)
+
+    @property
+    def meta(self) -> FixedMetalayers:
+        """Fixed metalayers of the column: named bytes that keep their length.
+
+        They are given to `CTable.add_column`. A column keeps its metalayers when it is renamed,
+        and they go when it is dropped.
+
+        Returns
+        -------
+        FixedMetalayers
+            A mapping with the verbs ``add``, ``get``, ``exists`` and ``update``.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [1, 2]}, "t.blz")
+        >>> with blz.open("t.blz", mode="a") as t:
+        ...     version = t.add_column("b", [3, 4], meta={"unit": b"kg"})
+        ...     t["b"].meta["unit"] = b"lb"
+        ...     print(t["b"].meta.get("unit"))
+        b'lb'
+        """
+        return fixed_metalayers(self._table, self._id, self.name)
+
+    @property
+    def vlmeta(self) -> VariableMetalayers:
+        """Variable metalayers of the column: added, resized and removed at any time.
+
+        Returns
+        -------
+        VariableMetalayers
+            A mapping with the verbs ``add``, ``get``, ``exists``, ``update`` and ``delete``.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [1, 2]}, "t.blz")
+        >>> with blz.open("t.blz", mode="a") as t:
+        ...     t["a"].vlmeta.add("unit", b"kg")
+        ...     print(dict(t["a"].vlmeta), t.version)
+        {'unit': b'kg'} 2
+        """
+        return variable_metalayers(self._table, self._id, self.name)
 
     def streams(self) -> tuple[StreamStorage, ...]:
         """Show how the column is stored: encoding, codec and sizes of its streams.
@@ -312,6 +360,14 @@ class Column:
             f"<Column {self.name!r} of {self._snapshot.name}: {self.type}, {kept}"
             f"{len(self):,} rows, {size_text(self.nbytes)} in {size_text(self.cbytes)}>"
         )
+
+    @property
+    def _id(self) -> str:
+        """The id of the column in all versions."""
+        version = self._snapshot.version
+        if self._index >= len(version.schema) - len(version.views):
+            raise SchemaError(f"{self.name!r} is a field; metalayers are those of its column")
+        return str(version.head.columns.paths[version.tree.nodes(self._index)[0]][0])
 
     @property
     def _field(self) -> pa.Field:

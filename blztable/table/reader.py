@@ -3,7 +3,7 @@
 Base of CTable and of Transaction, which shows the table as its changes have made it so far.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, overload
 
 import numpy as np
@@ -17,9 +17,12 @@ from blztable.convert.foreign.structured import matrix, structured_array
 from blztable.engine.version.schema import digits_of
 from blztable.engine.version.versions import Version
 from blztable.engine.write.sort_keys import kept
-from blztable.errors import ColumnNotFoundError
+from blztable.errors import ColumnNotFoundError, ReadOnlyError
+from blztable.format.metalayers import LayerKey, Layers
+from blztable.metalayers import FixedMetalayers, VariableMetalayers
 from blztable.report import Explanation, Report, short_text, size_text
 from blztable.storage.store import Lock
+from blztable.table.attributes import Attributes, fixed_metalayers, variable_metalayers
 from blztable.table.batches import Batches
 from blztable.table.column import Column
 from blztable.table.dataset import BlzDataset
@@ -231,6 +234,75 @@ class TableReader:
         /.../t.blz
         """
         return self._snapshot.name
+
+    @property
+    def attrs(self) -> Attributes:
+        """Attributes of the table: JSON values that travel with it.
+
+        Numbers and times of numpy and pandas, and 1-dimensional arrays of them, keep their type.
+
+        Returns
+        -------
+        blztable.Attributes
+            A mutable mapping of str to values; each assignment is one commit, or part of a
+            transaction.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [1]}, "tills.blz", attrs={"source": "till 7"})
+        >>> with blz.open("tills.blz", mode="a") as t:
+        ...     t.attrs["checked"] = True
+        ...     print(t.attrs, t.version)
+        {'source': 'till 7', 'checked': True} 2
+        """
+        return Attributes(lambda: self._snapshot.version.head.attributes, self._set_attributes)
+
+    @property
+    def meta(self) -> FixedMetalayers:
+        """Fixed metalayers: named bytes that keep their length.
+
+        Those of a table are given to `create` or `to_blz`. Each change is one commit, or part of
+        a transaction.
+
+        Returns
+        -------
+        FixedMetalayers
+            A mapping with the verbs ``add``, ``get``, ``exists`` and ``update``.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [1]}, "t.blz", meta={"pet": b"cat"})
+        >>> with blz.open("t.blz", mode="a") as t:
+        ...     t.meta.update("pet", b"dog")
+        ...     print(t.meta["pet"], t.version)
+        b'dog' 2
+        """
+        return fixed_metalayers(self)
+
+    @property
+    def vlmeta(self) -> VariableMetalayers:
+        """Variable metalayers: named bytes that may be added, resized and removed at any time.
+
+        At most 16; those of a table and its columns have 16 MiB together. `attrs` is the
+        comfortable way; these have the verbs of Blosc2.
+
+        Returns
+        -------
+        VariableMetalayers
+            A mapping with the verbs ``add``, ``get``, ``exists``, ``update`` and ``delete``.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [1]}, "t.blz")
+        >>> with blz.open("t.blz", mode="a") as t:
+        ...     t.vlmeta["pet"] = b"giraffe"
+        ...     print(t.vlmeta, t.version)
+        VariableMetalayers({'pet': b'giraffe'}) 2
+        """
+        return variable_metalayers(self)
 
     def to_arrow(
         self,
@@ -757,13 +829,13 @@ class TableReader:
         if isinstance(key, str | tuple):
             snapshot, shown = self._reading()
             if key not in self.column_names and (field := snapshot.field(key, shown)):
-                return Column(*field)
+                return Column(*field, self)
             snapshot, indices = self._reading([key])
             if len(indices) > 1:
                 raise ColumnNotFoundError(
                     f"{len(indices)} columns are named {key!r}; read them with to_arrow([{key!r}])"
                 )
-            return Column(snapshot, indices[0])
+            return Column(snapshot, indices[0], self)
         if isinstance(key, list):
             return TableReader(*self._reading(key))
         if isinstance(key, slice):
@@ -818,6 +890,18 @@ class TableReader:
             as_dictionary = snapshot.positions(dictionaries, shown, "dictionaries")
             snapshot = snapshot.with_dictionaries(as_dictionary)
         return snapshot, positions
+
+    def _set_attributes(self, changes: Mapping[str, Any], removed: Sequence[str]) -> None:
+        raise self._read_only()
+
+    def _layers(self) -> Layers:
+        return self._snapshot.version.head.metalayers
+
+    def _set_layer(self, key: LayerKey, content: bytes | None) -> None:
+        raise self._read_only()
+
+    def _read_only(self) -> ReadOnlyError:
+        return ReadOnlyError(f"{self.path} cannot be changed; open the table with mode='a'")
 
     def _show_version(self, version: Version, pinned: Lock) -> None:
         """Read a newer version from here on."""

@@ -219,7 +219,7 @@ class Snapshot:
     def array(self, position: int, rows: range) -> pa.Array:
         """Read rows of one column as one array."""
         with self._guarded():
-            if rows.step != 1:
+            if rows.step != 1 or len(rows) == 1:
                 array = take_array(self.version, position, self.numbers(rows))
             else:
                 row_spans = spans(self.version.head.row_groups, rows.start, rows.stop)

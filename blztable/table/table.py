@@ -20,9 +20,9 @@ from blztable.engine.version import history, vacuum
 from blztable.engine.version.versions import LOCK_SECONDS, pin
 from blztable.engine.write.options import WriteOptions
 from blztable.errors import ReadOnlyError, TransactionError
+from blztable.format.metalayers import LayerKey
 from blztable.report import Vacuumed, VersionInfo
 from blztable.table.appender import Appender
-from blztable.table.attributes import Attributes
 from blztable.table.column import Column
 from blztable.table.indices import checked_integer
 from blztable.table.progress import ProgressOption, reporting
@@ -106,28 +106,6 @@ class CTable(TableReader, Closing):
         """
         if self._columns is None:
             self._snapshot.close()
-
-    @property
-    def attrs(self) -> Attributes:
-        """Attributes of the table: JSON values that travel with it.
-
-        Numbers and times of numpy and pandas, and 1-dimensional arrays of them, keep their type.
-
-        Returns
-        -------
-        blztable.Attributes
-            A mutable mapping of str to values; each assignment is one commit.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"a": [1]}, "tills.blz", attrs={"source": "till 7"})
-        >>> with blz.open("tills.blz", mode="a") as t:
-        ...     t.attrs["checked"] = True
-        ...     print(t.attrs, t.version)
-        {'source': 'till 7', 'checked': True} 2
-        """
-        return Attributes(lambda: self._snapshot.version.head.attributes, self._set_attributes)
 
     @overload
     def __getitem__(self, key: Names) -> Column: ...
@@ -508,6 +486,7 @@ class CTable(TableReader, Closing):
         default: Any = None,
         truncate: int | None = None,
         object: str = "infer",
+        meta: Mapping[str, bytes] | None = None,
     ) -> int:
         """Add a column behind the others, without writing any of them.
 
@@ -526,6 +505,8 @@ class CTable(TableReader, Closing):
             Number of significant decimal digits to keep of floats, as in `to_blz`.
         object : {"infer", "json", "error"}
             How Python objects are stored, as in `to_blz`.
+        meta : mapping of str to bytes, optional
+            Fixed metalayers of the column, see `Column.meta`.
 
         Returns
         -------
@@ -557,7 +538,12 @@ class CTable(TableReader, Closing):
         {'net': [10.0, 20.0], 'gross': [15.0, 30.0]}
         """
         return self._change(
-            Transaction.add_column, name, data, default=default, truncate=truncate, object=object
+            Transaction.add_column,
+            *(name, data),
+            default=default,
+            truncate=truncate,
+            object=object,
+            meta=meta,
         )
 
     def alter_column(
@@ -998,6 +984,9 @@ class CTable(TableReader, Closing):
 
     def _set_attributes(self, changes: Mapping[str, Any], removed: Sequence[str]) -> None:
         self._change(Transaction._set_attributes, changes, removed)
+
+    def _set_layer(self, key: LayerKey, content: bytes | None) -> None:
+        self._change(Transaction._set_layer, key, content)
 
     def _alone(self, commit_id: str | None = None) -> Transaction:
         """Return a transaction for one verb of the table itself."""

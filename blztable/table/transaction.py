@@ -34,9 +34,10 @@ from blztable.engine.version.schema import kept_digits
 from blztable.engine.write import sort_keys
 from blztable.engine.write.options import WriteOptions, check_id
 from blztable.errors import ReadOnlyError, TransactionError
+from blztable.format.metalayers import LayerKey
 from blztable.interrupts import DeferInterrupt
+from blztable.metalayers import check_fixed
 from blztable.table.appender import Appender
-from blztable.table.attributes import Attributes
 from blztable.table.indices import checked_count
 from blztable.table.reader import TableReader
 from blztable.table.snapshot import Snapshot
@@ -411,6 +412,7 @@ class Transaction(TableReader):
         default: Any = None,
         truncate: int | None = None,
         object: str = "infer",
+        meta: Mapping[str, bytes] | None = None,
     ) -> None:
         """Add a column behind the others, see `CTable.add_column`.
 
@@ -428,6 +430,8 @@ class Transaction(TableReader):
             Number of significant decimal digits to keep of floats, as in `to_blz`.
         object : {"infer", "json", "error"}
             How Python objects are stored, as in `to_blz`.
+        meta : mapping of str to bytes, optional
+            Fixed metalayers of the column, see `Column.meta`.
 
         Raises
         ------
@@ -454,6 +458,7 @@ class Transaction(TableReader):
         {'gross': [15.0, 30.0]}
         """
         staged, descriptor, values = self._change_set.staged, None, None
+        layers = check_fixed(meta or {})
         struct, own_name = fields.parent_of(staged, name) or (None, evolving.checked_text(name))
         rows_of: Callable[[int], Any]
         if isinstance(data, pc.Expression):
@@ -468,12 +473,14 @@ class Transaction(TableReader):
             rows_of = rows.by_group(values, staged.head.row_groups, own_name)
         field = kept_digits(described(field, descriptor), truncate)
         if struct is not None:
-            if default is not None:
-                raise ValueError("default is for columns; a field that is left out is null")
+            if default is not None or layers:
+                raise ValueError(
+                    "default and meta are for columns; a field that is left out is null"
+                )
             fields.add_field(self._change_set, struct, field, rows_of, self._retyped)
             return
         declared = self._target.default(default, field, order_of(values))
-        evolving.add_column(self._change_set, field, rows_of, declared)
+        evolving.add_column(self._change_set, field, rows_of, declared, layers)
 
     @_verb(if_repeated=None)
     def alter_column(
@@ -760,30 +767,8 @@ class Transaction(TableReader):
         ...     print(t.version)
         2
         """
-        if rows is not None:
-            rows = checked_count(rows, "rows", least=1)
-        self._change(ChangeSet.set_row_group_rows, rows)
-
-    @property
-    def attrs(self) -> "Attributes":
-        """Attributes of the table; assignments are committed with the other changes.
-
-        Returns
-        -------
-        blztable.Attributes
-            A mutable mapping of str to values.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"n": [1]}, "t.blz")
-        >>> with blz.open("t.blz", mode="a") as t:
-        ...     with t.transaction() as tx:
-        ...         tx.attrs["until"] = 1
-        ...     print(t.attrs, t.version)
-        {'until': 1} 2
-        """
-        return Attributes(lambda: self._snapshot.version.head.attributes, self._set_attributes)
+        count = rows if rows is None else checked_count(rows, "rows", least=1)
+        self._change(ChangeSet.set_row_group_rows, count)
 
     def __enter__(self) -> Self:
         if self._base is None or self._is_open:
@@ -833,12 +818,11 @@ class Transaction(TableReader):
             return
         if published is None:
             return
-        version, _ = published
-        self._committed = version.head.version
+        self._committed = published[0].head.version
         self._table._show_version(*published)
         self._change_set.commit.emit_warnings()
         if GROWING.intersection(self._change_set.operations):
-            merged = compact.merge_after(version, self._change_set.options)
+            merged = compact.merge_after(published[0], self._change_set.options)
             if merged is not None:
                 self._table._show_version(*merged)
 
@@ -870,10 +854,13 @@ class Transaction(TableReader):
     def _set_attributes(self, changes: Mapping[str, Any], removed: Sequence[str]) -> None:
         self._change(ChangeSet.set_keys, "attributes", checked_attrs(dict(changes)), removed)
 
+    def _set_layer(self, key: LayerKey, content: bytes | None) -> None:
+        self._change(ChangeSet.set_layer, key, content)
+
     @property
     def _target(self) -> Target:
-        change_set = self._change_set
-        return Target(change_set.staged, self._snapshot, change_set.options.nan_as_null)
+        nan_as_null = self._change_set.options.nan_as_null
+        return Target(self._change_set.staged, self._snapshot, nan_as_null)
 
     def _check_process(self) -> None:
         if os.getpid() != self._pid:

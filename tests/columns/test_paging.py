@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from blztable.columns.paging import (
     CHUNK_BYTES,
+    LARGE_ITEM,
     MIN_PAGE_ROWS,
     USUAL_PAGE_ROWS,
     cut_even,
@@ -62,22 +63,41 @@ def test_even_pages_are_kept_whole_or_halved(rows, width, page_rows, target):
             assert 2 * chunks[0] > target
 
 
-@given(st.lists(st.integers(0, 300), max_size=20), TARGETS)
-def test_uneven_pages_are_kept_whole_or_cut_alone(pages, target):
-    chunks = cut_pages(pages, target)
-    assert sum(chunks) == sum(pages)
+@given(st.lists(st.integers(0, 300), max_size=70), st.sampled_from([8, 16]), TARGETS)
+def test_chunks_of_items_hold_whole_pages_whole_items_or_a_piece_of_one_item(
+    lengths, page_rows, target
+):
+    of_items = np.cumsum(lengths, dtype="<i4")
+    pages = page_bytes(of_items, page_rows)
+    chunks = cut_pages(pages, target, of_items, page_rows)
+    assert sum(chunks) == sum(lengths)
     assert all(0 < size <= target for size in chunks)
-    cuts, boundaries = {0, *ends(chunks)}, [0, *ends(pages)]
-    for start, stop in pairwise(boundaries):
-        if stop - start > target:
+    cuts = {0, *ends(chunks)}
+    for number, (start, stop) in enumerate(pairwise([0, *ends(pages)])):
+        rows = lengths[number * page_rows : (number + 1) * page_rows]
+        if stop - start > target or any(length >= target for length in rows):
+            assert {start, stop} <= cuts
+        else:
+            assert not any(start < cut < stop for cut in cuts)
+    for start, stop in pairwise([0, *ends(lengths)]):
+        if stop - start >= target:
             assert {start, stop} <= cuts
         else:
             assert not any(start < cut < stop for cut in cuts)
 
 
+@given(st.lists(st.integers(0, 3 * CHUNK_BYTES), max_size=20))
+def test_a_large_item_is_alone_in_its_chunks(lengths):
+    of_items = np.cumsum(lengths, dtype="<i8")
+    cuts = {0, *ends(cut_pages(page_bytes(of_items, 8), CHUNK_BYTES, of_items, 8))}
+    for start, stop in pairwise([0, *ends(lengths)]):
+        assert stop - start < LARGE_ITEM or {start, stop} <= cuts
+
+
 def test_small_pages_share_a_chunk():
-    assert cut_pages([30, 30, 30, 30], 64) == (60, 60)
-    assert cut_pages([30, 0, 30, 0], 64) == (60,)
+    of_items = np.repeat([30, 60, 90, 120], 8)
+    assert cut_pages([30, 30, 30, 30], 64, of_items, 8) == (60, 60)
+    assert cut_pages([30, 0, 30, 0], 64, np.repeat([30, 60], 16), 8) == (60,)
     assert cut_even(120, 30, 1, 64) == (60, 60)
 
 
@@ -85,7 +105,8 @@ def test_small_pages_share_a_chunk():
 def test_no_chunk_is_above_the_limit_of_the_format(row_bytes):
     for target in (CHUNK_BYTES, MAX_CHUNK_BYTES):
         huge = 7 * MAX_CHUNK_BYTES + 1200
-        assert max(cut_pages([huge, 3, huge], target)) <= MAX_CHUNK_BYTES
+        one = np.array([huge, huge + 3, 2 * huge + 3])
+        assert max(cut_pages([huge, 3, huge], target, one, 1)) <= MAX_CHUNK_BYTES
         assert max(cut_even(2 * huge, huge, row_bytes, target)) <= MAX_CHUNK_BYTES
         # Rows of 5 MiB: one chunk cannot hold two.
         assert max(cut_even(80 << 20, 40 << 20, 5 << 20, target)) <= MAX_CHUNK_BYTES

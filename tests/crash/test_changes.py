@@ -112,6 +112,7 @@ FILES = dict.fromkeys(CHANGES, BOTH_COLUMNS) | {
     "rename_columns": [[]],
     "reorder_columns": [[]],
     "restore": [[]],
+    "metalayers": [[]],
 }
 ROOT, DATA = "sync_directory t.blz", "sync_directory t.blz/data"
 MANIFEST, NAMES = "sync_file t.blz/meta/manifest/.tmp", "sync_directory t.blz/meta/manifest"

@@ -524,6 +524,7 @@ def test_the_operations_are_those_of_the_page():
             lambda: t.rename_columns({"m": "o"}),
             lambda: t.reorder_columns(["o"]),
             lambda: t.attrs.update(a=1),
+            lambda: t.vlmeta.add("a", b"1"),
             lambda: t.set_retention(versions=50),
             lambda: t.append({"n": [2]}),
             lambda: t.compact(),

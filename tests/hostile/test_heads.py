@@ -109,6 +109,32 @@ def test_a_row_group_may_have_all_the_rows_there_could_be(write):
 
 
 @pytest.mark.parametrize(
+    "layers",
+    [
+        {"9": {"fixed": {"a": "AA=="}}},
+        {"x": {"fixed": {"a": "AA=="}}},
+        {"": {"other": {"a": "AA=="}}},
+        {"": {"fixed": {"a": "!!"}}},
+        {"": {"fixed": {"a": 5}}},
+        {"": {"fixed": {"": "AA=="}}},
+        {"": {"fixed": {"blz.a": "AA=="}}},
+        {"": {"variable": {"x" * 32: "AA=="}}},
+        {"": {"variable": {str(number): "AA==" for number in range(17)}}},
+        {"": {"fixed": {"a": "AAAA" * 21_845}}},
+        {"": {"fixed": [1]}},
+        {"": []},
+        [],
+    ],
+    ids=lambda layers: str(layers)[:30],
+)
+def test_metalayers_that_cannot_be_are_told(store, layers):
+    with tamper.editing(store) as table:
+        table.head["metalayers"] = layers
+    with pytest.raises((blz.CorruptError, blz.LimitError), match="metalayer"):
+        blz.open(store)
+
+
+@pytest.mark.parametrize(
     ("text", "error"),
     [("!!", blz.CorruptError), (5, blz.CorruptError), ("AA==", blz.CorruptError)],
 )

@@ -79,6 +79,8 @@ class Model:
     columns: tuple[tuple[Bits, ...], ...] = ()
     rows: int = 0
     attrs: Mapping[str, int] = field(default_factory=dict)
+    # The variable metalayers of the table.
+    layers: Mapping[str, bytes] = field(default_factory=dict)
     defaults: Mapping[str, Bits] = field(default_factory=dict)
     # The column that rows are sorted by, and whether in ascending order.
     order: tuple[str, bool] | None = None
@@ -469,6 +471,20 @@ def attributes(draw, model: Model) -> Change:
     )
 
 
+def metalayers(draw, model: Model) -> Change:
+    # Other keys than those of attributes.
+    key, value = draw(st.sampled_from("pqr")), draw(st.binary(max_size=3))
+    if key in model.layers and draw(st.booleans()):
+        left = lambda m: replace(m, layers={k: v for k, v in m.layers.items() if k != key})  # noqa: E731
+        return Change(lambda t: t.vlmeta.delete(key), left, NOTHING, (key,))
+    return Change(
+        lambda t: t.vlmeta.__setitem__(key, value),
+        lambda m: replace(m, layers={**m.layers, key: value}),
+        NOTHING,
+        (key,),
+    )
+
+
 def compact(draw, model: Model) -> Change:
     numbers = model.of(*INTEGERS)
     call = lambda t: t.compact(sort_by=[order(wanted)])  # noqa: E731
@@ -502,7 +518,7 @@ ON_COLUMNS += [drop, reorder, rename, append_evolving, append_evolving, alter_co
 
 def change(draw, model: Model) -> Change:
     """Draw any change that this version accepts."""
-    kinds = [attributes]
+    kinds = [attributes, metalayers]
     if len(model.names) < len(NAMES):
         kinds.append(add_column)
     if model.names:
@@ -724,6 +740,7 @@ class Machine(RuleBasedStateMachine):
             or ("rows" in relies and files[0] != files[1] and not drops)
             or (new_defaults and len(changes) == 1)
             or any(seen.attrs.get(key) != newest.attrs.get(key) for key in keys)
+            or any(seen.layers.get(key) != newest.layers.get(key) for key in keys)
         )
         may_be_lost = (
             (relies & {"joined", "rows"} and files[0] != files[1])
@@ -799,6 +816,7 @@ def same(t, model: Model) -> None:
     same_rows(t.to_arrow(), model)
     assert t.nrows == model.rows
     assert dict(t.attrs) == dict(model.attrs)
+    assert dict(t.vlmeta) == dict(model.layers)
     assert t.sort_by == ([order(model.order)] if model.order else [])
 
 

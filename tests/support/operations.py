@@ -31,6 +31,8 @@ class Model:
     has_all_text: bool = field(default=False, compare=False)
     # The default value of the column of floats; `found` does not tell.
     default: float | None = field(default=None, compare=False)
+    # Variable metalayers, by the name of their column, None for the table.
+    layers: dict = field(default_factory=dict)
 
     def rows(self, order) -> "Model":
         columns = {name: [cells[row] for row in order] for name, cells in self.columns.items()}
@@ -146,11 +148,21 @@ def renamed(model, who):
     names = {"n": "m", "text": f"{who}'s text"}
     columns = {names.get(name, name): cells for name, cells in model.columns.items()}
     order = tuple((names.get(name, name), way) for name, way in model.order)
-    return replace(model, columns=columns, order=order)
+    layers = {names.get(name, name): content for name, content in model.layers.items()}
+    return replace(model, columns=columns, order=order, layers=layers)
 
 
 def dropped(model, name):
-    return replace(model, columns={k: v for k, v in model.columns.items() if k != name})
+    columns = {k: v for k, v in model.columns.items() if k != name}
+    layers = {k: v for k, v in model.layers.items() if k != name}
+    return replace(model, columns=columns, layers=layers)
+
+
+def with_layer(model, name, who):
+    """Return the model with a metalayer of a column, which may have another name now."""
+    if name is not None and name not in model.columns:
+        (name,) = [one for one in model.columns if one.endswith(name)]
+    return replace(model, layers=model.layers | {name: who.encode()})
 
 
 def updated(model, who):
@@ -273,6 +285,14 @@ OPERATIONS = {
         lambda t, who: t.attrs.update(b=who),
         lambda m, who: replace(m, attrs=m.attrs | {"b": who}),
     ),
+    "vlmeta": Operation(
+        lambda t, who: t.vlmeta.__setitem__("by", who.encode()),
+        lambda m, who: with_layer(m, None, who),
+    ),
+    "vlmeta of text": Operation(
+        lambda t, who: t["text"].vlmeta.__setitem__("by", who.encode()),
+        lambda m, who: with_layer(m, "text", who),
+    ),
     "set_retention": Operation(
         lambda t, who: t.set_retention(versions=SEEDS[who]),
         lambda m, who: replace(m, keep=SEEDS[who]),
@@ -319,7 +339,9 @@ def found(store):
 def held(table):
     columns = table.to_arrow().to_pydict()
     keep = table._snapshot.version.head.properties.get("keep_versions")
-    return Model(columns, dict(table.attrs), keep, tuple(table.sort_by))
+    owners = {None: table, **{name: table[name] for name in columns}}
+    layers = {name: one.vlmeta["by"] for name, one in owners.items() if "by" in one.vlmeta}
+    return Model(columns, dict(table.attrs), keep, tuple(table.sort_by), layers=layers)
 
 
 def files_named(store):
@@ -378,5 +400,7 @@ CONFLICTS = {
     "restore": set(),
     "attrs a": {"attrs a", "replace"},
     "attrs b": {"attrs b"},
+    "vlmeta": {"vlmeta"},
+    "vlmeta of text": {"vlmeta of text", "drop", "replace"},
     "set_retention": {"set_retention"},
 }

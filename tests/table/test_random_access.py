@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import blztable as blz
 from blztable.engine.read import chunks
 from blztable.errors import ClosedError, ColumnNotFoundError
+from blztable.format.chunk import ChunkHeader
 from blztable.storage.memory import MemoryStore
 from blztable.storage.store import KeyNotFound
 from support import arrow_strategies as own
@@ -405,3 +406,25 @@ def test_a_table_that_is_closed_while_it_is_read_was_closed_and_is_not_damaged(r
     hooked._before = gone
     with pytest.raises(blz.ClosedError, match="here was closed"):
         read(table)
+
+
+@pytest.mark.parametrize("nbytes", [300_000, 1_100_000])
+def test_a_large_item_is_read_without_its_neighbours(monkeypatch, nbytes):
+    items = pa.array([bytes([row]) * (nbytes + row) for row in range(20)])
+    store = MemoryStore()
+    blz.to_blz(pa.table({"blob": items}), store)
+    sizes = []
+
+    def measured(real):
+        def measure(chunk, *args):
+            sizes.append(ChunkHeader.decode(chunk).nbytes)
+            real(chunk, *args)
+
+        return measure
+
+    with blz.open(store) as table:
+        for name in ("decompress_into", "decompress_blocks"):
+            monkeypatch.setattr(chunks, name, measured(getattr(chunks, name)))
+        assert table["blob"][7] == items[7].as_py()
+    # The ends are a small chunk.
+    assert sum(size for size in sizes if size > 1000) == nbytes + 7

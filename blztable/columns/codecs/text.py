@@ -50,7 +50,8 @@ def encode(
     page_rows = page_rows or page_rows_of(np.diff(offsets))
     of_ends, of_values = layout(array.type)
     pages = page_bytes(ends, page_rows)
-    return page_rows, (Stream(of_ends, ends.view(np.uint8)), Stream(of_values, values, pages))
+    items = Stream(of_values, values, pages, ends=ends)
+    return page_rows, (Stream(of_ends, ends.view(np.uint8)), items)
 
 
 def sound_items(

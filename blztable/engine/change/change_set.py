@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from blztable.arrow.nested.nodes import Node
 from blztable.arrow.types import Portion
-from blztable.engine.change.changes import Change, Keys
+from blztable.engine.change.changes import LAYERS, Change, Key, Keys, Value
 from blztable.engine.run.progress import Progress
 from blztable.engine.version import versions
 from blztable.engine.version.column_tree import paths_of
@@ -38,6 +38,7 @@ from blztable.engine.write.columns import write_groups
 from blztable.engine.write.options import WriteOptions
 from blztable.engine.write.reuse import Old
 from blztable.errors import ConflictError
+from blztable.format.metalayers import LayerKey
 from blztable.interrupts import DeferInterrupt
 from blztable.storage.store import Lock
 
@@ -79,10 +80,17 @@ class ChangeSet:
             self._changes.append((change, is_droppable))
             self.operations.append(operation)
 
-    def set_keys(self, mapping: str, changes: Mapping[str, Any], removed: Collection[str]) -> None:
+    def set_keys(
+        self, mapping: str, changes: Mapping[Any, Value], removed: Collection[Key]
+    ) -> None:
         """Set and remove keys of a mapping in the head."""
         if changes or removed:
             self.add(mapping, Keys.of(self.staged, mapping, changes, removed))
+
+    def set_layer(self, key: LayerKey, content: bytes | None) -> None:
+        """Set a metalayer, or remove it."""
+        changes = {} if content is None else {key: content}
+        self.set_keys(LAYERS, changes, {key} - changes.keys())
 
     def set_row_group_rows(self, rows: int | None) -> None:
         """Set the rows of new row groups, from the next change on; None for the usual number."""

@@ -19,12 +19,12 @@ thousands of changes, and each version holds the parts of all row groups.
 | NoRows (a delete, update, truncate or resize that found no rows) | the same as Rows |
 | Select (drop, reorder), Rename, Reshape (fields that go or get other names) | the columns |
 | Reshape (a new field) | the columns and all row groups |
-| Keys (attributes, properties) | the keys that it sets or removes |
+| Keys (attributes, properties, metalayers) | the keys that it sets or removes; their columns |
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import pyarrow as pa
 
@@ -34,9 +34,14 @@ from blztable.engine.write.sort_keys import SORT_BY, kept
 from blztable.errors import ConflictError
 from blztable.format.jsontext import Json, dumps
 from blztable.format.layout import Path
+from blztable.format.metalayers import FIXED, LayerKey, Layers, check
 
 AGAIN = "open the table again and repeat the change"
-NAMES = {"attributes": "attribute", "properties": "property"}
+LAYERS = "metalayers"
+NAMES = {"attributes": "attribute", "properties": "property", LAYERS: "metalayer"}
+# A key of a mapping in the head, and a value there.
+Key = str | LayerKey
+Value = Json | bytes
 
 
 class Change(Protocol):
@@ -263,25 +268,34 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class AddColumns:
-    """Add columns at the end; `defaults` holds default values by column id."""
+    """Add columns at the end.
+
+    `defaults` holds default values by column id, `meta` the fixed metalayers of the first column.
+    """
 
     seen: Seen
     fields: Sequence[pa.Field]
     written: Sequence[StagedColumn]
     defaults: Mapping[str, Json]
     frame: Mapping[str, Json] | None
+    meta: Mapping[str, bytes] = field(default_factory=dict)
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
         """Add the columns to `newest`."""
         self.seen.check(newest, "adding a column")
         schema = pa.schema([*newest.schema, *self.fields], newest.schema.metadata)
         top = max((max(column.path) + 1 for column in self.written), default=0)
+        layers = dict(newest.head.metalayers)
+        for name, content in self.meta.items():
+            layers[LayerKey(str(self.written[0].path[0]), FIXED, name)] = content
+        check(layers)
         return newest.with_columns(
             [*newest.columns, *self.written],
             schema=schema,
             next_column=max(newest.head.next_column, top),
             properties=with_defaults(newest, self.defaults),
             pandas=self.frame,
+            metalayers=layers,
         )
 
 
@@ -370,7 +384,7 @@ class Rename:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Set or remove keys of a mapping in the head: `attributes` or `properties`.
+    """Set or remove keys of a mapping in the head: `attributes`, `properties` or `metalayers`.
 
     Attributes
     ----------
@@ -379,17 +393,17 @@ class Keys:
     """
 
     mapping: str
-    before: Mapping[str, bytes | None]
-    changes: Mapping[str, Json]
-    removed: frozenset[str]
+    before: Mapping[Key, bytes | None]
+    changes: Mapping[Key, Value]
+    removed: frozenset[Key]
 
     @classmethod
     def of(
         cls,
         staged: StagedVersion,
         mapping: str,
-        changes: Mapping[str, Json],
-        removed: Iterable[str] = (),
+        changes: Mapping[Any, Value],
+        removed: Iterable[Key] = (),
     ) -> Self:
         """Return the change that sets or removes keys of a mapping of a staged version."""
         values, removed = getattr(staged.head, mapping), frozenset(removed)
@@ -401,17 +415,35 @@ class Keys:
         values = getattr(newest.head, self.mapping)
         for key, before in self.before.items():
             if _text(values, key) != before:
+                name = key.name if isinstance(key, LayerKey) else key
                 raise ConflictError(
-                    f"{newest.store.name}: {NAMES[self.mapping]} {key!r} was changed by version "
+                    f"{newest.store.name}: {NAMES[self.mapping]} {name!r} was changed by version "
                     f"{newest.head.version} or an earlier one; {AGAIN}"
                 )
         kept = {key: value for key, value in values.items() if key not in self.removed}
-        return newest.with_head(**{self.mapping: kept | dict(self.changes)})
+        changed = kept | dict(self.changes)
+        if self.mapping == LAYERS:
+            _check_layers(newest, changed)
+        return newest.with_head(**{self.mapping: changed})
 
 
-def _text(mapping: Mapping[str, Json], key: str) -> bytes | None:
-    """Return a value as JSON text; None for a missing key."""
-    return dumps(mapping[key]) if key in mapping else None
+def _check_layers(newest: StagedVersion, layers: Layers) -> None:
+    """Raise ConflictError if a column is gone, LimitError if there are too many metalayers."""
+    ids = {"", *(str(path[0]) for path in newest.head.columns.paths)}
+    if any(key.owner not in ids for key in layers):
+        raise ConflictError(
+            f"{newest.store.name}: a column whose metalayer was changed is gone from version "
+            f"{newest.head.version}; {AGAIN}"
+        )
+    check(layers)
+
+
+def _text(mapping: Mapping[Any, Value], key: Key) -> bytes | None:
+    """Return a value as JSON text, or the bytes that it is; None for a missing key."""
+    if key not in mapping:
+        return None
+    value = mapping[key]
+    return value if isinstance(value, bytes) else dumps(value)
 
 
 def with_defaults(newest: StagedVersion, defaults: Mapping[str, Json]) -> dict[str, Json]:

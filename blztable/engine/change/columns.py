@@ -30,7 +30,11 @@ Rows = Callable[[int], pa.Array | pa.ChunkedArray]
 
 
 def add_column(
-    change_set: ChangeSet, field: pa.Field, rows_of: Rows, default: pa.Scalar | None = None
+    change_set: ChangeSet,
+    field: pa.Field,
+    rows_of: Rows,
+    default: pa.Scalar | None = None,
+    meta: Mapping[str, bytes] | None = None,
 ) -> None:
     """Add a column with the present row groups. Other columns are not touched."""
     staged = change_set.staged
@@ -38,7 +42,9 @@ def add_column(
     defaults = {} if default is None else {str(written[0].path[0]): to_json(default)}
     change_set.add(
         "add_column",
-        AddColumns(Seen.rows_of(staged), [field], written, defaults, staged.head.pandas),
+        AddColumns(
+            Seen.rows_of(staged), [field], written, defaults, staged.head.pandas, meta or {}
+        ),
     )
 
 

@@ -35,6 +35,7 @@ from blztable.errors import TableExistsError, TableNotFoundError
 from blztable.format import manifest
 from blztable.format.jsontext import Json
 from blztable.format.layout import Path
+from blztable.format.metalayers import FIXED, LayerKey
 from blztable.storage.store import Lock, Store
 
 
@@ -54,6 +55,8 @@ class Contents:
         Names with directions to sort the rows by; empty to keep their order.
     more : iterable
         Runs of later rows that need a wider schema, drawn after `parts`.
+    meta : mapping, optional
+        Fixed metalayers of the table.
     """
 
     schema: pa.Schema
@@ -63,6 +66,7 @@ class Contents:
     rows: int | None = None
     sort_by: Sequence[tuple[str, str]] = ()
     more: Iterable[Run] = ()
+    meta: Mapping[str, bytes] | None = None
 
     def later_runs(self) -> Iterator[Run]:
         """Yield the runs of `more`, in which columns keep as many digits as in `schema`."""
@@ -248,6 +252,10 @@ class _Creation:
             fields=schemas.readable(schema),
             attributes=dict(self.contents.attributes or {}),
             pandas=self.contents.frame(sum(rows)),
+            metalayers={
+                LayerKey("", FIXED, name): content
+                for name, content in (self.contents.meta or {}).items()
+            },
             bundles=tuple(written.bundles) if any(written.bundles) else (),
             next_bundle=self.next_bundle,
         )

@@ -160,7 +160,9 @@ class PickedRows(PartRows):
             elif place.encoding is not None and not place.encoding.needs_pages:
                 aside = Codes(self._rows, place.encoding, place.layout.nbytes(1))
             self._picked.append((place, target, aside.encode if aside else None))
-            yield from self._runs(place, aside or place.decoding(self._within(place, target)))
+            sink = aside or place.decoding(self._within(place, target))
+            is_items = isinstance(self._ends, Ends) and name == VALUES
+            yield from self._items_runs(place, sink) if is_items else self._runs(place, sink)
 
     def _within(self, place: StreamPlace, target: Target) -> Sink:
         """Return the sink that copies the rows into the target."""
@@ -183,6 +185,25 @@ class PickedRows(PartRows):
         page_rows = self.part.root.page_rows
         ranges = (place.range_of(span.start, span.stop, page_rows) for span in self._pages)
         requests = [ByteRequest(low, high, sink) for low, high in ranges if low < high]
+        return runs(self.part, place, requests)
+
+    def _items_runs(self, place: StreamPlace, sink: Sink) -> Iterator[Run]:
+        """Yield the runs of the chunks that have the items: the rest of a page is not read."""
+        assert isinstance(self._ends, Ends)
+        filled = self._ends.starts < self._ends.ends
+        starts, ends = self._ends.starts[filled], self._ends.ends[filled]
+        if not len(starts):
+            return iter(())
+        bounds = np.cumsum([0, *place.info.chunks])
+        first = np.searchsorted(bounds, starts, "right") - 1
+        last = np.searchsorted(bounds, ends)
+        # Items that share a chunk, or lie in adjacent ones, become one request.
+        gaps = np.flatnonzero(first[1:] > last[:-1])
+        lows, highs = bounds[first[[0, *(gaps + 1)]]], bounds[last[[*gaps, -1]]]
+        requests = [
+            ByteRequest(low, high, sink)
+            for low, high in zip(lows.tolist(), highs.tolist(), strict=True)
+        ]
         return runs(self.part, place, requests)
 
 

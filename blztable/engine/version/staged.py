@@ -195,7 +195,8 @@ class StagedVersion(Version):
     ) -> "StagedVersion":
         """Return this version with other columns; `fields` are further fields of the head.
 
-        A bundle in which no column has a part any more is not named any more.
+        A bundle in which no column has a part any more is not named any more. The metalayers of a
+        column go with it.
         """
         schema = self.schema if schema is None else schema
         if PANDAS_KEY in (schema.metadata or {}):
@@ -203,6 +204,10 @@ class StagedVersion(Version):
             schema = schema.with_metadata(metadata or None)
         if not schema.equals(self.schema, check_metadata=True):
             fields |= {"schema": schemas.encode(schema), "fields": schemas.readable(schema)}
+        layers = fields.get("metalayers", self.head.metalayers)
+        if layers:
+            ids = {"", *(str(column.path[0]) for column in columns)}
+            fields["metalayers"] = {key: layers[key] for key in layers if key.owner in ids}
         fields["nan_is_null"] = any(column.nan_is_null for column in columns)
         head = replace(self.head, columns=column_index(columns), **fields)
         staged = StagedVersion(self.store, head, schema, columns=tuple(columns), base=self.base)

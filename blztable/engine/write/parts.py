@@ -276,7 +276,8 @@ def _stream_info(stream: Stream, page_rows: int, target: int) -> StreamInfo:
     if not stream.data.nbytes:
         chunks: tuple[int, ...] = ()
     elif stream.pages is not None:
-        chunks = paging.cut_pages(stream.pages, target)
+        assert stream.ends is not None
+        chunks = paging.cut_pages(stream.pages, target, stream.ends, page_rows)
     else:
         page_bytes = own.nbytes(page_rows)
         if stream.encoding is not None and stream.encoding.needs_pages:

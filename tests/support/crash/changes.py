@@ -23,7 +23,7 @@ FOUR = rows([5, 6, 7, 8], ["e"] * 4)
 
 def two_row_groups(path):
     """Make a table: version 1 has one row group, version 2 has two."""
-    blz.to_blz(FIRST, path)
+    blz.to_blz(FIRST, path, meta={"pet": b"cat"})
     with blz.open(path, mode="a") as table:
         table.append(SECOND)
 
@@ -43,9 +43,19 @@ def several(table):
         tx.attrs["until"] = 5
 
 
-def made(change, *tables, attrs=None):
+CAT = ({"pet": b"cat"}, {}, {})
+
+
+def layers(table):
+    with table.transaction() as tx:
+        tx.meta.update("pet", b"dog")
+        tx.vlmeta["pet"] = b"giraffe"
+        tx["n"].vlmeta.add("unit", b"kg")
+
+
+def made(change, *tables, attrs=None, layers=CAT):
     """Return a change and the versions it makes, one for each table, from version 3 on."""
-    makes = {number: Held(table, attrs or {}) for number, table in enumerate(tables, 3)}
+    makes = {number: Held(table, attrs or {}, layers) for number, table in enumerate(tables, 3)}
     return change, makes
 
 
@@ -91,6 +101,9 @@ CHANGES = {
     "compact": made(lambda t: t.compact(), BOTH),
     "sort": made(lambda t: t.compact(sort_by="n"), BOTH.take([1, 3, 0, 2])),
     "restore": made(lambda t: t.restore(1), FIRST),
+    "metalayers": made(
+        layers, BOTH, layers=({"pet": b"dog"}, {"pet": b"giraffe"}, {"n": ({}, {"unit": b"kg"})})
+    ),
     "transaction": made(
         several,
         pa.concat_tables([BOTH.take([0, 2, 3]), rows([6], ["e"])]).rename_columns(

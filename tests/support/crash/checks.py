@@ -38,6 +38,8 @@ class Held:
 
     table: pa.Table
     attrs: Mapping[str, Any] = field(default_factory=dict)
+    # Metalayers: the fixed and variable ones of the table, and those of all columns by name.
+    layers: tuple[dict, ...] = ({}, {}, {})
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,15 @@ class Recording:
     commit: Commit
     before: Mapping[int, Held]
     log: Log
+
+
+def layers_of(table: blz.CTable) -> tuple[dict, ...]:
+    """Return the metalayers of a table and of its columns."""
+    columns = {
+        name: (dict(table[name].meta), dict(table[name].vlmeta)) for name in table.schema.names
+    }
+    of_columns = {name: both for name, both in columns.items() if any(both)}
+    return dict(table.meta), dict(table.vlmeta), of_columns
 
 
 def content(number: int) -> pa.Table:
@@ -134,7 +145,7 @@ def held_versions(path: Path) -> dict[int, Held]:
     found = {}
     for number in versions.numbers(store_at(path)):
         with blz.open(path, version=number) as table:
-            found[number] = Held(table.to_arrow(), dict(table.attrs))
+            found[number] = Held(table.to_arrow(), dict(table.attrs), layers_of(table))
     return found
 
 
@@ -193,6 +204,8 @@ def broken_promise(
         for number, held in found.items():
             if not held.table.equals(expected[number].table):
                 return f"version {number} holds {held.table.to_pydict()}"
+            if held.layers != expected[number].layers:
+                return f"version {number} has the metalayers {held.layers}"
             if held.attrs != expected[number].attrs:
                 return f"version {number} has the attributes {held.attrs}"
         if found:

@@ -1,0 +1,126 @@
+"""Metalayers: named bytes of the user, as mappings: fixed ones and variable ones.
+
+Knows nothing of files: the owner gives the contents and takes a changed one.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from blztable.errors import LimitError
+from blztable.format.metalayers import FIXED, check_name, check_size
+from blztable.format.trailer import MAX_LAYERS
+
+Get = Callable[[], Mapping[str, bytes]]
+# Takes the name of a metalayer and its new content, None if it is removed.
+Put = Callable[[str, bytes | None], None]
+
+
+class Metalayers(Mapping[str, bytes]):
+    """Named bytes; `add`, `get`, `exists` and `update` are the verbs of C-Blosc2."""
+
+    def __init__(self, owner: str, get: Get, put: Put) -> None:
+        self._owner = owner
+        self._all = get
+        self._put = put
+
+    def __getitem__(self, name: str) -> bytes:
+        found = self._all()
+        if name not in found:
+            raise KeyError(f"{self._owner} has no metalayer {name!r}; there are {list(found)}")
+        return found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def __setitem__(self, name: str, content: bytes) -> None:
+        if name in self._all():
+            self.update(name, content)
+        else:
+            self.add(name, content)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({dict(self)!r})"
+
+    def get(self, name: str) -> bytes:  # type: ignore[override]
+        """Return the content of a metalayer; KeyError if there is none."""
+        return self[name]
+
+    def exists(self, name: str) -> bool:
+        """Return whether there is a metalayer of this name."""
+        return name in self._all()
+
+    def add(self, name: str, content: bytes) -> None:
+        """Add a metalayer; KeyError if there is one of this name."""
+        check_name(name)
+        if name in self._all():
+            raise KeyError(f"{self._owner} has a metalayer {name!r}; update() changes it")
+        if len(self._all()) == MAX_LAYERS:
+            raise LimitError(f"{self._owner} has {MAX_LAYERS} metalayers; no more fit")
+        self._put(name, self._checked(name, content))
+
+    def update(self, name: str, content: bytes) -> None:
+        """Change the content of a metalayer; KeyError if there is none."""
+        self[name]
+        self._put(name, self._checked(name, content))
+
+    def _checked(self, name: str, content: bytes) -> bytes:
+        """Return the content of a metalayer; raise an error if it cannot be this."""
+        return _content(content)
+
+
+class FixedMetalayers(Metalayers):
+    """Metalayers that keep their length; after a time, none can be added."""
+
+    def __init__(self, owner: str, get: Get, put: Put, refusal: Callable[[], str | None]) -> None:
+        """`refusal` says when metalayers are added, if none can be added now."""
+        super().__init__(owner, get, put)
+        self._refusal = refusal
+
+    def add(self, name: str, content: bytes) -> None:
+        """Add a metalayer; ValueError if it is too late."""
+        refusal = self._refusal()
+        if name not in self._all() and refusal is not None:
+            raise ValueError(
+                f"{self._owner}: fixed metalayers are {refusal}; {name!r} can be a variable one, "
+                "in vlmeta"
+            )
+        super().add(name, content)
+
+    def _checked(self, name: str, content: bytes) -> bytes:
+        content, present = _content(content), self._all()
+        if name in present and len(content) != len(present[name]):
+            raise ValueError(
+                f"{name!r} has {len(present[name])} bytes and keeps them, not {len(content)}"
+            )
+        check_fixed({**present, name: content})
+        return content
+
+
+class VariableMetalayers(Metalayers):
+    """Metalayers that may be added, resized and removed at any time."""
+
+    def delete(self, name: str) -> None:
+        """Remove a metalayer; KeyError if there is none."""
+        self[name]
+        self._put(name, None)
+
+    def __delitem__(self, name: str) -> None:
+        self.delete(name)
+
+
+def check_fixed(meta: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return fixed metalayers as bytes; raise an error unless one owner can have these."""
+    for name in meta:
+        check_name(name)
+    meta = {name: _content(content) for name, content in meta.items()}
+    total = sum(len(name.encode()) + len(content) for name, content in meta.items())
+    check_size(FIXED, len(meta), total)
+    return meta
+
+
+def _content(content: object) -> bytes:
+    if not isinstance(content, bytes | bytearray | memoryview):
+        raise TypeError(f"a metalayer holds {type(content).__name__}; expected bytes")
+    return bytes(content)
