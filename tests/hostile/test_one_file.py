@@ -38,14 +38,13 @@ def test_the_file_ends_with_a_seal(data):
 
 def test_every_flip_of_a_byte_is_an_error_or_leaves_the_newest_version(data):
     for place in range(len(data)):
-        for mask in (0x01, 0x80):
-            changed = bytearray(data)
-            changed[place] ^= mask
-            try:
-                found = blz.read_table(bytes(changed))
-            except blz.BlzError:
-                continue
-            assert found == NEWEST, place
+        changed = bytearray(data)
+        changed[place] ^= 1 << place % 8
+        try:
+            found = blz.read_table(bytes(changed))
+        except blz.BlzError:
+            continue
+        assert found == NEWEST, place
 
 
 def test_a_file_that_is_cut_anywhere_is_an_error_or_one_of_its_versions(data):

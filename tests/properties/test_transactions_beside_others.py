@@ -48,7 +48,7 @@ MINE["append one row"] = Operation(
 VERBS = [*MINE]
 MINE_CONFLICTS = {"append one row": CONFLICTS["append"], **CONFLICTS}
 # Second operations beside each first one and each commit. The storm takes all.
-SECONDS = 2
+SECONDS = 1
 TRIPLES = 100
 # Other commits that add rows.
 GROWING = ("append", "append some columns", "append counting on", "resize")
