@@ -277,18 +277,12 @@ def restore(old: Version, *, is_durable: bool) -> tuple[Version, Lock]:
                 f"{store.name} no longer has version {old.head.version}; it cannot be restored"
             )
         latest = newest or versions.latest(store) or old
-        index = latest.head.columns
-        used = dict(zip(index.paths, index.next_k, strict=True))
-        staged = StagedVersion.of(old)
-        columns = tuple(
-            replace(column, next_k=max(column.next_k, used.get(column.path, 0)))
-            for column in staged.columns
-        )
-        return replace(staged, columns=columns).with_head(
-            columns=column_index(columns),
-            next_column=max(old.head.next_column, latest.head.next_column),
-            properties=dict(old.head.properties) | _kept_properties(latest),
-            next_bundle=_next_bundle(latest, old),
+        return (
+            StagedVersion.of(old)
+            .numbered_after(latest)
+            .with_head(
+                properties=dict(old.head.properties) | _kept_properties(latest),
+            )
         )
 
     with Commit(Plan(store, is_durable, base=old, is_replacement=True)) as commit:

@@ -267,6 +267,19 @@ class StagedVersion(Version):
         """Return this version with other fields in the head that do not concern columns."""
         return replace(self, head=replace(self.head, **fields))
 
+    def numbered_after(self, newest: Version) -> "StagedVersion":
+        """Return this version, whose next files get numbers that the newest one has not used."""
+        used = dict(zip(newest.head.columns.paths, newest.head.columns.next_k, strict=True))
+        columns = tuple(
+            replace(column, next_k=max(column.next_k, used.get(column.path, 0)))
+            for column in self.columns
+        )
+        return replace(self, columns=columns).with_head(
+            columns=column_index(columns),
+            next_column=max(self.head.next_column, newest.head.next_column),
+            next_bundle=max(self.head.next_bundle, newest.head.next_bundle),
+        )
+
     def index_of(self, name: str) -> int:
         """Return the index of the column with this name."""
         return schemas.index_of(self.schema, name, self.store.name)

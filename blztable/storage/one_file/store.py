@@ -113,7 +113,9 @@ class OneFileStore:
         """Write a new value; other processes see it after the next publication."""
         with self._change() as writing:
             _check_above(self.name, writing.listing, key)
-            if writing.listing.find(key) is not None or writing.listing.has_prefix(key):
+            # Who reads an older commit looks for its values by their keys.
+            known = [writing.listing, *(commit.listing for commit in self._seen)]
+            if any(one.find(key) is not None for one in known) or writing.listing.has_prefix(key):
                 raise KeyTaken(key)
             writing.add(key, buffers)
 
