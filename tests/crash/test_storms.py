@@ -143,6 +143,10 @@ def check_race(path: Path, counts: list[int]) -> None:
 def test_appends_of_racing_writers_all_land_once_and_in_order(tmp_path, writers, seconds, layout):
     path = tmp_path / "t.blz"
     blz.to_blz(EMPTY, path, layout=layout)
+    if layout == "file" and len(set(writers)) < len(writers):
+        # Turns at the lock of one file are not fair. A job that runs twice must not fall behind its
+        # twin by the 1,000 commits whose names a table remembers.
+        seconds = min(seconds, 12)
     appends = dict.fromkeys(writers, 0)
     with ExitStack() as held:
         # The second writer of the same name repeats all work of the first, which was taken for
