@@ -11,6 +11,7 @@ import struct
 import warnings
 import zlib
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -83,7 +84,7 @@ def test_a_damaged_newest_commit_is_not_cut_off_by_a_writer(data, tmp_path):
 # Behind valid checksums
 
 
-def resealed(data, change, end=None):
+def resealed(data, change):
     """Return the file with another index in its newest commit, behind right checksums."""
     end = len(data) - records.SEAL_BYTES
     foot = records.decode_foot(data[end - records.FOOT_BYTES : end], end)
@@ -118,7 +119,6 @@ def of_first(key, change):
     return make
 
 
-LINES = range(1, 4)
 LIES = {
     "a place behind the end": of_line(2, "position", lambda old: [1 << 40] * len(old)),
     "a negative place": of_line(2, "position", lambda old: [-1] * len(old)),
@@ -204,10 +204,15 @@ def test_a_long_line_is_refused_before_it_is_parsed(data):
 
 def test_the_checksum_of_a_seal_is_checked():
     seal = bytearray(records.encode_seal(100))
-    assert records.decode_seal(bytes(seal), 200) == 100
+    assert records.decode_seal(bytes(seal), 100) == 100
+    assert records.decode_seal(bytes(seal), 101) is None
     assert records.decode_seal(bytes(seal), 99) is None
-    seal[9] ^= 1
-    assert records.decode_seal(bytes(seal), 1 << 40) is None
+    seal[16] ^= 1
+    assert records.decode_seal(bytes(seal), 100) is None
+    seal[16] ^= 1
+    seal[20] ^= 1
+    assert records.decode_seal(bytes(seal), 100) is None
+    seal[16] ^= 1
     assert zlib.crc32(bytes(seal[:20])) != struct.unpack_from("<I", seal, 20)[0]
 
 
@@ -251,3 +256,13 @@ def test_any_random_change_is_an_error_or_leaves_one_of_the_versions(data, cases
                     continue
             # A damaged row group may be left out.
             assert found in (TABLE, NEWEST, TABLE[:0]), case
+
+
+# Bug: the seal of a table within the bytes of a killed writer was taken for one of the file itself,
+# so the file was called damaged.
+def test_a_table_within_the_bytes_of_a_killed_writer_is_no_damage(data):
+    head = b"".join(records.record_head(len(data), "data/col9/__1__.bin", 1 << 30, 0))
+    inner = io.BytesIO()
+    blz.to_blz({"x": np.random.default_rng(0).bytes(2 * len(data)).hex().split("0")}, inner)
+    assert len(inner.getvalue()) > len(data)
+    assert blz.read_table(data + head + inner.getvalue()) == NEWEST

@@ -277,13 +277,8 @@ def restore(old: Version, *, is_durable: bool) -> tuple[Version, Lock]:
                 f"{store.name} no longer has version {old.head.version}; it cannot be restored"
             )
         latest = newest or versions.latest(store) or old
-        return (
-            StagedVersion.of(old)
-            .numbered_after(latest)
-            .with_head(
-                properties=dict(old.head.properties) | _kept_properties(latest),
-            )
-        )
+        properties = dict(old.head.properties) | _kept_properties(latest)
+        return StagedVersion.of(old).numbered_after(latest).with_head(properties=properties)
 
     with Commit(Plan(store, is_durable, base=old, is_replacement=True)) as commit:
         published = commit.publish("restore", rebased)

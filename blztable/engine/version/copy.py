@@ -31,9 +31,7 @@ def copy(
     CorruptError
         A file is missing or damaged; nothing is committed.
     """
-    staged = StagedVersion.of(version)
-    if isinstance(version, StagedVersion):
-        staged = version
+    staged = version if isinstance(version, StagedVersion) else StagedVersion.of(version)
 
     def rebased(newest: Version | None) -> StagedVersion:
         _check_absent(target, newest)

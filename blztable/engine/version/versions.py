@@ -342,7 +342,7 @@ def pin(store: Store, number: int | None = None) -> tuple[Version, Lock]:
     while True:
         selected = checked_newest(store) if number is None else number
         if selected is None:
-            hint = ": the directory has no committed table" if store.list_names("") else ""
+            hint = ": nothing is committed there" if store.list_names("") else ""
             raise no_table(store, hint)
         if not 0 < selected <= layout.MAX_VERSION:
             raise _no_version(store, selected)

@@ -140,7 +140,7 @@ def newest(source: Reader, name: str, known: Commit | None = None) -> Commit | N
     sealed = _seal_at(tail, size - SEAL_BYTES)
     found = _commit(tail, size if sealed is None else sealed, name)
     if found is None and sealed is None:
-        found, sealed = known, None
+        found = known
         start = known.behind if known is not None else front_end(source, name)
         at = start
         for head in records(source, start):

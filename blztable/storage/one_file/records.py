@@ -176,7 +176,8 @@ def decode_seal(data: Buffer, position: int) -> int | None:
     if len(data) != SEAL_BYTES:
         return None
     magic, end, reserved, crc = SEAL.unpack(data)
-    is_seal = magic == SEAL_MAGIC and not reserved and end <= position
+    # A file within a value of this one has seals that lie elsewhere.
+    is_seal = magic == SEAL_MAGIC and not reserved and end == position
     return int(end) if is_seal and crc32(data[:-4]) == crc else None
 
 

@@ -15,9 +15,9 @@ version, is a matter of this process only. A lock on a prefix or on an empty val
 while any of them is held, this process alone may write. The handles of one process share their
 store (`at`), so they lock each other as in a directory.
 
-While this process writes, `_draft` is the listing of the next commit; everyone in the process sees
-it. `delete` takes names out of it. If that happens after the last `publish`, an index and a foot of
-their own are appended at the end.
+While this process writes, `_writing` has the listing of the next commit; everyone in the process
+sees it. `delete` takes names out of it. If that happens after the last `publish`, an index and a
+foot of their own are appended at the end.
 """
 
 import os

@@ -196,7 +196,7 @@ def test_an_unfinished_creation_is_no_table_and_is_taken_over(store):
     for key in ("data/col0/__1__.bin", "data/col7/col1/__3__.bin", "data/col7/__2__.bin"):
         store.put_new(key, [b"half"])
     store.reserve("data/col9")
-    with pytest.raises(TableNotFoundError, match="the directory has no committed table"):
+    with pytest.raises(TableNotFoundError, match="nothing is committed there"):
         versions.pin(store)
     assert write(store, DATA, mode="x") == 1
     assert table(store) == DATA
