@@ -227,7 +227,7 @@ class OneFileStore:
                 if writing.listing.find(key) is None:
                     writing.add(key, [])
         if durable:
-            self._medium.sync()
+            self._sync()
             self._medium.sync_name()
         return is_new
 

@@ -54,6 +54,8 @@ class Writing:
         self.locks = 0
         # What others wrote may not be flushed.
         self._is_flushed = False
+        # True after a flush that failed, or a write whose bytes could not be removed.
+        self._has_failed = False
         # Where the last commit of this process ends that published a value.
         self._published = 0
 
@@ -86,8 +88,14 @@ class Writing:
 
     def sync(self) -> None:
         """Make all bytes durable, if they may not be."""
+        self._check()
         if not self._is_flushed:
-            self._medium.sync()
+            try:
+                self._medium.sync()
+            except BlzError:
+                # The kernel takes the pages for clean now, so another flush would succeed.
+                self._has_failed = True
+                raise
             self._is_flushed = True
 
     def add(self, key: str, buffers: Sequence[Buffer]) -> None:
@@ -132,6 +140,7 @@ class Writing:
 
     def rewrite(self) -> None:
         """Copy the values that live to a new file, if removed ones take more than a twentieth."""
+        self._check()
         live = self.listing.nbytes
         if (self._end - live) * 20 <= self._end:
             return
@@ -150,12 +159,15 @@ class Writing:
         """Cut off what no commit names; seal the commit, and publish the removals since it.
 
         The seal comes after the flush of a durable commit. So if a loss of power leaves the seal,
-        it leaves the commit. The removals are not flushed, so they come behind the seal.
+        it leaves the commit. The removals are not flushed, so they come behind the seal. After a
+        failure there is neither: a later writer takes the names of removed values away.
         """
         commit, removed = self.commit, self._removed
         end = self._medium.cut(commit.behind) if self._end > commit.behind else commit.behind
         self._see(commit)
         self._end = end
+        if self._has_failed:
+            return
         if commit.end == self._published and end == commit.behind:
             self._append([encode_seal(commit.end)])
             self._see(replace(commit, behind=self._end))
@@ -180,14 +192,24 @@ class Writing:
 
     def _append(self, buffers: Sequence[Buffer]) -> None:
         """Append bytes, or leave the file as it was."""
+        self._check()
         self._is_flushed = False
         try:
             self._medium.append(buffers)
         except BaseException:
+            self._has_failed = True
             with suppress(BlzError):
-                self._medium.cut(self._end)
+                self._has_failed = self._medium.cut(self._end) != self._end
             raise
         self._end += sum(map(_length, buffers))
+
+    def _check(self) -> None:
+        """Refuse to write behind bytes that may be lost."""
+        if self._has_failed:
+            raise StorageError(
+                f"{self._medium.name}: a write or a flush failed, so what this process wrote since "
+                "it locked the file may be lost; end its transactions, and write again"
+            )
 
     def _copy(self, append: Callable[[Sequence[Buffer]], None]) -> None:
         """Append the front, the values that live, their names and a foot to a new file."""
