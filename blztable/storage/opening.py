@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from blztable.closing import Closing
-from blztable.errors import CorruptError, ReadOnlyError, StorageError
+from blztable.errors import BlzError, CorruptError, ReadOnlyError, StorageError
 from blztable.storage.descriptors import above_standard, close_unwritten
 from blztable.storage.store import KeyNotFound, KeyTaken
 
@@ -199,6 +199,8 @@ def failures(doing: str, key: str, where: str) -> Iterator[None]:
     """Turn the OSError of a change into KeyTaken or one of our errors."""
     try:
         yield
+    except BlzError:
+        raise
     except FileExistsError:
         raise KeyTaken(key) from None
     except OSError as error:

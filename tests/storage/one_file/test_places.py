@@ -106,6 +106,52 @@ def test_a_file_that_takes_a_few_bytes_at_a_time_gets_them_all():
     pd.testing.assert_frame_equal(blz.read_blz(bytes(file.data)), FRAME)
 
 
+class Full(io.RawIOBase):
+    """A raw file that takes nothing, and says so."""
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def writable(self):
+        return True
+
+    def write(self, more):
+        return self.answer
+
+
+# Bug: None, which a raw file that does not block returns, was taken for everything, so the data
+# were gone without an error; 0 was tried again for ever.
+@pytest.mark.parametrize("answer", [None, 0])
+def test_a_file_that_takes_nothing_is_an_error(answer):
+    with pytest.raises(blz.StorageError, match="it took none of"):
+        FRAME.to_blz(Full(answer))
+    array = blz.SuperChunk.create(Full(answer), "i8")
+    with pytest.raises(blz.StorageError, match="it took none of"), array:
+        array.append(np.arange(10))
+
+
+def test_an_object_that_returns_nothing_has_taken_everything():
+    file = io.BytesIO()
+
+    class Silent:
+        def write(self, more):
+            file.write(more)
+
+    FRAME.to_blz(Silent())
+    pd.testing.assert_frame_equal(blz.read_blz(file), FRAME)
+
+
+# Bug: the last foot was that of the longer table before, so neither of the two could be read.
+def test_a_table_over_a_longer_one_ends_the_file(data, tmp_path):
+    memory = io.BytesIO(data * 2)
+    FRAME.head(3).to_blz(memory)
+    pd.testing.assert_frame_equal(blz.read_blz(memory), FRAME.head(3))
+    (tmp_path / "t.blz").write_bytes(data * 2)
+    with (tmp_path / "t.blz").open("r+b") as file:
+        FRAME.head(3).to_blz(file)
+    pd.testing.assert_frame_equal(blz.read_blz(tmp_path / "t.blz"), FRAME.head(3))
+
+
 def test_a_file_object_is_not_changed(data):
     with (
         blz.open(io.BytesIO(data), "a") as table,
