@@ -8,12 +8,15 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
-from blztable.errors import CorruptError, LimitError
+from blztable.errors import LimitError
 from blztable.storage.one_file.records import Place
+from blztable.storage.store import Damaged
 from blztable.strict_json import strict_decoder
 
 # Bytes of the lines of an index. A name takes about 40, so a prefix may have 400,000 names.
 MOST_LINE = 16 << 20
+# Bytes of an index, which is read as a whole.
+MOST_INDEX = 256 << 20
 _DECODER = strict_decoder()
 _KEYS = {"name", "position", "length"}
 _DIRECTORY_KEYS = {"prefix", "line", "bytes"}
@@ -40,7 +43,7 @@ class Listing:
         _check_texts(prefixes, unique=True)
         _check_numbers([*lengths, *sizes])
         if not len(prefixes) == len(lengths) == len(sizes) or sum(sizes) > limit:
-            raise CorruptError("the index of the file: its lists do not belong together")
+            raise Damaged("the index of the file: its lists do not belong together")
         listing = cls()
         listing._limit = limit
         at = len(first) + 1
@@ -50,7 +53,7 @@ class Listing:
             listing._names.pop(prefix, None)
             at += length + 1
         if at != len(data) + 1 and at != len(data):
-            raise CorruptError("the index of the file: its lines have another length")
+            raise Damaged("the index of the file: its lines have another length")
         return listing
 
     def copy(self) -> "Listing":
@@ -68,7 +71,10 @@ class Listing:
             "line": list(map(len, lines)),
             "bytes": [self._bytes[prefix] for prefix in self._lines],
         }
-        return b"\n".join([_text(index), *lines])
+        data = b"\n".join([_text(index), *lines])
+        if len(data) > MOST_INDEX:
+            raise LimitError("the table has more values than one file can name; use a directory")
+        return data
 
     @property
     def nbytes(self) -> int:
@@ -167,10 +173,16 @@ class Listing:
         _check_numbers([*positions, *lengths])
         places = list(map(Place, positions, lengths))
         if not len(names) == len(positions) == len(lengths):
-            raise CorruptError(f"the index of the file: the lists of {prefix!r} differ in length")
+            raise Damaged(f"the index of the file: the lists of {prefix!r} differ in length")
         if sum(lengths) != self._bytes[prefix] or any(sum(one) > self._limit for one in places):
-            raise CorruptError(f"the index of the file: values of {prefix!r} lie behind its end")
+            raise Damaged(f"the index of the file: values of {prefix!r} lie behind its end")
         return dict(zip(names, places, strict=True))
+
+
+def check_size(nbytes: int) -> None:
+    """Raise Damaged if an index claims more bytes than a reader takes."""
+    if nbytes > MOST_INDEX:
+        raise Damaged(f"the index of the file has {nbytes} bytes; at most {MOST_INDEX}")
 
 
 def _parts(key: str) -> tuple[str, str]:
@@ -186,23 +198,27 @@ def _parsed(line: bytes, keys: set[str]) -> dict[str, list[Any]]:
     """Return the lists of a line of the index."""
     # Brackets take the most memory; a line has a few of them.
     if len(line) > MOST_LINE or line.count(b"[") + line.count(b"{") > len(keys) + 1:
-        raise CorruptError("the index of the file: a line is too long or too deep")
+        raise Damaged("the index of the file: a line is too long or too deep")
     try:
         lists = _DECODER.decode(line.decode())
     except ValueError as error:
-        raise CorruptError(f"the index of the file is not valid: {error}") from None
+        raise Damaged(f"the index of the file is not valid: {error}") from None
     if not isinstance(lists, dict) or set(lists) != keys:
-        raise CorruptError(f"the index of the file: expected {sorted(keys)}")
+        raise Damaged(f"the index of the file: expected {sorted(keys)}")
     if not all(isinstance(one, list) for one in lists.values()):
-        raise CorruptError("the index of the file: expected lists")
+        raise Damaged("the index of the file: expected lists")
     return lists
 
 
 def _check_texts(texts: list[Any], *, unique: bool) -> None:
     if not set(map(type, texts)) <= {str} or (unique and len(set(texts)) != len(texts)):
-        raise CorruptError("the index of the file: expected texts that differ")
+        raise Damaged("the index of the file: expected texts that differ")
+    try:
+        "".join(texts).encode()
+    except UnicodeEncodeError:
+        raise Damaged("the index of the file: a name is not valid UTF-8") from None
 
 
 def _check_numbers(numbers: list[Any]) -> None:
     if numbers and (set(map(type, numbers)) != {int} or min(numbers) < 0):
-        raise CorruptError("the index of the file: expected whole numbers from 0")
+        raise Damaged("the index of the file: expected whole numbers from 0")

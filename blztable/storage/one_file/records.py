@@ -98,6 +98,16 @@ def front_length(data: Buffer) -> int | None:
     return HEADER_BYTES + int(length)
 
 
+def holds_table(data: bytes) -> bool:
+    """True if these first bytes of a file are the front of a table in one file."""
+    length = front_length(data)
+    try:
+        metadata = json.loads(data[HEADER_BYTES:length]) if length else None
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(metadata, dict) and metadata.get("holds") == "table"
+
+
 def record(position: int, key: str, buffers: Sequence[Buffer], kind: int = VALUE) -> list[Buffer]:
     """Return the buffers of a record at this position of the file: head, key and value."""
     length = crc = 0
@@ -140,7 +150,11 @@ def decode_head(data: bytes, position: int) -> Head | None:
     name = data[HEAD_BYTES : HEAD_BYTES + named]
     if crc32(name, crc32(data[: HEAD.size])) != expected:
         return None
-    return Head(kind, name.decode(), Place(position + HEAD_BYTES + named, length), crc)
+    try:
+        key = name.decode()
+    except UnicodeDecodeError:
+        return None
+    return Head(kind, key, Place(position + HEAD_BYTES + named, length), crc)
 
 
 def encode_foot(foot: Foot, block: Sequence[Buffer]) -> bytes:
@@ -181,8 +195,7 @@ def decode_seal(data: Buffer, position: int) -> int | None:
     return int(end) if is_seal and crc32(data[:-4]) == crc else None
 
 
-def is_whole(block: memoryview) -> bool:
-    """True if the crc in the foot at the end of a block is that of the bytes before it."""
-    crc_at = len(block) - len(_FOOT_END) - _CRC.size
-    (crc,) = _CRC.unpack_from(block, crc_at)
-    return bool(crc32(block[:crc_at]) == crc)
+def is_whole(foot: bytes, block_crc: int) -> bool:
+    """True if the crc in a foot is that of its block, whose crc32 is given, and of its fields."""
+    (crc,) = _CRC.unpack_from(foot, _FOOT_START.size)
+    return bool(crc32(foot[: _FOOT_START.size], block_crc) == crc)

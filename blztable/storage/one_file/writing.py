@@ -219,12 +219,11 @@ class Writing:
         end = len(front)
         for key, place in sorted(self.listing.values(), key=lambda value: value[1]):
             # The checksum is that of the old record, so damage stays visible.
-            old = source.read(place.position - record_bytes(key, 0), record_bytes(key, 0))
-            head = decode_head(old, place.position - len(old))
-            crc = None if head is None else head.crc
-            if crc is None:
+            at = place.position - record_bytes(key, 0)
+            head = None if at < 0 else decode_head(source.read(at, place.position - at), at)
+            if head is None or (head.key, head.value) != (key, place):
                 raise CorruptError(f"{self._medium.name}/{key}: the head of the record is damaged")
-            start = record_head(end, key, place.length, crc)
+            start = record_head(end, key, place.length, head.crc)
             append(start)
             end += sum(map(_length, start))
             listing.add(key, Place(end, place.length))
