@@ -371,3 +371,27 @@ def test_a_damaged_index_is_not_taken_for_a_file_of_another_program(data, tmp_pa
     for mode in ("r", "a"):
         with pytest.raises(blz.CorruptError, match="the index of the file"):
             blz.open(path, mode)
+
+
+# Bug: the checksum of the front was written and never compared.
+@pytest.mark.parametrize("place", [0, 6, 8, 20, 40, len(records.FRONT) - 1])
+@pytest.mark.parametrize("rows", [10, 100_000])
+def test_a_flip_in_the_front_is_found_and_the_table_recovered(tmp_path, place, rows):
+    path, table = tmp_path / "t.blz", pa.table({"n": np.random.default_rng(0).random(rows)})
+    blz.to_blz(table, path, layout="file")
+    changed = bytearray(path.read_bytes())
+    changed[place] ^= 1
+    path.write_bytes(changed)
+    if len(changed) <= commits.TAIL_BYTES:
+        with pytest.raises(blz.CorruptError, match="the first bytes of the file are damaged"):
+            blz.open(path)
+        blz.recover(path, tmp_path / "r.blz")
+        assert blz.read_table(tmp_path / "r.blz") == table
+        return
+    with blz.open(path, "a") as opened:
+        (problem,) = opened.verify().problems
+        assert "the first bytes of the file are damaged" in problem.message
+        assert problem.is_readable
+        opened.delete([("n", ">", 0)])
+        with pytest.raises(blz.CorruptError, match="the first bytes"):
+            opened.vacuum(keep=1)

@@ -64,6 +64,8 @@ class Commit:
         Where the next record begins: behind the foot and its seal.
     tail : bytes
         The last bytes before `end`; from the manifest of the commit on, unless that is very long.
+    front_crc : int
+        The crc32 of the front, as the foot says.
     """
 
     source: Reader
@@ -71,6 +73,7 @@ class Commit:
     end: int
     tail: bytes
     behind: int
+    front_crc: int
 
     def read(self, place: Place, offset: int, length: int) -> bytes:
         """Return bytes of a value; fewer if the value ends earlier."""
@@ -127,18 +130,33 @@ def is_unborn(source: Reader) -> bool:
     return data != FRONT and (FRONT.startswith(data) or not data.strip(b"\0"))
 
 
-def front_end(source: Reader, name: str) -> int:
-    """Return where the front of a file ends; CorruptError if it is not a table in one file."""
+def front_of(source: "Reader | _Tail", name: str) -> bytes:
+    """Return the front of a file; CorruptError if it is not a table in one file."""
     length = front_length(source.read(0, HEADER_BYTES))
-    if length is None or length > source.size:
+    front = b"" if length is None else source.read(0, length)
+    if length is None or len(front) < length:
         raise CorruptError(f"{name}: expected a table, found another file")
-    return length
+    return front
+
+
+def check_front(source: "Reader | _Tail", commit: "Commit", name: str) -> None:
+    """Raise Damaged if the front of a file is not the one that the commit was written behind."""
+    try:
+        is_intact = crc32(front_of(source, name)) == commit.front_crc
+    except CorruptError:
+        is_intact = False
+    if not is_intact:
+        raise Damaged(
+            f"{name}: the first bytes of the file are damaged; write the table to a new one with "
+            "blztable.recover"
+        )
 
 
 def newest(source: Reader, name: str, known: Commit | None = None) -> Commit | None:
     """Return the newest commit of a file; None if there is none.
 
-    `known` is a commit of this file, found before.
+    `known` is a commit of this file, found before. The front is compared with the newest commit
+    where its bytes are read anyway.
     """
     size = source.size
     tail = _Tail(source, max(size - TAIL_BYTES, 0), size)
@@ -146,7 +164,7 @@ def newest(source: Reader, name: str, known: Commit | None = None) -> Commit | N
     found = _commit(tail, size if sealed is None else sealed, name)
     if found is None and sealed is None:
         found = known
-        start = known.behind if known is not None else front_end(source, name)
+        start = known.behind if known is not None else len(front_of(source, name))
         at = start
         for head in records(source, start):
             at = _behind(source, head)
@@ -164,6 +182,8 @@ def newest(source: Reader, name: str, known: Commit | None = None) -> Commit | N
             f"{name}: the newest commit, which ends at byte {sealed}, is damaged; write the one "
             "before it to a new table with blztable.recover"
         )
+    if found is not None and found is not known and size <= TAIL_BYTES:
+        check_front(tail, found, name)
     return found
 
 
@@ -183,18 +203,19 @@ class _Tail:
 
 
 def before_damage(source: Reader, name: str) -> Commit | None:
-    """Return the last whole commit of a file whose newest one is damaged."""
-    return _search(source, FOOT_MAGIC, _commit_of_foot, front_end(source, name), name)
+    """Return the last whole commit of a file whose newest one, or whose front, is damaged."""
+    return _search(source, FOOT_MAGIC, _commit_of_foot, HEADER_BYTES, name)
 
 
 def everything(source: Reader, name: str) -> Commit:
     """Return all whole records of a file as one commit, whether a commit names them or not."""
-    listing, end = Listing(), front_end(source, name)
+    listing, front = Listing(), front_of(source, name)
+    end = len(front)
     for head in records(source, end):
         if head.kind == VALUE:
             listing.add(head.key, head.value)
         end = _behind(source, head)
-    return Commit(source, listing, end, b"", end)
+    return Commit(source, listing, end, b"", end, crc32(front))
 
 
 def records(source: Reader, start: int) -> Iterator[Head]:
@@ -254,7 +275,7 @@ def _commit(source: Reader | _Tail, end: int, name: str) -> Commit | None:
     except Damaged as error:
         raise Damaged(f"{name}: {error}") from None
     behind = end if _seal_at(source, end) != end else end + SEAL_BYTES
-    return Commit(tail.source, listing, end, tail.data, behind)
+    return Commit(tail.source, listing, end, tail.data, behind, foot.front_crc)
 
 
 def _has_block(source: _Tail, foot: Foot, end: int) -> bool:

@@ -36,6 +36,7 @@ from blztable.storage.one_file.commits import (
     Commit,
     ValueReader,
     before_damage,
+    check_front,
     everything,
     is_unborn,
     newest,
@@ -148,6 +149,12 @@ class OneFileStore:
                 self._medium.sync()
             else:
                 self._writing.sync()
+
+    def check_front(self) -> None:
+        """Raise CorruptError if the first bytes of the file are damaged, which no value covers."""
+        with self._changed:
+            commit, _ = next(self._views())
+            check_front(commit.source, commit, self.name)
 
     # Names
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Self
 
 from blztable.errors import BlzError, CorruptError, StorageError
-from blztable.storage.one_file.commits import Commit, front_end, is_unborn, newest
+from blztable.storage.one_file.commits import Commit, check_front, front_of, is_unborn, newest
 from blztable.storage.one_file.listing import Listing
 from blztable.storage.one_file.media import Medium
 from blztable.storage.one_file.records import (
@@ -72,8 +72,8 @@ class Writing:
             known = None
         commit = newest(source, medium.name, known)
         if commit is None:
-            end = front_end(source, medium.name)
-            commit = Commit(source, Listing(), end, b"", end)
+            front = front_of(source, medium.name)
+            commit = Commit(source, Listing(), len(front), b"", len(front), crc32(front))
         writing = cls(medium, lock, commit)
         if source.size > commit.behind:
             writing._end = medium.cut(commit.behind)
@@ -182,13 +182,20 @@ class Writing:
         at = begin + sum(map(_length, block))
         index = record(at, "", [self.listing.encode()], INDEX)
         block = [*block, *index]
-        front_crc = crc32(self.commit.source.read(0, len(FRONT)))
+        front_crc = self.commit.front_crc
         previous = self.commit.end if self.commit.tail else 0
         foot = Foot(begin, at + sum(map(_length, index[:3])), previous, front_crc)
         block.append(encode_foot(foot, block))
         self._append(block)
-        commit = Commit(self.commit.source, self.listing, self._end, b"".join(block), self._end)
-        self._see(commit)
+        self._see(
+            replace(
+                self.commit,
+                listing=self.listing,
+                end=self._end,
+                tail=b"".join(block),
+                behind=self._end,
+            )
+        )
 
     def _append(self, buffers: Sequence[Buffer]) -> None:
         """Append bytes, or leave the file as it was."""
@@ -214,7 +221,8 @@ class Writing:
     def _copy(self, append: Callable[[Sequence[Buffer]], None]) -> None:
         """Append the front, the values that live, their names and a foot to a new file."""
         source, listing = self.commit.source, Listing()
-        front = source.read(0, front_end(source, self._medium.name))
+        check_front(source, self.commit, self._medium.name)
+        front = front_of(source, self._medium.name)
         append([front])
         end = len(front)
         for key, place in sorted(self.listing.values(), key=lambda value: value[1]):
