@@ -11,9 +11,8 @@ from blztable.arrays.superchunk import SuperChunk
 from blztable.compat.arrays import OldColumn, OldFiles
 from blztable.compat.numpy_types import check_dtype
 from blztable.engine.run.limits import check_rows
-from blztable.errors import FormatError
+from blztable.errors import CorruptError, FormatError
 from blztable.storage.one_file.records import holds_table
-from blztable.storage.one_file.store import OneFileStore
 from blztable.storage.opening import first_bytes
 from blztable.storage.store import Store
 
@@ -68,7 +67,14 @@ def is_file(store: Store) -> bool:
 
     Its first bytes are read without a lock, so a writer of an array is not waited for.
     """
-    first = first_bytes(store.name, MOST_FRONT) if isinstance(store, OneFileStore) else b""
+    try:
+        store.list_names("")
+    except CorruptError:
+        # The root is no directory.
+        pass
+    else:
+        return False
+    first = first_bytes(store.name, MOST_FRONT)
     return first.startswith(MAGIC) and not holds_table(first)
 
 

@@ -150,6 +150,11 @@ class OneFileStore:
             else:
                 self._writing.sync()
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all values."""
+        return self._listing().nbytes
+
     def check_front(self) -> None:
         """Raise CorruptError if the first bytes of the file are damaged, which no value covers."""
         with self._changed:
