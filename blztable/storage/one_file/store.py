@@ -353,9 +353,12 @@ class OneFileStore:
         """Yield what is written. Without a lock of the caller, the change is a commit by itself."""
         with self._changed:
             deadline = time.monotonic() + LOCK_SECONDS
-            while not self._may_write(deadline - time.monotonic()):
-                if time.monotonic() >= deadline:
+            while not self._may_write(remaining := deadline - time.monotonic()):
+                if remaining <= 0:
                     raise BusyError(f"{self.name}: still locked after {LOCK_SECONDS:g} seconds")
+                # Readers of this process go on meanwhile.
+                self._changed.wait(min(remaining, SLEEP_LONGEST))
+                interrupts.raise_pending()
             writing = self._writing
             assert writing is not None
             writing.locks += 1

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
@@ -190,6 +191,31 @@ def test_one_process_writes_at_a_time_and_the_next_one_waits(path, monkeypatch):
         writer.stdin.flush()
         blz.to_blz({"n": [10], "text": ["y"]}, path, mode="a")
     assert rows(path)["n"] == [1, 2, 3, 9, 10]
+
+
+# Bug: a change that waited for another process held the lock of all threads of its own, so no
+# thread could read, and vacuum waited longer than it was told.
+def test_readers_go_on_while_a_thread_waits_for_another_process(path):
+    writer = subprocess.Popen(
+        [sys.executable, "-c", WRITER, path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with writer, ThreadPoolExecutor(2) as pool:
+        assert writer.stdout.readline() == "writing\n"
+        store = store_at(path)
+        waiting = pool.submit(store.put, "meta/attributes", b"{}")
+        while not store._changed._waiters:
+            assert not waiting.done()
+        assert rows(path) == ROWS
+        assert not waiting.done()
+        with blz.open(path, "a") as table, pytest.raises(blz.BusyError, match="all 0.2 seconds"):
+            table.vacuum(wait=0.2)
+        writer.stdin.write("\n")
+        writer.stdin.flush()
+        waiting.result()
+    assert store_at(path).get("meta/attributes") == b"{}"
 
 
 def test_two_handles_of_a_process_write_as_in_a_directory(path):
