@@ -151,6 +151,8 @@ def create(
         expectedlen=expectedlen,
     )
     with opened_at(path, layout) as store, named(store):
+        if mode == "x":
+            versions.check_free(store)
         version, pinned = creation.create(store, contents, options, replace_existing=mode == "w")
     return CTable(Snapshot(version, pinned), writable=True, durability=durability)
 

@@ -192,6 +192,7 @@ def _copy(
         opened_at(target, layout, is_new=True) as store,
         reporting(progress, "copying") as callback,
     ):
+        versions.check_free(store)
         counted = Progress(callback, nbytes, 1)
         head = replace(version.head, parent=0, durable=False, lasting=0, history=(), commit_ids=())
         _, lock = copy(

@@ -25,6 +25,7 @@ from blztable.errors import (
 from blztable.format import jsontext, layout, manifest
 from blztable.format.jsontext import Json
 from blztable.format.line import ColumnParts
+from blztable.storage.one_file.store import OneFileStore
 from blztable.storage.store import Damaged, KeyNotFound, Lock, Store
 
 LOCK_SECONDS = 30.0
@@ -371,6 +372,15 @@ def can_hold_table(store: Store) -> bool:
     except CorruptError as error:
         return isinstance(error, Damaged)
     return True
+
+
+def check_free(store: Store) -> None:
+    """Raise TableExistsError if a file at the root may be another program's, however short."""
+    if isinstance(store, OneFileStore) and store.is_anyones:
+        raise TableExistsError(
+            f"{store.name} is a file, perhaps not one that a killed creation left; it stays as it is; "
+            "remove it, or choose another path"
+        )
 
 
 def check_ours(store: Store) -> None:

@@ -130,6 +130,12 @@ def is_unborn(source: Reader) -> bool:
     return data != FRONT and (FRONT.startswith(data) or not data.strip(b"\0"))
 
 
+def is_anyones(source: Reader) -> bool:
+    """True for what a killed creation may have left, if others may have written it as well."""
+    header = FRONT[:HEADER_BYTES]
+    return source.size > 0 and is_unborn(source) and source.read(0, len(header)) != header
+
+
 def front_of(source: "Reader | _Tail", name: str) -> bytes:
     """Return the front of a file; CorruptError if it is not a table in one file."""
     length = front_length(source.read(0, HEADER_BYTES))

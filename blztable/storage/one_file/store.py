@@ -38,6 +38,7 @@ from blztable.storage.one_file.commits import (
     before_damage,
     check_front,
     everything,
+    is_anyones,
     is_unborn,
     newest,
 )
@@ -154,6 +155,12 @@ class OneFileStore:
     def nbytes(self) -> int:
         """Bytes of all values."""
         return self._listing().nbytes
+
+    @property
+    def is_anyones(self) -> bool:
+        """True for a file of a few bytes that a killed creation may have left, or anyone else."""
+        source = self._medium.look()
+        return source is not None and is_anyones(source)
 
     def check_front(self) -> None:
         """Raise CorruptError if the first bytes of the file are damaged, which no value covers."""

@@ -64,6 +64,29 @@ def test_a_file_that_is_no_table_is_never_touched(tmp_path, content):
     assert path.read_bytes() == content
 
 
+# Bug: mode="x" and pack replaced such files.
+@pytest.mark.parametrize("content", [b"b", b"blpk", bytes(4096), records.FRONT[:31]])
+def test_a_few_bytes_that_anyone_may_have_written_are_not_replaced(tmp_path, content):
+    path = tmp_path / "t.blz"
+    path.write_bytes(content)
+    blz.to_blz(ROWS, tmp_path / "source.blz")
+    with pytest.raises(blz.TableExistsError, match="is a file"):
+        blz.to_blz(ROWS, path, mode="x")
+    with pytest.raises(blz.TableExistsError, match="is a file"):
+        blz.create(path, {"n": "int64"})
+    with pytest.raises(blz.TableExistsError, match="is a file"):
+        blz.pack(tmp_path / "source.blz", path)
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("mode", ["w", "a", "x"])
+def test_what_a_killed_creation_left_of_the_front_is_replaced(tmp_path, mode):
+    path = tmp_path / "t.blz"
+    path.write_bytes(records.FRONT[:40])
+    blz.to_blz(ROWS, path, mode=mode)
+    assert rows(path) == ROWS
+
+
 def test_an_empty_file_is_taken_for_a_new_table(tmp_path):
     path = tmp_path / "t.blz"
     path.touch()
@@ -210,7 +233,7 @@ def test_readers_go_on_while_a_thread_waits_for_another_process(path):
             assert not waiting.done()
         assert rows(path) == ROWS
         assert not waiting.done()
-        with blz.open(path, "a") as table, pytest.raises(blz.BusyError, match="all 0.2 seconds"):
+        with blz.open(path, "a") as table, pytest.raises(blz.BusyError, match="for all 0"):
             table.vacuum(wait=0.2)
         writer.stdin.write("\n")
         writer.stdin.flush()
