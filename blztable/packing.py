@@ -14,6 +14,7 @@ from blztable.engine.version.versions import Version
 from blztable.engine.write.options import DURABILITIES, check_choice
 from blztable.errors import TableNotFoundError
 from blztable.storage.one_file.store import OneFileStore
+from blztable.storage.one_file.unfinished import unfinished
 from blztable.storage.resolve import Place, opened_at
 from blztable.storage.store import Damaged
 from blztable.table.progress import ProgressOption, reporting
@@ -152,7 +153,7 @@ def recover(
                 raise ValueError(f"{store.name} has a committed table; open it, or unpack it")
         found: Version | None = None
         if isinstance(store, OneFileStore):
-            whole = store.unfinished()
+            whole = unfinished(store)
             number = versions.newest_number(whole)
             found = versions.load(whole, number) if number else recovered(whole)
         if found is None:

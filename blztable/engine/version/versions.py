@@ -378,7 +378,7 @@ def check_free(store: Store) -> None:
     """Raise TableExistsError if a file at the root may be another program's, however short."""
     if isinstance(store, OneFileStore) and store.is_anyones:
         raise TableExistsError(
-            f"{store.name} is a file, perhaps not one that a killed creation left; it stays as it is; "
+            f"{store.name} is a file, perhaps not one that a killed creation left, so it stays; "
             "remove it, or choose another path"
         )
 

@@ -79,6 +79,10 @@ class Source:
     def sync_name(self) -> None:
         """Do nothing: nothing was written."""
 
+    def is_there(self) -> bool:
+        """Never called: nobody holds the lock."""
+        raise NotImplementedError
+
     def remove(self) -> None:
         """Never called: nobody holds the lock."""
         raise NotImplementedError
@@ -138,6 +142,10 @@ class Sink:
 
     def sync_name(self) -> None:
         """Do nothing: the caller opened the file."""
+
+    def is_there(self) -> bool:
+        """Return True: a sink has no name that another file could take."""
+        return True
 
     def remove(self) -> None:
         """Do nothing: the caller owns the file."""
