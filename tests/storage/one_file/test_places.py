@@ -26,6 +26,20 @@ FRAME = pd.DataFrame(
 )
 
 
+# Bug: the second table was written behind the first, where no reader looks.
+def test_a_table_is_written_at_the_first_byte_of_a_file_object():
+    file = io.BytesIO()
+    FRAME.to_blz(file)
+    whole = file.getvalue()
+    for write in (FRAME.head(2).to_blz, lambda file: blz.to_blz(iter([{"n": [1]}]), file)):
+        with pytest.raises(ValueError, match=rf"at byte {len(whole)}, .* seek\(0\)"):
+            write(file)
+        assert file.getvalue() == whole
+    file.seek(0)
+    FRAME.head(2).to_blz(file)
+    assert blz.read_blz(file).equals(FRAME.head(2))
+
+
 @pytest.fixture(scope="module")
 def data():
     file = io.BytesIO()
