@@ -6,7 +6,7 @@ Knows nothing of files. The bytes of the parts are copied; nothing is compressed
 from contextlib import suppress
 from dataclasses import replace
 
-from blztable.engine.change.drafts import Drafts, recovered
+from blztable.engine.change.drafts import Drafts, check_nothing_whole, recovered
 from blztable.engine.run.progress import Progress
 from blztable.engine.version import versions
 from blztable.engine.version.copy import copy, files
@@ -194,6 +194,7 @@ def _copy(
         reporting(progress, "copying") as callback,
     ):
         versions.check_free(store)
+        check_nothing_whole(store)
         counted = Progress(callback, nbytes, 1)
         head = replace(version.head, parent=0, durable=False, lasting=0, history=(), commit_ids=())
         _, lock = copy(

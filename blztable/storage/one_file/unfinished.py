@@ -3,14 +3,27 @@
 Knows nothing of rows. Its values are those of the last whole commit, or else of all whole records.
 """
 
-from blztable.errors import ReadOnlyError
+from blztable.errors import BusyError, ReadOnlyError
 from blztable.storage.one_file.commits import Commit, before_damage, everything, is_unborn
+from blztable.storage.one_file.media import LocalFile
 from blztable.storage.one_file.store import OneFileStore
+from blztable.storage.store import KeyNotFound
 
 
 def unfinished(store: OneFileStore) -> OneFileStore:
     """Return a store of the last whole commit, or of the records of a killed one."""
     return _Unfinished(store.medium)
+
+
+def is_abandoned(store: OneFileStore) -> bool:
+    """True if no writer is at work on the file, so what is unfinished stays so."""
+    if not isinstance(store.medium, LocalFile):
+        return False
+    try:
+        LocalFile(store.name).lock(0).close()
+    except (BusyError, KeyNotFound):
+        return False
+    return True
 
 
 class _Unfinished(OneFileStore):

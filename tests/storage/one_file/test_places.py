@@ -166,6 +166,25 @@ def test_a_table_over_a_longer_one_ends_the_file(data, tmp_path):
     pd.testing.assert_frame_equal(blz.read_blz(tmp_path / "t.blz"), FRAME.head(3))
 
 
+# Bug: mode="x" began anew, and the rows were gone.
+@pytest.mark.parametrize("verb", ["x", "a", "create", "pack"])
+def test_what_can_be_recovered_is_replaced_by_mode_w_only(data, tmp_path, verb):
+    path, source = tmp_path / "t.blz", tmp_path / "source.blz"
+    path.write_bytes(data[:-4000])
+    FRAME.to_blz(source)
+    verbs = {
+        "x": lambda: FRAME.to_blz(path, mode="x"),
+        "a": lambda: FRAME.to_blz(path, mode="a"),
+        "create": lambda: blz.create(path, {"n": "int64"}),
+        "pack": lambda: blz.pack(source, path),
+    }
+    with pytest.raises(blz.TableExistsError, match=r"row groups .* are whole; .*recover"):
+        verbs[verb]()
+    assert path.read_bytes() == data[:-4000]
+    FRAME.head(2).to_blz(path, mode="w")
+    assert blz.read_blz(path).equals(FRAME.head(2))
+
+
 def test_a_file_object_is_not_changed(data):
     with (
         blz.open(io.BytesIO(data), "a") as table,
