@@ -17,6 +17,7 @@ from blztable.convert.gateway import Reading
 from blztable.convert.objects.tagged import checked_attrs
 from blztable.engine.change import creation
 from blztable.engine.change.drafts import recovered, whole
+from blztable.engine.query.salvage import ON_CORRUPT
 from blztable.engine.read.losses import Loss
 from blztable.engine.version import schema as schemas
 from blztable.engine.version import versions
@@ -31,7 +32,7 @@ from blztable.table.dataset import BlzDataset
 from blztable.table.indices import checked_integer
 from blztable.table.progress import ProgressOption
 from blztable.table.reader import ColumnNames, Filters
-from blztable.table.snapshot import ON_CORRUPT, Snapshot
+from blztable.table.snapshot import Snapshot
 from blztable.table.table import CTable
 
 

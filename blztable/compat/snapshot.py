@@ -30,7 +30,7 @@ from blztable.errors import BlzError, CorruptError, FormatError, LimitError
 from blztable.report import ColumnPlan, Explanation, Problem, Report, StreamStorage
 from blztable.storage.store import Store
 from blztable.table import shown
-from blztable.table.snapshot import Reading, ReadTable, Snapshot
+from blztable.table.snapshot import Reading, Snapshot
 
 _DAMAGE = (CorruptError, FormatError)
 _UNREADABLE = (*_DAMAGE, LimitError)
@@ -112,18 +112,18 @@ class OldSnapshot(Snapshot):
 
     def windows(
         self, positions: Sequence[int], how: Reading, schema: pa.Schema
-    ) -> Iterator[Callable[[], ReadTable]]:
+    ) -> Iterator[Callable[[], shown.ReadTable]]:
         """Check a filter; return one call for each window of a stream, which reads it."""
         condition = self._condition(how.filters)
 
-        def read(start: int, stop: int) -> ReadTable:
+        def read(start: int, stop: int) -> shown.ReadTable:
             lost: list[Loss] = []
             with self._guarded():
                 found = self._windows_of(positions, start, stop, condition, how, lost)
             arrays = [[one.arrays[place] for one in found] for place in range(len(positions))]
             columns = self._show(positions, self._columns(positions, arrays))
             table = shown.table_of(columns, schema, sum(len(one.numbers) for one in found))
-            return ReadTable(table, lost)
+            return shown.ReadTable(table, lost)
 
         spans = self._spans(self._needed(positions, condition), 0, self.rows)
         return (partial(read, *span) for span in spans)

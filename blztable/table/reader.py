@@ -14,6 +14,7 @@ from pandas.api.extensions import no_default
 
 from blztable.arrow.nested.paths import Names
 from blztable.convert.foreign.structured import matrix, structured_array
+from blztable.engine.query.salvage import ON_CORRUPT
 from blztable.engine.version.schema import digits_of
 from blztable.engine.version.versions import Version
 from blztable.engine.write.options import check_choice
@@ -29,7 +30,7 @@ from blztable.table.column import Column
 from blztable.table.dataset import BlzDataset, Salvaging
 from blztable.table.indices import checked_count, row_numbers
 from blztable.table.progress import ProgressOption, reporting
-from blztable.table.snapshot import ON_CORRUPT, Reading, Snapshot
+from blztable.table.snapshot import Reading, Snapshot
 
 # Columns that a repr lists; it counts the rest.
 SHOWN = 40

@@ -33,6 +33,14 @@ class ReadRows:
     lost: list[Loss]
 
 
+@dataclass(frozen=True, slots=True)
+class ReadTable:
+    """Rows of a stream as a table, and what is left out of it or null in it."""
+
+    table: pa.Table
+    lost: Sequence[Loss]
+
+
 def shown_fields(version: Version) -> pa.Schema:
     """Return the schema of a version with the extension types that are registered here."""
     return shown_schema(version.schema) if has_extensions(version) else version.schema

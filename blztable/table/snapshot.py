@@ -21,17 +21,9 @@ from blztable.convert.frames.pandas_metadata import arrow_metadata
 from blztable.engine.check.verify import verify
 from blztable.engine.query.explain import explain
 from blztable.engine.query.fields import FieldView, value_view
-from blztable.engine.query.salvage import salvaged
+from blztable.engine.query.salvage import ON_CORRUPT, salvaged
 from blztable.engine.query.scan import Scan
-from blztable.engine.query.select import (
-    Selected,
-    count,
-    read_selected,
-    select,
-    take,
-    take_array,
-    windows,
-)
+from blztable.engine.query.select import count, read_selected, select, take, take_array, windows
 from blztable.engine.read.columns import read_array
 from blztable.engine.read.losses import Loss
 from blztable.engine.read.parts import OpenParts
@@ -48,9 +40,6 @@ from blztable.storage.store import Lock, Store
 from blztable.table import shown
 from blztable.table.names import named, named_with_fields
 
-# What a read does with damage: it raises, leaves out the rows, or makes the values null.
-ON_CORRUPT = ("raise", "skip", "null")
-
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -63,14 +52,6 @@ class Reading:
     def __post_init__(self) -> None:
         """Raise ValueError if `on_corrupt` is not one of its choices."""
         check_choice("on_corrupt", self.on_corrupt, ON_CORRUPT)
-
-
-@dataclass(frozen=True, slots=True)
-class ReadTable:
-    """Rows of a stream as a table, and what is left out of it or null in it."""
-
-    table: pa.Table
-    lost: Sequence[Loss]
 
 
 class Snapshot:
@@ -270,20 +251,20 @@ class Snapshot:
 
     def windows(
         self, positions: Sequence[int], how: Reading, schema: pa.Schema
-    ) -> Iterator[Callable[[], ReadTable]]:
+    ) -> Iterator[Callable[[], shown.ReadTable]]:
         """Check a filter; return one call for each window of a stream, which reads it."""
         return self._windows(positions, self.scan(how.filters), how, schema)
 
     def _windows(
         self, positions: Sequence[int], scan: Scan | None, how: Reading, schema: pa.Schema
-    ) -> Iterator[Callable[[], ReadTable]]:
+    ) -> Iterator[Callable[[], shown.ReadTable]]:
         read = list({*positions, *(scan.columns if scan else ())})
         # Files stay open until the generator ends.
         with OpenParts(self.version) as parts:
             for window in windows(self.version, read, self._everything, None, scan):
                 yield partial(self.window, positions, window, parts, scan, how, schema)
         if self.beyond:
-            yield lambda: ReadTable(schema.empty_table(), self.beyond)
+            yield lambda: shown.ReadTable(schema.empty_table(), self.beyond)
 
     @property
     def _everything(self) -> list[RowSpan]:
@@ -297,35 +278,15 @@ class Snapshot:
         scan: Scan | None,
         how: Reading,
         schema: pa.Schema,
-    ) -> ReadTable:
+    ) -> shown.ReadTable:
         """Read one window; `parts` keeps open the files that the next windows need."""
         read = partial(select, self.version, positions, window, parts, scan)
         with self._guarded():
-            selected, lost = self._salvaged(read, positions, window, scan, how)
-        columns = self._show(positions, selected.arrays)
-        return ReadTable(shown.table_of(columns, schema, len(selected.numbers)), lost)
-
-    def _salvaged(
-        self,
-        read: Callable[[], Selected],
-        positions: Sequence[int],
-        rows: Sequence[RowSpan],
-        scan: Scan | None,
-        how: Reading,
-        with_nans: Container[int] = (),
-    ) -> tuple[Selected, list[Loss]]:
-        """Return what `read` returns, or what can be read of these rows."""
-        if how.on_corrupt == "raise":
-            return read(), []
-        found = salvaged(
-            read,
-            *(self.version, positions, scan, rows),
-            with_nans=with_nans,
-            with_nulls=how.on_corrupt == "null",
-        )
-        if found.lost:
+            rows, lost = salvaged(read, self.version, positions, scan, window, how.on_corrupt)
+        if lost:
             self.check_open()
-        return found.rows, found.lost
+        columns = self._show(positions, rows.arrays)
+        return shown.ReadTable(shown.table_of(columns, schema, len(rows.numbers)), lost)
 
     def take(self, positions: Sequence[int], rows: np.ndarray) -> pa.Table:
         """Read rows by number, in any order and with repetitions."""
@@ -407,7 +368,11 @@ class Snapshot:
             progress = Progress(how.progress, stop - start, len(positions))
         read = partial(read_selected, version, positions, scan, row_spans, progress, with_nans)
         with self._guarded():
-            selected, lost = self._salvaged(read, positions, row_spans, scan, how, with_nans)
+            selected, lost = salvaged(
+                read, version, positions, scan, row_spans, how.on_corrupt, with_nans
+            )
+        if lost:
+            self.check_open()
         if how.on_corrupt != "raise":
             lost += self.beyond
         if progress is not None:

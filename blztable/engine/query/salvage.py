@@ -25,16 +25,10 @@ from blztable.engine.read.selection import RowSpan
 from blztable.engine.version.versions import Version
 from blztable.errors import BlzError
 
+# What a read does about damage.
+ON_CORRUPT = ("raise", "skip", "null")
 # A damaged part is read in at most this many pieces.
 PIECES = 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Salvaged:
-    """Columns of the rows that can be read, and what is left out or null."""
-
-    rows: Selected
-    lost: list[Loss]
 
 
 def salvaged(
@@ -43,30 +37,31 @@ def salvaged(
     columns: Sequence[int],
     scan: Scan | None,
     rows: Sequence[RowSpan],
-    *,
+    on_corrupt: str,
     with_nans: Container[int] = (),
-    with_nulls: bool = False,
-) -> Salvaged:
-    """Return what `read` returns; if it fails, return the same columns of rows without damage.
+) -> tuple[Selected, list[Loss]]:
+    """Return what `read` returns; if bytes are damaged, what can be read, and the losses.
 
     Parameters
     ----------
     read : callable
-        Reads the columns of the rows that pass the filter.
-    with_nulls : bool
-        True to keep all rows; columns are null where they are damaged.
+        Reads these columns of the rows that pass the filter.
+    on_corrupt : {"raise", "skip", "null"}
+        What is done about damage: raise it, leave out the rows, or make the values null.
 
     Raises
     ------
     CorruptError
-        The manifest's line of a column is damaged, so that no row of the column can be read.
+        With "raise"; or if the manifest's line of a column is damaged, so that no row of the column
+        can be read.
     """
     try:
-        return Salvaged(read(), [])
+        return read(), []
     except BlzError as error:
-        if not is_damage(error):
+        if on_corrupt == "raise" or not is_damage(error):
             raise
-    return _Salvage(version, columns, scan, with_nans, with_nulls).of(rows)
+    salvage = _Salvage(version, columns, scan, with_nans, with_nulls=on_corrupt == "null")
+    return salvage.of(rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +74,7 @@ class _Salvage:
     with_nans: Container[int]
     with_nulls: bool
 
-    def of(self, rows: Sequence[RowSpan]) -> Salvaged:
+    def of(self, rows: Sequence[RowSpan]) -> tuple[Selected, list[Loss]]:
         """Return what can be read of these rows."""
         conditions = self.scan.columns if self.scan else []
         needed = list(dict.fromkeys([*conditions, *self.columns]))
@@ -102,7 +97,7 @@ class _Salvage:
         for index, losses in blank.items():
             arrays[index] = self._with_nulls(index, losses, kept, read.numbers)
             gone += [Loss(*one, self.version.schema.field(index).name) for one in losses]
-        return Salvaged(Selected([arrays[index] for index in self.columns], read.numbers), gone)
+        return Selected([arrays[index] for index in self.columns], read.numbers), gone
 
     def _read(self, columns: Sequence[int], rows: Sequence[RowSpan]) -> Selected:
         return read_selected(self.version, columns, self.scan, rows, None, self.with_nans)
