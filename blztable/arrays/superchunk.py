@@ -591,7 +591,8 @@ class SuperChunk(Closing):
         ReadOnlyError
             The array was opened for reading.
         StorageError
-            The disk is full; the array is as before.
+            The disk is full; the array is as before. If it fails when the new file takes the
+            place of the old one, the array is closed.
 
         Examples
         --------
