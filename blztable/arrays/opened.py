@@ -148,8 +148,7 @@ def open_for_reading(place: object) -> Opened:
     """Open the array at a place of the user; read through its journal."""
     file = open_in_place(place, READ)
     try:
-        pending = journal.find(file, crc32)
-        source = file if pending is None else journal.Patched(file, pending)
+        source = journal.read_through(file, crc32)
         header = ArrayHeader.decode(source.read(0, ARRAY_HEADER.size))
         _, metadata, at, _ = read_metadata(header, source.read)
         if is_ours(metadata):
@@ -164,8 +163,9 @@ def open_recovered(place: object) -> Opened:
     """Open the whole chunks of an array that was never finished."""
     file = open_in_place(place, READ)
     try:
-        header = ArrayHeader.decode(file.read(0, ARRAY_HEADER.size))
-        return Opened(file, file, Own.recovered(file, header))
+        source = journal.read_through(file, crc32)
+        header = ArrayHeader.decode(source.read(0, ARRAY_HEADER.size))
+        return Opened(file, source, Own.recovered(source, header))
     except BaseException:
         file.close()
         raise

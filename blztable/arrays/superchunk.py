@@ -84,7 +84,7 @@ class SuperChunk(Closing):
         ----------
         place : str, PathLike, binary file or None
             The file, which must not exist; an open file; or None for an array in memory. A file
-            that cannot seek, such as a pipe, is written from its begin to its end.
+            that cannot seek, such as a pipe, is written from its start to its end.
         dtype : numpy.dtype or str
             A dtype of fixed width without objects, or ``"bytes"`` or ``"str"`` for items of any
             length, each of which is a chunk.
@@ -216,6 +216,8 @@ class SuperChunk(Closing):
     @classmethod
     def recover(cls, place: Any) -> Self:
         """Open the whole chunks of a file that was never finished, to read them.
+
+        Of a file that was written to a pipe, also if the end of the file is damaged.
 
         Parameters
         ----------

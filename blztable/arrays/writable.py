@@ -335,7 +335,6 @@ def open_for_changes(place: object) -> Writable:
 
 def _begin_of(file: InPlaceFile) -> tuple[ArrayHeader, Json]:
     """Return header and metadata, as the journal makes them."""
-    pending = journal.find(file, crc32)
-    source = file if pending is None else journal.Patched(file, pending)
+    source = journal.read_through(file, crc32)
     header = ArrayHeader.decode(source.read(0, ARRAY_HEADER.size))
     return header, read_metadata(header, source.read)[1]

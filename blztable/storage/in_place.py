@@ -42,7 +42,7 @@ class InPlaceFile(Closing):
     name
         The file in messages.
     is_sequential
-        True if it can only be written, from its begin to its end.
+        True if it can only be written, from its start to its end.
     """
 
     name = "memory"
@@ -186,11 +186,10 @@ class LocalFile(InPlaceFile):
     def beside(self) -> "LocalFile":
         """Return a new file in the same directory, to take the place of this one."""
         parent = os.path.dirname(self.name)
-        temporary = f".tmp-{secrets.token_hex(8)}"
-        new = LocalFile(os.path.join(parent, temporary), CREATE)
-        new._temporary = temporary
+        new = LocalFile(os.path.join(parent, f".tmp-{secrets.token_hex(8)}"), CREATE)
         with suppress(OSError):
             os.fchmod(new._fd, stat.S_IMODE(os.fstat(self._fd).st_mode))
+        new._temporary = os.path.basename(new.name)
         return new
 
     def become(self, new: "LocalFile") -> None:

@@ -128,6 +128,12 @@ def find(file: InPlaceFile, crc: Crc) -> Journal | None:
     return Journal(tuple(writes), new_end) if is_whole else None
 
 
+def read_through(file: InPlaceFile, crc: Crc) -> "InPlaceFile | Patched":
+    """Return the file for reading, as the journal at its end makes it."""
+    journal = find(file, crc)
+    return file if journal is None else Patched(file, journal)
+
+
 def finish(file: InPlaceFile, crc: Crc) -> None:
     """Make the changes of a journal that a crash left."""
     journal = find(file, crc)

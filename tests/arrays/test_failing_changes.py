@@ -1,15 +1,19 @@
 """A change that fails: whatever stops it, the file has the old array or the new one."""
 
+import io
 import os
 import signal
 import warnings
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import blztable as blz
+from blztable.format.chunk import ChunkHeader
 from blztable.storage.disk import REAL_DISK
+from blztable.storage.in_place import LocalFile
 
 VALUES = np.arange(5000)
 
@@ -126,3 +130,83 @@ def test_a_forked_child_changes_nothing(path, tmp_path, is_new):
     assert path.read_bytes() == before
     array.close()
     assert is_whole(path)
+
+
+class Pipe(io.BytesIO):
+    """A file that can only be written."""
+
+    def seekable(self):
+        return False
+
+
+def streamed(**options):
+    """Return the bytes of an array that was written to a pipe."""
+    file = Pipe()
+    with blz.SuperChunk.create(
+        file, "i8", chunk_shape=(1000,), attrs={"unit": "mm"}, **options
+    ) as array:
+        array.append(VALUES)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_a_stream_whose_change_fails_is_the_old_array(path, monkeypatch, at):
+    path.write_bytes(streamed())
+    array = blz.SuperChunk.open(path, "a")
+    real, calls = LocalFile.write, []
+
+    def write(self, place, data):
+        calls.append(place)
+        if len(calls) == at:
+            raise blz.StorageError(28, "no space left")
+        real(self, place, data)
+
+    monkeypatch.setattr(LocalFile, "write", write)
+    with pytest.raises(blz.StorageError):
+        array.append(np.random.default_rng(0).integers(0, 1 << 60, 3000))
+    monkeypatch.undo()
+    for mode in ("r", "a"):
+        with blz.SuperChunk.open(path, mode) as array:
+            assert np.array_equal(array, VALUES)
+            assert dict(array.attrs) == {"unit": "mm"}
+    # The writer cut off what lay behind the trailer.
+    assert path.read_bytes() == streamed()
+
+
+@pytest.mark.parametrize("checksum", ["none", "crc32"])
+def test_a_stream_is_found_before_whatever_lies_behind_it(checksum):
+    data = streamed(checksum=checksum)
+    other = streamed(checksum=checksum, meta={"pet": b"cat"})
+    for rest in (b"x", bytes(40), other[-150:], data[-16:], b"blztrail" * 9):
+        with blz.SuperChunk.open(data + rest) as array:
+            assert np.array_equal(array, VALUES)
+        with pytest.raises(blz.FormatError, match="it was finished"):
+            blz.SuperChunk.recover(data + rest)
+
+
+@pytest.mark.parametrize("place", [-1, -9, -13, -17, -150])
+def test_a_stream_with_a_damaged_trailer_is_recovered(place):
+    data = bytearray(streamed())
+    data[place] ^= 1
+    with pytest.raises(blz.CorruptError, match="never finished; 5 chunks are whole"):
+        blz.SuperChunk.open(bytes(data))
+    assert np.array_equal(blz.SuperChunk.recover(bytes(data)), VALUES)
+
+
+@pytest.mark.parametrize("nbytes", [0, 7, 799, 808, 8000, 1 << 31, (1 << 32) - 1])
+@pytest.mark.parametrize("chunk_shape", [(100, 3), (100, 2)])
+def test_rows_are_recovered_only_from_chunks_of_the_right_sizes(nbytes, chunk_shape):
+    file = io.BytesIO()
+    options = {"chunk_shape": chunk_shape, "checksum": "none"}
+    array = blz.SuperChunk.create(file, "i8", (0, 3), **options)
+    array.append(VALUES[:750].reshape(250, 3))
+    array.append(array[:50])
+    offsets = array._opened.array.offsets
+    data = bytearray(file.getvalue())
+    assert blz.SuperChunk.recover(bytes(data)).shape == (300, 3)
+    header = ChunkHeader.decode(data[offsets[-1] :])
+    lie = replace(header, nbytes=nbytes).encode()
+    data[offsets[-1] : offsets[-1] + len(lie)] = lie
+    with blz.SuperChunk.recover(bytes(data)) as found:
+        assert np.array_equal(found, VALUES[:600].reshape(200, 3))
+        assert found.verify()
