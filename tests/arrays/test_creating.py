@@ -157,12 +157,14 @@ def test_items_of_any_length_come_back(kind):
         assert array.nchunks == 10
 
 
-@pytest.mark.parametrize("items", ["ab", b"ab", [1], [None], ["a", b"b"], 7])
-def test_other_items_are_refused(items):
+@pytest.mark.parametrize("items", ["ab", b"ab", [1], [None], ["a", b"b"], 7, ["a", "\ud800"]])
+def test_other_items_are_refused_and_nothing_changes(items):
     with blz.SuperChunk.create(None, "str") as array:
+        array.append(["a"])
         with pytest.raises(blz.SchemaError):
             array.append(items)
-        assert len(array) == 0
+        array.append(["b"])
+        assert [*array] == ["a", "b"]
 
 
 def test_items_lie_in_the_file_as_proposal_002_has_them():
