@@ -91,7 +91,8 @@ class SuperChunk(Closing):
         shape : tuple of int
             The shape. The array begins with as many rows of zeros as the first length says.
         chunk_shape : tuple of int, optional
-            The shape of a chunk; by default whole rows of about 1 MiB.
+            The shape of a chunk; by default whole rows of about 1 MiB together, or parts of longer
+            rows.
         order : {"C", "F"}
             Order of the items in a chunk.
         compression : {"lz4", "lz4hc", "zlib", "zstd"}

@@ -20,7 +20,7 @@ import numpy as np
 from blztable.arrays.changes import Growth, new_front, replaced, slabs, with_trailer
 from blztable.arrays.files.front import Front, is_ours, read_metadata
 from blztable.arrays.files.grid import Box, shape_of
-from blztable.arrays.files.header import ARRAY_HEADER, ArrayHeader
+from blztable.arrays.files.header import ARRAY_HEADER, VERSION_AT, ArrayHeader
 from blztable.arrays.files.own import Own
 from blztable.arrays.opened import Opened
 from blztable.arrays.reading import read_chunk
@@ -33,7 +33,6 @@ from blztable.storage import journal
 from blztable.storage.in_place import APPEND, InPlaceFile, LocalFile, MemoryFile, open_in_place
 from blztable.storage.journal import Write
 
-VERSION_AT = 4
 # Bytes of zeros that an array grows by at a time.
 ZEROS_BYTES = 8 << 20
 
