@@ -13,7 +13,7 @@ from blztable.arrays.files.front import is_ours, read_metadata
 from blztable.arrays.files.grid import Box
 from blztable.arrays.files.header import ARRAY_HEADER, ArrayHeader
 from blztable.arrays.files.own import Own
-from blztable.arrays.reading import items_of, read_chunk, read_foreign_box, read_own
+from blztable.arrays.reading import check_text, items_of, read_chunk, read_foreign_box, read_own
 from blztable.closing import Closing
 from blztable.errors import ClosedError, CorruptError, FormatError
 from blztable.format.checksum import crc32
@@ -93,8 +93,10 @@ class Opened(Closing):
         """Return a box of the array."""
         self.check_open()
         if isinstance(self.array, Own):
-            return read_own(self.chunks, self.array.front.info, box)
-        return read_foreign_box(self.array, box)
+            found = read_own(self.chunks, self.array.front.info, box)
+        else:
+            found = read_foreign_box(self.array, box)
+        return check_text(found, self.name)
 
     def verify(self) -> Report:
         """Read every chunk."""
@@ -131,7 +133,7 @@ class Opened(Closing):
             info = self.array.front.info
             if info.items:
                 return items_of(self.chunks, range(number, number + 1), info.items)
-            return read_chunk(self.chunks, info, number)
+            return check_text(read_chunk(self.chunks, info, number), self.name)
         if self.array.is_items:
             return items_of(self.chunks, range(number, number + 1), "")
         raw = np.empty(int(self.array.starts[number + 1] - self.array.starts[number]), np.uint8)

@@ -166,6 +166,7 @@ def test_a_resealed_file_is_read():
         setting("blz", "clevel", 99),
         setting("blz", "reserve", -1),
         setting("blz", "truncate", -1),
+        setting("blz", "truncate", 2),
         setting("blz", None),
         lambda value: value["blz"].clear(),
         lambda value: value.pop("order"),
@@ -218,3 +219,34 @@ def test_the_journal_of_a_stranger_is_bounded():
     foot = struct.pack("<QQI4x8s", len(made("grid")), 10, zlib.crc32(body), b"blzredo!")
     data = made("grid") + body + foot
     assert seen(data) in (None, seen(made("grid")))
+
+
+# Found by the fuzzer: the next change was an OverflowError.
+def test_more_digits_than_a_float_has_are_refused():
+    file = io.BytesIO()
+    with blz.SuperChunk.create(file, "f8", truncate=17, version=4) as array:
+        array.append([1.5])
+    lie = resealed(file.getvalue(), setting("blz", "truncate", 18))
+    with pytest.raises(blz.CorruptError, match="18 decimal digits"):
+        blz.SuperChunk.open(lie)
+
+
+# Found by the fuzzer: numpy raised SystemError, when an item was looked at.
+@pytest.mark.parametrize("dtype", ["<U1", ">U1", [("a", "<U1", (2,)), ("b", "i4")]])
+def test_text_that_is_no_text_is_refused(dtype):
+    dtype = np.dtype(dtype)
+    text = np.frombuffer(b"\0\0\x11\0" * 12, np.uint8)[: 4 * dtype.itemsize].view(dtype)
+    with blz.SuperChunk.create(None, dtype) as array:
+        array.append(text.view("<u4").byteswap().view(dtype) if dtype.str[0] == ">" else text)
+        with pytest.raises(blz.CorruptError, match="no character"):
+            array[0]
+        assert not array.verify()
+
+
+# Found by the fuzzer: a UnicodeDecodeError of Arrow.
+def test_half_a_character_is_an_item_but_no_arrow_text():
+    with blz.SuperChunk.create(None, "<U1") as array:
+        array.append(["\ud800"])
+        assert array[0] == "\ud800"
+        with pytest.raises(blz.SchemaError, match="Arrow has no such text"):
+            array.to_arrow()
