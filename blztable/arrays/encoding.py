@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from blztable.arrays.files.dtypes import is_text
 from blztable.arrays.files.info import BYTES, STR, ArrayInfo
 from blztable.errors import LimitError, SchemaError
 from blztable.format.chunk import (
@@ -31,6 +32,8 @@ def encode_chunk(info: ArrayInfo, values: np.ndarray) -> bytes:
         clean = np.zeros(values.shape, info.dtype)
         clean[...] = values
         values = clean
+    # Arrays that numpy joined have the byte order of the machine.
+    values = values.astype(info.dtype, copy=False)
     flat = values.reshape(-1, order=info.order)  # type: ignore[call-overload]
     return _with_reserve(info, np.ascontiguousarray(flat).view(np.uint8))
 
@@ -89,6 +92,8 @@ def truncated(values: np.ndarray, digits: int | None) -> np.ndarray:
 def exactly(values: object, dtype: np.dtype) -> np.ndarray:
     """Return values as an array of the dtype; SchemaError if one of them would change."""
     array = np.asarray(values)
+    if not is_text(array):
+        raise SchemaError("a number in a text is no character")
     if array.dtype == dtype or not array.size:
         return array.astype(dtype, copy=False)
     try:

@@ -8,12 +8,13 @@ import math
 import numpy as np
 
 from blztable.arrays.files.chunks import Chunks, Source
+from blztable.arrays.files.dtypes import is_text
 from blztable.arrays.files.foreign import Foreign, read_foreign
 from blztable.arrays.files.front import is_ours, read_metadata
 from blztable.arrays.files.grid import Box
 from blztable.arrays.files.header import ARRAY_HEADER, ArrayHeader
 from blztable.arrays.files.own import Own
-from blztable.arrays.reading import check_text, items_of, read_chunk, read_foreign_box, read_own
+from blztable.arrays.reading import items_of, read_chunk, read_foreign_box, read_own
 from blztable.closing import Closing
 from blztable.errors import ClosedError, CorruptError, FormatError
 from blztable.format.checksum import crc32
@@ -96,7 +97,12 @@ class Opened(Closing):
             found = read_own(self.chunks, self.array.front.info, box)
         else:
             found = read_foreign_box(self.array, box)
-        return check_text(found, self.name)
+        return self._checked(found)
+
+    def _checked(self, found: np.ndarray) -> np.ndarray:
+        if not is_text(found):
+            raise CorruptError(f"{self.name}: a number in a text is no character")
+        return found
 
     def verify(self) -> Report:
         """Read every chunk."""
@@ -133,7 +139,7 @@ class Opened(Closing):
             info = self.array.front.info
             if info.items:
                 return items_of(self.chunks, range(number, number + 1), info.items)
-            return check_text(read_chunk(self.chunks, info, number), self.name)
+            return self._checked(read_chunk(self.chunks, info, number))
         if self.array.is_items:
             return items_of(self.chunks, range(number, number + 1), "")
         raw = np.empty(int(self.array.starts[number + 1] - self.array.starts[number]), np.uint8)

@@ -14,8 +14,6 @@ from blztable.arrays.files.grid import Box, shape_of
 from blztable.arrays.files.info import STR, ArrayInfo
 from blztable.errors import CorruptError, LimitError
 
-LAST_CHARACTER = 0x10FFFF
-
 
 def read_own(chunks: Chunks, info: ArrayInfo, box: Box) -> np.ndarray:
     """Return a box of an array of ours."""
@@ -89,19 +87,6 @@ def _read_bytes(foreign: Foreign, start: int, stop: int) -> np.ndarray:
         start = high
         number += 1
     return out
-
-
-def check_text(array: np.ndarray, name: str) -> np.ndarray:
-    """Return the array; CorruptError if a number in its text is no character."""
-    if array.dtype.names:
-        for field in array.dtype.names:
-            check_text(array[field], name)
-    elif array.dtype.kind == "U" and array.size:
-        codes = np.dtype("u4").newbyteorder(array.dtype.byteorder)
-        # Numpy makes a SystemError of such a text, and only when an item is looked at.
-        if np.ascontiguousarray(array).reshape(-1).view(codes).max() > LAST_CHARACTER:
-            raise CorruptError(f"{name}: a number in a text is no character")
-    return array
 
 
 def check_memory(nbytes: int, name: str) -> None:

@@ -232,15 +232,34 @@ def test_more_digits_than_a_float_has_are_refused():
 
 
 # Found by the fuzzer: numpy raised SystemError, when an item was looked at.
-@pytest.mark.parametrize("dtype", ["<U1", ">U1", [("a", "<U1", (2,)), ("b", "i4")]])
-def test_text_that_is_no_text_is_refused(dtype):
-    dtype = np.dtype(dtype)
-    text = np.frombuffer(b"\0\0\x11\0" * 12, np.uint8)[: 4 * dtype.itemsize].view(dtype)
-    with blz.SuperChunk.create(None, dtype) as array:
-        array.append(text.view("<u4").byteswap().view(dtype) if dtype.str[0] == ">" else text)
+@pytest.mark.parametrize(
+    ("dtype", "lie"), [("<U1", "<u4"), (">U1", ">u4"), ([("a", "<U1", (2,))], [("a", "<u4", (2,))])]
+)
+def test_text_that_is_no_text_is_refused(dtype, lie):
+    file = io.BytesIO()
+    with blz.SuperChunk.create(file, lie, version=4) as array:
+        numbers = np.zeros(3, lie)
+        numbers[1] = 0x110000
+        array.append(numbers)
+    data = resealed(
+        file.getvalue(), lambda value: value.update(dtype=value["dtype"].replace("u4", "U1"))
+    )
+    with blz.SuperChunk.open(data) as array:
         with pytest.raises(blz.CorruptError, match="no character"):
-            array[0]
+            array[1]
         assert not array.verify()
+    with pytest.raises(blz.SchemaError, match="no character"):
+        blz.SuperChunk.create(None, dtype).append(numbers.view(dtype))
+
+
+# Found by the fuzzer: the chunks were divided by those of a row, which are none.
+def test_chunks_of_rows_without_items_are_not_recovered():
+    file = io.BytesIO()
+    array = blz.SuperChunk.create(file, "f8", (0, 4), chunk_shape=(10, 4), version=4)
+    array.append(np.ones((25, 4)))
+    data = file.getvalue()
+    assert blz.SuperChunk.recover(data).shape == (20, 4)
+    assert blz.SuperChunk.recover(data.replace(b'"shape":[0,4]', b'"shape":[0,0]')).shape == (0, 0)
 
 
 # Found by the fuzzer: a UnicodeDecodeError of Arrow.

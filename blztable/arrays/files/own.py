@@ -103,9 +103,10 @@ class Own:
         found = whole_chunks(source, front)
         # Only whole rows of chunks make an array.
         one_row = replace(info, shape=(info.chunk_shape[0], *info.shape[1:]))
-        per_row = max(len(one_row.grid), 1)
-        found = found[: len(found) // per_row * per_row]
-        rows = len(found) // per_row * info.chunk_shape[0]
+        # Rows without items have no chunks.
+        per_row = len(one_row.grid)
+        found = found[: len(found) // per_row * per_row] if per_row else []
+        rows = len(found) // max(per_row, 1) * info.chunk_shape[0]
         if found and not info.items:
             # The last row of chunks may be shorter than the others.
             nbytes = ChunkHeader.decode(source.read(found[-per_row][0], CHUNK_HEADER.size)).nbytes
