@@ -172,6 +172,8 @@ def _lie_in_index(random: Random, commits: list[Commit], commit: Commit) -> str:
         commit.index = index_of(names)
     at = random.randrange(len(commit.index))
     line = commit.index[at]
+    if isinstance(line, bytes):
+        return "no JSON any more"
     lists = (
         [value for value in line.values() if isinstance(value, list) and value]
         if (isinstance(line, dict))
