@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from blztable.arrays.files.dtypes import is_text
 from blztable.errors import SchemaError
 
 # What a value is, by the kind of its dtype: a number never becomes a text or a time.
@@ -61,6 +62,8 @@ def _holds_arrays(values: object) -> bool:
 
 def _of_array(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     kind = array.dtype.kind
+    if not is_text(array):
+        raise ValueError("a number in a text is no character")
     if array.dtype == dtype:
         return array.astype(dtype, copy=False)
     if not array.size:

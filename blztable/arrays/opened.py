@@ -8,6 +8,7 @@ import math
 import numpy as np
 
 from blztable.arrays.files.chunks import Chunks, Source
+from blztable.arrays.files.dtypes import is_text
 from blztable.arrays.files.foreign import Foreign, read_foreign
 from blztable.arrays.files.front import is_ours, read_metadata
 from blztable.arrays.files.grid import Box
@@ -93,8 +94,15 @@ class Opened(Closing):
         """Return a box of the array."""
         self.check_open()
         if isinstance(self.array, Own):
-            return read_own(self.chunks, self.array.front.info, box)
-        return read_foreign_box(self.array, box)
+            found = read_own(self.chunks, self.array.front.info, box)
+        else:
+            found = read_foreign_box(self.array, box)
+        return self._checked(found)
+
+    def _checked(self, found: np.ndarray) -> np.ndarray:
+        if not is_text(found):
+            raise CorruptError(f"{self.name}: a number in a text is no character")
+        return found
 
     def verify(self) -> Report:
         """Read every chunk."""
@@ -131,7 +139,7 @@ class Opened(Closing):
             info = self.array.front.info
             if info.items:
                 return items_of(self.chunks, range(number, number + 1), info.items)
-            return read_chunk(self.chunks, info, number)
+            return self._checked(read_chunk(self.chunks, info, number))
         if self.array.is_items:
             return items_of(self.chunks, range(number, number + 1), "")
         raw = np.empty(int(self.array.starts[number + 1] - self.array.starts[number]), np.uint8)

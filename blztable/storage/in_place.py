@@ -6,7 +6,6 @@ readers, exclusive by one writer.
 
 import io
 import os
-import secrets
 import stat
 import threading
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from blztable.errors import (
     TableExistsError,
     TableNotFoundError,
 )
+from blztable.storage.beside import name_beside, remove_leftovers
 from blztable.storage.descriptors import OpenDirectory, above_standard
 from blztable.storage.disk import REAL_DISK
 from blztable.storage.locks import LocalLock, lock_at
@@ -140,6 +140,10 @@ class LocalFile(InPlaceFile):
             except OSError as error:
                 self.close()
                 raise unwritable(error, "opening", self.name) from error
+        if mode == APPEND:
+            # A directory that may be written may not be listed.
+            with suppress(OSError):
+                remove_leftovers(name, self._parent.fd, REAL_DISK)
 
     @property
     def size(self) -> int:
@@ -186,7 +190,7 @@ class LocalFile(InPlaceFile):
     def beside(self) -> "LocalFile":
         """Return a new file in the same directory, to take the place of this one."""
         parent = os.path.dirname(self.name)
-        new = LocalFile(os.path.join(parent, f".tmp-{secrets.token_hex(8)}"), CREATE)
+        new = LocalFile(os.path.join(parent, name_beside(os.path.basename(self.name))), CREATE)
         with suppress(OSError):
             os.fchmod(new._fd, stat.S_IMODE(os.fstat(self._fd).st_mode))
         new._temporary = os.path.basename(new.name)
