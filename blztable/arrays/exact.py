@@ -54,10 +54,12 @@ def _exactly(values: Any, dtype: np.dtype) -> np.ndarray:
 
 
 def _holds_arrays(values: object) -> bool:
-    return isinstance(values, list | tuple) and any(
-        _holds_arrays(each) or (hasattr(each, "__array__") and not isinstance(each, np.generic))
-        for each in values
-    )
+    if not isinstance(values, list | tuple):
+        return False
+    kinds = set(map(type, values))
+    if any(hasattr(kind, "__array__") and not issubclass(kind, np.generic) for kind in kinds):
+        return True
+    return any(issubclass(kind, list | tuple) for kind in kinds) and any(map(_holds_arrays, values))
 
 
 def _of_array(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
@@ -170,8 +172,9 @@ def _of_objects(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Return an array of objects of Python, or of scalars of numpy."""
     if dtype.kind in "mM":
         return _of_times(array, dtype)
-    given = np.empty(array.size, object)
-    given[:] = [_pythonic(each) for each in array.flat]
+    given = array.flatten()
+    if any(issubclass(found, np.generic) for found in set(map(type, given))):
+        given[:] = [_pythonic(each) for each in given]
     kinds: tuple[type, ...] = (numbers.Number,)
     if dtype.kind in "SUV":
         kinds = (bytes,) if dtype.kind == "V" else (bytes, str)
