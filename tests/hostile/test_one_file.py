@@ -18,6 +18,7 @@ import pytest
 import blztable as blz
 from blztable.storage.one_file import commits, records
 from blztable.storage.one_file.listing import MOST_LINE
+from support.fuzzed.changes import pieces_of
 
 TABLE = pa.table({"n": [1, 2, 3, None], "text": ["a", None, "", "é"]})
 NEWEST = pa.concat_tables([TABLE, TABLE])
@@ -219,29 +220,6 @@ def test_the_checksum_of_a_seal_is_checked():
     assert zlib.crc32(bytes(seal[:20])) != struct.unpack_from("<I", seal, 20)[0]
 
 
-def mutated(draw: random.Random, data: bytes) -> bytes:
-    """Return the file with a few random changes: flips, cuts, moved and repeated pieces."""
-    changed = bytearray(data)
-    for _ in range(draw.randint(1, 4)):
-        start = draw.randrange(len(changed) or 1)
-        length = min(draw.choice([1, 8, 48, 512, 4096]), len(changed) - start)
-        match draw.randrange(6):
-            case 0:
-                changed[start : start + 1] = bytes([draw.randrange(256)])
-            case 1:
-                del changed[start:]
-            case 2:
-                del changed[start : start + length]
-            case 3:
-                other = draw.randrange(len(changed) or 1)
-                changed[other:other] = changed[start : start + length]
-            case 4:
-                changed[start : start + length] = bytes(length)
-            case _:
-                changed += changed[start : start + length]
-    return bytes(changed)
-
-
 @pytest.mark.parametrize(
     "cases",
     [60, pytest.param(50_000, marks=[pytest.mark.storm, pytest.mark.timeout(4 * 3600)])],
@@ -249,7 +227,7 @@ def mutated(draw: random.Random, data: bytes) -> bytes:
 def test_any_random_change_is_an_error_or_leaves_one_of_the_versions(data, cases):
     draw = random.Random(cases)
     for case in range(cases):
-        changed = mutated(draw, data)
+        changed = pieces_of(draw, data)
         for read in (blz.read_table, lambda file: blz.read_table(file, on_corrupt="skip")):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
