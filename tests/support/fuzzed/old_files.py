@@ -98,7 +98,7 @@ def document(random: Random, files: Files, path: str) -> str:
     """Change a document."""
     try:
         value = json.loads(files[path])
-    except ValueError:
+    except (ValueError, RecursionError):
         return "no document any more"
     if isinstance(value, dict) and random.random() < 0.4:
         # Sizes and types that the chunks may have after all.
