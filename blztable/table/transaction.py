@@ -780,6 +780,7 @@ class Transaction(TableReader):
             with DeferInterrupt():
                 try:
                     self._held.enter_context(self._change_set.commit)
+                    self._change_set.begin()
                 except AlreadyCommitted as known:
                     self.is_repeated, self._committed = True, known.version
                 self._is_open = True
@@ -821,10 +822,9 @@ class Transaction(TableReader):
         self._committed = published[0].head.version
         self._table._show_version(*published)
         self._change_set.commit.emit_warnings()
-        if GROWING.intersection(self._change_set.operations):
-            merged = compact.merge_after(published[0], self._change_set.options)
-            if merged is not None:
-                self._table._show_version(*merged)
+        grown = GROWING.intersection(self._change_set.operations)
+        if grown and (merged := compact.merge_after(published[0], self._change_set.options)):
+            self._table._show_version(*merged)
 
     def _end(self, error: BaseException) -> None:
         """Discard the changes and release everything; harmless if called twice."""

@@ -38,7 +38,7 @@ def leftovers(path):
 
 
 @pytest.mark.parametrize("form", range(len(FORMS)))
-@pytest.mark.parametrize(("kills", "seconds"), sizes((8, 0.1), (500, 0.3)))
+@pytest.mark.parametrize(("kills", "seconds"), sizes((5, 0.1), (500, 0.3)))
 def test_a_writer_that_is_killed_leaves_what_it_was_told_and_at_most_one_change_more(
     tmp_path, kills, seconds, form
 ):
@@ -82,7 +82,7 @@ def test_a_writer_that_is_killed_leaves_what_it_was_told_and_at_most_one_change_
     print(f"these had landed; {left} unfinished files removed, {len(expected.rows)} rows")
 
 
-@pytest.mark.parametrize(("kills", "seconds"), sizes((5, 0.05), (200, 0.1)))
+@pytest.mark.parametrize(("kills", "seconds"), sizes((4, 0.05), (200, 0.1)))
 def test_a_new_array_whose_writer_is_killed_is_told_and_its_whole_chunks_are_recovered(
     tmp_path, kills, seconds
 ):
@@ -116,7 +116,7 @@ def test_a_new_array_whose_writer_is_killed_is_told_and_its_whole_chunks_are_rec
     print(f"\n{kills} kills, {finished} arrays were finished, {recovered} recovered")
 
 
-@pytest.mark.parametrize(("readers", "seconds"), sizes((2, 2), (3, 60)))
+@pytest.mark.parametrize(("readers", "seconds"), sizes((2, 1), (3, 60)))
 def test_readers_see_whole_changes_beside_writers_that_are_killed(tmp_path, readers, seconds):
     path = tmp_path / "a.blp"
     create(path, 0)

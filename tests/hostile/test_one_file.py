@@ -193,6 +193,16 @@ def test_a_record_that_claims_more_than_the_file_ends_the_walk(data):
         blz.read_table(data[:front] + head)
 
 
+# Found by the fuzzer: a UnicodeDecodeError.
+def test_a_key_that_is_no_text_ends_the_walk(data):
+    front = len(records.FRONT)
+    key = b"data/col0/\xff.bin"
+    head = records.HEAD.pack(b"blzr", records.VALUE, 0, len(key), front, 0, 0)
+    crc = zlib.crc32(key, zlib.crc32(head))
+    with pytest.raises(blz.TableNotFoundError):
+        blz.read_table(data[:front] + head + struct.pack("<I", crc) + key)
+
+
 def test_a_front_that_claims_too_much_metadata_is_none(data):
     lied = bytearray(data[: records.HEADER_BYTES])
     struct.pack_into("<I", lied, 24, records.MOST_METADATA + 1)

@@ -52,11 +52,22 @@ class ChangeSet:
         """Begin with the version that the commit is based on, or with the rows of a new table."""
         self.commit = commit
         self.options = options
-        self.staged = new or _staged(commit)
+        self.staged = new or StagedVersion.of(_base(commit))
         # (change, is_droppable) in the order in which they were added.
         self._changes: list[tuple[Change, bool]] = []
         # Names of the operations in the order of their changes.
         self.operations: list[str] = []
+
+    def begin(self) -> None:
+        """Number new files after those of the newest version, once the commit has its locks.
+
+        In one file, another process may have removed files whose numbers are free again, but
+        readers of its versions still look for them by these numbers.
+        """
+        store, base = self.commit.plan.store, _base(self.commit)
+        number = versions.newest_number(store) if store.is_one_file else None
+        if number is not None and number != base.head.version:
+            self.staged = self.staged.numbered_after(versions.load(store, number))
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
@@ -189,17 +200,6 @@ class ChangeSet:
         number = versions.checked_newest(store) if self._changes else None
         if number is not None and number != base.version:
             self._rebased(versions.load(store, number))
-
-
-def _staged(commit: Commit) -> StagedVersion:
-    """Return the base of a commit without changes."""
-    staged, store = StagedVersion.of(_base(commit)), commit.plan.store
-    number = versions.newest_number(store) if store.is_one_file else None
-    if number is None or number == staged.head.version:
-        return staged
-    # Another process may have removed files whose numbers are free again, but readers of its
-    # versions still look for them by these numbers.
-    return staged.numbered_after(versions.load(store, number))
 
 
 def _base(commit: Commit) -> Version:

@@ -300,3 +300,25 @@ def test_the_store_of_a_file_is_pickled_by_its_path(path):
     again = pickle.loads(pickle.dumps(table))
     assert again.to_arrow().to_pydict() == ROWS
     assert versions.numbers(again._snapshot.version.store) == [1]
+
+
+# Bug: the numbers were chosen before the lock was taken. Another process then made and removed
+# files of these numbers, and readers of its versions found those of this process under them.
+def test_a_transaction_gives_its_files_numbers_that_no_version_used(path):
+    other = """
+import sys
+import blztable as blz
+with blz.open(sys.argv[1], mode="a") as table:
+    for _ in range(3):
+        table.append({"n": [7], "text": ["x"]})
+    table.compact()
+    table.vacuum(keep=1)
+    print(table._snapshot.version.head.next_bundle)
+"""
+    with blz.open(path, mode="a") as table:
+        waiting = table.transaction()
+        used = int(script(other, path))
+        with waiting as tx:
+            tx.append(ROWS)
+            _, mine = tx._change_set.staged.head.bundles
+        assert mine.k >= used > 2

@@ -2,14 +2,16 @@
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import blztable as blz
+from blztable.storage.in_place import LocalFile
 
 CHUNK_ROWS = 50
 MOST_ROWS = 1000
@@ -126,8 +128,19 @@ def _shrunk(count: int, more: int) -> int:
     return max(count - more, 0) if count < MOST_ROWS else more
 
 
+def slowed(write: Callable[..., None]) -> Callable[..., None]:
+    """Return a method that pauses before it writes: many kills fall between two writes."""
+
+    def slow(*arguments: Any) -> None:
+        time.sleep(random.uniform(0, 0.002))
+        write(*arguments)
+
+    return slow
+
+
 def restless(pipe: Connection, place: Path, seed: int, first: int) -> None:
     """Change an array until the process is killed."""
+    LocalFile.write = slowed(LocalFile.write)  # type: ignore[method-assign]
     with blz.SuperChunk.open(place, "a") as array:
         for step in steps(seed, first):
             pipe.send(("begin", step))
@@ -149,6 +162,7 @@ def filling(pipe: Connection, place: Path, seed: int) -> None:
 
 def uniform(pipe: Connection, place: Path, seed: int) -> None:
     """Change an array until the process is killed; all items have one value, which grows."""
+    LocalFile.write = slowed(LocalFile.write)  # type: ignore[method-assign]
     draw = random.Random(seed)
     while True:
         with blz.SuperChunk.open(place, "a") as array:

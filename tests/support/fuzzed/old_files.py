@@ -98,7 +98,7 @@ def document(random: Random, files: Files, path: str) -> str:
     """Change a document."""
     try:
         value = json.loads(files[path])
-    except ValueError:
+    except (ValueError, RecursionError):
         return "no document any more"
     if isinstance(value, dict) and random.random() < 0.4:
         # Sizes and types that the chunks may have after all.
@@ -138,7 +138,8 @@ def chunk(random: Random, files: Files, path: str) -> str:
             except Exception:
                 return "no chunk any more"
             said = f"values: {bytes_in(random, raw, may_resize=random.random() < 0.2)}"
-            data[:] = file_of(compressed(bytes(raw) or b"\0", np.dtype(f"S{data[19] or 1}")))
+            width = max(*data[19:20], 1, 1)
+            data[:] = file_of(compressed(bytes(raw) or b"\0", np.dtype(f"V{width}")))
     files[path] = bytes(data)
     return said
 
