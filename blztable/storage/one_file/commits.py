@@ -130,10 +130,11 @@ def is_unborn(source: Reader) -> bool:
     return data != FRONT and (FRONT.startswith(data) or not data.strip(b"\0"))
 
 
-def is_anyones(source: Reader) -> bool:
+def is_anyones(source: Reader | None) -> bool:
     """True for what a killed creation may have left, if others may have written it as well."""
-    header = FRONT[:HEADER_BYTES]
-    return source.size > 0 and is_unborn(source) and source.read(0, len(header)) != header
+    if source is None or not source.size or not is_unborn(source):
+        return False
+    return source.read(0, HEADER_BYTES) != FRONT[:HEADER_BYTES]
 
 
 def front_of(source: "Reader | _Tail", name: str) -> bytes:
@@ -191,6 +192,13 @@ def newest(source: Reader, name: str, known: Commit | None = None) -> Commit | N
     if found is not None and found is not known and size <= TAIL_BYTES:
         check_front(tail, found, name)
     return found
+
+
+def check_first_bytes(source: Reader | None, name: str) -> None:
+    """Raise Damaged if the front of a file is damaged, which no value covers."""
+    commit = None if source is None else newest(source, name)
+    if source is not None and commit is not None:
+        check_front(source, commit, name)
 
 
 class _Tail:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
-from blztable.errors import LimitError
+from blztable.errors import CorruptError, LimitError
 from blztable.storage.one_file.records import Place
 from blztable.storage.store import Damaged
 from blztable.strict_json import strict_decoder
@@ -104,6 +104,14 @@ class Listing:
         """True if the key is a prefix, also an empty one."""
         start = key + "/"
         return key in self._lines or any(other.startswith(start) for other in self._lines)
+
+    def check_above(self, name: str, key: str) -> None:
+        """Raise CorruptError if a value lies where a key needs a prefix, in the file `name`."""
+        above = key.rpartition("/")[0]
+        while above:
+            if self.find(above) is not None:
+                raise CorruptError(f"{name}/{above}: expected a prefix, found a value")
+            above = above.rpartition("/")[0]
 
     def children(self, prefix: str) -> set[str]:
         """Return the names one level under a prefix, of values and prefixes."""

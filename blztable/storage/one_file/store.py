@@ -36,9 +36,7 @@ from blztable.storage.one_file.commits import (
     Commit,
     ValueReader,
     before_damage,
-    check_front,
     everything,
-    is_anyones,
     is_unborn,
     newest,
 )
@@ -46,7 +44,7 @@ from blztable.storage.one_file.listing import Listing
 from blztable.storage.one_file.media import LocalFile, Medium
 from blztable.storage.one_file.records import Place
 from blztable.storage.one_file.writing import Writing
-from blztable.storage.store import Buffer, KeyNotFound, KeyTaken
+from blztable.storage.store import Buffer, KeyNotFound, KeyTaken, Reader
 
 # Seconds that a change without a lock of its caller waits for other writers.
 LOCK_SECONDS = 30.0
@@ -106,7 +104,7 @@ class OneFileStore:
     def put(self, key: str, data: Buffer) -> None:
         """Set the value under `key` by a commit of its own."""
         with self._change() as writing:
-            _check_above(self.name, writing.listing, key)
+            writing.listing.check_above(self.name, key)
             writing.publish(key, data)
             self._newest = writing.commit
             self._holders.pop(key, None)
@@ -114,7 +112,7 @@ class OneFileStore:
     def put_new(self, key: str, buffers: Sequence[Buffer]) -> None:
         """Write a new value; other processes see it after the next publication."""
         with self._change() as writing:
-            _check_above(self.name, writing.listing, key)
+            writing.listing.check_above(self.name, key)
             # Who reads an older commit looks for its values by their keys.
             known = [writing.listing, *(commit.listing for commit in self._seen)]
             if any(one.find(key) is not None for one in known) or writing.listing.has_prefix(key):
@@ -156,24 +154,16 @@ class OneFileStore:
         """Bytes of all values."""
         return self._listing().nbytes
 
-    @property
-    def is_anyones(self) -> bool:
-        """True for a file of a few bytes that a killed creation may have left, or anyone else."""
-        source = self._medium.look()
-        return source is not None and is_anyones(source)
-
-    def check_front(self) -> None:
-        """Raise CorruptError if the first bytes of the file are damaged, which no value covers."""
-        with self._changed:
-            commit, _ = next(self._views())
-            check_front(commit.source, commit, self.name)
+    def source(self) -> Reader | None:
+        """Return the file as it is now; None if there is none."""
+        return self._medium.look()
 
     # Names
 
     def reserve(self, prefix: str) -> bool:
         """Create a prefix; return False if it exists."""
         with self._change() as writing:
-            _check_above(self.name, writing.listing, prefix)
+            writing.listing.check_above(self.name, prefix)
             if writing.listing.has_prefix(prefix) or writing.listing.find(prefix) is not None:
                 return False
             writing.make(prefix)
@@ -183,7 +173,7 @@ class OneFileStore:
         """Return the names one level under `prefix`, in no order."""
         with self._changed:
             listing = self._listing()
-            _check_above(self.name, listing, prefix + "/")
+            listing.check_above(self.name, prefix + "/")
             return list(listing.children(prefix))
 
     def delete(self, keys: Iterable[str]) -> None:
@@ -282,7 +272,7 @@ class OneFileStore:
                 if place is not None:
                     return commit, place
             listing = self._listing()
-            _check_above(self.name, listing, key)
+            listing.check_above(self.name, key)
             if listing.has_prefix(key):
                 raise CorruptError(f"{self.name}/{key}: expected a value, found a prefix")
         raise KeyNotFound(key)
@@ -332,7 +322,7 @@ class OneFileStore:
         if place is None and not listing.has_prefix(key):
             if key in self._holders and self._holders[key].shared:
                 return self._find(key)
-            _check_above(self.name, listing, key)
+            listing.check_above(self.name, key)
             raise KeyNotFound(key)
         return commit, place
 
@@ -417,15 +407,6 @@ def at(path: str | os.PathLike[str]) -> OneFileStore:
     if store is None:
         store = _by_path.setdefault(name, OneFileStore(LocalFile(name)))
     return store
-
-
-def _check_above(name: str, listing: Listing, key: str) -> None:
-    """Raise CorruptError if a value lies where the key needs a prefix."""
-    above = key.rpartition("/")[0]
-    while above:
-        if listing.find(above) is not None:
-            raise CorruptError(f"{name}/{above}: expected a prefix, found a value")
-        above = above.rpartition("/")[0]
 
 
 def _keep(commit: Commit | None) -> None:
