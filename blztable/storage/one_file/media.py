@@ -176,9 +176,13 @@ class LocalFile:
                 with failures("writing", "", self._path):
                     fd = self._disk.create(name, folder.fd)
                     try:
-                        mode = os.stat(self._path).st_mode & 0o777
+                        status = os.stat(self._path)
+                        # Only root may give a file away; a group of one's own is allowed.
+                        for owner in (-1, status.st_uid):
+                            with suppress(OSError):
+                                os.fchown(fd, owner, status.st_gid)
                         with suppress(OSError):
-                            os.fchmod(fd, mode)
+                            os.fchmod(fd, status.st_mode & 0o777)
                         write(lambda buffers: self._disk.write(fd, buffers))
                         self._disk.sync_file(fd)
                     finally:

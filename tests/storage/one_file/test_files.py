@@ -8,10 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import blztable as blz
 from blztable.engine.version import versions
 from blztable.storage.one_file import commits, records, writing
+from blztable.storage.one_file.listing import Listing
 from blztable.storage.resolve import store_at
 from support.processes import script
 
@@ -289,6 +292,39 @@ def test_dead_bytes_go_when_they_are_most_of_the_file(path, monkeypatch):
     assert path.stat().st_size < 3 * size
     assert blz.read_table(path) == table
     assert blz.open(path).verify().is_intact
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_rewrite_keeps_owner_group_and_mode_of_the_file(path):
+    os.chown(path, 1234, 5678)
+    path.chmod(0o640)
+    with blz.open(path, "a") as table:
+        table.delete([("n", ">", 1)])
+        inode = path.stat().st_ino
+        table.vacuum(keep=1)
+    found = path.stat()
+    assert found.st_ino != inode
+    assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (1234, 5678, 0o640)
+
+
+KEYS = st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map("/".join)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["add", "make", "remove", "copy"]), KEYS)))
+def test_a_listing_knows_its_prefixes_after_any_changes(changes):
+    listing = Listing()
+    for change, key in changes:
+        if change == "add":
+            listing.add(key, records.Place(100, 0))
+        elif change == "make":
+            listing.make(key)
+        elif change == "remove":
+            listing.remove(key)
+        else:
+            listing = listing.copy()
+        for one in ("a", "b/c", key):
+            there = [other for other in listing.prefixes() if f"{other}/".startswith(f"{one}/")]
+            assert listing.has_prefix(one) == bool(there)
 
 
 def test_a_copy_of_the_file_is_the_table(path, tmp_path):
