@@ -67,8 +67,8 @@ class Medium(Protocol):
         """Release descriptors; a later call opens them again."""
 
 
-class LocalFile:
-    """A file of the local file system."""
+class GrowingFile:
+    """A file of the local file system that grows at its end."""
 
     def __init__(self, path: str | os.PathLike[str], *, disk: Disk = REAL_DISK) -> None:
         if sys.platform == "win32":

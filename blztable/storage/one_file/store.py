@@ -41,7 +41,7 @@ from blztable.storage.one_file.commits import (
     newest,
 )
 from blztable.storage.one_file.listing import Listing
-from blztable.storage.one_file.media import LocalFile, Medium
+from blztable.storage.one_file.media import GrowingFile, Medium
 from blztable.storage.one_file.records import Place
 from blztable.storage.one_file.writing import Writing
 from blztable.storage.store import Buffer, KeyNotFound, KeyTaken, Reader
@@ -61,7 +61,7 @@ class OneFileStore:
 
     def __init__(self, medium: Medium) -> None:
         self._medium = medium
-        self._is_local = isinstance(medium, LocalFile)
+        self._is_local = isinstance(medium, GrowingFile)
         # The newest commit that was seen, and all that somebody still reads from.
         self._newest: Commit | None = None
         self._seen: WeakSet[Commit] = WeakSet()
@@ -405,7 +405,7 @@ def at(path: str | os.PathLike[str]) -> OneFileStore:
     name = os.path.realpath(os.fspath(path))
     store = _by_path.get(name)
     if store is None:
-        store = _by_path.setdefault(name, OneFileStore(LocalFile(name)))
+        store = _by_path.setdefault(name, OneFileStore(GrowingFile(name)))
     return store
 
 
