@@ -4,6 +4,7 @@ Each is a few lines over the other rooms. Wrong arguments raise before anything 
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pandas as pd
@@ -23,7 +24,7 @@ from blztable.engine.version import schema as schemas
 from blztable.engine.version import versions
 from blztable.engine.version.staged import StagedVersion
 from blztable.engine.write.options import DURABILITIES, WriteOptions, check_choice
-from blztable.errors import CorruptError, FormatError, TableNotFoundError
+from blztable.errors import BlzError, CorruptError, FormatError, TableNotFoundError
 from blztable.metalayers import check_fixed
 from blztable.storage.one_file.store import OneFileStore
 from blztable.storage.resolve import LAYOUTS, Place, opened_at
@@ -151,6 +152,8 @@ def create(
         expectedlen=expectedlen,
     )
     with opened_at(path, layout) as store, named(store):
+        if mode == "x":
+            versions.check_free(store)
         version, pinned = creation.create(store, contents, options, replace_existing=mode == "w")
     return CTable(Snapshot(version, pinned), writable=True, durability=durability)
 
@@ -212,6 +215,10 @@ def open(
                     f"{found.store.name} was never finished: {whole(found)}; read them with "
                     'on_corrupt="skip", or write them to a table with blztable.recover'
                 ) from None
+            if _is_unfinished(store):
+                raise CorruptError(
+                    f"{store.name} was never finished, and no row group of it is whole"
+                ) from None
             old = old_table(store, mode, number)
             if old is None:
                 raise
@@ -222,6 +229,14 @@ def open(
 def _unfinished(store: Store) -> StagedVersion | None:
     """Return what is whole of a file that was never finished; None for anything else."""
     return recovered(store.unfinished()) if isinstance(store, OneFileStore) else None
+
+
+def _is_unfinished(store: Store) -> bool:
+    """True if a file has values and no version."""
+    with suppress(BlzError):
+        if isinstance(store, OneFileStore) and versions.newest_number(store) is None:
+            return store.unfinished().nbytes > 0
+    return False
 
 
 def _open_to_read(path: Place, version: int | None, on_corrupt: str) -> CTable:

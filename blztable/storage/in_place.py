@@ -23,6 +23,7 @@ from blztable.errors import (
 from blztable.storage.beside import name_beside, remove_leftovers
 from blztable.storage.descriptors import OpenDirectory, above_standard
 from blztable.storage.disk import REAL_DISK
+from blztable.storage.file_objects import reading, writing
 from blztable.storage.locks import LocalLock, lock_at
 from blztable.storage.opening import failures, open_directory, open_file, unwritable
 from blztable.storage.store import Buffer, KeyNotFound, KeyTaken
@@ -260,30 +261,22 @@ class ObjectFile(InPlaceFile):
         """Return the bytes at a position."""
         if self.is_sequential:
             raise StorageError(f"{self.name} can only be written")
-        pieces = []
         with self._at_once, failures("reading", "", self.name):
             end = self._file.seek(0, io.SEEK_END)
             length = min(length, max(end - at, 0))
             self._file.seek(at)
-            while length and (piece := self._file.read(length)):
-                pieces.append(piece)
-                length -= len(piece)
+            pieces = list(reading(self._file, length))
         return b"".join(pieces)
 
     def write(self, at: int, data: Buffer) -> None:
         """Write bytes at a position."""
-        view = memoryview(data).cast("B")
         with self._at_once, failures("writing", "", self.name):
             if not self.is_sequential:
                 self._file.seek(at)
             else:
                 assert at == self._written
-            while view:
-                # A raw file may write a part.
-                count = self._file.write(view)
-                count = len(view) if count is None else count
-                view = view[count:]
-                self._written += count
+            for part in writing(self._file, data, self.name):
+                self._written += len(part)
 
     def truncate(self, size: int) -> None:
         """Cut the file."""

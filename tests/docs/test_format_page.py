@@ -93,9 +93,15 @@ STRUCTS = {
 }
 # The dumps show no table in one file.
 ONE_FILE = {
-    "Record head": (struct.Struct(records.HEAD.format + "I"), list(records.HEAD_NAMES)),
-    "Commit foot": (records.FOOT, list(records.FOOT_NAMES)),
-    "Seal": (records.SEAL, list(records.SEAL_NAMES)),
+    "Record head": (
+        struct.Struct(records.HEAD.format + "I"),
+        ["magic", "kind", "reserved", "key_length", "position", "length", "crc", "head_crc"],
+    ),
+    "Commit foot": (
+        records.FOOT,
+        ["magic", "block", "index", "previous", "front_crc", "crc", "last_magic"],
+    ),
+    "Seal": (records.SEAL, ["magic", "end", "reserved", "crc"]),
 }
 
 

@@ -66,8 +66,8 @@ class Medium(Protocol):
         """Release descriptors; a later call opens them again."""
 
 
-class LocalFile:
-    """A file of the local file system."""
+class GrowingFile:
+    """A file of the local file system that grows at its end."""
 
     def __init__(self, path: str | os.PathLike[str], *, disk: Disk = REAL_DISK) -> None:
         if sys.platform == "win32":
@@ -170,9 +170,13 @@ class LocalFile:
                 with failures("writing", "", self._path):
                     fd = self._disk.create(name, folder.fd)
                     try:
-                        mode = os.stat(self._path).st_mode & 0o777
+                        status = os.stat(self._path)
+                        # Only root may give a file away; a group of one's own is allowed.
+                        for owner in (-1, status.st_uid):
+                            with suppress(OSError):
+                                os.fchown(fd, owner, status.st_gid)
                         with suppress(OSError):
-                            os.fchmod(fd, mode)
+                            os.fchmod(fd, status.st_mode & 0o777)
                         write(lambda buffers: self._disk.write(fd, buffers))
                         self._disk.sync_file(fd)
                     finally:
