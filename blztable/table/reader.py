@@ -34,7 +34,7 @@ from blztable.table.snapshot import Reading, Snapshot
 SHOWN = 40
 
 ColumnNames: TypeAlias = Sequence[Names]
-Filters: TypeAlias = pc.Expression | list[Any] | None
+Filters: TypeAlias = str | pc.Expression | list[Any] | None
 
 
 class TableReader:
@@ -322,7 +322,7 @@ class TableReader:
             share selects all of them.
             "address.city" or ("address", "city") is one field of a struct: the column then has only
             the fields that are named, and no others are read.
-        filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
+        filters : str, pyarrow.compute.Expression, list of tuples or list of such lists, optional
             Condition that a row must meet, as in `read_blz`; all rows by default.
         dictionaries : sequence of str, optional
             Names of columns of text or binary to read as dictionary arrays of int32 indices.
@@ -385,7 +385,7 @@ class TableReader:
             Names of the columns to read, in this order; all by default.
             "address.city" or ("address", "city") is one field of a struct: the column then has only
             the fields that are named, and no others are read.
-        filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
+        filters : str, pyarrow.compute.Expression, list of tuples or list of such lists, optional
             Condition that a row must meet, as in `read_blz`; all rows by default.
         dictionaries : sequence of str, optional
             Names of columns of text or binary to read as dictionary arrays of int32 indices.
@@ -445,7 +445,7 @@ class TableReader:
             Names of the columns to read, in this order; all by default. The index is restored too.
             "address.city" or ("address", "city") is one field of a struct: the column then has only
             the fields that are named, and no others are read.
-        filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
+        filters : str, pyarrow.compute.Expression, list of tuples or list of such lists, optional
             Condition that a row must meet, as in `read_blz`; all rows by default.
         dictionaries : sequence of str, optional
             Names of columns of text or binary to read as categoricals, in the order in which the
@@ -518,7 +518,7 @@ class TableReader:
             Names of the columns to read, in this order; all by default.
             "address.city" or ("address", "city") is one field of a struct: the column then has only
             the fields that are named, and no others are read.
-        filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
+        filters : str, pyarrow.compute.Expression, list of tuples or list of such lists, optional
             Condition that a row must meet, as in `read_blz`; all rows by default.
         structured : bool, optional
             If True, each column is a field with a dtype of its own. Text and binary without nulls
@@ -560,7 +560,7 @@ class TableReader:
 
         Parameters
         ----------
-        filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
+        filters : str, pyarrow.compute.Expression, list of tuples or list of such lists, optional
             Condition that a row must meet, as in `read_blz`; all rows by default.
 
         Returns
@@ -600,7 +600,7 @@ class TableReader:
         ----------
         columns : sequence of str, optional
             Names of the columns to read; all by default.
-        filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
+        filters : str, pyarrow.compute.Expression, list of tuples or list of such lists, optional
             Condition that a row must meet, as in `read_blz`; all rows by default.
 
         Returns

@@ -328,7 +328,7 @@ class CTable(TableReader, Closing):
             meets the condition, in stored order; or a pyarrow expression, computed from the values
             before the update, with types as in `add_column`. Whether NaN is a missing value is
             decided as in `append`.
-        where : pyarrow.compute.Expression, list of tuples or list of such lists, optional
+        where : str, pyarrow.compute.Expression, list of tuples or list of such lists, optional
             Condition that a row must meet, as `filters` of `read_blz`; all rows by default. Rows
             for which it is null are not changed.
 
@@ -371,7 +371,7 @@ class CTable(TableReader, Closing):
 
         Parameters
         ----------
-        where : pyarrow.compute.Expression, list of tuples or list of such lists
+        where : str, pyarrow.compute.Expression, list of tuples or list of such lists
             Condition that a row must meet, as `filters` of `read_blz`. Rows for which it is null
             are kept.
 
