@@ -24,6 +24,18 @@ class UsageError(Exception):
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line."""
 
+    _is_parsing = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Let options stand between the arguments of a command, `import a.csv --append t.blz`."""
+        if self._is_parsing or self._subparsers is not None:
+            return super().parse_known_args(args, namespace)
+        self._is_parsing = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._is_parsing = False
+
     def error(self, message: str) -> NoReturn:
         """Raise UsageError in place of an exit."""
         raise UsageError(f"{message}; see `{self.prog} --help`")

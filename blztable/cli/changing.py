@@ -18,11 +18,11 @@ def delete(options: Namespace) -> None:
     """Delete the rows of a condition."""
     with blz.open(options.path, "a") as table:
         before = table.nrows
-        table.delete(options.where)
+        done = table.delete(options.where)
         result = {
             "path": table.path,
             "version": table.version,
-            "rows_deleted": before - table.nrows,
+            "rows_deleted": getattr(done, "rows_deleted", before - table.nrows),
             "rows": table.nrows,
         }
     line = f"deleted rows: {result['rows_deleted']:,}; rows left: {result['rows']:,}"

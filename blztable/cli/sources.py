@@ -177,6 +177,12 @@ class Files:
         known = (format for magic, format in MAGIC.items() if begin.startswith(magic))
         return next(known, "ndjson" if begin.lstrip()[:1] == b"{" else "csv")
 
+    def _wanted(self, names: Sequence[str]) -> list[str] | None:
+        """Return the columns to read of those in a file; None for all, or if one is missing."""
+        if self.columns is None or not {*self.columns} <= {*names}:
+            return None
+        return list(self.columns)
+
     def _chosen(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if self.columns is None:
             return batch
@@ -221,8 +227,9 @@ class Files:
     def _begin_csv(self, name: str, format: str) -> None:
         with self._csv_reader(name, format, {}) as reader:
             self._headers[name] = reader.schema.names
+            wanted = self._wanted(reader.schema.names) or reader.schema.names
             for column in reader.schema:
-                if column.name in self._csv_types:
+                if column.name in self._csv_types or column.name not in wanted:
                     continue
                 if pa.types.is_binary(column.type):
                     raise self._error(
@@ -259,6 +266,8 @@ class Files:
             null_values=["", *self.nulls],
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
+            # A column that is not wanted may hold anything.
+            include_columns=self._wanted(self._headers.get(name, [])),
         )
         try:
             reader = pa_csv.open_csv(
@@ -282,9 +291,13 @@ class Files:
             return self._error(message)
         number, row, text, value = found.groups()
         column = self._headers[name][int(number)]
-        if column not in self._csv_types:
+        known = self.types.get(column)
+        if column not in self._csv_types and known not in (None, pa.string()):
             type_ = pa.string() if value is None else type_of_text(value)
             self._widen(column, type_, pa.string())
+            if self.types[column] == known:
+                # A time that its unit cannot hold.
+                self.types[column] = pa.string()
             return Widened()
         place = f"row {int(row) - 1:,}" if row else f"after row {self.rows:,}"
         return self._error(f"column {column!r}, {place}: {text}")
@@ -327,11 +340,8 @@ class Files:
 
     def _parquet(self, name: str, format: str) -> Iterator[pa.RecordBatch]:
         with parquet.ParquetFile(self._path(name)) as file:
-            names = file.schema_arrow.names
-            chosen = None
-            if self.columns is not None and {*self.columns} <= {*names}:
-                chosen = list(self.columns)
-            batches = file.iter_batches(BATCH_ROWS, columns=chosen)
+            wanted = self._wanted(file.schema_arrow.names)
+            batches = file.iter_batches(BATCH_ROWS, columns=wanted)
             yield from _or_empty(batches, file.schema_arrow)
 
     def _arrow(self, name: str, format: str) -> Iterator[pa.RecordBatch]:

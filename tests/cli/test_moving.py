@@ -158,6 +158,25 @@ def test_an_int_that_becomes_a_float_or_a_text_later_has_that_type_in_all_rows(r
     assert rows["late"][98:] == [None, None, 7, None]
 
 
+def test_a_value_that_no_wider_type_holds_makes_a_column_of_text(run, monkeypatch):
+    monkeypatch.setattr(sources, "BLOCK_BYTES", 64)
+    times = ["2026-01-01 00:00:00.5"] * 20 + ["0001-01-01 00:00:00"]
+    run("import", "-", "t.blz", given="\n".join(["at,n", *(f"{at},1" for at in times)]).encode())
+    assert rows_of()["at"] == times
+    text = b"name\n" + b"x\n" * 50 + b"\xe9\n"
+    said = run("import", "-", "t.blz", "--replace", given=text, code=1)
+    assert "column 'name', row 51: CSV conversion error to string: invalid UTF8 data" in said
+
+
+def test_a_column_that_is_left_out_may_hold_anything(run, monkeypatch):
+    monkeypatch.setattr(sources, "BLOCK_BYTES", 64)
+    text = b"a,bad,c\n" + b"1,\xe9,2\n" * 30 + b"1.5,\xe9,x\n"
+    run("import", "-", "--columns", "c,a", "t.blz", given=text)
+    assert types_of() == {"c": "string", "a": "double"}
+    said = run("import", "-", "--columns", "c,d", "u.blz", given=b"c\n1\n", code=1)
+    assert "no column is named 'd'; there are ['c']" in said
+
+
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     columns=st.lists(
@@ -337,8 +356,8 @@ def test_a_table_that_exists_is_not_replaced_unasked(run):
     Path("x.csv").write_text("a\n1\n")
     run("import", "x.csv", "t.blz")
     assert "here: --append or --replace" in run("import", "x.csv", "t.blz", code=1)
-    run("import", "x.csv", "t.blz", "--replace")
-    assert rows_of() == {"a": [1]}
+    run("import", "--replace", "x.csv", "--sort-by", "a", "x.csv", "--null", "1", "t.blz")
+    assert rows_of() == {"a": [None, None]}
 
 
 KILLED = """
