@@ -459,10 +459,10 @@ def test_verify_tells_what_is_wrong_by_its_exit_code_too(run, path):
         (["completion", "nosh"], "invalid choice"),
         (["info", "FILE"], "is a file"),
         *(
-            ([command, "a\0b"], "embedded null byte")
+            ([command, "a\0b"], "embedded null")
             for command in ("info", "schema", "head", "verify", "versions", "compact", "vacuum")
         ),
-        (["restore", "a\0b", "1"], "embedded null byte"),
+        (["restore", "a\0b", "1"], "embedded null"),
     ],
 )
 @pytest.mark.parametrize("as_json", [False, True])
