@@ -158,6 +158,14 @@ def test_an_int_that_becomes_a_float_or_a_text_later_has_that_type_in_all_rows(r
     assert rows["late"][98:] == [None, None, 7, None]
 
 
+def test_a_line_break_within_a_text_may_be_anywhere_in_a_block(run, monkeypatch):
+    monkeypatch.setattr(sources, "BLOCK_BYTES", 64)
+    texts = ["x" * (number % 7) + '\n,"' for number in range(60)]
+    cells = ('"' + text.replace('"', '""') + '"' for text in texts)
+    run("import", "-", "t.blz", given="\n".join(["a,b", *(f"{c},1" for c in cells)]).encode())
+    assert rows_of() == {"a": texts, "b": [1] * 60}
+
+
 def test_a_value_that_no_wider_type_holds_makes_a_column_of_text(run, monkeypatch):
     monkeypatch.setattr(sources, "BLOCK_BYTES", 64)
     times = ["2026-01-01 00:00:00.5"] * 20 + ["0001-01-01 00:00:00"]
@@ -461,6 +469,46 @@ def test_rows_of_a_condition_are_shown_counted_explained_and_deleted(run):
     assert json.loads(run("delete", "t.blz", "--where", "id = 3", "--json"))["rows_deleted"] == 0
     said = run("diff", "t.blz", 1)
     assert said.startswith("versions 1 to 2, rows 3 to 2\n")
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_terminal_sees_a_bar(run, monkeypatch, capfdbinary, is_terminal):
+    Path("x.csv").write_text("a\n1\n2\n")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal, raising=False)
+    assert main(["import", "x.csv", "t.blz"]) == main(["export", "t.blz", "-o", "y.csv"]) == 0
+    err = capfdbinary.readouterr().err.decode()
+    assert ("importing: 2.00 rows" in err) == ("exporting: 100%" in err) == is_terminal
+
+
+TABLES = st.fixed_dictionaries(
+    {
+        "n": st.lists(st.none() | st.integers(-(2**63), 2**63 - 1), min_size=8, max_size=8),
+        "x": st.lists(st.none() | st.floats(allow_nan=False), min_size=8, max_size=8),
+        "s": st.lists(st.none() | st.text(st.characters(codec="utf8"), max_size=5), min_size=8),
+        "b": st.lists(st.none() | st.booleans(), min_size=8, max_size=8),
+        "d": st.lists(st.none() | st.dates(), min_size=8, max_size=8),
+        "t": st.lists(st.none() | st.datetimes(), min_size=8, max_size=8),
+    }
+)
+SCHEMA = pa.schema(
+    {
+        **{"n": pa.int64(), "x": pa.float64(), "s": pa.string(), "b": pa.bool_()},
+        **{"d": pa.date32(), "t": pa.timestamp("us")},
+    }
+)
+
+
+@pytest.mark.parametrize("format", ["csv", "ndjson"])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(columns=TABLES)
+def test_any_rows_go_out_and_come_in_again(run, format, columns):
+    table = pa.table({name: values[:8] for name, values in columns.items()}, SCHEMA)
+    blz.to_blz(table, "t.blz")
+    run("export", "t.blz", "-o", "rows", "--format", format)
+    types = [("--dtype", f"{field.name}={field.type}") for field in SCHEMA if field.name != "d"]
+    given = [*("--dtype", "d=date32"), *(word for pair in types for word in pair)]
+    run("import", "rows", "again.blz", "--replace", *given, "--format", format)
+    assert blz.read_table("again.blz") == table
 
 
 def test_control_characters_do_not_reach_a_terminal(run, monkeypatch):
