@@ -69,7 +69,7 @@ def _move(commands: Any) -> None:
     one.add_argument("--sort-by", metavar="A,B", help="sort the rows by these columns")
     text = "type of a column, for example zip=string, price=decimal(12,2), at=timestamp[us,UTC]"
     one.add_argument(
-        *("--dtype", "-t"), action="append", default=[], type=_pair, metavar="A=TYPE", help=text
+        "--dtype", action="append", default=[], type=_pair, metavar="A=TYPE", help=text
     )
     text = "a text that stands for a missing value in CSV, beside the empty one"
     one.add_argument("--null", action="append", default=[], metavar="TEXT", help=text)

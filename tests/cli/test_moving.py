@@ -287,7 +287,7 @@ def test_appended_rows_have_the_types_of_the_table(run):
 def test_an_option_gives_types_to_columns_of_any_format(run):
     types = [
         *("--dtype", "id=int8", "--dtype", "at=timestamp[us,Europe/Oslo]"),
-        "-t",
+        "--dtype",
         "p=decimal(9,2)",
     ]
     types += ["--dtype", "kind=category"]
