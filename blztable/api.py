@@ -17,7 +17,8 @@ from blztable.convert.gateway import Reading
 from blztable.convert.objects.tagged import checked_attrs
 from blztable.engine.change import creation
 from blztable.engine.change.drafts import recovered, whole
-from blztable.engine.read.salvage import Loss
+from blztable.engine.query.salvage import ON_CORRUPT
+from blztable.engine.read.losses import Loss
 from blztable.engine.version import schema as schemas
 from blztable.engine.version import versions
 from blztable.engine.version.staged import StagedVersion
@@ -224,12 +225,12 @@ def _unfinished(store: Store) -> StagedVersion | None:
 
 
 def _open_to_read(path: Place, version: int | None, on_corrupt: str) -> CTable:
-    """Open a table; with "skip" also one that was never finished."""
-    check_choice("on_corrupt", on_corrupt, ("raise", "skip"))
+    """Open a table; unless damage is to raise, also one that was never finished."""
+    check_choice("on_corrupt", on_corrupt, ON_CORRUPT)
     try:
         return open(path, version=version)
     except CorruptError:
-        if on_corrupt != "skip":
+        if on_corrupt == "raise":
             raise
         with opened_at(path) as store:
             found = None if versions.newest_number(store) else _unfinished(store)
@@ -281,10 +282,11 @@ def read_blz(
     dtype_backend : {"numpy_nullable", "pyarrow"}, optional
         Kind of dtypes, as in pandas. By default, dates and decimals become one Python object each;
         with "pyarrow" they stay Arrow values, which is many times faster.
-    on_corrupt : {"raise", "skip"}
-        With "skip", row groups that are damaged in one of the columns read are left out, with a
-        warning. `attrs["blz:missing_rows"]` then lists the missing rows; the others keep their
-        labels.
+    on_corrupt : {"raise", "skip", "null"}
+        With "skip", the rows of pages that are damaged in one of the columns read are left out;
+        the others keep their labels. With "null", all rows are kept, and a column is missing where
+        its pages are damaged; rows for which the filter needs damaged pages are left out. A warning
+        names the rows. `attrs` lists them under "blz:missing_rows" and "blz:missing_values".
     progress : bool or callable, optional
         Progress of the read, as in `to_blz`.
 
@@ -304,7 +306,7 @@ def read_blz(
         `dictionaries` names a column of another type.
     CorruptError
         A file is damaged or missing; the message names the file, the column and the chunk. With
-        `on_corrupt="skip"`, only if a manifest is damaged.
+        another `on_corrupt` than "raise", only if a manifest is damaged.
     LimitError
         The result would not fit into this machine's memory; read it with `CTable.to_batches`.
     ValueError
@@ -361,9 +363,11 @@ def read_table(
         files have dictionaries, no text is made of them.
     version : int, optional
         Number of the version to read; the newest by default.
-    on_corrupt : {"raise", "skip"}
-        With "skip", row groups that are damaged in one of the columns read are left out, with a
-        warning. The schema's metadata then list the missing rows under "blz:missing_rows".
+    on_corrupt : {"raise", "skip", "null"}
+        With "skip", the rows of pages that are damaged in one of the columns read are left out.
+        With "null", all rows are kept, and a column is null where its pages are damaged; rows for
+        which the filter needs damaged pages are left out. A warning names the rows. The schema's
+        metadata list them under "blz:missing_rows" and "blz:missing_values".
 
     Returns
     -------
@@ -383,7 +387,7 @@ def read_table(
     >>> blz.read_table("t.blz", columns=["a"]).to_pydict()
     {'a': [1, 2, 3]}
     """
-    check_choice("on_corrupt", on_corrupt, ("raise", "skip"))
+    check_choice("on_corrupt", on_corrupt, ON_CORRUPT)
     with _open_to_read(path, version, on_corrupt) as table:
         return table.to_arrow(
             columns, filters=filters, dictionaries=dictionaries, on_corrupt=on_corrupt
@@ -391,7 +395,11 @@ def read_table(
 
 
 def dataset(
-    path: Place, *, dictionaries: Sequence[str] | None = None, version: int | None = None
+    path: Place,
+    *,
+    dictionaries: Sequence[str] | None = None,
+    version: int | None = None,
+    on_corrupt: str = "raise",
 ) -> BlzDataset:
     """Open a table as a pyarrow Dataset, for query engines.
 
@@ -406,6 +414,8 @@ def dataset(
         such a column are faster in most engines.
     version : int, optional
         Number of the version to show; the newest by default.
+    on_corrupt : {"raise", "skip", "null"}
+        What a scan does with damaged pages, as in `CTable.to_batches`.
 
     Returns
     -------
@@ -428,4 +438,5 @@ def dataset(
     >>> words.filter(pl.col("n") > 1).select("word").collect().to_series().to_list()
     ['b', 'c']
     """
-    return open(path, version=version).dataset(dictionaries=dictionaries)
+    table = _open_to_read(path, version, on_corrupt)
+    return table.dataset(dictionaries=dictionaries, on_corrupt=on_corrupt)

@@ -14,8 +14,10 @@ from pandas.api.extensions import no_default
 
 from blztable.arrow.nested.paths import Names
 from blztable.convert.foreign.structured import matrix, structured_array
+from blztable.engine.query.salvage import ON_CORRUPT
 from blztable.engine.version.schema import digits_of
 from blztable.engine.version.versions import Version
+from blztable.engine.write.options import check_choice
 from blztable.engine.write.sort_keys import kept
 from blztable.errors import ColumnNotFoundError, ReadOnlyError
 from blztable.format.metalayers import LayerKey, Layers
@@ -25,7 +27,7 @@ from blztable.storage.store import Lock
 from blztable.table.attributes import Attributes, fixed_metalayers, variable_metalayers
 from blztable.table.batches import Batches
 from blztable.table.column import Column
-from blztable.table.dataset import BlzDataset
+from blztable.table.dataset import BlzDataset, Salvaging
 from blztable.table.indices import checked_count, row_numbers
 from blztable.table.progress import ProgressOption, reporting
 from blztable.table.snapshot import Reading, Snapshot
@@ -327,9 +329,11 @@ class TableReader:
         dictionaries : sequence of str, optional
             Names of columns of text or binary to read as dictionary arrays of int32 indices.
             Where the files have dictionaries, no text is made of them.
-        on_corrupt : {"raise", "skip"}
-            With "skip", row groups that are damaged in one of the columns read are left out, with a
-            warning. The schema's metadata then list the missing rows under "blz:missing_rows".
+        on_corrupt : {"raise", "skip", "null"}
+            With "skip", the rows of pages that are damaged in one of the columns read are left out.
+            With "null", all rows are kept, and a column is null where its pages are damaged; rows
+            for which the filter needs damaged pages are left out. A warning names the rows. The
+            schema's metadata list them under "blz:missing_rows" and "blz:missing_values".
         progress : bool or callable, optional
             Progress of the read, as in `to_blz`.
 
@@ -373,6 +377,7 @@ class TableReader:
         filters: Filters = None,
         dictionaries: Sequence[str] | None = None,
         batch_rows: int | None = None,
+        on_corrupt: str = "raise",
     ) -> Batches:
         """Read as a stream of record batches, for tables larger than memory.
 
@@ -393,6 +398,9 @@ class TableReader:
         batch_rows : int, optional
             Maximum number of rows of a batch, 131,072 by default. Batches at the end of row groups
             have fewer.
+        on_corrupt : {"raise", "skip", "null"}
+            Damaged pages raise, their rows are left out, or their values are null, as in
+            `to_arrow`. A warning names the rows when their batch is read.
 
         Returns
         -------
@@ -423,7 +431,8 @@ class TableReader:
         [4, 4, 2]
         """
         most = None if batch_rows is None else checked_count(batch_rows, "batch_rows", least=1)
-        return Batches(*self._reading(columns, dictionaries), most, filters)
+        how = Reading(filters, on_corrupt)
+        return Batches(*self._reading(columns, dictionaries), most, how)
 
     def to_pandas(
         self,
@@ -453,9 +462,11 @@ class TableReader:
         dtype_backend : {"numpy_nullable", "pyarrow"}, optional
             Kind of dtypes, as in pandas. With "pyarrow", dates and decimals stay Arrow values
             instead of one Python object each, which is many times faster.
-        on_corrupt : {"raise", "skip"}
-            With "skip", row groups that are damaged in one of the columns read are left out, with a
-            warning. `attrs["blz:missing_rows"]` then lists the missing rows.
+        on_corrupt : {"raise", "skip", "null"}
+            With "skip", the rows of pages that are damaged in one of the columns read are left out.
+            With "null", all rows are kept, and a column is missing where its pages are damaged;
+            rows for which the filter needs damaged pages are left out. A warning names the rows.
+            `attrs` lists them under "blz:missing_rows" and "blz:missing_values".
         progress : bool or callable, optional
             Progress of the read, as in `to_blz`.
 
@@ -740,7 +751,9 @@ class TableReader:
         snapshot, positions = self._reading(columns)
         return snapshot.take(positions, row_numbers(indices, snapshot.rows))
 
-    def dataset(self, *, dictionaries: Sequence[str] | None = None) -> BlzDataset:
+    def dataset(
+        self, *, dictionaries: Sequence[str] | None = None, on_corrupt: str = "raise"
+    ) -> BlzDataset:
         """Return the version as a pyarrow Dataset, for query engines.
 
         The dataset shows this version, whatever is committed later, until the table is closed;
@@ -751,6 +764,8 @@ class TableReader:
         dictionaries : sequence of str, optional
             Names of columns of text or binary to show as dictionary arrays of int32 indices. Groups
             by such a column are faster in most engines.
+        on_corrupt : {"raise", "skip", "null"}
+            What a scan does with damaged pages, as in `to_batches`.
 
         Returns
         -------
@@ -778,7 +793,9 @@ class TableReader:
         """
         self._snapshot.check_open()
         # A separate reader, because the table may show another version after a commit.
-        return BlzDataset(TableReader(*self._reading(None, dictionaries)))
+        check_choice("on_corrupt", on_corrupt, ON_CORRUPT)
+        reader = TableReader(*self._reading(None, dictionaries))
+        return BlzDataset(reader if on_corrupt == "raise" else Salvaging(reader, on_corrupt))
 
     def verify(self, *, full: bool = True) -> Report:
         """Check the version for damage.

@@ -47,8 +47,14 @@ MINE["append one row"] = Operation(
 )
 VERBS = [*MINE]
 MINE_CONFLICTS = {"append one row": CONFLICTS["append"], **CONFLICTS}
-# Second operations beside each first one and each commit. The storm takes all.
-SECONDS = 1
+# Each first operation meets every second commit of others, with a random second operation, and
+# each commit meets every second first one. The storm takes all.
+PAIRS = [
+    (first, theirs)
+    for row, first in enumerate(VERBS)
+    for column, theirs in enumerate(OPERATIONS)
+    if (row + column) % 2 == 0
+]
 TRIPLES = 100
 # Other commits that add rows.
 GROWING = ("append", "append some columns", "append counting on", "resize")
@@ -137,10 +143,9 @@ def land(first, theirs, seconds):
     return landed
 
 
-@pytest.mark.parametrize("theirs", OPERATIONS)
-@pytest.mark.parametrize("first", VERBS)
+@pytest.mark.parametrize(("first", "theirs"), PAIRS)
 def test_a_transaction_of_two_operations_lands_whole_on_any_commit_or_conflicts(first, theirs):
-    land(first, theirs, random.Random(f"{first}, {theirs}").sample(VERBS, SECONDS))
+    land(first, theirs, [random.Random(f"{first}, {theirs}").choice(VERBS)])
 
 
 @pytest.mark.storm
