@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from blztable.importing import convert
     from blztable.packing import pack, recover, unpack
     from blztable.report import (
+        Changed,
         ColumnPlan,
         Explanation,
         Problem,
@@ -46,8 +47,8 @@ if TYPE_CHECKING:
         VersionInfo,
     )
     from blztable.storage.memory import MemoryStore
-    from blztable.table.appender import Appender, ColumnAppender
     from blztable.table.attributes import Attributes
+    from blztable.table.changing.appender import Appender, ColumnAppender
     from blztable.table.column import Column
     from blztable.table.table import CTable
     from blztable.table.transaction import Transaction
@@ -61,6 +62,7 @@ __all__ = [
     "BlzError",
     "BusyError",
     "CTable",
+    "Changed",
     "ClosedError",
     "Column",
     "ColumnAppender",
@@ -105,6 +107,7 @@ _HOMES = {
     "packing": ("pack", "recover", "unpack"),
     "arrays.superchunk": ("SuperChunk",),
     "report": (
+        "Changed",
         "ColumnPlan",
         "Explanation",
         "Problem",
@@ -115,7 +118,7 @@ _HOMES = {
         "VersionInfo",
     ),
     "storage.memory": ("MemoryStore",),
-    "table.appender": ("Appender", "ColumnAppender"),
+    "table.changing.appender": ("Appender", "ColumnAppender"),
     "table.attributes": ("Attributes",),
     "table.column": ("Column",),
     "table.table": ("CTable",),

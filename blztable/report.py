@@ -1,4 +1,4 @@
-"""Reports: the values that `verify`, `explain`, `versions`, `vacuum` and `streams` return.
+"""Reports: the values that changes, `verify`, `explain`, `versions` and `vacuum` return.
 
 Knows nothing of how they are computed. One column or file may have several problems.
 """
@@ -622,6 +622,52 @@ class Vacuumed:
     nbytes: int = 0
     pinned: tuple[int, ...] = ()
     damaged: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Changed:
+    """Result of a change: the numbers of rows that it changed, and the version that it made.
+
+    Attributes
+    ----------
+    rows_appended, rows_updated, rows_deleted : int
+        Number of rows added, of rows that got new values, and of rows removed.
+    version : int or None
+        Number of the version that has the change: a new one, or the one that was looked at if
+        there was nothing to change. None for a change within a transaction.
+
+    Examples
+    --------
+    >>> import blztable as blz
+    >>> blz.to_blz({"n": [1, 2, 3]}, "t.blz")
+    >>> with blz.open("t.blz", mode="a") as t:
+    ...     done = t.delete([("n", ">", 1)])
+    >>> done
+    Changed(rows_deleted=2, version=2)
+    >>> print(done)
+    version 2: 2 rows deleted
+    """
+
+    rows_appended: int = 0
+    rows_updated: int = 0
+    rows_deleted: int = 0
+    version: int | None = None
+
+    def __repr__(self) -> str:
+        """Return the numbers that are not 0."""
+        numbers = [f"{name}={number}" for name, number in asdict(self).items() if number]
+        return f"Changed({', '.join(numbers)})"
+
+    def __str__(self) -> str:
+        """Return one line of text."""
+        numbers = {
+            "appended": self.rows_appended,
+            "updated": self.rows_updated,
+            "deleted": self.rows_deleted,
+        }
+        done = [f"{_count(number, 'row')} {name}" for name, number in numbers.items() if number]
+        version = "" if self.version is None else f"version {self.version}: "
+        return version + (", ".join(done) or "no rows changed")
 
 
 def _count(number: int, noun: str) -> str:
