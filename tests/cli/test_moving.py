@@ -483,7 +483,9 @@ def test_a_terminal_sees_a_bar(run, monkeypatch, capfdbinary, is_terminal):
 TABLES = st.fixed_dictionaries(
     {
         "n": st.lists(st.none() | st.integers(-(2**63), 2**63 - 1), min_size=8, max_size=8),
-        "x": st.lists(st.none() | st.floats(allow_nan=False), min_size=8, max_size=8),
+        "x": st.lists(
+            st.none() | st.floats(allow_nan=False, allow_infinity=False), min_size=8, max_size=8
+        ),
         "s": st.lists(st.none() | st.text(st.characters(codec="utf8"), max_size=5), min_size=8),
         "b": st.lists(st.none() | st.booleans(), min_size=8, max_size=8),
         "d": st.lists(st.none() | st.dates(), min_size=8, max_size=8),

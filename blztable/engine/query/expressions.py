@@ -32,13 +32,13 @@ from blztable.arrow.nested.struct_fields import has_safe_fields, inner_field
 from blztable.arrow.types import bits_of, nulls
 from blztable.columns.codecs import null
 from blztable.columns.stored import as_compared, compared_type
-from blztable.engine.query import where
 from blztable.engine.query.expression_tree import (
     functions,
     tree,
     with_columns_for_fields,
     with_safe_literals,
 )
+from blztable.engine.query.text import where
 from blztable.engine.run.limits import check_rows
 from blztable.errors import ColumnNotFoundError, SchemaError, no_column
 

@@ -17,13 +17,9 @@ A null is neither true nor false, as in SQL. Arrow's `is_in` is false for a null
 carried inwards to the comparisons, where it is known what it must say of nulls.
 """
 
-import datetime
 import functools
-import math
 import re
-import uuid
 from collections.abc import Callable
-from contextlib import suppress
 from decimal import Decimal
 from operator import and_, eq, ge, gt, le, lt, ne, or_
 from typing import NamedTuple, NoReturn
@@ -31,12 +27,11 @@ from typing import NamedTuple, NoReturn
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.arrow.casts import cast_exactly
-from blztable.arrow.errors import REFUSALS
 from blztable.arrow.nested.paths import value_of
-from blztable.arrow.types import is_binary, is_text
+from blztable.arrow.types import is_text
 from blztable.columns.stored import compared_type
 from blztable.engine.query.expression_tree import MAX_DEPTH
+from blztable.engine.query.text.literals import Column, Literal, described, typed
 from blztable.errors import SchemaError, no_column
 
 _TOKEN = re.compile(
@@ -57,21 +52,11 @@ _COMPARISONS = {
 _CONSTANTS = {"true": True, "false": False}
 _WORDS = {"and", "or", "not", "in", "is", "null", "between", "like", "ilike", *_CONSTANTS}
 
-Literal = str | Decimal | bool
-
 
 class _Token(NamedTuple):
     kind: str
     text: str
     start: int
-
-
-class _Column(NamedTuple):
-    """A column or a field of structs: its name as text, its expression, and its type."""
-
-    name: str
-    expression: pc.Expression
-    type: pa.DataType
 
 
 def parse(text: str, schema: pa.Schema) -> pc.Expression:
@@ -139,10 +124,10 @@ class _Parser:
         if self._next.kind == "symbol" and self._next.text in _COMPARISONS:
             compare = _COMPARISONS[self._take().text]
             place, right = self._next, self._value()
-            if not isinstance(left, _Column) and not isinstance(right, _Column):
+            if not isinstance(left, Column) and not isinstance(right, Column):
                 raise self._error("one side of a comparison must be a column", place)
             return _negated(compare(_operand(left, right), _operand(right, left)), negated)
-        if not isinstance(left, _Column):
+        if not isinstance(left, Column):
             if isinstance(left, bool):
                 return pc.scalar(left is not negated)
             raise self._error("a condition begins with a column, not, or (", start)
@@ -157,29 +142,29 @@ class _Parser:
         test = self._test_of(left, negated)
         return _negated(left.expression, negated) if test is None else test
 
-    def _test_of(self, column: _Column, negated: bool) -> pc.Expression | None:
+    def _test_of(self, column: Column, negated: bool) -> pc.Expression | None:
         """Return the test by `in`, `between` or `like` that follows a column; None without one."""
         if self._takes("word", "in"):
             return self._in(column, negated)
         if self._takes("word", "between"):
-            least = _typed(self._literal(), column)
+            least = typed(self._literal(), column)
             self.expect("word", "and", "and")
-            most = _typed(self._literal(), column)
+            most = typed(self._literal(), column)
             within = (column.expression >= least) & (column.expression <= most)
             return _negated(within, negated)
         for word in ("like", "ilike"):
             if self._takes("word", word):
                 if not is_text(compared_type(column.type)):
-                    raise SchemaError(f"{word} needs a text, not {_described(column)}")
+                    raise SchemaError(f"{word} needs a text, not {described(column)}")
                 pattern = _unquoted(self.expect("text", None, "a pattern in single quotes").text)
                 return _negated(_like(column.expression, pattern, word == "ilike"), negated)
         return None
 
-    def _in(self, column: _Column, negated: bool) -> pc.Expression:
+    def _in(self, column: Column, negated: bool) -> pc.Expression:
         self.expect("symbol", "(", "(")
-        values = [_typed(self._literal(), column)]
+        values = [typed(self._literal(), column)]
         while self._takes("symbol", ","):
-            values.append(_typed(self._literal(), column))
+            values.append(typed(self._literal(), column))
         self.expect("symbol", ")", "a comma, )")
         type_ = compared_type(column.type)
         if all(value.type == type_ for value in values):
@@ -189,13 +174,13 @@ class _Parser:
             found = functools.reduce(or_, (column.expression == one for one in values))
         return ~found & column.expression.is_valid() if negated else found
 
-    def _value(self) -> _Column | Literal:
+    def _value(self) -> Column | Literal:
         is_name = self._next.kind == "quoted" or (
             self._next.kind == "word" and self._next.text.lower() not in _WORDS
         )
         return self._column() if is_name else self._literal()
 
-    def _column(self) -> _Column:
+    def _column(self) -> Column:
         names = [self._name()]
         while self._takes("symbol", "."):
             names.append(self._name())
@@ -204,11 +189,11 @@ class _Parser:
             found = value_of(self._schema, tuple(names))
             if found is None:
                 raise no_column(".".join(names), self._schema.names)
-            return _Column(".".join(names), pc.field(*found[0]), found[1])
+            return Column(".".join(names), pc.field(*found[0]), found[1])
         if not indices:
             raise no_column(names[0], self._schema.names)
         # The check of the expression refuses a name that several columns share.
-        return _Column(names[0], pc.field(names[0]), self._schema.types[indices[0]])
+        return Column(names[0], pc.field(names[0]), self._schema.types[indices[0]])
 
     def _name(self) -> str:
         if self._next.kind == "quoted":
@@ -285,77 +270,9 @@ def _like(column: pc.Expression, pattern: str, ignore_case: bool) -> pc.Expressi
     return pc.match_like(column, pattern, ignore_case=ignore_case)
 
 
-def _operand(value: _Column | Literal, other: _Column | Literal) -> pc.Expression | pa.Scalar:
+def _operand(value: Column | Literal, other: Column | Literal) -> pc.Expression | pa.Scalar:
     """Return one side of a comparison; a literal as a value of the other side's type."""
-    if isinstance(value, _Column):
+    if isinstance(value, Column):
         return value.expression
-    assert isinstance(other, _Column)
-    return pc.scalar(_typed(value, other))
-
-
-def _typed(value: Literal, column: _Column) -> pa.Scalar:
-    """Return a literal as a value that Arrow can compare with the column; SchemaError if none."""
-    try:
-        scalar = _scalar(value, compared_type(column.type))
-    except (*REFUSALS, ValueError, OverflowError):
-        scalar = None
-    if scalar is None:
-        raise SchemaError(f"{_shown(value)} is no value of {_described(column)}")
-    return scalar
-
-
-def _described(column: _Column) -> str:
-    type_ = compared_type(column.type)
-    what = f"the column {column.name!r}, whose type is {column.type}"
-    if is_text(type_):
-        return f"{what}; write texts in single quotes"
-    if pa.types.is_temporal(type_):
-        return f"{what}; write dates and times as '2026-01-02', '2026-01-02T10:00' or '10:00'"
-    return what
-
-
-def _shown(value: Literal) -> str:
-    return f"{value!r:.100}" if isinstance(value, str) else f"{value!s:.100}".lower()
-
-
-def _scalar(value: Literal, type_: pa.DataType) -> pa.Scalar | None:
-    """Return a literal as a value of a type, or as the nearest type that is compared with it."""
-    if isinstance(value, bool):
-        return pa.scalar(value) if pa.types.is_boolean(type_) else None
-    if isinstance(value, str):
-        if is_text(type_):
-            return pa.scalar(value, type_)
-        if is_binary(type_):
-            return pa.scalar(value.encode(), type_)
-        if type_ == pa.binary(16):
-            return pa.scalar(uuid.UUID(value).bytes, type_)
-        return _moment(value, type_)
-    if pa.types.is_floating(type_):
-        number = pa.scalar(float(value), type_)
-        return number if math.isfinite(number.as_py()) else pa.scalar(float(value))
-    if pa.types.is_integer(type_) or pa.types.is_decimal(type_):
-        # A fraction beside integers stays a decimal: a float would round large ones.
-        return _exactly(pa.scalar(value), type_)
-    return None
-
-
-def _exactly(value: pa.Scalar, type_: pa.DataType) -> pa.Scalar:
-    """Return a value as another type, or as it is where that would change it."""
-    exact = cast_exactly(pa.chunked_array([pa.repeat(value, 1)]), type_)
-    return value if exact is None else exact[0]
-
-
-def _moment(text: str, type_: pa.DataType) -> pa.Scalar | None:
-    """Return a date or a time; without an offset it is one of the time zone of the column."""
-    if pa.types.is_time(type_):
-        return _exactly(pa.scalar(datetime.time.fromisoformat(text)), type_)
-    if not pa.types.is_timestamp(type_) and not pa.types.is_date(type_):
-        return None
-    zone = getattr(type_, "tz", None)
-    for one in (type_, *(pa.timestamp(unit, zone) for unit in ("s", "ms", "us", "ns"))):
-        with suppress(*REFUSALS):
-            return pa.scalar(text).cast(one)
-        if zone:
-            with suppress(*REFUSALS):
-                return pc.assume_timezone(pa.scalar(text).cast(pa.timestamp(one.unit)), zone)
-    return None
+    assert isinstance(other, Column)
+    return pc.scalar(typed(value, other))

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import blztable as blz
-from blztable.engine.query.where import parse
+from blztable.engine.query.text.where import parse
 from blztable.errors import ColumnNotFoundError, SchemaError
 
 ODD = 'or "not".x'
