@@ -55,27 +55,15 @@ def parser() -> Parser:
 
 def _move(commands: Any) -> None:
     one = _command(commands, "import", "moving:import_", "make a table of files, or append them")
-    text = "files to read, `-` for standard input; or one old table of BLZ, bcolz or Bloscpack"
-    one.add_argument("files", nargs="+", type=_path, metavar="FILE", help=text)
-    one.add_argument("table", type=_path, metavar="TABLE", help="directory or file of the table")
-    text = f"one of {', '.join(FORMATS_IN)}; by default what the name or the first bytes say"
-    one.add_argument("--format", choices=FORMATS_IN, metavar="FORMAT", help=text)
+    _files(
+        one, "files to read, `-` for standard input; or one old table of BLZ, bcolz or Bloscpack"
+    )
     way = one.add_mutually_exclusive_group()
     way.add_argument("--append", action="store_true", help="append to the table, if it exists")
     way.add_argument("--replace", action="store_true", help="replace the table, if it exists")
     text = "let later data bring new columns and wider types"
     one.add_argument("--evolve", action="store_true", help=text)
-    _columns(one, "columns to import, in this order")
     one.add_argument("--sort-by", metavar="A,B", help="sort the rows by these columns")
-    text = "type of a column, for example zip=string, price=decimal(12,2), at=timestamp[us,UTC]"
-    one.add_argument(
-        "--dtype", action="append", default=[], type=_pair, metavar="A=TYPE", help=text
-    )
-    text = "a text that stands for a missing value in CSV, beside the empty one"
-    one.add_argument("--null", action="append", default=[], metavar="TEXT", help=text)
-    text = "between the values of a row in CSV, default a comma"
-    one.add_argument("--delimiter", type=_character, metavar="C", help=text)
-    one.add_argument("--encoding", metavar="NAME", help="encoding of CSV, default utf8")
     text = "codec: lz4, lz4hc, zlib or zstd; by default each column gets the one that suits it"
     one.add_argument("--compression", metavar="CODEC", help=text)
     text = "make a new table a directory, the default, or one file"
@@ -134,6 +122,12 @@ def _change(commands: Any) -> None:
     one = _path_command(commands, "delete", "changing:delete", "delete the rows of a condition")
     _where(one, required=True)
     _json(one)
+    text = "update the rows whose key is there, and append the others"
+    one = _command(commands, "upsert", "moving:upsert", text)
+    _files(one, "files to read into memory, `-` for standard input")
+    text = "columns of the key; each key may occur once in the files"
+    one.add_argument("--on", required=True, metavar="A,B", help=text)
+    _json(one)
     text = "commit the contents of an older version again"
     one = _path_command(commands, "restore", "changing:restore", text)
     one.add_argument("number", type=int, metavar="VERSION", help="number of the version")
@@ -182,6 +176,24 @@ def _path_command(commands: Any, name: str, run: str, text: str) -> Parser:
     text = f"directory or file of the table{stdin}"
     made.add_argument("path", type=_path, metavar="PATH", help=text)
     return made
+
+
+def _files(one: Parser, text: str) -> None:
+    """Add the arguments of a command that reads files into a table."""
+    one.add_argument("files", nargs="+", type=_path, metavar="FILE", help=text)
+    one.add_argument("table", type=_path, metavar="TABLE", help="directory or file of the table")
+    text = f"one of {', '.join(FORMATS_IN)}; by default what the name or the first bytes say"
+    one.add_argument("--format", choices=FORMATS_IN, metavar="FORMAT", help=text)
+    _columns(one, "columns to import, in this order")
+    text = "type of a column, for example zip=string, price=decimal(12,2), at=timestamp[us,UTC]"
+    one.add_argument(
+        "--dtype", action="append", default=[], type=_pair, metavar="A=TYPE", help=text
+    )
+    text = "a text that stands for a missing value in CSV, beside the empty one"
+    one.add_argument("--null", action="append", default=[], metavar="TEXT", help=text)
+    text = "between the values of a row in CSV, default a comma"
+    one.add_argument("--delimiter", type=_character, metavar="C", help=text)
+    one.add_argument("--encoding", metavar="NAME", help="encoding of CSV, default utf8")
 
 
 def _rows(one: Parser) -> None:

@@ -17,12 +17,11 @@ from blztable.cli.terminal import check_stdout, print_result
 def delete(options: Namespace) -> None:
     """Delete the rows of a condition."""
     with blz.open(options.path, "a") as table:
-        before = table.nrows
         done = table.delete(options.where)
         result = {
             "path": table.path,
             "version": table.version,
-            "rows_deleted": getattr(done, "rows_deleted", before - table.nrows),
+            "rows_deleted": done.rows_deleted,
             "rows": table.nrows,
         }
     line = f"deleted rows: {result['rows_deleted']:,}; rows left: {result['rows']:,}"

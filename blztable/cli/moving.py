@@ -8,8 +8,10 @@ import os
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -19,6 +21,8 @@ from blztable.cli.arguments import UsageError
 from blztable.cli.looking import column_names, show_rows
 from blztable.cli.terminal import Json, bar, print_result
 from blztable.cli.widening import type_named
+
+R = TypeVar("R")
 
 
 def import_(options: Namespace) -> None:
@@ -85,29 +89,38 @@ def _import_files(options: Namespace) -> int:
                 # Only these can become wider.
                 if not (options.evolve and _is_number_or_null(column.type))
             }
-        files = sources.Files(
-            options.files,
-            format=options.format,
-            columns=None if options.columns is None else options.columns.split(","),
-            nulls=options.null,
-            delimiter=options.delimiter,
-            encoding=options.encoding,
-            given={name: type_named(type_) for name, type_ in options.dtype},
-            fixed=fixed,
-        )
-        stack.enter_context(files)
-        while True:
-            try:
-                return _import_once(options, files, table)
-            except sources.Widened:
-                # Nothing was committed; the type of a column is wider now.
-                continue
-            except blz.SchemaError as error:
-                place = f"{files.place}, from row {files.rows + 1:,} on"
-                message = str(error).replace("evolve=True", "--evolve")
-                raise blz.SchemaError(f"{place}: {message}") from None
-            except blz.TableExistsError as error:
-                raise blz.TableExistsError(f"{error}; here: --append or --replace") from None
+        files = stack.enter_context(_files(options, fixed))
+        try:
+            return _until_wide_enough(files, lambda: _import_once(options, files, table))
+        except blz.TableExistsError as error:
+            raise blz.TableExistsError(f"{error}; here: --append or --replace") from None
+
+
+def _files(options: Namespace, fixed: dict[str, pa.DataType]) -> sources.Files:
+    return sources.Files(
+        options.files,
+        format=options.format,
+        columns=None if options.columns is None else options.columns.split(","),
+        nulls=options.null,
+        delimiter=options.delimiter,
+        encoding=options.encoding,
+        given={name: type_named(type_) for name, type_ in options.dtype},
+        fixed=fixed,
+    )
+
+
+def _until_wide_enough(files: sources.Files, read: Callable[[], R]) -> R:
+    """Return what `read` returns when the types of all columns are wide enough."""
+    while True:
+        try:
+            return read()
+        except sources.Widened:
+            # Nothing was committed; the type of a column is wider now.
+            continue
+        except blz.SchemaError as error:
+            place = f"{files.place}, from row {files.rows + 1:,} on"
+            message = str(error).replace("evolve=True", "--evolve")
+            raise blz.SchemaError(f"{place}: {message}") from None
 
 
 def _is_number_or_null(type_: pa.DataType) -> bool:
@@ -163,6 +176,24 @@ def _import_once(options: Namespace, files: sources.Files, table: blz.CTable | N
                 sort_by=sort_by,
             )
     return rows
+
+
+def upsert(options: Namespace) -> None:
+    """Update the rows whose key is there, and append the others."""
+    with blz.open(options.table, "a") as table:
+        types = dict(zip(table.schema.names, table.schema.types, strict=True))
+        with _files(options, types) as files, bar("reading") as advance:
+
+            def read() -> list[pa.RecordBatch]:
+                return list(_shown(files.batches(), advance))
+
+            tables = [pa.Table.from_batches([one]) for one in _until_wide_enough(files, read)]
+        on = column_names(table, options.on)
+        assert on is not None
+        data = pa.concat_tables(tables, promote_options="permissive")
+        done = table.upsert(data, on)
+        result = {"table": table.path, **asdict(done), "rows": table.nrows}
+    print_result(options, result, [str(done)])
 
 
 def export(options: Namespace) -> None:

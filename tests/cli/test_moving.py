@@ -513,6 +513,25 @@ def test_any_rows_go_out_and_come_in_again(run, format, columns):
     assert blz.read_table("again.blz") == table
 
 
+def test_rows_whose_key_is_there_are_updated_and_the_others_appended(run):
+    run("import", "-", "t.blz", given=SALES)
+    given = b"amt,id,day\n9,3,2026-02-01\n8,4,2026-02-02\n"
+    said = run("upsert", "-", "t.blz", "--on", "id", given=given)
+    assert said == "version 2: 1 row appended, 1 row updated\n"
+    assert rows_of()["amt"] == [9, None, 7, 8]
+    assert rows_of()["city"] == ["Oslo", 'a, "b"', None, None]
+    Path("one.ndjson").write_text('{"id": 1, "amt": 1}')
+    Path("two.csv").write_text("id,amt\n2,2.5\n")
+    said = run("upsert", "one.ndjson", "two.csv", "t.blz", "--on", "id", "--json")
+    assert json.loads(said)["rows_updated"] == 2
+    assert rows_of()["amt"] == [9, 1, 2.5, 8]
+    assert "row 1: CSV conversion" in run(
+        "upsert", "-", "t.blz", "--on", "id", given=b"id,amt\n1,x\n", code=1
+    )
+    run("upsert", "-", "t.blz", "--on", "id", given=b"id,amt\n7,1\n7,2\n", code=1)
+    assert rows_of()["amt"] == [9, 1, 2.5, 8]
+
+
 def test_control_characters_do_not_reach_a_terminal(run, monkeypatch):
     blz.to_blz({"a": ["red\x1b[31m", "two\nlines"]}, "t.blz")
     assert "\x1b" in run("cat", "t.blz")
