@@ -36,17 +36,19 @@ if TYPE_CHECKING:
     from blztable.importing import convert
     from blztable.packing import pack, recover, unpack
     from blztable.report import (
+        Changed,
         ColumnPlan,
         Explanation,
         Problem,
         Report,
         StreamStorage,
         Vacuumed,
+        VersionDiff,
         VersionInfo,
     )
     from blztable.storage.memory import MemoryStore
-    from blztable.table.appender import Appender, ColumnAppender
     from blztable.table.attributes import Attributes
+    from blztable.table.changing.appender import Appender, ColumnAppender
     from blztable.table.column import Column
     from blztable.table.table import CTable
     from blztable.table.transaction import Transaction
@@ -60,6 +62,7 @@ __all__ = [
     "BlzError",
     "BusyError",
     "CTable",
+    "Changed",
     "ClosedError",
     "Column",
     "ColumnAppender",
@@ -84,6 +87,7 @@ __all__ = [
     "Transaction",
     "TransactionError",
     "Vacuumed",
+    "VersionDiff",
     "VersionInfo",
     "convert",
     "create",
@@ -103,16 +107,18 @@ _HOMES = {
     "packing": ("pack", "recover", "unpack"),
     "arrays.superchunk": ("SuperChunk",),
     "report": (
+        "Changed",
         "ColumnPlan",
         "Explanation",
         "Problem",
         "Report",
         "StreamStorage",
         "Vacuumed",
+        "VersionDiff",
         "VersionInfo",
     ),
     "storage.memory": ("MemoryStore",),
-    "table.appender": ("Appender", "ColumnAppender"),
+    "table.changing.appender": ("Appender", "ColumnAppender"),
     "table.attributes": ("Attributes",),
     "table.column": ("Column",),
     "table.table": ("CTable",),

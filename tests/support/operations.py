@@ -185,6 +185,11 @@ def merge(table, who):
     made[1].close()
 
 
+def once_only(table):
+    """Return the option with which a verb of a table is not made again after a conflict."""
+    return {"retries": 0} if isinstance(table, blz.CTable) else {}
+
+
 class Dropped(Exception):
     """A merge that came too late and was dropped silently."""
 
@@ -243,30 +248,33 @@ OPERATIONS = {
     ),
     "drop": Operation(lambda t, who: t.drop_columns(["text"]), lambda m, who: dropped(m, "text")),
     "alter": Operation(
-        lambda t, who: t.alter_column("x", type="double"),
+        lambda t, who: t.alter_column("x", type="double", **once_only(t)),
         lambda m, who: replace(m, columns=m.columns | {"x": list(m.columns["x"])}),
     ),
     "alter nulls": Operation(
-        lambda t, who: t.alter_column("text", nullable=False),
+        lambda t, who: t.alter_column("text", nullable=False, **once_only(t)),
         lambda m, who: replace(m, has_all_text=True),
     ),
     "alter default": Operation(
-        lambda t, who: t.alter_column("x", default=SEEDS[who] / 2),
+        lambda t, who: t.alter_column("x", default=SEEDS[who] / 2, **once_only(t)),
         lambda m, who: replace(m, default=SEEDS[who] / 2),
     ),
     "rename": Operation(
         lambda t, who: t.rename_columns({"n": "m", "text": f"{who}'s text"}), renamed
     ),
     "reorder": Operation(lambda t, who: t.reorder_columns(["x"]), lambda m, who: reordered(m)),
-    "update": Operation(lambda t, who: t.update({"text": who}, where=[("n", "==", 12)]), updated),
+    "update": Operation(
+        lambda t, who: t.update({"text": who}, where=[("n", "==", 12)], **once_only(t)), updated
+    ),
     "delete": Operation(
-        lambda t, who: t.delete([("n", "in", [4, 11])]),
+        lambda t, who: t.delete([("n", "in", [4, 11])], **once_only(t)),
         lambda m, who: m.where(lambda n: n not in (4, 11)),
     ),
     "truncate": Operation(
-        lambda t, who: t.truncate(10), lambda m, who: m.rows(range(min(10, len(m))))
+        lambda t, who: t.truncate(10, **once_only(t)),
+        lambda m, who: m.rows(range(min(10, len(m)))),
     ),
-    "resize": Operation(lambda t, who: t.resize(18), lambda m, who: resized(m, 18)),
+    "resize": Operation(lambda t, who: t.resize(18, **once_only(t)), lambda m, who: resized(m, 18)),
     "replace": Operation(
         lambda t, who: blz.to_blz(
             more(who), t._snapshot.version.store, attrs={"by": who}, durability="process"
@@ -373,6 +381,8 @@ ROW_GROUPS = COUNT | {"merge", "compact", "sort", "update"}
 DEFAULTS = {"alter default"}
 # The row groups that are joined are all of the base; later ones behind them do no harm.
 JOINED = {"merge", "compact", "sort", "update", "delete", "truncate", "restore"}
+# The row groups that a delete or an update rewrites are gone, and not only others.
+REWRITTEN = {"merge", "compact", "sort", "truncate", "restore"}
 CONFLICTS = {
     "append": COLUMNS,
     "append some columns": COLUMNS | DEFAULTS,
@@ -392,8 +402,8 @@ CONFLICTS = {
     "drop": COLUMNS,
     "rename": COLUMNS,
     "reorder": COLUMNS,
-    "update": COLUMNS | ROW_GROUPS,
-    "delete": COLUMNS | ROW_GROUPS,
+    "update": COLUMNS | REWRITTEN | {"update"},
+    "delete": COLUMNS | REWRITTEN | {"delete"},
     "truncate": COLUMNS | ROW_GROUPS,
     "resize": COLUMNS | DEFAULTS | ROW_GROUPS,
     "replace": set(),
