@@ -423,6 +423,69 @@ def delete(draw, model: Model) -> Change:
     )
 
 
+def upsert(draw, model: Model) -> Change:
+    """Draw rows with some keys of a column of integers, and their values in some columns."""
+    names = model.of(*INTEGERS)
+    if not names:
+        return delete(draw, model)
+    on = draw(st.sampled_from(names))
+    there, type_ = model.numbers(on), model.types[model.names.index(on)]
+    few = st.sampled_from([0, 1, None, *there])
+    wanted = draw(st.lists(few, min_size=1, max_size=4, unique=True))
+    rest = draw(st.lists(st.sampled_from(model.names), max_size=2, unique=True))
+    rest = [name for name in rest if name != on]
+    new = {n: values(draw, model.types[model.names.index(n)], len(wanted)) for n in rest}
+    data = pa.table({on: pa.array(wanted, type_), **new})
+    stored = {name: bits(array) for name, array in new.items()}
+    place = {key: number for number, key in enumerate(wanted)}
+    hits = {one: place[key] for one, key in zip(model.ids, there, strict=True) if key in place}
+    by_id = {
+        name: {one: cells[number] for one, number in hits.items()} for name, cells in stored.items()
+    }
+    added = [key for key in wanted if key not in there]
+    ids = new_ids(len(added))
+    given = {name: [cells[place[key]] for key in added] for name, cells in stored.items()}
+    given[on] = bits(pa.array(added, type_))
+
+    def rebase(m: Model) -> Model:
+        m = m.updated(by_id)
+        return m.more(ids, given) if added else m
+
+    lacking = defaults({*model.names} - {on, *rest}) if added else NOTHING
+    return Change(
+        lambda t: t.upsert(data, on=on, **once_only(t)),
+        rebase,
+        SOME_ROWS | lacking,
+        does=bool(added or (hits and rest)),
+    )
+
+
+def replace_where(draw, model: Model) -> Change:
+    """Draw rows in the place of those with one value of a column of integers."""
+    names = model.of(*INTEGERS)
+    if not names:
+        return delete(draw, model)
+    on = draw(st.sampled_from(names))
+    there, type_ = model.numbers(on), model.types[model.names.index(on)]
+    key = draw(st.sampled_from([0, *(n for n in there if n is not None)]))
+    rows = draw(st.integers(0, 4))
+    data = pa.table({on: pa.array([key] * rows, type_)})
+    gone = {one for one, n in zip(model.ids, there, strict=True) if n == key}
+    ids, given = new_ids(rows), {on: bits(data[on])}
+
+    def rebase(m: Model) -> Model:
+        m = m.without(gone)
+        return m.more(ids, given) if rows else m
+
+    lacking = defaults({*model.names} - {on}) if rows else NOTHING
+    return Change(
+        lambda t: t.replace_where(data, [(on, "==", key)], **once_only(t)),
+        rebase,
+        SOME_ROWS | lacking,
+        does=bool(gone or rows),
+    )
+
+
 def truncate(draw, model: Model) -> Change:
     n = draw(st.integers(0, model.rows + 2))
     left = lambda m: m.taken(list(range(min(n, m.rows))))  # noqa: E731
@@ -555,6 +618,7 @@ def order(wanted: tuple[str, bool]) -> tuple[str, str]:
 
 
 ON_COLUMNS = [append, append, feed, update, update, delete, truncate, resize, compact]
+ON_COLUMNS += [upsert, replace_where]
 ON_COLUMNS += [drop, reorder, rename, append_evolving, append_evolving, alter_column]
 
 

@@ -57,7 +57,10 @@ PAIRS = [
 ]
 TRIPLES = 100
 # Other commits that add rows.
-GROWING = ("append", "append some columns", "append counting on", "resize")
+GROWING = (
+    *("append", "append some columns", "append counting on", "resize"),
+    *("upsert", "replace_where"),
+)
 
 
 def means(model, verb, seen):
@@ -159,7 +162,7 @@ def may_conflict(verbs, theirs):
     """True if an operation relies on a fact that the other commit changes, or their rows mix."""
     if any(theirs in MINE_CONFLICTS[verb] for verb in verbs):
         return True
-    grown = "append" in verbs[0] or verbs[0] == "resize"
+    grown = "append" in verbs[0] or verbs[0] in GROWING
     return grown and "sort" in verbs[1:] and theirs in GROWING
 
 

@@ -170,6 +170,25 @@ def updated(model, who):
     return replace(model, columns=model.columns | {"text": text})
 
 
+def keyed(who):
+    """Return rows of which one has the key of a row there."""
+    # As many new ones as an append adds, which are not merged.
+    return {"n": [12, SEEDS[who] + 5, SEEDS[who] + 6], "text": [f"up {who}"] * 3}
+
+
+def upserted(model, who):
+    new = dict(zip(*keyed(who).values(), strict=True))
+    pairs = zip(model.n, model.columns["text"], strict=True)
+    text = [new.get(n, old) for n, old in pairs]
+    added = [n for n in new if n not in model.n]
+    model = replace(model, columns=model.columns | {"text": text})
+    return model.with_rows({"n": added, "text": [new[n] for n in added]}) if added else model
+
+
+def with_nine_again(model, who):
+    return model.where(lambda n: n != 9).with_rows({"n": [9, 9], "text": [who] * 2})
+
+
 def resized(model, rows):
     count = rows - len(model)
     if count < 0:
@@ -269,6 +288,13 @@ OPERATIONS = {
     "delete": Operation(
         lambda t, who: t.delete([("n", "in", [4, 11])], **once_only(t)),
         lambda m, who: m.where(lambda n: n not in (4, 11)),
+    ),
+    "upsert": Operation(lambda t, who: t.upsert(keyed(who), on="n", **once_only(t)), upserted),
+    "replace_where": Operation(
+        lambda t, who: t.replace_where(
+            {"n": [9, 9], "text": [who] * 2}, [("n", "==", 9)], **once_only(t)
+        ),
+        with_nine_again,
     ),
     "truncate": Operation(
         lambda t, who: t.truncate(10, **once_only(t)),
@@ -375,12 +401,15 @@ COLUMNS = {
 }
 COUNT = {
     *("append", "append some columns", "append counting on"),
-    *("delete", "truncate", "resize", "restore"),
+    *("delete", "truncate", "resize", "restore", "upsert", "replace_where"),
 }
 ROW_GROUPS = COUNT | {"merge", "compact", "sort", "update"}
 DEFAULTS = {"alter default"}
 # The row groups that are joined are all of the base; later ones behind them do no harm.
-JOINED = {"merge", "compact", "sort", "update", "delete", "truncate", "restore"}
+JOINED = {
+    *("merge", "compact", "sort", "truncate", "restore"),
+    *("update", "delete", "upsert", "replace_where"),
+}
 # The row groups that a delete or an update rewrites are gone, and not only others.
 REWRITTEN = {"merge", "compact", "sort", "truncate", "restore"}
 CONFLICTS = {
@@ -402,7 +431,10 @@ CONFLICTS = {
     "drop": COLUMNS,
     "rename": COLUMNS,
     "reorder": COLUMNS,
-    "update": COLUMNS | REWRITTEN | {"update"},
+    "update": COLUMNS | REWRITTEN | {"update", "upsert"},
+    "upsert": COLUMNS | DEFAULTS | REWRITTEN | {"update", "upsert"},
+    # The rows that a truncate keeps are those before.
+    "replace_where": COLUMNS | DEFAULTS | REWRITTEN - {"truncate"} | {"replace_where"},
     "delete": COLUMNS | REWRITTEN | {"delete"},
     "truncate": COLUMNS | ROW_GROUPS,
     "resize": COLUMNS | DEFAULTS | ROW_GROUPS,

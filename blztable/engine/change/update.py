@@ -27,6 +27,8 @@ from blztable.engine.read.selection import RowSpan
 from blztable.engine.version.staged import StagedVersion
 from blztable.errors import SchemaError
 
+# Types of which Arrow replaces single values in one pass; a take reads an index for each row.
+_SPLICED = (pa.types.is_integer, pa.types.is_float32, pa.types.is_float64)
 # New values of a column: one for all rows, one for each selected row, or an expression.
 Values: TypeAlias = pa.Scalar | pa.ChunkedArray | pc.Expression
 # Converts values to the type of the column at this index; SchemaError if it cannot.
@@ -157,6 +159,10 @@ def _merged(
     if mask is None:
         return one_array(pa.chunked_array(stored))
     old = read_group(opened, [index], group).column(0)
+    if any(is_one(old.type) for is_one in _SPLICED):
+        return pc.replace_with_mask(
+            one_array(old), pa.array(mask), one_array(pa.chunked_array(stored, old.type))
+        )
     both = one_array(pa.chunked_array([*old.chunks, *stored]))
     rows = np.arange(len(mask))
     rows[mask] = np.arange(len(mask), len(both))
