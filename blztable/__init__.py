@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         Report,
         StreamStorage,
         Vacuumed,
+        VersionDiff,
         VersionInfo,
     )
     from blztable.storage.memory import MemoryStore
@@ -84,6 +85,7 @@ __all__ = [
     "Transaction",
     "TransactionError",
     "Vacuumed",
+    "VersionDiff",
     "VersionInfo",
     "convert",
     "create",
@@ -109,6 +111,7 @@ _HOMES = {
         "Report",
         "StreamStorage",
         "Vacuumed",
+        "VersionDiff",
         "VersionInfo",
     ),
     "storage.memory": ("MemoryStore",),

@@ -268,12 +268,12 @@ def read_blz(
         Names of the columns to read, in this order; all by default. The index is restored too.
         "address.city" or ("address", "city") is one field of a struct: the column then has only the
         fields that are named, and no others are read.
-    filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
-        Condition that a row must meet; all rows by default. An expression, `pc.field("a") > 1`; or
-        a list of tuples (column, operator, value) that must all be true; or several such lists, of
-        which one must be true. The operators are ==, !=, <, <=, >, >=, in and not in. The columns
-        need not be returned. Rows keep their index labels. Pages that cannot hold such rows are
-        not read, see docs/how-to/query.md.
+    filters : str, pyarrow.compute.Expression, list of tuples or list of such lists, optional
+        Condition that a row must meet; all rows by default. A text, "a > 1 and city = 'Bern'"; or
+        an expression, `pc.field("a") > 1`; or a list of tuples (column, operator, value) that must
+        all be true; or several such lists, of which one must be true. The operators of tuples are
+        ==, !=, <, <=, >, >=, in and not in. The columns need not be returned. Rows keep their index
+        labels. Pages that cannot hold such rows are not read, see docs/how-to/query.md.
     dictionaries : sequence of str, optional
         Names of columns of text or binary to read as categoricals. Where
         the files have dictionaries, no text is made of them.
@@ -356,7 +356,7 @@ def read_table(
         Names of the columns to read, in this order; all by default.
         "address.city" or ("address", "city") is one field of a struct: the column then has only the
         fields that are named, and no others are read.
-    filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
+    filters : str, pyarrow.compute.Expression, list of tuples or list of such lists, optional
         Condition that a row must meet, as in `read_blz`; all rows by default.
     dictionaries : sequence of str, optional
         Names of columns of text or binary to read as dictionary arrays of int32 indices. Where the

@@ -36,7 +36,7 @@ from blztable.table.snapshot import Reading, Snapshot
 SHOWN = 40
 
 ColumnNames: TypeAlias = Sequence[Names]
-Filters: TypeAlias = pc.Expression | list[Any] | None
+Filters: TypeAlias = str | pc.Expression | list[Any] | None
 
 
 class TableReader:
@@ -324,7 +324,7 @@ class TableReader:
             share selects all of them.
             "address.city" or ("address", "city") is one field of a struct: the column then has only
             the fields that are named, and no others are read.
-        filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
+        filters : str, pyarrow.compute.Expression, list of tuples or list of such lists, optional
             Condition that a row must meet, as in `read_blz`; all rows by default.
         dictionaries : sequence of str, optional
             Names of columns of text or binary to read as dictionary arrays of int32 indices.
@@ -390,7 +390,7 @@ class TableReader:
             Names of the columns to read, in this order; all by default.
             "address.city" or ("address", "city") is one field of a struct: the column then has only
             the fields that are named, and no others are read.
-        filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
+        filters : str, pyarrow.compute.Expression, list of tuples or list of such lists, optional
             Condition that a row must meet, as in `read_blz`; all rows by default.
         dictionaries : sequence of str, optional
             Names of columns of text or binary to read as dictionary arrays of int32 indices.
@@ -454,7 +454,7 @@ class TableReader:
             Names of the columns to read, in this order; all by default. The index is restored too.
             "address.city" or ("address", "city") is one field of a struct: the column then has only
             the fields that are named, and no others are read.
-        filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
+        filters : str, pyarrow.compute.Expression, list of tuples or list of such lists, optional
             Condition that a row must meet, as in `read_blz`; all rows by default.
         dictionaries : sequence of str, optional
             Names of columns of text or binary to read as categoricals, in the order in which the
@@ -529,7 +529,7 @@ class TableReader:
             Names of the columns to read, in this order; all by default.
             "address.city" or ("address", "city") is one field of a struct: the column then has only
             the fields that are named, and no others are read.
-        filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
+        filters : str, pyarrow.compute.Expression, list of tuples or list of such lists, optional
             Condition that a row must meet, as in `read_blz`; all rows by default.
         structured : bool, optional
             If True, each column is a field with a dtype of its own. Text and binary without nulls
@@ -571,7 +571,7 @@ class TableReader:
 
         Parameters
         ----------
-        filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
+        filters : str, pyarrow.compute.Expression, list of tuples or list of such lists, optional
             Condition that a row must meet, as in `read_blz`; all rows by default.
 
         Returns
@@ -611,7 +611,7 @@ class TableReader:
         ----------
         columns : sequence of str, optional
             Names of the columns to read; all by default.
-        filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
+        filters : str, pyarrow.compute.Expression, list of tuples or list of such lists, optional
             Condition that a row must meet, as in `read_blz`; all rows by default.
 
         Returns

@@ -6,7 +6,7 @@ open. After a commit of its own it shows the version it published. Knows nothing
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, Concatenate, ParamSpec, overload
 from weakref import WeakSet
 
@@ -21,7 +21,7 @@ from blztable.engine.version.versions import LOCK_SECONDS, pin
 from blztable.engine.write.options import WriteOptions
 from blztable.errors import ReadOnlyError, TransactionError
 from blztable.format.metalayers import LayerKey
-from blztable.report import Vacuumed, VersionInfo
+from blztable.report import Vacuumed, VersionDiff, VersionInfo
 from blztable.table.appender import Appender
 from blztable.table.column import Column
 from blztable.table.indices import checked_integer
@@ -328,7 +328,7 @@ class CTable(TableReader, Closing):
             meets the condition, in stored order; or a pyarrow expression, computed from the values
             before the update, with types as in `add_column`. Whether NaN is a missing value is
             decided as in `append`.
-        where : pyarrow.compute.Expression, list of tuples or list of such lists, optional
+        where : str, pyarrow.compute.Expression, list of tuples or list of such lists, optional
             Condition that a row must meet, as `filters` of `read_blz`; all rows by default. Rows
             for which it is null are not changed.
 
@@ -371,7 +371,7 @@ class CTable(TableReader, Closing):
 
         Parameters
         ----------
-        where : pyarrow.compute.Expression, list of tuples or list of such lists
+        where : str, pyarrow.compute.Expression, list of tuples or list of such lists
             Condition that a row must meet, as `filters` of `read_blz`. Rows for which it is null
             are kept.
 
@@ -881,6 +881,50 @@ class CTable(TableReader, Closing):
         """
         self._snapshot.check_open()
         return history.list_versions(self._snapshot.version.store)
+
+    def diff(self, old: int, new: int | None = None) -> VersionDiff:
+        """Compare two versions by their manifests; no column is read.
+
+        Parameters
+        ----------
+        old : int
+            Number of the older version.
+        new : int, optional
+            Number of the newer version; the version shown by default.
+
+        Returns
+        -------
+        VersionDiff
+            Columns and row groups that were added and removed, and other changes of the schema.
+
+        Raises
+        ------
+        TableNotFoundError
+            The table has no version with this number.
+        CorruptError
+            The manifest of a version is damaged.
+        ClosedError
+            The table was closed.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"n": [1]}, "t.blz")
+        >>> with blz.open("t.blz", mode="a") as t:
+        ...     version = t.append({"n": [2, 3]})
+        ...     t.diff(1).rows_added
+        2
+        """
+        self._snapshot.check_open()
+        store = self._snapshot.version.store
+        with ExitStack() as stack:
+            pinned = [self._snapshot.version]
+            for number in (old, new):
+                if number is not None:
+                    version, lock = pin(store, checked_integer(number, "version"))
+                    stack.callback(lock.close)
+                    pinned.append(version)
+            return history.difference(pinned[1], pinned[-1 if new is not None else 0])
 
     def restore(self, version: int) -> int:
         """Commit the contents of an older version as the newest one.

@@ -261,7 +261,7 @@ class Transaction(TableReader):
         values : mapping
             Name of a column to its new values: one scalar, an array with one value per row that
             meets the condition, or a pyarrow expression of the values before the update.
-        where : pyarrow.compute.Expression, list of tuples or list of such lists, optional
+        where : str, pyarrow.compute.Expression, list of tuples or list of such lists, optional
             Condition that a row must meet, as `filters` of `read_blz`; all rows by
             default. Rows for which it is null are not changed.
 
@@ -306,7 +306,7 @@ class Transaction(TableReader):
 
         Parameters
         ----------
-        where : pyarrow.compute.Expression, list of tuples or list of such lists
+        where : str, pyarrow.compute.Expression, list of tuples or list of such lists
             Condition that a row must meet, as `filters` of `read_blz`. Rows for which it is
             null are kept.
 

@@ -32,6 +32,7 @@ from blztable.arrow.nested.struct_fields import has_safe_fields, inner_field
 from blztable.arrow.types import bits_of, nulls
 from blztable.columns.codecs import null
 from blztable.columns.stored import as_compared, compared_type
+from blztable.engine.query import where
 from blztable.engine.query.expression_tree import (
     functions,
     tree,
@@ -46,24 +47,26 @@ _OF_MANY = ("in", "not in")
 
 
 def as_expression(filters: object, schema: pa.Schema | None = None) -> pc.Expression:
-    """Return a filter as an expression: an expression, a list of tuples, or a list of such lists.
+    """Return a filter as an expression: a text, an expression, or a list of (lists of) tuples.
 
-    Tuples of one list are joined by and, lists by or. A value is cast to the type as which its
-    column is compared, if that loses nothing.
+    `where` says what a text is. Tuples of one list are joined by and, lists by or. A value is cast
+    to the type as which its column is compared, if that loses nothing.
 
     Raises
     ------
     TypeError
-        The filter is neither an expression nor a list.
+        The filter is neither a text, an expression nor a list.
     ValueError
-        The list is not a valid filter.
+        The text or the list is not a valid filter.
     """
+    if isinstance(filters, str) and schema is not None:
+        filters = where.parse(filters, schema)
     if isinstance(filters, pc.Expression):
         return with_safe_literals(filters)
     if not isinstance(filters, list):
         raise TypeError(
-            "a filter must be a pyarrow Expression or a list of tuples (column, operator, value), "
-            f"not {type(filters).__name__}"
+            "a filter must be a pyarrow Expression, a text, or a list of tuples (column, operator, "
+            f"value), not {type(filters).__name__}"
         )
     for predicate in _predicates(filters):
         _check_predicate(predicate)
