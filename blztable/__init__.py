@@ -31,7 +31,7 @@ from blztable.errors import (
 from blztable.version import VERSION
 
 if TYPE_CHECKING:
-    from blztable.api import create, dataset, open, read_blz, read_table
+    from blztable.api import create, dataset, exists, open, read_blz, read_table
     from blztable.arrays.superchunk import SuperChunk
     from blztable.importing import convert
     from blztable.packing import pack, recover, unpack
@@ -92,6 +92,7 @@ __all__ = [
     "convert",
     "create",
     "dataset",
+    "exists",
     "open",
     "pack",
     "read_blz",
@@ -103,7 +104,7 @@ __all__ = [
 
 # The modules of the public names that are imported at their first use.
 _HOMES = {
-    "api": ("create", "dataset", "open", "read_blz", "read_table"),
+    "api": ("create", "dataset", "exists", "open", "read_blz", "read_table"),
     "packing": ("pack", "recover", "unpack"),
     "arrays.superchunk": ("SuperChunk",),
     "report": (

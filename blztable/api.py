@@ -27,7 +27,7 @@ from blztable.engine.write.options import DURABILITIES, WriteOptions, check_choi
 from blztable.errors import BlzError, CorruptError, FormatError, TableNotFoundError
 from blztable.metalayers import check_fixed
 from blztable.storage.one_file.store import OneFileStore
-from blztable.storage.resolve import LAYOUTS, Place, opened_at
+from blztable.storage.resolve import LAYOUTS, Place, opened_at, store_at
 from blztable.storage.store import Damaged, Store
 from blztable.table.dataset import BlzDataset
 from blztable.table.indices import checked_integer
@@ -224,6 +224,42 @@ def open(
                 raise
             return old
     return CTable(Snapshot(opened, pinned), writable=mode == "a", durability=durability)
+
+
+def exists(path: Place) -> bool:
+    """Whether a table is at a path, so that `open` finds it.
+
+    Parameters
+    ----------
+    path : path-like
+        Directory of the table, or its file.
+
+    Returns
+    -------
+    bool
+        False if nothing is there, something else is there, or nothing was committed yet.
+
+    Raises
+    ------
+    CorruptError
+        A table is there, and its newest manifest is missing.
+
+    Examples
+    --------
+    >>> import blztable as blz
+    >>> blz.exists("visits.blz")
+    False
+    >>> blz.to_blz({"city": ["Paris"]}, "visits.blz")
+    >>> blz.exists("visits.blz")
+    True
+    """
+    store = store_at(path)
+    try:
+        return versions.checked_newest(store) is not None
+    except FormatError:
+        return False
+    finally:
+        store.close()
 
 
 def _unfinished(store: Store) -> StagedVersion | None:

@@ -3,8 +3,9 @@
 Base of CTable and of Transaction, which shows the table as its changes have made it so far.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias, overload
+import operator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, SupportsIndex, TypeAlias, overload
 
 import numpy as np
 import pandas as pd
@@ -19,7 +20,7 @@ from blztable.engine.version.schema import digits_of
 from blztable.engine.version.versions import Version
 from blztable.engine.write.options import check_choice
 from blztable.engine.write.sort_keys import kept
-from blztable.errors import ColumnNotFoundError, ReadOnlyError
+from blztable.errors import ColumnNotFoundError, ReadOnlyError, SchemaError
 from blztable.format.metalayers import LayerKey, Layers
 from blztable.metalayers import FixedMetalayers, VariableMetalayers
 from blztable.report import Explanation, Report, short_text, size_text
@@ -111,6 +112,59 @@ class TableReader:
         snapshot, shown = self._reading()
         names = snapshot.version.schema.names
         return [names[index] for index in shown]
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns shown, as in pandas; the same as `column_names`.
+
+        Returns
+        -------
+        list of str
+            One name per column.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [1], "b": ["x"]}, "t.blz")
+        >>> with blz.open("t.blz") as t:
+        ...     t.columns, list(t), "a" in t
+        (['a', 'b'], ['a', 'b'], True)
+        """
+        return self.column_names
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and columns, as in pandas.
+
+        Returns
+        -------
+        tuple of int
+            The number of rows, and the number of columns shown.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [1, 2, 3], "b": ["x", "y", "z"]}, "t.blz")
+        >>> with blz.open("t.blz") as t:
+        ...     t.shape
+        (3, 2)
+        """
+        return self.nrows, len(self.column_names)
+
+    def __iter__(self) -> Iterator[str]:
+        """Return an iterator of the names of the columns, as in pandas."""
+        return iter(self.column_names)
+
+    def __contains__(self, name: object) -> bool:
+        """True if a column has this name."""
+        return name in self.column_names
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """Return `to_numpy`, as numpy and scikit-learn ask for it; it is always a copy."""
+        if copy is False:
+            raise ValueError(f"{self.path}: an array of a table is always a copy")
+        array = self.to_numpy()
+        return array if dtype is None else array.astype(dtype)
 
     @property
     def nbytes(self) -> int:
@@ -751,6 +805,44 @@ class TableReader:
         snapshot, positions = self._reading(columns)
         return snapshot.take(positions, row_numbers(indices, snapshot.rows))
 
+    def sample(
+        self, n: int = 5, columns: ColumnNames | None = None, *, seed: int | None = None
+    ) -> pa.Table:
+        """Read rows at random, each at most once; only their chunks are decoded.
+
+        Parameters
+        ----------
+        n : int, optional
+            Number of rows; all rows if the table has fewer.
+        columns : sequence of str or tuple of str, optional
+            Names of the columns to read; all by default.
+        seed : int, optional
+            Makes the choice the same each time.
+
+        Returns
+        -------
+        pyarrow.Table
+            The rows, in stored order.
+
+        Raises
+        ------
+        ValueError
+            `n` is negative.
+        ColumnNotFoundError, CorruptError, ClosedError
+            As in `take`.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": range(1000)}, "t.blz")
+        >>> with blz.open("t.blz") as t:
+        ...     t.sample(3, seed=0)["a"].to_pylist()
+        [511, 636, 850]
+        """
+        count = min(checked_count(n, "n"), self.nrows)
+        chosen = np.random.default_rng(seed).choice(self.nrows, count, replace=False)
+        return self.take(np.sort(chosen), columns)
+
     def dataset(
         self, *, dictionaries: Sequence[str] | None = None, on_corrupt: str = "raise"
     ) -> BlzDataset:
@@ -841,8 +933,13 @@ class TableReader:
     @overload
     def __getitem__(self, key: slice) -> pa.Table: ...
 
-    def __getitem__(self, key: Names | list[Any] | slice) -> "Column | TableReader | pa.Table":
-        """Return a column or a field, the table with a list of columns, or a slice of rows."""
+    @overload
+    def __getitem__(self, key: SupportsIndex) -> dict[str, Any]: ...
+
+    def __getitem__(
+        self, key: Names | list[Any] | slice | SupportsIndex
+    ) -> "Column | TableReader | pa.Table | dict[str, Any]":
+        """Return a column or a field, the table with some columns, rows of a slice, or one row."""
         if isinstance(key, str | tuple):
             snapshot, shown = self._reading()
             if key not in self.column_names and (field := snapshot.field(key, shown)):
@@ -861,10 +958,24 @@ class TableReader:
             if step == 1:
                 return snapshot.arrow(shown, start, max(start, stop))
             return snapshot.take(shown, snapshot.numbers(range(start, stop, step)))
-        raise TypeError(
-            "a table is indexed by a column name, a list of column names or a slice of rows, not "
-            f"by {type(key).__name__}; read single rows with take()"
-        )
+        if not isinstance(key, SupportsIndex) or isinstance(key, bool):
+            raise TypeError(
+                "a table is indexed by a column name, a list of column names, a slice of rows or "
+                f"the number of a row, not by {type(key).__name__}; read several rows with take()"
+            )
+        return self._row(operator.index(key))
+
+    def _row(self, number: int) -> dict[str, Any]:
+        """Return one row as Python values by column name; a negative number counts from the end."""
+        names = self.column_names
+        if len(set(names)) < len(names):
+            raise SchemaError(
+                f"{self.path}: several columns share a name, so a row is no dict; use take()"
+            )
+        if not -self.nrows <= number < self.nrows:
+            raise IndexError(f"row {number} of a table of {self.nrows} rows")
+        row = self.take([number % self.nrows]).to_pylist()
+        return dict(row[0])
 
     def __arrow_c_schema__(self) -> object:
         """Return the schema as an Arrow PyCapsule, without opening a stream."""

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from time import monotonic
-from typing import Any, Concatenate, ParamSpec, overload
+from typing import Any, Concatenate, ParamSpec, SupportsIndex, overload
 from weakref import WeakSet
 
 import pyarrow as pa
@@ -120,20 +120,26 @@ class CTable(TableReader, Closing):
     @overload
     def __getitem__(self, key: slice) -> pa.Table: ...
 
-    def __getitem__(self, key: Names | list[Any] | slice) -> "Column | TableReader | pa.Table":
-        """Return a column or a field, the table with a list of columns, or a slice of rows.
+    @overload
+    def __getitem__(self, key: SupportsIndex) -> dict[str, Any]: ...
+
+    def __getitem__(
+        self, key: Names | list[Any] | slice | SupportsIndex
+    ) -> "Column | TableReader | pa.Table | dict[str, Any]":
+        """Return a column or a field, the table with some columns, rows of a slice, or one row.
 
         Parameters
         ----------
-        key : str, tuple of str, list of these or slice
+        key : str, tuple of str, list of these, slice or int
             Name of a column, names of columns, or row numbers as in a list. A field of a struct has
             the name "address.city" or ("address", "city").
 
         Returns
         -------
-        Column, CTable or pyarrow.Table
+        Column, CTable, pyarrow.Table or dict
             The column or the field, unread; the table with these columns, unread and not writable,
-            of a struct only the fields that are named; the rows.
+            of a struct only the fields that are named; the rows; or one row, as Python values by
+            column name.
 
         Raises
         ------
@@ -145,8 +151,8 @@ class CTable(TableReader, Closing):
         >>> import blztable as blz
         >>> blz.to_blz({"a": [1, 2, 3], "b": ["x", "y", "z"]}, "t.blz")
         >>> with blz.open("t.blz") as t:
-        ...     t["a"][1], t[["b"]].column_names, t[1:].to_pydict()
-        (2, ['b'], {'a': [2, 3], 'b': ['y', 'z']})
+        ...     t["a"][1], t[["b"]].column_names, t[1:].to_pydict(), t[-1]
+        (2, ['b'], {'a': [2, 3], 'b': ['y', 'z']}, {'a': 3, 'b': 'z'})
         """
         if isinstance(key, list):
             snapshot, columns = self._reading(key)

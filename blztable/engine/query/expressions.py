@@ -16,6 +16,7 @@ import pickle
 import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ from blztable.engine.query.expression_tree import (
     with_columns_for_fields,
     with_safe_literals,
 )
-from blztable.engine.query.text import where
+from blztable.engine.query.text import literals, where
 from blztable.engine.run.limits import check_rows
 from blztable.errors import ColumnNotFoundError, SchemaError, no_column
 
@@ -61,6 +62,8 @@ def as_expression(filters: object, schema: pa.Schema | None = None) -> pc.Expres
     """
     if isinstance(filters, str) and schema is not None:
         filters = where.parse(filters, schema)
+    if _is_predicate(filters):
+        filters = [filters]
     if isinstance(filters, pc.Expression):
         return with_safe_literals(filters)
     if not isinstance(filters, list):
@@ -101,10 +104,21 @@ def _typed_predicate(predicate: Sequence[Any], schema: pa.Schema) -> tuple[Names
     is_many = operator in _OF_MANY
     values = list(map(_comparable, value)) if is_many else [_comparable(value)]
     if type_ is not None:
-        typed = _as_type(values, compared_type(type_))
+        type_ = compared_type(type_)
+        typed = _as_type(values, type_)
         if typed is not None:
             return column, operator, typed if is_many else typed[0]
+        values = [_moment(one, type_) for one in values]
     return column, operator, values if is_many else values[0]
+
+
+def _moment(value: Any, type_: pa.DataType) -> Any:
+    """Return the text of a date or time as a value of a type of time; else the value unchanged."""
+    if not isinstance(value, str) or not pa.types.is_temporal(type_):
+        return value
+    with suppress(*REFUSALS, ValueError):
+        return literals.moment(value, type_) or value
+    return value
 
 
 def _comparable(value: Any) -> Any:

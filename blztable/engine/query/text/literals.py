@@ -67,7 +67,7 @@ def _scalar(value: Literal, type_: pa.DataType) -> pa.Scalar | None:
             return pa.scalar(value.encode(), type_)
         if type_ == pa.binary(16):
             return pa.scalar(uuid.UUID(value).bytes, type_)
-        return _moment(value, type_)
+        return moment(value, type_)
     if pa.types.is_floating(type_):
         number = pa.scalar(float(value), type_)
         return number if math.isfinite(number.as_py()) else pa.scalar(float(value))
@@ -83,7 +83,7 @@ def _exactly(value: pa.Scalar, type_: pa.DataType) -> pa.Scalar:
     return value if exact is None else exact[0]
 
 
-def _moment(text: str, type_: pa.DataType) -> pa.Scalar | None:
+def moment(text: str, type_: pa.DataType) -> pa.Scalar | None:
     """Return a date or a time; without an offset it is one of the time zone of the column."""
     if pa.types.is_time(type_):
         return _exactly(pa.scalar(datetime.time.fromisoformat(text)), type_)
