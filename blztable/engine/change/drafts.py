@@ -78,6 +78,7 @@ class Drafts:
             row_groups=(rows,),
             columns=column_index(columns),
             bundles=() if bundle is None else (bundle,),
+            changed=(),
             nan_is_null=any(column.nan_is_null for column in columns),
             commit=secrets.token_hex(16),
             writer=WRITER,

@@ -14,6 +14,7 @@ from blztable.columns.statistics.compute import statistics
 from blztable.columns.statistics.soundness import false_statistics
 from blztable.columns.types import child_arrays, encode
 from blztable.engine.read.columns import read_array
+from blztable.engine.read.losses import find_losses
 from blztable.engine.read.parts import HAS_ROWS, OpenParts, Part
 from blztable.engine.read.places import BlockPlace
 from blztable.engine.read.selection import RowSpan
@@ -29,9 +30,6 @@ from blztable.report import Problem
 EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 # A damaged part is read in at most this many pieces.
 PIECES = 64
-
-# Rows that cannot be read, and the reason.
-_Lost = tuple[int, int, str]
 
 
 class ColumnCheck:
@@ -126,35 +124,23 @@ class PartCheck:
 
     def read_alone(self, parts: OpenParts) -> None:
         """Decode this part alone; if that fails, find its readable rows."""
-        try:
-            self.array = self._read(parts, 0, self.facts.rows)
-        except BlzError as error:
-            pages = -(-self.facts.rows // max(self.facts.page_rows, 1))
-            step = -(-pages // PIECES) * self.facts.page_rows
-            for start, stop, reason in self._lost(parts, 0, self.facts.rows, step, error):
-                self.note(reason, start, stop)
 
-    def _read(self, parts: OpenParts, start: int, stop: int) -> pa.Array:
-        return read_array(parts, self.column.index, [RowSpan(self.group, start, stop)])
-
-    def _lost(
-        self, parts: OpenParts, start: int, stop: int, step: int, error: BlzError
-    ) -> list[_Lost]:
-        """Return the ranges of these rows that cannot be read, with the reasons."""
-        if stop - start <= step:
-            return [(start, stop, str(error))]
-        middle = start + -(-(stop - start) // (2 * step)) * step
-        result: list[_Lost] = []
-        for low, high in ((start, middle), (middle, stop)):
+        def attempt(start: int, stop: int) -> str | None:
+            rows = [RowSpan(self.group, start, stop)]
             try:
-                self._read(parts, low, high)
-            except BlzError as part:
-                for lost in self._lost(parts, low, high, step, part):
-                    if result and result[-1][1:] == (lost[0], lost[2]):
-                        lost = (result.pop()[0], *lost[1:])
-                    result.append(lost)
-        # Both halves may be readable although the whole is not.
-        return result or [(start, stop, str(error))]
+                array = read_array(parts, self.column.index, rows)
+            except BlzError as error:
+                _check_resources(error)
+                return str(error)
+            if stop - start == self.facts.rows:
+                self.array = array
+            return None
+
+        page_rows = max(self.facts.page_rows, 1)
+        pages = -(-self.facts.rows // page_rows)
+        step = -(-pages // PIECES) * page_rows
+        for start, stop, reason in find_losses(attempt, 0, self.facts.rows, step):
+            self.note(reason, start, stop)
 
     def compare(self) -> None:
         """Compare the decoded rows with the statistics and page sizes of manifest and trailer."""
@@ -199,8 +185,8 @@ class PartCheck:
         key: str | None = None,
     ) -> None:
         """Record a problem with these rows of the part; by default with all rows."""
-        if isinstance(cause, StorageError) and cause.errno in EXHAUSTED:
-            raise cause
+        if isinstance(cause, BlzError):
+            _check_resources(cause)
         column, key = self.column, self.key if key is None else key
         context = f"{column.version.store.name}/{self.key}, column {column.name!r}"
         message = str(cause).removeprefix(context).removeprefix(", ").removeprefix(": ")
@@ -215,6 +201,12 @@ class PartCheck:
         self.problems.append(
             Problem(message, column.name, column.position, self.group, *rows, key, is_readable)
         )
+
+
+def _check_resources(error: BlzError) -> None:
+    """Raise an error that says nothing about a file."""
+    if isinstance(error, StorageError) and error.errno in EXHAUSTED:
+        raise error
 
 
 def _false_facts(version: Version, index: int, parts: ColumnParts) -> Iterator[str]:

@@ -28,6 +28,7 @@ from blztable.engine.run.pool import run
 from blztable.engine.version.versions import Version, load
 from blztable.errors import BlzError, CorruptError
 from blztable.report import Problem, Report
+from blztable.storage.one_file.commits import check_first_bytes
 from blztable.storage.one_file.store import OneFileStore
 from blztable.storage.store import KeyNotFound
 
@@ -99,7 +100,7 @@ def _manifest(version: Version) -> Iterator[Problem]:
 
     try:
         if isinstance(version.store, OneFileStore):
-            version.store.check_front()
+            check_first_bytes(version.store.source(), version.store.name)
     except CorruptError as error:
         yield problem(str(error), True)
     try:

@@ -131,9 +131,11 @@ def is_unborn(source: Reader) -> bool:
     return is_part_of_front(data) or not data.strip(b"\0")
 
 
-def is_anyones(source: Reader) -> bool:
+def is_anyones(source: Reader | None) -> bool:
     """True for what a killed creation may have left, if others may have written it as well."""
-    return source.size > 0 and is_unborn(source) and not has_header(source.read(0, HEADER_BYTES))
+    if source is None or not source.size or not is_unborn(source):
+        return False
+    return not has_header(source.read(0, HEADER_BYTES))
 
 
 def front_of(source: "Reader | _Tail", name: str) -> bytes:
@@ -191,6 +193,13 @@ def newest(source: Reader, name: str, known: Commit | None = None) -> Commit | N
     if found is not None and found is not known and size <= TAIL_BYTES:
         check_front(tail, found, name)
     return found
+
+
+def check_first_bytes(source: Reader | None, name: str) -> None:
+    """Raise Damaged if the front of a file is damaged, which no value covers."""
+    commit = None if source is None else newest(source, name)
+    if source is not None and commit is not None:
+        check_front(source, commit, name)
 
 
 class _Tail:

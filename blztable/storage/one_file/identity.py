@@ -9,7 +9,7 @@ import os
 from dataclasses import dataclass
 
 from blztable.errors import CorruptError
-from blztable.storage.one_file.media import LocalFile, Medium
+from blztable.storage.one_file.media import GrowingFile, Medium
 from blztable.storage.one_file.records import decode_id, front_length
 from blztable.storage.opening import LocalReader
 from blztable.storage.store import Reader
@@ -59,7 +59,7 @@ class Followed:
     def __init__(self, medium: Medium) -> None:
         self._medium = medium
         # Only a path may lead to another file.
-        self._is_local = isinstance(medium, LocalFile)
+        self._is_local = isinstance(medium, GrowingFile)
         self._identity: Identity | None = None
         # The reader that was compared last.
         self._met: Reader | None = None

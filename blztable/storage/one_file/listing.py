@@ -33,6 +33,8 @@ class Listing:
         self._bytes: dict[str, int] = {"": 0}
         # No value ends behind this position.
         self._limit = 0
+        # The prefixes above those in `_lines`; None until they are needed.
+        self._above: set[str] | None = None
 
     @classmethod
     def decode(cls, data: bytes, limit: int) -> Self:
@@ -102,16 +104,15 @@ class Listing:
 
     def has_prefix(self, key: str) -> bool:
         """True if the key is a prefix, also an empty one."""
-        start = key + "/"
-        return key in self._lines or any(other.startswith(start) for other in self._lines)
+        if self._above is None:
+            self._above = set().union(*map(_above, self._lines))
+        return key in self._lines or key in self._above
 
     def check_above(self, name: str, key: str) -> None:
-        """Raise CorruptError if a value lies where the key needs a prefix; `name` is the file's."""
-        above = key.rpartition("/")[0]
-        while above:
+        """Raise CorruptError if a value lies where a key needs a prefix, in the file `name`."""
+        for above in _above(key):
             if self.find(above) is not None:
                 raise CorruptError(f"{name}/{above}: expected a prefix, found a value")
-            above = above.rpartition("/")[0]
 
     def children(self, prefix: str) -> set[str]:
         """Return the names one level under a prefix, of values and prefixes."""
@@ -136,6 +137,8 @@ class Listing:
         """Add an empty prefix."""
         if prefix not in self._lines:
             self._lines[prefix], self._names[prefix], self._bytes[prefix] = None, {}, 0
+            if self._above is not None:
+                self._above.update(_above(prefix))
 
     def remove(self, key: str) -> bool:
         """Remove a value or an empty prefix; return False if there is none."""
@@ -146,6 +149,7 @@ class Listing:
         if key in self._lines and not self.children(key):
             del self._lines[key], self._bytes[key]
             self._names.pop(key, None)
+            self._above = None
             return True
         return False
 
@@ -191,6 +195,12 @@ def check_size(nbytes: int) -> None:
     """Raise Damaged if an index claims more bytes than a reader takes."""
     if nbytes > MOST_INDEX:
         raise Damaged(f"the index of the file has {nbytes} bytes; at most {MOST_INDEX}")
+
+
+def _above(key: str) -> Iterator[str]:
+    """Yield the prefixes above a key, the longest first."""
+    while key := key.rpartition("/")[0]:
+        yield key
 
 
 def _parts(key: str) -> tuple[str, str]:

@@ -30,10 +30,6 @@ FOOT = struct.Struct("<8sQQQII8s")
 _FOOT_START = struct.Struct("<8sQQQI")
 SEAL = struct.Struct("<8sQII")
 assert (HEAD.size, FOOT.size, SEAL.size) == (28, 48, 24)
-# The names of the fields, for the documentation.
-HEAD_NAMES = ("magic", "kind", "reserved", "key_length", "position", "length", "crc", "head_crc")
-FOOT_NAMES = ("magic", "block", "index", "previous", "front_crc", "crc", "last_magic")
-SEAL_NAMES = ("magic", "end", "reserved", "crc")
 HEAD_BYTES = HEAD.size + _CRC.size
 FOOT_BYTES, SEAL_BYTES = FOOT.size, SEAL.size
 _HEAD_MAGIC = b"blzr"

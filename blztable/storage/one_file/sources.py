@@ -22,19 +22,19 @@ SPOOLED_BYTES = 64 << 20
 _COPY_BYTES = 1 << 20
 
 
-def source_of(place: Any) -> "Source":
+def source_of(place: Any) -> "ReadOnlyMedium":
     """Return bytes, or a binary file that is open for reading, as a medium."""
     if isinstance(place, bytes | bytearray | memoryview):
-        return Source(_FileReader(io.BytesIO(place)), "bytes in memory")
+        return ReadOnlyMedium(_FileReader(io.BytesIO(place)), "bytes in memory")
     name = _name_of(place)
     if hasattr(place, "read_at"):
-        return Source(_RangeReader(place), name)
+        return ReadOnlyMedium(_RangeReader(place), name)
     if not _can_seek(place):
         spooled = tempfile.SpooledTemporaryFile(SPOOLED_BYTES)  # noqa: SIM115
         while data := b"".join(reading(place, _COPY_BYTES)):
             spooled.write(data)
-        return Source(_SpooledReader(spooled), name)
-    return Source(_FileReader(place), name)
+        return ReadOnlyMedium(_SpooledReader(spooled), name)
+    return ReadOnlyMedium(_FileReader(place), name)
 
 
 def is_source(place: object) -> bool:
@@ -42,7 +42,7 @@ def is_source(place: object) -> bool:
     return isinstance(place, bytes | bytearray | memoryview) or hasattr(place, "read")
 
 
-class Source:
+class ReadOnlyMedium:
     """Bytes that are read and never changed."""
 
     def __init__(self, reader: Reader, name: str) -> None:

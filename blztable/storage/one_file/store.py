@@ -39,15 +39,13 @@ from blztable.storage.locks import SLEEP_LONGEST
 from blztable.storage.one_file.commits import (
     Commit,
     ValueReader,
-    check_front,
-    is_anyones,
 )
 from blztable.storage.one_file.listing import Listing
-from blztable.storage.one_file.media import LocalFile, Medium
+from blztable.storage.one_file.media import GrowingFile, Medium
 from blztable.storage.one_file.records import Place
 from blztable.storage.one_file.seen import Seen
 from blztable.storage.one_file.writing import Writing, replaced
-from blztable.storage.store import Buffer, KeyNotFound, KeyTaken
+from blztable.storage.store import Buffer, KeyNotFound, KeyTaken, Reader
 
 # Seconds that a change without a lock of its caller waits for other writers.
 LOCK_SECONDS = 30.0
@@ -62,7 +60,7 @@ class OneFileStore:
 
     def __init__(self, medium: Medium) -> None:
         self.medium = medium
-        self._is_local = isinstance(medium, LocalFile)
+        self._is_local = isinstance(medium, GrowingFile)
         self._seen = Seen(medium)
         self._made = False
         self._forget_locks()
@@ -151,17 +149,9 @@ class OneFileStore:
         """Bytes of all values."""
         return self._listing().nbytes
 
-    @property
-    def is_anyones(self) -> bool:
-        """True for a file of a few bytes that a killed creation may have left, or anyone else."""
-        source = self.medium.look()
-        return source is not None and is_anyones(source)
-
-    def check_front(self) -> None:
-        """Raise CorruptError if the first bytes of the file are damaged, which no value covers."""
-        with self._changed:
-            commit, _ = next(self._views())
-            check_front(commit.source, commit, self.name)
+    def source(self) -> Reader | None:
+        """Return the file as it is now; None if there is none."""
+        return self.medium.look()
 
     # Names
 
@@ -404,10 +394,10 @@ def at(path: str | os.PathLike[str]) -> OneFileStore:
     name = os.path.realpath(os.fspath(path))
     store = _by_path.get(name)
     if store is None:
-        return _by_path.setdefault(name, OneFileStore(LocalFile(name)))
+        return _by_path.setdefault(name, OneFileStore(GrowingFile(name)))
     if not store.is_current:
         # Of two threads, each may make one. They lock each other as two processes do.
-        store = _by_path[name] = OneFileStore(LocalFile(name))
+        store = _by_path[name] = OneFileStore(GrowingFile(name))
     return store
 
 

@@ -5,7 +5,7 @@ Knows nothing of rows. Its values are those of the last whole commit, or else of
 
 from blztable.errors import BusyError, ReadOnlyError
 from blztable.storage.one_file.commits import Commit, before_damage, everything, is_unborn
-from blztable.storage.one_file.media import LocalFile
+from blztable.storage.one_file.media import GrowingFile
 from blztable.storage.one_file.store import OneFileStore
 from blztable.storage.store import KeyNotFound
 
@@ -17,10 +17,10 @@ def unfinished(store: OneFileStore) -> OneFileStore:
 
 def is_abandoned(store: OneFileStore) -> bool:
     """True if no writer is at work on the file, so what is unfinished stays so."""
-    if not isinstance(store.medium, LocalFile):
+    if not isinstance(store.medium, GrowingFile):
         return False
     try:
-        LocalFile(store.name).lock(0).close()
+        GrowingFile(store.name).lock(0).close()
     except (BusyError, KeyNotFound):
         return False
     return True

@@ -8,10 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import blztable as blz
 from blztable.engine.version import versions
 from blztable.storage.one_file import commits, records, writing
+from blztable.storage.one_file.listing import Listing
 from blztable.storage.resolve import store_at
 from support.processes import script
 
@@ -291,6 +294,39 @@ def test_dead_bytes_go_when_they_are_most_of_the_file(path, monkeypatch):
     assert blz.open(path).verify().is_intact
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_rewrite_keeps_owner_group_and_mode_of_the_file(path):
+    os.chown(path, 1234, 5678)
+    path.chmod(0o640)
+    with blz.open(path, "a") as table:
+        table.delete([("n", ">", 1)])
+        inode = path.stat().st_ino
+        table.vacuum(keep=1)
+    found = path.stat()
+    assert found.st_ino != inode
+    assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (1234, 5678, 0o640)
+
+
+KEYS = st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map("/".join)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["add", "make", "remove", "copy"]), KEYS)))
+def test_a_listing_knows_its_prefixes_after_any_changes(changes):
+    listing = Listing()
+    for change, key in changes:
+        if change == "add":
+            listing.add(key, records.Place(100, 0))
+        elif change == "make":
+            listing.make(key)
+        elif change == "remove":
+            listing.remove(key)
+        else:
+            listing = listing.copy()
+        for one in ("a", "b/c", key):
+            there = [other for other in listing.prefixes() if f"{other}/".startswith(f"{one}/")]
+            assert listing.has_prefix(one) == bool(there)
+
+
 def test_a_copy_of_the_file_is_the_table(path, tmp_path):
     shutil.copy(path, tmp_path / "copy.blz")
     assert rows(tmp_path / "copy.blz") == ROWS
@@ -349,3 +385,25 @@ def test_the_store_of_a_file_is_pickled_by_its_path(path):
     again = pickle.loads(pickle.dumps(table))
     assert again.to_arrow().to_pydict() == ROWS
     assert versions.numbers(again._snapshot.version.store) == [1]
+
+
+# Bug: the numbers were chosen before the lock was taken. Another process then made and removed
+# files of these numbers, and readers of its versions found those of this process under them.
+def test_a_transaction_gives_its_files_numbers_that_no_version_used(path):
+    other = """
+import sys
+import blztable as blz
+with blz.open(sys.argv[1], mode="a") as table:
+    for _ in range(3):
+        table.append({"n": [7], "text": ["x"]})
+    table.compact()
+    table.vacuum(keep=1)
+    print(table._snapshot.version.head.next_bundle)
+"""
+    with blz.open(path, mode="a") as table:
+        waiting = table.transaction()
+        used = int(script(other, path))
+        with waiting as tx:
+            tx.append(ROWS)
+            _, mine = tx._change_set.staged.head.bundles
+        assert mine.k >= used > 2
