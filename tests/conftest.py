@@ -111,6 +111,8 @@ def pytest_collection_modifyitems(items):
 
 def pytest_collection_finish():
     """Keep the garbage collector off 16,000 collected tests: each pass over them takes a second."""
+    # Hypothesis asks the collector who holds its generator of random numbers, at its first example.
+    hypothesis.given(hypothesis.strategies.none())(lambda _: None)()
     gc.collect()
     gc.freeze()
 
