@@ -14,7 +14,7 @@ from itertools import count
 from blztable.engine.version import schema as schemas
 from blztable.engine.version.commit import WRITER
 from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersion, column_index
-from blztable.engine.version.versions import Version, newest_number
+from blztable.engine.version.versions import Version, can_hold_table, newest_number
 from blztable.engine.write.bundles import Bundle
 from blztable.engine.write.column_writer import ColumnWriter
 from blztable.errors import CorruptError, TableExistsError
@@ -121,7 +121,9 @@ def check_nothing_whole(store: Store) -> None:
 
     A creation at work leaves them too: the caller waits for its lock, and finds its table.
     """
-    if not isinstance(store, OneFileStore) or newest_number(store) is not None:
+    if not isinstance(store, OneFileStore) or not can_hold_table(store):
+        return
+    if newest_number(store) is not None:
         return
     if recovered(unfinished(store)) is None or not is_abandoned(store):
         return

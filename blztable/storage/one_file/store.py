@@ -150,8 +150,10 @@ class OneFileStore:
         return self._listing().nbytes
 
     def source(self) -> Reader | None:
-        """Return the file as it is now; None if there is none."""
-        return self.medium.look()
+        """Return the file that was read last, or the one that is there; None if none is."""
+        with self._changed:
+            commit = self._seen.newest
+        return self.medium.look() if commit is None else commit.source
 
     # Names
 
