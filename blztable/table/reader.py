@@ -28,7 +28,8 @@ from blztable.storage.store import Lock
 from blztable.table.attributes import Attributes, fixed_metalayers, variable_metalayers
 from blztable.table.batches import Batches
 from blztable.table.column import Column
-from blztable.table.dataset import BlzDataset, Salvaging
+from blztable.table.datasets.dataset import BlzDataset, Salvaging
+from blztable.table.datasets.ranges import RowRange
 from blztable.table.indices import checked_count, row_numbers
 from blztable.table.progress import ProgressOption, reporting
 from blztable.table.snapshot import Reading, Snapshot
@@ -923,6 +924,30 @@ class TableReader:
         """
         snapshot, shown = self._reading()
         return snapshot.verify(shown, full=full)
+
+    def fragments(self) -> list[RowRange]:
+        """Return readers of a few row groups each, for engines that scan in parts.
+
+        Returns
+        -------
+        list of RowRange
+            They have all rows, in stored order, and the methods of a table that a scan calls.
+
+        Raises
+        ------
+        ClosedError
+            The table was closed.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": range(10)}, "t.blz")
+        >>> with blz.open("t.blz") as t:
+        ...     [part.count() for part in t.fragments()]
+        [10]
+        """
+        self._snapshot.check_open()
+        return RowRange.all(*self._reading())
 
     @overload
     def __getitem__(self, key: Names) -> Column: ...
