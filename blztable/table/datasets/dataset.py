@@ -300,8 +300,8 @@ class BlzDataset(_Scannable, ds.FileSystemDataset):  # type: ignore[misc]
     the other columns, `t[["a", "b"]].dataset()`. Columns that share a name cannot be read.
 
     The dataset keeps its version, may be scanned by several threads, and pickles as path, version
-    and filter. `sort_by`, `join`, `join_asof`, `replace_schema` and unions with other datasets are
-    not supported; call `to_table` first.
+    and filter. `sort_by`, `join`, `join_asof`, `replace_schema` and unions with datasets of others
+    are not supported; call `to_table` first. `blztable.dataset` unites several tables.
 
     References
     ----------
