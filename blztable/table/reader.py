@@ -27,7 +27,7 @@ from blztable.report import Explanation, Report, short_text, size_text
 from blztable.storage.store import Lock
 from blztable.table.attributes import Attributes, fixed_metalayers, variable_metalayers
 from blztable.table.batches import Batches
-from blztable.table.column import Column
+from blztable.table.column import Column, described
 from blztable.table.datasets.dataset import BlzDataset, Salvaging
 from blztable.table.datasets.ranges import RowRange
 from blztable.table.indices import checked_count, row_numbers
@@ -843,6 +843,46 @@ class TableReader:
         count = min(checked_count(n, "n"), self.nrows)
         chosen = np.random.default_rng(seed).choice(self.nrows, count, replace=False)
         return self.take(np.sort(chosen), columns)
+
+    def describe(self, columns: ColumnNames | None = None) -> pd.DataFrame:
+        """Return the number of values and the extremes of columns, mostly from statistics.
+
+        Only the row groups that may hold the least or the greatest value are read. For means and
+        quantiles, read the columns: ``t.to_pandas(["price"]).describe()``.
+
+        Parameters
+        ----------
+        columns : sequence of str or tuple of str, optional
+            Names of the columns; all by default.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for each column, with its type, the numbers of values and of nulls, and the least
+            and the greatest value. Nulls and NaNs are left out of these two. They are None if no
+            value is left, or if values of the type have no order.
+
+        Raises
+        ------
+        ColumnNotFoundError
+            The table has no column of one of these names.
+        CorruptError
+            A file is damaged or missing.
+        ClosedError
+            The table was closed.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [1, 2, None], "b": ["x", "z", "y"]}, "t.blz")
+        >>> with blz.open("t.blz") as t:
+        ...     print(t.describe())
+             type  count  nulls min max
+        a   int64      2      1   1   2
+        b  string      3      0   x   z
+        """
+        snapshot, positions = self._reading(columns)
+        return described([Column(snapshot, index, self) for index in positions])
 
     def dataset(
         self, *, dictionaries: Sequence[str] | None = None, on_corrupt: str = "raise"
