@@ -7,10 +7,12 @@ page. Lost rows of a column are left out of the result, or the column is null th
 a condition depends on are left out in both cases: the condition is null there.
 """
 
+import logging
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
+from time import monotonic
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +26,8 @@ from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.version.versions import Version
 from blztable.errors import BlzError
+
+_log = logging.getLogger(__name__)
 
 # What a read does about damage.
 ON_CORRUPT = ("raise", "skip", "null")
@@ -55,13 +59,23 @@ def salvaged(
         With "raise"; or if the manifest's line of a column is damaged, so that no row of the column
         can be read.
     """
+    started = monotonic()
     try:
-        return read(), []
+        whole = read()
     except BlzError as error:
         if on_corrupt == "raise" or not is_damage(error):
             raise
+    else:
+        _log.debug(
+            "%s: read %d rows of %d columns in %.4f s",
+            *(version.store.name, len(whole.numbers), len(columns), monotonic() - started),
+        )
+        return whole, []
     salvage = _Salvage(version, columns, scan, with_nans, with_nulls=on_corrupt == "null")
-    return salvage.of(rows)
+    found, losses = salvage.of(rows)
+    for loss in losses:
+        _log.info("%s: %s", version.store.name, loss)
+    return found, losses
 
 
 @dataclass(frozen=True, slots=True)

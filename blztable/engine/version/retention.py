@@ -6,6 +6,7 @@ names all of its files, and no other manifest has to be read. Still, that costs 
 append, so a quick run of appends removes its expired versions together (`is_due`).
 """
 
+import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -20,6 +21,8 @@ from blztable.format.layout import Path
 from blztable.format.line import file_numbers
 from blztable.format.manifest import Head
 from blztable.storage.store import KeyNotFound, Lock, Store
+
+_log = logging.getLogger(__name__)
 
 KEEP_VERSIONS = 10
 KEEP_SECONDS = 3600
@@ -76,6 +79,7 @@ def retire(newest: Version, *, is_durable: bool) -> None:
     columns = kept.columns() if freed else set()
     emptied = [layout.column(path) for path in freed if path not in columns]
     remove_files(store, [*files, *emptied], is_durable=is_durable)
+    _log.info("%s: removed versions %s and %d files of theirs", store.name, removed, len(files))
 
 
 def limits(properties: Mapping[str, Json]) -> tuple[int, float]:
