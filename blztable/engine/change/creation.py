@@ -22,7 +22,13 @@ from blztable.engine.version import schema as schemas
 from blztable.engine.version import versions
 from blztable.engine.version.column_tree import paths_of
 from blztable.engine.version.commit import Commit, Plan
-from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersion, column_index
+from blztable.engine.version.staged import (
+    NewGroups,
+    StagedColumn,
+    StagedVersion,
+    claims_of,
+    column_index,
+)
 from blztable.engine.version.versions import Version
 from blztable.engine.write import sort_keys
 from blztable.engine.write.bundles import BundleWriter
@@ -239,7 +245,7 @@ class _Creation:
         head = replace(
             self._head(written),
             columns=column_index(staged),
-            nan_is_null=any(column.nan_is_null for column in staged),
+            claims=claims_of(staged),
         )
         return StagedVersion(self.store, head, schema, columns=staged)
 

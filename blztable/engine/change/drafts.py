@@ -13,7 +13,13 @@ from itertools import count
 
 from blztable.engine.version import schema as schemas
 from blztable.engine.version.commit import WRITER
-from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersion, column_index
+from blztable.engine.version.staged import (
+    NewGroups,
+    StagedColumn,
+    StagedVersion,
+    claims_of,
+    column_index,
+)
 from blztable.engine.version.versions import Version
 from blztable.engine.write.bundles import Bundle
 from blztable.engine.write.column_writer import ColumnWriter
@@ -58,7 +64,7 @@ class Drafts:
                 row_groups=(rows[group],),
                 columns=column_index(staged),
                 bundles=() if bundle is None else (bundle.facts,),
-                nan_is_null=any(column.nan_is_null for column in staged),
+                claims=claims_of(staged),
                 commit=secrets.token_hex(16),
                 writer=WRITER,
                 time=datetime.now(UTC).isoformat(timespec="microseconds"),
@@ -112,6 +118,6 @@ def _draft(store: Store, number: int) -> StagedVersion:
     columns = []
     for at, line in enumerate(lines):
         manifest.check_line(line, head, at)
-        parts = (index.next_k[at], index.nbytes[at], index.cbytes[at], line, head.nan_is_null)
+        parts = (index.next_k[at], index.nbytes[at], index.cbytes[at], line, head.claims)
         columns.append(StagedColumn(index.paths[at], *parts))
     return StagedVersion(store, head, schemas.decode(head.schema), columns=tuple(columns))

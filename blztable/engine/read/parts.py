@@ -5,7 +5,7 @@ returns a `Part`: the tree of blocks, with the place of every stream. Chunks are
 (`chunks.py`). Every error that leaves this module names the file, the column and the chunk.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from copy import copy
 from dataclasses import dataclass, replace
 
@@ -25,6 +25,7 @@ from blztable.engine.version.versions import DAMAGED, Version
 from blztable.errors import CorruptError
 from blztable.format import layout
 from blztable.format.checksum import Checksum
+from blztable.format.line import NAN_IS_NULL
 from blztable.format.statistics import PAGES_LAYER, Statistics
 from blztable.format.superchunk import PartFacts, Superchunk
 
@@ -211,7 +212,7 @@ def open_part(
     type_: pa.DataType,
     sizes: Mapping[str, int],
     context: str,
-    nan_is_null: bool = False,
+    claims: Set[str] = frozenset(),
 ) -> Part:
     """Read the front and the trailer of a superchunk, and check them.
 
@@ -227,11 +228,11 @@ def open_part(
         The bytes of the values of each stream, by full name, from the manifest.
     context
         The file and the column, for errors.
-    nan_is_null
-        True if the rows are null where the value is NaN, from the manifest.
+    claims
+        What the line of the column claims of the part.
     """
     with ErrorContext(context):
-        _check_nan(type_, nan_is_null)
+        nan_is_null = _nan_is_null(type_, claims)
         if reader is None:
             needed = [name for name in layout_of(type_).streams if name != VALID]
             if needed and facts.rows:
@@ -253,9 +254,11 @@ def _decoded(root: BlockPlace, sizes: Mapping[str, int]) -> int:
     return sum(one.decoded for one in places)
 
 
-def _check_nan(type_: pa.DataType, nan_is_null: bool) -> None:
-    if nan_is_null and not pa.types.is_floating(type_):
+def _nan_is_null(type_: pa.DataType, claims: Set[str]) -> bool:
+    """True if the line claims that NaN is null; raise CorruptError unless the type has NaN."""
+    if NAN_IS_NULL in claims and not pa.types.is_floating(type_):
         raise CorruptError(f"'nan_is_null' in a column of {type_}, which has no NaN")
+    return NAN_IS_NULL in claims
 
 
 def _of_line(root: BlockPlace, nan_is_null: bool) -> BlockPlace:
@@ -319,12 +322,12 @@ class OpenParts(Closing):
         context = f"{file}, column {version.schema.field(index).name!r}"
         facts = parts.facts[group]
         sizes = {name: nbytes[group] for name, nbytes in parts.streams.items()}
-        nan_is_null = bool(parts.nan_is_null and parts.nan_is_null[group])
+        claims = parts.claims_of(group)
         if not (parts.at and parts.at[group]):
             reader = PartReader(self._files, key) if key else None
-            return open_part(reader, facts, type_, sizes, context, nan_is_null)
+            return open_part(reader, facts, type_, sizes, context, claims)
         with ErrorContext(context):
-            _check_nan(type_, nan_is_null)
+            nan_is_null = _nan_is_null(type_, claims)
             bundle = self.bundle(group)
             root, slots = bundle.tree(parts.at[group], type_)
             if (root.rows, root.page_rows) != (facts.rows, facts.page_rows):

@@ -38,7 +38,7 @@ from blztable.engine.write.trial import compression_of, dictionary_worth
 from blztable.errors import LimitError, SchemaError
 from blztable.format import layout
 from blztable.format.bundle import page_rows_of
-from blztable.format.line import NO_FILE
+from blztable.format.line import NAN_IS_NULL, NO_FILE
 from blztable.format.metadata import BlockInfo, StreamInfo
 from blztable.format.statistics import PAGES_LAYER, Statistics
 from blztable.format.superchunk import PartFacts, pack
@@ -136,7 +136,8 @@ class PartWriter:
     def _encoded(self, block: Block, whole: Statistics) -> list[Task]:
         """Add the part to its bundle, or return the tasks that compress its chunks."""
         self._sizes = {name: stream.nbytes for name, stream in block.walk()}
-        self._nan_is_null, self._whole = block.nan_is_null, whole
+        self._claims = frozenset([NAN_IS_NULL] if block.nan_is_null else [])
+        self._whole = whole
         if self._bundle is None:
             return self._compressing(block)
         if not self._bundle.takes(block):
@@ -259,7 +260,7 @@ class PartWriter:
         """Record the part."""
         k = NO_FILE if at else self._k
         self._column.parts[self._group] = WrittenPart(
-            k, facts, self._sizes, self._whole, at, self._nan_is_null
+            k, facts, self._sizes, self._whole, at, self._claims
         )
         # A node counts like a column, whatever rows it has.
         self._shared.progress.add(self._rows)
