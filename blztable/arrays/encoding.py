@@ -12,15 +12,12 @@ from blztable.arrays.files.info import BYTES, STR, ArrayInfo
 from blztable.errors import LimitError, SchemaError
 from blztable.format.chunk import (
     CHUNK_HEADER,
+    EMPTY_CHUNK,
     LARGE_CHUNK_BYTES,
     MEMCPYED,
-    VERSION,
-    VERSION_LZ,
     ChunkHeader,
 )
 
-# As Blosc writes a buffer of no bytes.
-_EMPTY = ChunkHeader(VERSION, VERSION_LZ, 0x13, 1, 0, 1, CHUNK_HEADER.size).encode()
 _KINDS: dict[str, type] = {BYTES: bytes, STR: str}
 
 
@@ -43,7 +40,7 @@ def encode_item(info: ArrayInfo, item: object) -> bytes:
     data = item.encode("utf-8") if isinstance(item, str) else bytes(item)  # type: ignore[call-overload]
     if len(data) > LARGE_CHUNK_BYTES:
         raise LimitError(f"an item has {len(data)} bytes; at most {LARGE_CHUNK_BYTES} are kept")
-    return _with_reserve(info, np.frombuffer(data, np.uint8)) if data else _EMPTY
+    return _with_reserve(info, np.frombuffer(data, np.uint8)) if data else EMPTY_CHUNK
 
 
 def _with_reserve(info: ArrayInfo, raw: np.ndarray) -> bytes:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Self
 
-from blztable.block_terms import VALID
+from blztable.block_terms import PER_ITEM, VALID
 from blztable.errors import CorruptError
 from blztable.format import jsontext, layout
 from blztable.format.bundle import BundleFacts
@@ -25,7 +25,6 @@ from blztable.format.superchunk import PartFacts
 NO_FILE = 0
 # What a line may claim of each part, by an array of 0 and 1. A table with such a claim requires it.
 NAN_IS_NULL = "nan_is_null"
-PER_ITEM = "per_item"
 CLAIMS = (NAN_IS_NULL, PER_ITEM)
 # The arrays of a line begin behind its path, which may be an array too.
 _FIRST_ARRAY = b'"k":['
@@ -83,6 +82,11 @@ class ColumnParts:
     def claims_of(self, group: int) -> frozenset[str]:
         """Return the claims that hold for the part of a row group."""
         return frozenset(name for name, holds in self.claims.items() if holds[group])
+
+    def unit_rows(self, group: int) -> int:
+        """Return the rows that are decoded together: those of a page, one if items are chunks."""
+        is_item = PER_ITEM in self.claims and self.claims[PER_ITEM][group]
+        return 1 if is_item else max(self.facts.page_rows[group], 1)
 
     def has_bytes(self, group: int) -> bool:
         """True if the part of a row group is stored, in a file of its own or in a bundle."""

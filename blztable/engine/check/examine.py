@@ -6,18 +6,22 @@ cannot be read, its halves are read, then their halves, to find the readable row
 
 import errno
 from collections.abc import Iterator
+from itertools import islice
 
+import numpy as np
 import pyarrow as pa
 
+from blztable.block_terms import VALUES
 from blztable.columns.blocks import Block
 from blztable.columns.statistics.compute import statistics
 from blztable.columns.statistics.soundness import false_statistics
 from blztable.columns.types import child_arrays, encode
-from blztable.engine.read.columns import read_array
+from blztable.engine.check.items import damaged_items
+from blztable.engine.read.columns import read_array, read_rows
 from blztable.engine.read.parts import HAS_ROWS, OpenParts, Part
 from blztable.engine.read.places import BlockPlace
-from blztable.engine.read.selection import RowSpan
-from blztable.engine.read.superchunks import check_digest_behind
+from blztable.engine.read.selection import RowIndices, RowSpan
+from blztable.engine.read.superchunks import check_digest_behind, check_empty
 from blztable.engine.run.limits import check_pages
 from blztable.engine.version.versions import Version
 from blztable.errors import BlzError, CorruptError, StorageError
@@ -117,12 +121,17 @@ class PartCheck:
         assert part.superchunk is not None
         assert part.reader is not None
         for name, place in part.streams.items():
-            for chunk in range(len(place.info.chunks)):
+            is_item = name == VALUES and part.is_per_item
+            for chunk, size in enumerate(place.info.chunks):
+                file = (part.superchunk, part.reader, place.first_chunk + chunk)
                 try:
                     with part.error_context(name, chunk):
-                        check_digest_behind(part.superchunk, part.reader, place.first_chunk + chunk)
+                        check_digest_behind(*file)
+                        if not size:
+                            check_empty(*file)
                 except BlzError as error:
-                    self.note(error, is_readable=True)
+                    rows = (chunk, chunk + 1) if is_item else (0, None)
+                    self.note(error, *rows, is_readable=True)
 
     def read_alone(self, parts: OpenParts) -> None:
         """Decode this part alone; if that fails, find its readable rows."""
@@ -131,8 +140,25 @@ class PartCheck:
         except BlzError as error:
             pages = -(-self.facts.rows // max(self.facts.page_rows, 1))
             step = -(-pages // PIECES) * self.facts.page_rows
-            for start, stop, reason in self._lost(parts, 0, self.facts.rows, step, error):
-                self.note(reason, start, stop)
+            for pages_lost in self._lost(parts, 0, self.facts.rows, step, error):
+                for start, stop, reason in self._lost_items(parts, *pages_lost):
+                    self.note(reason, start, stop)
+
+    def _lost_items(self, parts: OpenParts, start: int, stop: int, reason: str) -> list[_Lost]:
+        """Return the damaged items among these rows if each is a chunk, otherwise all rows."""
+        whole, part = [(start, stop, reason)], self.opened
+        if part is None or not part.is_per_item:
+            return whole
+        items = list(islice(damaged_items(part, range(start, stop)), PIECES + 1))
+        if not 0 < len(items) <= PIECES:
+            return whole
+        others = np.setdiff1d(np.arange(start, stop), [row for row, _ in items])
+        try:
+            # The pages may be damaged in another way, too.
+            read_rows(parts, [self.column.index], [RowIndices(self.group, others)])
+        except BlzError:
+            return whole
+        return [(row, row + 1, message) for row, message in items]
 
     def _read(self, parts: OpenParts, start: int, stop: int) -> pa.Array:
         return read_array(parts, self.column.index, [RowSpan(self.group, start, stop)])

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blztable.arrow.memory import bytes_of
-from blztable.block_terms import CODES, DICTIONARY, VALID, VALUES
+from blztable.block_terms import CODES, DICTIONARY, PACKED, PER_ITEM, VALID, VALUES
 from blztable.closing import Closing
 from blztable.columns.codecs import decimals
 from blztable.columns.types import layout_of
@@ -125,6 +125,11 @@ class Part:
         return self.superchunk.checksum
 
     @property
+    def is_per_item(self) -> bool:
+        """True if each chunk of `values` is the item of one row."""
+        return self.superchunk is not None and self.superchunk.info.packing == PER_ITEM
+
+    @property
     def is_small(self) -> bool:
         """True if opening the part read all of it."""
         return self.cbytes <= SMALL_PART
@@ -234,12 +239,14 @@ def open_part(
     with ErrorContext(context):
         nan_is_null = _nan_is_null(type_, claims)
         if reader is None:
+            _check_packing(claims, PACKED)
             needed = [name for name in layout_of(type_).streams if name != VALID]
             if needed and facts.rows:
                 raise CorruptError(f"no stream {needed[0]!r} in a column of {type_}")
             root = BlockPlace(facts.rows, max(facts.page_rows, 1), {}, {})
             return Part(context, facts, type_, 0, root)
         superchunk = open_superchunk(reader, facts, SMALL_PART)
+        _check_packing(claims, superchunk.info.packing)
         root = place(superchunk.info, type_, "", 0)
         nbytes, root = _decoded(root, sizes), _of_line(root, nan_is_null)
         return Part(context, facts, type_, nbytes, root, superchunk, reader)
@@ -259,6 +266,12 @@ def _nan_is_null(type_: pa.DataType, claims: Set[str]) -> bool:
     if NAN_IS_NULL in claims and not pa.types.is_floating(type_):
         raise CorruptError(f"'nan_is_null' in a column of {type_}, which has no NaN")
     return NAN_IS_NULL in claims
+
+
+def _check_packing(claims: Set[str], packing: str) -> None:
+    expected = PER_ITEM if PER_ITEM in claims else PACKED
+    if packing != expected:
+        raise CorruptError(f"packing {packing!r}; the line of the column says {expected!r}")
 
 
 def _of_line(root: BlockPlace, nan_is_null: bool) -> BlockPlace:
@@ -328,6 +341,7 @@ class OpenParts(Closing):
             return open_part(reader, facts, type_, sizes, context, claims)
         with ErrorContext(context):
             nan_is_null = _nan_is_null(type_, claims)
+            _check_packing(claims, PACKED)
             bundle = self.bundle(group)
             root, slots = bundle.tree(parts.at[group], type_)
             if (root.rows, root.page_rows) != (facts.rows, facts.page_rows):
