@@ -140,7 +140,11 @@ def decode_head(data: bytes, position: int) -> Head | None:
     name = data[HEAD_BYTES : HEAD_BYTES + named]
     if crc32(name, crc32(data[: HEAD.size])) != expected:
         return None
-    return Head(kind, name.decode(), Place(position + HEAD_BYTES + named, length), crc)
+    try:
+        key = name.decode()
+    except UnicodeDecodeError:
+        return None
+    return Head(kind, key, Place(position + HEAD_BYTES + named, length), crc)
 
 
 def encode_foot(foot: Foot, block: Sequence[Buffer]) -> bytes:
