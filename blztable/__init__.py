@@ -31,22 +31,24 @@ from blztable.errors import (
 from blztable.version import VERSION
 
 if TYPE_CHECKING:
-    from blztable.api import create, dataset, open, read_blz, read_table
+    from blztable.api import create, dataset, exists, open, read_blz, read_table
     from blztable.arrays.superchunk import SuperChunk
     from blztable.importing import convert
     from blztable.packing import pack, recover, unpack
     from blztable.report import (
+        Changed,
         ColumnPlan,
         Explanation,
         Problem,
         Report,
         StreamStorage,
         Vacuumed,
+        VersionDiff,
         VersionInfo,
     )
     from blztable.storage.memory import MemoryStore
-    from blztable.table.appender import Appender, ColumnAppender
     from blztable.table.attributes import Attributes
+    from blztable.table.changing.appender import Appender, ColumnAppender
     from blztable.table.column import Column
     from blztable.table.table import CTable
     from blztable.table.transaction import Transaction
@@ -60,6 +62,7 @@ __all__ = [
     "BlzError",
     "BusyError",
     "CTable",
+    "Changed",
     "ClosedError",
     "Column",
     "ColumnAppender",
@@ -84,10 +87,12 @@ __all__ = [
     "Transaction",
     "TransactionError",
     "Vacuumed",
+    "VersionDiff",
     "VersionInfo",
     "convert",
     "create",
     "dataset",
+    "exists",
     "open",
     "pack",
     "read_blz",
@@ -99,20 +104,22 @@ __all__ = [
 
 # The modules of the public names that are imported at their first use.
 _HOMES = {
-    "api": ("create", "dataset", "open", "read_blz", "read_table"),
+    "api": ("create", "dataset", "exists", "open", "read_blz", "read_table"),
     "packing": ("pack", "recover", "unpack"),
     "arrays.superchunk": ("SuperChunk",),
     "report": (
+        "Changed",
         "ColumnPlan",
         "Explanation",
         "Problem",
         "Report",
         "StreamStorage",
         "Vacuumed",
+        "VersionDiff",
         "VersionInfo",
     ),
     "storage.memory": ("MemoryStore",),
-    "table.appender": ("Appender", "ColumnAppender"),
+    "table.changing.appender": ("Appender", "ColumnAppender"),
     "table.attributes": ("Attributes",),
     "table.column": ("Column",),
     "table.table": ("CTable",),

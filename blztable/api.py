@@ -4,6 +4,7 @@ Each is a few lines over the other rooms. Wrong arguments raise before anything 
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pandas as pd
@@ -17,15 +18,16 @@ from blztable.convert.gateway import Reading
 from blztable.convert.objects.tagged import checked_attrs
 from blztable.engine.change import creation
 from blztable.engine.change.drafts import recovered, whole
-from blztable.engine.read.salvage import Loss
+from blztable.engine.query.salvage import ON_CORRUPT
+from blztable.engine.read.losses import Loss
 from blztable.engine.version import schema as schemas
 from blztable.engine.version import versions
 from blztable.engine.version.staged import StagedVersion
 from blztable.engine.write.options import DURABILITIES, WriteOptions, check_choice
-from blztable.errors import CorruptError, FormatError, TableNotFoundError
+from blztable.errors import BlzError, CorruptError, FormatError, TableNotFoundError
 from blztable.metalayers import check_fixed
 from blztable.storage.one_file.store import OneFileStore
-from blztable.storage.resolve import LAYOUTS, Place, opened_at
+from blztable.storage.resolve import LAYOUTS, Place, opened_at, store_at
 from blztable.storage.store import Damaged, Store
 from blztable.table.dataset import BlzDataset
 from blztable.table.indices import checked_integer
@@ -154,6 +156,8 @@ def create(
         expectedlen=expectedlen,
     )
     with opened_at(path, layout) as store, named(store):
+        if mode == "x":
+            versions.check_free(store)
         version, pinned = creation.create(store, contents, options, replace_existing=mode == "w")
     return CTable(Snapshot(version, pinned), writable=True, durability=durability)
 
@@ -215,6 +219,10 @@ def open(
                     f"{found.store.name} was never finished: {whole(found)}; read them with "
                     'on_corrupt="skip", or write them to a table with blztable.recover'
                 ) from None
+            if _is_unfinished(store):
+                raise CorruptError(
+                    f"{store.name} was never finished, and no row group of it is whole"
+                ) from None
             old = old_table(store, mode, number)
             if old is None:
                 raise
@@ -222,18 +230,62 @@ def open(
     return CTable(Snapshot(opened, pinned), writable=mode == "a", durability=durability)
 
 
+def exists(path: Place) -> bool:
+    """Whether a table is at a path, so that `open` finds it.
+
+    Parameters
+    ----------
+    path : path-like
+        Directory of the table, or its file.
+
+    Returns
+    -------
+    bool
+        False if nothing is there, something else is there, or nothing was committed yet.
+
+    Raises
+    ------
+    CorruptError
+        A table is there, and its newest manifest is missing.
+
+    Examples
+    --------
+    >>> import blztable as blz
+    >>> blz.exists("visits.blz")
+    False
+    >>> blz.to_blz({"city": ["Paris"]}, "visits.blz")
+    >>> blz.exists("visits.blz")
+    True
+    """
+    store = store_at(path)
+    try:
+        return versions.checked_newest(store) is not None
+    except FormatError:
+        return False
+    finally:
+        store.close()
+
+
 def _unfinished(store: Store) -> StagedVersion | None:
     """Return what is whole of a file that was never finished; None for anything else."""
     return recovered(store.unfinished()) if isinstance(store, OneFileStore) else None
 
 
+def _is_unfinished(store: Store) -> bool:
+    """True if a file has values and no version."""
+    with suppress(BlzError):
+        if isinstance(store, OneFileStore) and versions.newest_number(store) is None:
+            return store.unfinished().nbytes > 0
+    return False
+
+
 def _open_to_read(path: Place, version: int | None, on_corrupt: str) -> CTable:
-    """Open a table; with "skip" also one that was never finished."""
-    check_choice("on_corrupt", on_corrupt, ("raise", "skip"))
+    """Open a table; unless damage is to raise, also one that was never finished."""
+    check_choice("on_corrupt", on_corrupt, ON_CORRUPT)
     try:
         return open(path, version=version)
     except CorruptError:
-        if on_corrupt != "skip":
+        if on_corrupt == "raise":
             raise
         with opened_at(path) as store:
             found = None if versions.newest_number(store) else _unfinished(store)
@@ -271,12 +323,12 @@ def read_blz(
         Names of the columns to read, in this order; all by default. The index is restored too.
         "address.city" or ("address", "city") is one field of a struct: the column then has only the
         fields that are named, and no others are read.
-    filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
-        Condition that a row must meet; all rows by default. An expression, `pc.field("a") > 1`; or
-        a list of tuples (column, operator, value) that must all be true; or several such lists, of
-        which one must be true. The operators are ==, !=, <, <=, >, >=, in and not in. The columns
-        need not be returned. Rows keep their index labels. Pages that cannot hold such rows are
-        not read, see docs/how-to/query.md.
+    filters : str, pyarrow.compute.Expression, list of tuples or list of such lists, optional
+        Condition that a row must meet; all rows by default. A text, "a > 1 and city = 'Bern'"; or
+        an expression, `pc.field("a") > 1`; or a list of tuples (column, operator, value) that must
+        all be true; or several such lists, of which one must be true. The operators of tuples are
+        ==, !=, <, <=, >, >=, in and not in. The columns need not be returned. Rows keep their index
+        labels. Pages that cannot hold such rows are not read, see docs/how-to/query.md.
     dictionaries : sequence of str, optional
         Names of columns of text or binary to read as categoricals. Where
         the files have dictionaries, no text is made of them.
@@ -285,10 +337,11 @@ def read_blz(
     dtype_backend : {"numpy_nullable", "pyarrow"}, optional
         Kind of dtypes, as in pandas. By default, dates and decimals become one Python object each;
         with "pyarrow" they stay Arrow values, which is many times faster.
-    on_corrupt : {"raise", "skip"}
-        With "skip", row groups that are damaged in one of the columns read are left out, with a
-        warning. `attrs["blz:missing_rows"]` then lists the missing rows; the others keep their
-        labels.
+    on_corrupt : {"raise", "skip", "null"}
+        With "skip", the rows of pages that are damaged in one of the columns read are left out;
+        the others keep their labels. With "null", all rows are kept, and a column is missing where
+        its pages are damaged; rows for which the filter needs damaged pages are left out. A warning
+        names the rows. `attrs` lists them under "blz:missing_rows" and "blz:missing_values".
     progress : bool or callable, optional
         Progress of the read, as in `to_blz`.
 
@@ -308,7 +361,7 @@ def read_blz(
         `dictionaries` names a column of another type.
     CorruptError
         A file is damaged or missing; the message names the file, the column and the chunk. With
-        `on_corrupt="skip"`, only if a manifest is damaged.
+        another `on_corrupt` than "raise", only if a manifest is damaged.
     LimitError
         The result would not fit into this machine's memory; read it with `CTable.to_batches`.
     ValueError
@@ -358,16 +411,18 @@ def read_table(
         Names of the columns to read, in this order; all by default.
         "address.city" or ("address", "city") is one field of a struct: the column then has only the
         fields that are named, and no others are read.
-    filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
+    filters : str, pyarrow.compute.Expression, list of tuples or list of such lists, optional
         Condition that a row must meet, as in `read_blz`; all rows by default.
     dictionaries : sequence of str, optional
         Names of columns of text or binary to read as dictionary arrays of int32 indices. Where the
         files have dictionaries, no text is made of them.
     version : int, optional
         Number of the version to read; the newest by default.
-    on_corrupt : {"raise", "skip"}
-        With "skip", row groups that are damaged in one of the columns read are left out, with a
-        warning. The schema's metadata then list the missing rows under "blz:missing_rows".
+    on_corrupt : {"raise", "skip", "null"}
+        With "skip", the rows of pages that are damaged in one of the columns read are left out.
+        With "null", all rows are kept, and a column is null where its pages are damaged; rows for
+        which the filter needs damaged pages are left out. A warning names the rows. The schema's
+        metadata list them under "blz:missing_rows" and "blz:missing_values".
 
     Returns
     -------
@@ -387,7 +442,7 @@ def read_table(
     >>> blz.read_table("t.blz", columns=["a"]).to_pydict()
     {'a': [1, 2, 3]}
     """
-    check_choice("on_corrupt", on_corrupt, ("raise", "skip"))
+    check_choice("on_corrupt", on_corrupt, ON_CORRUPT)
     with _open_to_read(path, version, on_corrupt) as table:
         return table.to_arrow(
             columns, filters=filters, dictionaries=dictionaries, on_corrupt=on_corrupt
@@ -395,7 +450,11 @@ def read_table(
 
 
 def dataset(
-    path: Place, *, dictionaries: Sequence[str] | None = None, version: int | None = None
+    path: Place,
+    *,
+    dictionaries: Sequence[str] | None = None,
+    version: int | None = None,
+    on_corrupt: str = "raise",
 ) -> BlzDataset:
     """Open a table as a pyarrow Dataset, for query engines.
 
@@ -410,6 +469,8 @@ def dataset(
         such a column are faster in most engines.
     version : int, optional
         Number of the version to show; the newest by default.
+    on_corrupt : {"raise", "skip", "null"}
+        What a scan does with damaged pages, as in `CTable.to_batches`.
 
     Returns
     -------
@@ -432,4 +493,5 @@ def dataset(
     >>> words.filter(pl.col("n") > 1).select("word").collect().to_series().to_list()
     ['b', 'c']
     """
-    return open(path, version=version).dataset(dictionaries=dictionaries)
+    table = _open_to_read(path, version, on_corrupt)
+    return table.dataset(dictionaries=dictionaries, on_corrupt=on_corrupt)

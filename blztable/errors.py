@@ -176,9 +176,9 @@ class ConflictError(BlzError):
     >>> import blztable as blz
     >>> blz.to_blz({"a": [1, 2]}, "t.blz")
     >>> with blz.open("t.blz", "a") as one, blz.open("t.blz", "a") as other:
-    ...     version = one.drop_columns(["a"])
+    ...     done = one.drop_columns(["a"])
     ...     try:
-    ...         version = other.append({"a": [3]})
+    ...         done = other.append({"a": [3]})
     ...     except blz.ConflictError:
     ...         print("open the table again")
     open the table again

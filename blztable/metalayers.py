@@ -43,16 +43,56 @@ class Metalayers(Mapping[str, bytes]):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({dict(self)!r})"
 
-    def get(self, name: str) -> bytes:  # type: ignore[override]
-        """Return the content of a metalayer; KeyError if there is none."""
-        return self[name]
-
     def exists(self, name: str) -> bool:
-        """Return whether there is a metalayer of this name."""
+        """Return whether there is a metalayer of this name.
+
+        Parameters
+        ----------
+        name : str
+            Its name.
+
+        Returns
+        -------
+        bool
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [1]}, "t.blz", meta={"unit": b"kg"})
+        >>> with blz.open("t.blz") as t:
+        ...     print(t.meta.exists("unit"), t.vlmeta.exists("unit"))
+        True False
+        """
         return name in self._all()
 
     def add(self, name: str, content: bytes) -> None:
-        """Add a metalayer; KeyError if there is one of this name."""
+        """Add a metalayer.
+
+        Parameters
+        ----------
+        name : str
+            At most 31 bytes of UTF-8.
+        content : bytes
+            What it holds.
+
+        Raises
+        ------
+        KeyError
+            There is one of this name; `update` changes it.
+        LimitError
+            There are as many as fit, or it is too long.
+        ValueError
+            It is a fixed one, and too late to add it.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [1]}, "t.blz")
+        >>> with blz.open("t.blz", "a") as t:
+        ...     t.vlmeta.add("unit", b"kg")
+        ...     print(t.vlmeta["unit"])
+        b'kg'
+        """
         check_name(name)
         if name in self._all():
             raise KeyError(f"{self._owner} has a metalayer {name!r}; update() changes it")
@@ -61,7 +101,31 @@ class Metalayers(Mapping[str, bytes]):
         self._put(name, self._checked(name, content))
 
     def update(self, name: str, content: bytes) -> None:
-        """Change the content of a metalayer; KeyError if there is none."""
+        """Change the content of a metalayer.
+
+        Parameters
+        ----------
+        name : str
+            Its name.
+        content : bytes
+            What it holds from now on; a fixed one keeps its length.
+
+        Raises
+        ------
+        KeyError
+            There is none of this name; `add` makes one.
+        ValueError
+            It is a fixed one of another length.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [1]}, "t.blz", meta={"unit": b"kg"})
+        >>> with blz.open("t.blz", "a") as t:
+        ...     t.meta.update("unit", b"lb")
+        ...     print(t.meta["unit"])
+        b'lb'
+        """
         self[name]
         self._put(name, self._checked(name, content))
 
@@ -102,7 +166,28 @@ class VariableMetalayers(Metalayers):
     """Metalayers that may be added, resized and removed at any time."""
 
     def delete(self, name: str) -> None:
-        """Remove a metalayer; KeyError if there is none."""
+        """Remove a metalayer.
+
+        Parameters
+        ----------
+        name : str
+            Its name.
+
+        Raises
+        ------
+        KeyError
+            There is none of this name.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [1]}, "t.blz")
+        >>> with blz.open("t.blz", "a") as t:
+        ...     t.vlmeta["unit"] = b"kg"
+        ...     t.vlmeta.delete("unit")
+        ...     print(t.vlmeta.get("unit"))
+        None
+        """
         self[name]
         self._put(name, None)
 

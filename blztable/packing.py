@@ -4,8 +4,9 @@ Knows nothing of files. The bytes of the parts are copied; nothing is compressed
 """
 
 from contextlib import suppress
+from dataclasses import replace
 
-from blztable.engine.change.drafts import recovered
+from blztable.engine.change.drafts import Drafts, recovered
 from blztable.engine.run.progress import Progress
 from blztable.engine.version import versions
 from blztable.engine.version.copy import copy, files
@@ -51,7 +52,7 @@ def pack(
     TableExistsError
         There is something at the target.
     CorruptError
-        A file of the table is missing or damaged; nothing is left at the target.
+        A file of the table is missing, or a byte of it damaged; nothing is left at the target.
 
     Examples
     --------
@@ -156,7 +157,7 @@ def recover(
             found = versions.load(whole, number) if number else recovered(whole)
         if found is None:
             raise TableNotFoundError(f"{store.name} has no whole row group of a table")
-        _copy(found, target, None, durability, progress)
+        _copy(found, target, None, durability, progress, is_strict=False)
         store.close()
 
 
@@ -182,13 +183,23 @@ def _copy(
     layout: str | None,
     durability: str,
     progress: ProgressOption,
+    *,
+    is_strict: bool = True,
 ) -> None:
-    nbytes = sum(facts.cbytes for _, facts in files(version))
+    groups = range(len(version.head.row_groups))
+    nbytes = sum(facts.cbytes for group in groups for _, facts in files(version, group))
     with (
         opened_at(target, layout, is_new=True) as store,
         reporting(progress, "copying") as callback,
     ):
+        versions.check_free(store)
         counted = Progress(callback, nbytes, 1)
-        copied = copy(version, store, "copy", counted, is_durable=durability == "full")
-        copied[1].close()
+        head = replace(version.head, parent=0, durable=False, lasting=0, history=(), commit_ids=())
+        _, lock = copy(
+            *(version, store, "copy", counted),
+            is_durable=durability == "full",
+            steps=Drafts(store, head) if store.is_one_file else None,
+            is_strict=is_strict,
+        )
+        lock.close()
         store.close()

@@ -1,4 +1,4 @@
-"""Reports: the values that `verify`, `explain`, `versions`, `vacuum` and `streams` return.
+"""Reports: the values that changes, `verify`, `explain`, `versions` and `vacuum` return.
 
 Knows nothing of how they are computed. One column or file may have several problems.
 """
@@ -513,6 +513,82 @@ class VersionInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class VersionDiff:
+    """What changed between two versions, as `CTable.diff` finds it in their manifests.
+
+    A row group that was written again, as by an update, is one that was removed and one that was
+    added.
+
+    Attributes
+    ----------
+    old, new : int
+        Numbers of the versions.
+    rows_old, rows_new : int
+        Their numbers of rows.
+    columns_added, columns_removed : tuple of str
+        Names of columns that only the new and only the old version has.
+    columns_renamed : tuple of (str, str)
+        The old and the new name of columns.
+    columns_retyped : tuple of (str, str, str)
+        Name of columns, and their old and new type.
+    row_groups_added, row_groups_removed, row_groups_kept : int
+        Numbers of row groups. One to which only columns were added is kept.
+    rows_added, rows_removed : int
+        Number of rows in the row groups that were added and removed.
+    attributes_changed : tuple of str
+        Names of attributes that were added, removed or changed.
+
+    Examples
+    --------
+    >>> import blztable as blz
+    >>> blz.to_blz({"n": [1, 2]}, "t.blz")
+    >>> with blz.open("t.blz", mode="a") as t:
+    ...     version = t.rename_columns({"n": "number"})
+    ...     version = t.append({"number": [3]})
+    ...     print(t.diff(1))
+    versions 1 to 3, rows 2 to 3
+    column renamed: n to number
+    row groups: 1 added with 1 rows, 0 removed with 0 rows, 1 kept
+    """
+
+    old: int
+    new: int
+    rows_old: int
+    rows_new: int
+    columns_added: tuple[str, ...] = ()
+    columns_removed: tuple[str, ...] = ()
+    columns_renamed: tuple[tuple[str, str], ...] = ()
+    columns_retyped: tuple[tuple[str, str, str], ...] = ()
+    row_groups_added: int = 0
+    row_groups_removed: int = 0
+    row_groups_kept: int = 0
+    rows_added: int = 0
+    rows_removed: int = 0
+    attributes_changed: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Return the changes in lines."""
+        lines = [
+            f"versions {self.old} to {self.new}, rows {self.rows_old:,} to {self.rows_new:,}",
+            *(f"column added: {one_line(name)}" for name in self.columns_added),
+            *(f"column removed: {one_line(name)}" for name in self.columns_removed),
+            *(
+                f"column renamed: {one_line(old)} to {one_line(new)}"
+                for old, new in self.columns_renamed
+            ),
+            *(
+                f"column {one_line(name)}: {one_line(old)} to {one_line(new)}"
+                for name, old, new in self.columns_retyped
+            ),
+            f"row groups: {self.row_groups_added:,} added with {self.rows_added:,} rows, "
+            f"{self.row_groups_removed:,} removed with {self.rows_removed:,} rows, "
+            f"{self.row_groups_kept:,} kept",
+            *(f"attribute changed: {one_line(name)}" for name in self.attributes_changed),
+        ]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
 class Vacuumed:
     """Result of `CTable.vacuum`: what was removed, and the versions that prevented more.
 
@@ -548,6 +624,52 @@ class Vacuumed:
     damaged: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class Changed:
+    """Result of a change: the numbers of rows that it changed, and the version that it made.
+
+    Attributes
+    ----------
+    rows_appended, rows_updated, rows_deleted : int
+        Number of rows added, of rows that got new values, and of rows removed.
+    version : int or None
+        Number of the version that has the change: a new one, or the one that was looked at if
+        there was nothing to change. None for a change within a transaction.
+
+    Examples
+    --------
+    >>> import blztable as blz
+    >>> blz.to_blz({"n": [1, 2, 3]}, "t.blz")
+    >>> with blz.open("t.blz", mode="a") as t:
+    ...     done = t.delete([("n", ">", 1)])
+    >>> done
+    Changed(rows_deleted=2, version=2)
+    >>> print(done)
+    version 2: 2 rows deleted
+    """
+
+    rows_appended: int = 0
+    rows_updated: int = 0
+    rows_deleted: int = 0
+    version: int | None = None
+
+    def __repr__(self) -> str:
+        """Return the numbers that are not 0."""
+        numbers = [f"{name}={number}" for name, number in asdict(self).items() if number]
+        return f"Changed({', '.join(numbers)})"
+
+    def __str__(self) -> str:
+        """Return one line of text."""
+        numbers = {
+            "appended": self.rows_appended,
+            "updated": self.rows_updated,
+            "deleted": self.rows_deleted,
+        }
+        done = [f"{_count(number, 'row')} {name}" for name, number in numbers.items() if number]
+        version = "" if self.version is None else f"version {self.version}: "
+        return version + (", ".join(done) or "no rows changed")
+
+
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
@@ -566,8 +688,14 @@ def _without(rows: int, lost: Sequence[Rows]) -> tuple[Rows, ...]:
     return (*intact, (begin, rows)) if begin < rows else tuple(intact)
 
 
+def one_line(text: str) -> str:
+    """Return the text with escapes for the characters that could end a line."""
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+
+
 def short_text(name: str) -> str:
-    """Return the name, cut to fit a line."""
+    """Return the name in one line, cut to fit."""
+    name = one_line(name[: NAME_LENGTH + 1])
     return name if len(name) <= NAME_LENGTH else name[: NAME_LENGTH - 3] + "..."
 
 

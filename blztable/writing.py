@@ -223,6 +223,8 @@ def to_blz(
     layers = check_fixed(meta or {})
     order = [] if sort_by is None else parsed(sort_by)
     with opened_at(path, layout, is_new=mode != "a") as store, named(store):
+        if mode == "x":
+            versions.check_free(store)
 
         def create(mode: str) -> None:
             how = Reading(Nan.of(nan_as_null, is_frame=False), object)

@@ -20,6 +20,8 @@ def to_arrow(array: np.ndarray) -> pa.Array:
     values = np.ascontiguousarray(array).reshape(-1)
     try:
         result = pa.array(values, from_pandas=False)
+    except UnicodeDecodeError as error:
+        raise SchemaError(f"Arrow has no such text: {error}; use to_numpy()") from None
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise SchemaError(f"Arrow has no dtype {array.dtype}: {error}; use to_numpy()") from None
     for size in reversed(array.shape[1:]):

@@ -14,7 +14,7 @@ from blztable.arrays.changes import MAX_ITEMS
 from blztable.arrays.files.dtypes import text_of
 from blztable.arrays.files.front import Front, is_genuine
 from blztable.arrays.files.header import BLOSCPACK, EXTENDED
-from blztable.arrays.files.info import BYTES, MAX_DIMENSIONS, STR, ArrayInfo
+from blztable.arrays.files.info import BYTES, MAX_DIGITS, MAX_DIMENSIONS, STR, ArrayInfo
 from blztable.errors import CorruptError, FormatError, SchemaError
 from blztable.format import jsontext
 from blztable.format.checksum import BY_NAME
@@ -28,7 +28,6 @@ CHUNK_BYTES = 1 << 20
 ROOM = 1024
 # A front of more offsets would be longer than metadata may be.
 MAX_ROOM = 1 << 20
-MAX_DIGITS = 17
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,19 +28,29 @@ def encode_chunk(info: ArrayInfo, values: np.ndarray) -> bytes:
         clean = np.zeros(values.shape, info.dtype)
         clean[...] = values
         values = clean
+    # Arrays that numpy joined have the byte order of the machine.
+    values = values.astype(info.dtype, copy=False)
     flat = values.reshape(-1, order=info.order)  # type: ignore[call-overload]
     return _with_reserve(info, np.ascontiguousarray(flat).view(np.uint8))
 
 
 def encode_item(info: ArrayInfo, item: object) -> bytes:
     """Return the chunk of an item of variable length."""
-    kind = _KINDS[info.items]
-    if not isinstance(item, kind):
-        raise SchemaError(f"an item is {type(item).__name__}; the array holds {info.items}")
-    data = item.encode("utf-8") if isinstance(item, str) else bytes(item)  # type: ignore[call-overload]
+    data = item_bytes(info.items, item)
+    return _with_reserve(info, np.frombuffer(data, np.uint8)) if data else EMPTY_CHUNK
+
+
+def item_bytes(items: str, item: object) -> bytes:
+    """Return the bytes of an item of variable length; an error if it cannot be kept."""
+    if not isinstance(item, _KINDS[items]):
+        raise SchemaError(f"an item is {type(item).__name__}; the array holds {items}")
+    try:
+        data = item.encode("utf-8") if isinstance(item, str) else bytes(item)  # type: ignore[call-overload]
+    except UnicodeEncodeError as error:
+        raise SchemaError(f"an item is text that UTF-8 lacks: {error}") from None
     if len(data) > LARGE_CHUNK_BYTES:
         raise LimitError(f"an item has {len(data)} bytes; at most {LARGE_CHUNK_BYTES} are kept")
-    return _with_reserve(info, np.frombuffer(data, np.uint8)) if data else EMPTY_CHUNK
+    return data
 
 
 def _with_reserve(info: ArrayInfo, raw: np.ndarray) -> bytes:
@@ -81,27 +91,3 @@ def truncated(values: np.ndarray, digits: int | None) -> np.ndarray:
     kept = np.where(np.isfinite(result) & ~far, result, values)
     # The result of arithmetic has the byte order of the machine.
     return kept.astype(values.dtype, copy=False)
-
-
-def exactly(values: object, dtype: np.dtype) -> np.ndarray:
-    """Return values as an array of the dtype; SchemaError if one of them would change."""
-    array = np.asarray(values)
-    if array.dtype == dtype or not array.size:
-        return array.astype(dtype, copy=False)
-    try:
-        if dtype.names:
-            return np.asarray(values, dtype)
-        if array.dtype == object:
-            # Numpy would cut text, and turn None into NaN.
-            array = np.asarray(array.tolist())
-        with np.errstate(all="ignore"):
-            result = array.astype(dtype)
-            if array.dtype == object or np.can_cast(array.dtype, dtype, "safe"):
-                return result
-            back = result.astype(array.dtype)
-            is_kept = (back == array) | (back != back) & (array != array)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise SchemaError(f"values of dtype {array.dtype} do not fit {dtype}: {error}") from None
-    if not np.all(is_kept):
-        raise SchemaError(f"values of dtype {array.dtype} do not fit into {dtype}")
-    return result

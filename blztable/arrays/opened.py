@@ -8,6 +8,7 @@ import math
 import numpy as np
 
 from blztable.arrays.files.chunks import Chunks, Source
+from blztable.arrays.files.dtypes import is_text
 from blztable.arrays.files.foreign import Foreign, read_foreign
 from blztable.arrays.files.front import is_ours, read_metadata
 from blztable.arrays.files.grid import Box
@@ -93,8 +94,15 @@ class Opened(Closing):
         """Return a box of the array."""
         self.check_open()
         if isinstance(self.array, Own):
-            return read_own(self.chunks, self.array.front.info, box)
-        return read_foreign_box(self.array, box)
+            found = read_own(self.chunks, self.array.front.info, box)
+        else:
+            found = read_foreign_box(self.array, box)
+        return self._checked(found)
+
+    def _checked(self, found: np.ndarray) -> np.ndarray:
+        if not is_text(found):
+            raise CorruptError(f"{self.name}: a number in a text is no character")
+        return found
 
     def verify(self) -> Report:
         """Read every chunk."""
@@ -131,7 +139,7 @@ class Opened(Closing):
             info = self.array.front.info
             if info.items:
                 return items_of(self.chunks, range(number, number + 1), info.items)
-            return read_chunk(self.chunks, info, number)
+            return self._checked(read_chunk(self.chunks, info, number))
         if self.array.is_items:
             return items_of(self.chunks, range(number, number + 1), "")
         raw = np.empty(int(self.array.starts[number + 1] - self.array.starts[number]), np.uint8)
@@ -148,8 +156,7 @@ def open_for_reading(place: object) -> Opened:
     """Open the array at a place of the user; read through its journal."""
     file = open_in_place(place, READ)
     try:
-        pending = journal.find(file, crc32)
-        source = file if pending is None else journal.Patched(file, pending)
+        source = journal.read_through(file, crc32)
         header = ArrayHeader.decode(source.read(0, ARRAY_HEADER.size))
         _, metadata, at, _ = read_metadata(header, source.read)
         if is_ours(metadata):
@@ -164,8 +171,9 @@ def open_recovered(place: object) -> Opened:
     """Open the whole chunks of an array that was never finished."""
     file = open_in_place(place, READ)
     try:
-        header = ArrayHeader.decode(file.read(0, ARRAY_HEADER.size))
-        return Opened(file, file, Own.recovered(file, header))
+        source = journal.read_through(file, crc32)
+        header = ArrayHeader.decode(source.read(0, ARRAY_HEADER.size))
+        return Opened(file, source, Own.recovered(source, header))
     except BaseException:
         file.close()
         raise

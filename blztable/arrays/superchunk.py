@@ -13,10 +13,10 @@ import pyarrow as pa
 from blztable.arrays.arrow import to_arrow
 from blztable.arrays.attributes import ArrayAttributes, plain
 from blztable.arrays.creating import Options, checked_reserve, fresh_front, new_front
-from blztable.arrays.encoding import exactly
+from blztable.arrays.encoding import item_bytes
+from blztable.arrays.exact import exactly
 from blztable.arrays.files.front import Front, is_genuine
 from blztable.arrays.files.header import BLOSCPACK, EXTENDED
-from blztable.arrays.files.info import STR
 from blztable.arrays.files.own import Own
 from blztable.arrays.opened import Opened, open_for_reading, open_recovered
 from blztable.arrays.selection import bounding_box
@@ -84,14 +84,15 @@ class SuperChunk(Closing):
         ----------
         place : str, PathLike, binary file or None
             The file, which must not exist; an open file; or None for an array in memory. A file
-            that cannot seek, such as a pipe, is written from its begin to its end.
+            that cannot seek, such as a pipe, is written from its start to its end.
         dtype : numpy.dtype or str
             A dtype of fixed width without objects, or ``"bytes"`` or ``"str"`` for items of any
             length, each of which is a chunk.
         shape : tuple of int
             The shape. The array begins with as many rows of zeros as the first length says.
         chunk_shape : tuple of int, optional
-            The shape of a chunk; by default whole rows of about 1 MiB.
+            The shape of a chunk; by default whole rows of about 1 MiB together, or parts of longer
+            rows.
         order : {"C", "F"}
             Order of the items in a chunk.
         compression : {"lz4", "lz4hc", "zlib", "zstd"}
@@ -216,6 +217,8 @@ class SuperChunk(Closing):
     @classmethod
     def recover(cls, place: Any) -> Self:
         """Open the whole chunks of a file that was never finished, to read them.
+
+        Of a file that was written to a pipe, also if the end of the file is damaged.
 
         Parameters
         ----------
@@ -478,7 +481,7 @@ class SuperChunk(Closing):
         Raises
         ------
         SchemaError
-            A value would change in the dtype of the array.
+            A value would change in the dtype of the array; nothing is added.
         ValueError
             The rows have another shape than those of the array.
         ReadOnlyError
@@ -591,7 +594,8 @@ class SuperChunk(Closing):
         ReadOnlyError
             The array was opened for reading.
         StorageError
-            The disk is full; the array is as before.
+            The disk is full; the array is as before. If it fails when the new file takes the
+            place of the old one, the array is closed.
 
         Examples
         --------
@@ -814,15 +818,15 @@ class SuperChunk(Closing):
 
     def _as_items(self, values: Any) -> np.ndarray:
         """Return values as an array of the dtype; SchemaError if one of them would change."""
-        if not self._writable().array.front.info.items:
+        kind = self._writable().array.front.info.items
+        if not kind:
             return exactly(values, self.dtype)
-        kind = str if self._writable().array.front.info.items == STR else bytes
-        items = [*values] if isinstance(values, Iterable) and not isinstance(values, str) else None
-        if items is None or isinstance(values, bytes):
-            raise SchemaError(f"expected a sequence of {kind.__name__}, found {values!r:.80}")
+        if not isinstance(values, Iterable) or isinstance(values, str | bytes):
+            raise SchemaError(f"expected a sequence of {kind}, found {values!r:.80}")
+        items = [*values]
+        for item in items:
+            # Now, for an error while a new file is written leaves it unfinished.
+            item_bytes(kind, item)
         array = np.empty(len(items), object)
-        for index, item in enumerate(items):
-            if not isinstance(item, kind):
-                raise SchemaError(f"item {index} is {type(item).__name__}, not {kind.__name__}")
-            array[index] = item
+        array[:] = items
         return array

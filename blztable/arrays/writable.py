@@ -10,6 +10,7 @@ trailer change together or not at all.
 """
 
 import math
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import chain
@@ -19,7 +20,7 @@ import numpy as np
 from blztable.arrays.changes import Growth, new_front, replaced, slabs, with_trailer
 from blztable.arrays.files.front import Front, is_ours, read_metadata
 from blztable.arrays.files.grid import Box, shape_of
-from blztable.arrays.files.header import ARRAY_HEADER, ArrayHeader
+from blztable.arrays.files.header import ARRAY_HEADER, VERSION_AT, ArrayHeader
 from blztable.arrays.files.own import Own
 from blztable.arrays.opened import Opened
 from blztable.arrays.reading import read_chunk
@@ -32,7 +33,6 @@ from blztable.storage import journal
 from blztable.storage.in_place import APPEND, InPlaceFile, LocalFile, MemoryFile, open_in_place
 from blztable.storage.journal import Write
 
-VERSION_AT = 4
 # Bytes of zeros that an array grows by at a time.
 ZEROS_BYTES = 8 << 20
 
@@ -45,6 +45,7 @@ class Writable(Opened):
     def __init__(self, file: InPlaceFile, own: Own, *, is_new: bool) -> None:
         super().__init__(file, file, own)
         self.is_new = is_new
+        self._pid = os.getpid()
         self._waiting: list[np.ndarray] = []
         self._waiting_rows = 0
         if is_new and not file.is_sequential:
@@ -65,6 +66,12 @@ class Writable(Opened):
     def has_chunks(self) -> bool:
         """True if the front is fixed, because chunks lie behind it."""
         return bool(self.array.offsets or self._waiting)
+
+    def check_open(self) -> None:
+        """ClosedError after `close`; ReadOnlyError in a forked child, which holds no lock."""
+        super().check_open()
+        if os.getpid() != self._pid:
+            raise ReadOnlyError(f"{self.name} was opened before a fork; open it again")
 
     def read_box(self, box: Box) -> np.ndarray:
         """Return a box of the array."""
@@ -137,13 +144,22 @@ class Writable(Opened):
         empty = front.with_info(replace(front.info, shape=(0, *front.info.shape[1:])))
         file = self.file.beside() if isinstance(self.file, LocalFile) else MemoryFile()
         own = replace(self.array, front=empty, offsets=[], digests=[], end=empty.length)
-        new = Writable(file, own, is_new=True)
         try:
+            new = Writable(file, own, is_new=True)
             step = max(ZEROS_BYTES // max(self.row_bytes, 1), 1)
             for start in range(0, len(self), step):
                 rows = slice(start, min(start + step, len(self)))
                 new.append(self.read_box((rows, *(slice(0, size) for size in self.shape[1:]))))
             new.finish()
+            # Ctrl-C must not come between the change of the file and that of its offsets.
+            with DeferInterrupt():
+                self._replace_by(file, new.array)
+        finally:
+            file.discard() if isinstance(file, LocalFile) else file.close()
+
+    def _replace_by(self, file: InPlaceFile, own: Own) -> None:
+        """Let a finished file take the place of this one."""
+        try:
             if isinstance(self.file, LocalFile):
                 assert isinstance(file, LocalFile)
                 self.file.become(file)
@@ -151,9 +167,10 @@ class Writable(Opened):
                 data = file.read(0, file.size)
                 journal.commit(self.file, [(0, data)], self.file.size, len(data), crc32)
         except BaseException:
-            file.discard() if isinstance(file, LocalFile) else file.close()
+            # The file has the old array or the new one; only opening it again tells which.
+            super().close()
             raise
-        self._become(new.array)
+        self._become(own)
         self.is_new = False
 
     @property
@@ -191,7 +208,8 @@ class Writable(Opened):
     def close(self) -> None:
         """Finish a new file, and close it; closing twice is harmless."""
         try:
-            if not self.is_closed:
+            # Only the process that opened the file may finish it.
+            if not self.is_closed and os.getpid() == self._pid:
                 self.finish()
         finally:
             super().close()
@@ -316,7 +334,6 @@ def open_for_changes(place: object) -> Writable:
 
 def _begin_of(file: InPlaceFile) -> tuple[ArrayHeader, Json]:
     """Return header and metadata, as the journal makes them."""
-    pending = journal.find(file, crc32)
-    source = file if pending is None else journal.Patched(file, pending)
+    source = journal.read_through(file, crc32)
     header = ArrayHeader.decode(source.read(0, ARRAY_HEADER.size))
     return header, read_metadata(header, source.read)[1]

@@ -1,4 +1,4 @@
-"""Command line: `blz info`, `schema`, `head`, `verify`, `versions`, `restore` and so on.
+"""Command line: the program `blz`.
 
 Knows only the public names of blztable.
 """

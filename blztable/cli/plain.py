@@ -1,4 +1,4 @@
-"""Plain values: convert Arrow values to JSON values, and any text to printable text.
+"""Plain values: convert Arrow values to JSON values.
 
 Values without a JSON type become text: dates, times and durations in ISO 8601 (instants in UTC,
 with a Z), decimals with all digits, bytes in hexadecimal, NaN and infinities by name. A time
@@ -6,7 +6,6 @@ outside of the calendar gets Arrow's own text. So do the values inside others: a
 object, and a list or the pairs of a map are an array. Knows nothing of tables.
 """
 
-import json
 import math
 from collections.abc import Callable
 from decimal import Decimal
@@ -15,23 +14,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-Json = Any
+from blztable.cli.terminal import Json
 
 _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
-
-
-def json_text(value: Json) -> str:
-    """Return one line of JSON, in ASCII without control characters, safe for any terminal."""
-    return json.dumps(value, allow_nan=False)
-
-
-def printable(text: str) -> str:
-    """Return the text in one line, with escapes for control characters."""
-    return "".join(one if one.isprintable() else _escaped(one) for one in text)
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
 
 
 def plain_values(column: pa.ChunkedArray) -> list[Json]:

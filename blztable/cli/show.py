@@ -10,7 +10,8 @@ from itertools import accumulate
 import pyarrow as pa
 
 import blztable as blz
-from blztable.cli.plain import Json, json_text, plain_object, plain_values, printable
+from blztable.cli.plain import plain_object, plain_values
+from blztable.cli.terminal import Json, json_text, printable
 
 # Maximum number of characters of one value.
 CELL = 32

@@ -11,8 +11,9 @@ from blztable.arrays.superchunk import SuperChunk
 from blztable.compat.arrays import OldColumn, OldFiles
 from blztable.compat.numpy_types import check_dtype
 from blztable.engine.run.limits import check_rows
-from blztable.errors import BlzError, CorruptError, FormatError
-from blztable.storage.in_place import READ, open_in_place
+from blztable.errors import CorruptError, FormatError
+from blztable.storage.one_file.records import holds_table
+from blztable.storage.opening import first_bytes
 from blztable.storage.store import Store
 
 MAGIC = b"blpk"
@@ -20,6 +21,8 @@ SUFFIX = ".blp"
 KIND = "Bloscpack file"
 # Chunks of a file that a task decodes: those at its ends are decoded twice.
 CHUNKS_PER_TASK = 8
+# Bytes that tell a table in one file from a file of Bloscpack.
+MOST_FRONT = 4 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,10 @@ class FileArray:
 
 
 def is_file(store: Store) -> bool:
-    """True if the path of the store is a file of Bloscpack, damaged or not."""
+    """True if the path of the store is a file of Bloscpack, damaged or not.
+
+    Its first bytes are read without a lock, so a writer of an array is not waited for.
+    """
     try:
         store.list_names("")
     except CorruptError:
@@ -68,11 +74,8 @@ def is_file(store: Store) -> bool:
         pass
     else:
         return False
-    try:
-        with open_in_place(store.name, READ) as file:
-            return file.read(0, len(MAGIC)) == MAGIC
-    except BlzError:
-        return False
+    first = first_bytes(store.name, MOST_FRONT)
+    return first.startswith(MAGIC) and not holds_table(first)
 
 
 def read_file(store: Store) -> OldFiles:

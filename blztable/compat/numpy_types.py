@@ -59,6 +59,8 @@ def arrow_type(dtype: np.dtype, inner: tuple[int, ...], context: str) -> pa.Data
 def arrow_array(values: np.ndarray, context: str) -> pa.Array:
     """Return an array as an Arrow array: NaT is null, NaN stays; text loses zeros at its end.
 
+    A complex number is a struct of its parts, as in a table that is made from pandas.
+
     Raises
     ------
     CorruptError
@@ -74,7 +76,8 @@ def arrow_array(values: np.ndarray, context: str) -> pa.Array:
             # Many times faster than `encode`, which makes an object of each value.
             array = pa.array(values.astype(dtype.newbyteorder("="), copy=False))
         else:
-            array, descriptor = encode(values, context, nan_as_null=False)
+            parts = values.view(_with_parts(dtype))
+            array, descriptor = encode(parts, context, nan_as_null=False)
         array = whole(array) if isinstance(array, pa.ChunkedArray) else array
     except SchemaError as error:
         raise FormatError(str(error)) from None
@@ -98,6 +101,26 @@ def scalar_of(value: object, dtype: np.dtype, inner: tuple[int, ...]) -> pa.Scal
     except (ValueError, TypeError, OverflowError, BlzError):
         return None
     return scalar if scalar.is_valid else None
+
+
+def _with_parts(dtype: np.dtype) -> np.dtype:
+    """Return a dtype in which each complex number is a struct of its parts."""
+    if dtype.kind == "c":
+        part = np.dtype(f"f{dtype.itemsize // 2}").newbyteorder(dtype.byteorder)
+        return np.dtype([("real", part), ("imag", part)])
+    if dtype.subdtype is not None:
+        return np.dtype((_with_parts(dtype.subdtype[0]), dtype.subdtype[1]))
+    if dtype.fields is None or dtype.names is None:
+        return dtype
+    places = [dtype.fields[name] for name in dtype.names]
+    return np.dtype(
+        {
+            "names": list(dtype.names),
+            "formats": [_with_parts(place[0]) for place in places],
+            "offsets": [place[1] for place in places],
+            "itemsize": dtype.itemsize,
+        }
+    )
 
 
 def _codes(values: np.ndarray) -> np.ndarray:

@@ -22,7 +22,7 @@ from blztable.compat.arrays import OldFiles, StoredArray, pick_rows, read_rows, 
 from blztable.compat.numpy_types import arrow_array
 from blztable.compat.version import version_of
 from blztable.engine.query import expressions, windows
-from blztable.engine.read.salvage import Loss
+from blztable.engine.read.losses import Loss
 from blztable.engine.run.limits import check_memory
 from blztable.engine.run.progress import Progress
 from blztable.engine.version.versions import Version
@@ -111,16 +111,19 @@ class OldSnapshot(Snapshot):
         return shown.table_of(columns, self.schema(positions), len(rows))
 
     def windows(
-        self, positions: Sequence[int], filters: object, schema: pa.Schema
-    ) -> Iterator[Callable[[], pa.Table]]:
+        self, positions: Sequence[int], how: Reading, schema: pa.Schema
+    ) -> Iterator[Callable[[], shown.ReadTable]]:
         """Check a filter; return one call for each window of a stream, which reads it."""
-        condition = self._condition(filters)
+        condition = self._condition(how.filters)
 
-        def read(start: int, stop: int) -> pa.Table:
+        def read(start: int, stop: int) -> shown.ReadTable:
+            lost: list[Loss] = []
             with self._guarded():
-                window = self._window(positions, start, stop, condition)
-            columns = self._columns(positions, [[array] for array in window.arrays])
-            return shown.table_of(self._show(positions, columns), schema, len(window.numbers))
+                found = self._windows_of(positions, start, stop, condition, how, lost)
+            arrays = [[one.arrays[place] for one in found] for place in range(len(positions))]
+            columns = self._show(positions, self._columns(positions, arrays))
+            table = shown.table_of(columns, schema, sum(len(one.numbers) for one in found))
+            return shown.ReadTable(table, lost)
 
         spans = self._spans(self._needed(positions, condition), 0, self.rows)
         return (partial(read, *span) for span in spans)
@@ -205,10 +208,7 @@ class OldSnapshot(Snapshot):
         results = []
         with self._guarded():
             for span in self._spans(self._needed(positions, condition), start, stop):
-                if how.on_corrupt == "raise":
-                    results.append(self._window(positions, *span, condition))
-                else:
-                    results += self._intact(positions, *span, condition, lost)
+                results += self._windows_of(positions, *span, condition, how, lost)
                 if progress is not None:
                     progress.add(span[1] - span[0])
                     progress.report()
@@ -217,6 +217,25 @@ class OldSnapshot(Snapshot):
         shown.warn_of(lost)
         arrays = [[one.arrays[place] for one in results] for place in range(len(positions))]
         return shown.ReadRows(self._columns(positions, arrays), _joined(results), lost)
+
+    def _windows_of(
+        self,
+        positions: Sequence[int],
+        start: int,
+        stop: int,
+        condition: _Filter | None,
+        how: Reading,
+        lost: list[Loss],
+    ) -> list[_Window]:
+        """Return a window, or what can be read of it; note the losses."""
+        if how.on_corrupt == "raise":
+            return [self._window(positions, start, stop, condition)]
+        if how.on_corrupt == "null":
+            raise ValueError(
+                f'{self.name}: on_corrupt="null" is for tables of this program; '
+                '"skip" leaves out the damaged rows'
+            )
+        return self._intact(positions, start, stop, condition, lost)
 
     def _intact(
         self,

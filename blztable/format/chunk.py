@@ -212,7 +212,7 @@ def _checked(
         version != VERSION
         or version_lz != VERSION_LZ
         or flags & RESERVED
-        or stored_typesize != typesize
+        or not 0 < stored_typesize == typesize
         or stored_nbytes != nbytes
         or ctbytes != length
         or not CHUNK_HEADER.size < ctbytes <= nbytes + CHUNK_HEADER.size

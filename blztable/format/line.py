@@ -120,6 +120,24 @@ class ColumnParts:
         """Return the bytes of all parts."""
         return sum(self.facts.cbytes)
 
+    def of_group(self, group: int) -> "ColumnParts":
+        """Return the part of one row group as a line."""
+
+        def one(entries: Sequence[Any]) -> tuple[Any, ...]:
+            return (entries[group],) if entries and entries[group] else ()
+
+        known = Statistics.lists(self.known, len(self.k))
+        streams = {name: (sizes[group],) for name, sizes in self.streams.items()}
+        return ColumnParts(
+            self.path,
+            (self.k[group],),
+            FactArrays.of([self.facts[group]]),
+            {n: b for n, b in streams.items() if b[0] or not n.endswith(VALID)},
+            {name: [entries[group]] for name, entries in known.items()},
+            one(self.at),
+            dict.fromkeys(self.claims_of(group), (1,)),
+        )
+
     def arranged(self, other: "ColumnParts", order: Sequence[int]) -> "ColumnParts":
         """Return the parts at the indices `order` in the parts of this line and then of `other`."""
         before, after = len(self.k), len(other.k)

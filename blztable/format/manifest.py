@@ -53,6 +53,7 @@ OPTIONAL_FIELDS: dict[str, tuple[type, Json]] = {
     "bundles": (dict, {}),
     "next_bundle": (int, 1),
     "metalayers": (dict, {}),
+    "changed": (list, []),
 }
 
 # The bundle of each row group, None for none.
@@ -117,6 +118,9 @@ class Head:
     next_bundle: int = 1
     # Metalayers of the table and its columns.
     metalayers: Layers = field(default_factory=dict)
+    # For each row group, the newest version whose commit put rows there and was no blind append; 0
+    # for blind appends only. Empty if it is this version for all of them.
+    changed: tuple[int, ...] = ()
     # What the lines may claim of parts.
     claims: frozenset[str] = frozenset()
     columns: ColumnIndex = ColumnIndex()
@@ -125,6 +129,11 @@ class Head:
     def rows(self) -> int:
         """Number of rows of the table."""
         return sum(self.row_groups)
+
+    @property
+    def all_changed(self) -> tuple[int, ...]:
+        """`changed` of each row group, also where it is left out."""
+        return self.changed or (self.version,) * len(self.row_groups)
 
     @property
     def requires(self) -> tuple[str, ...]:
@@ -217,7 +226,7 @@ def decode_head(data: bytes) -> Head:
         raise FormatError(
             f"the table requires {features!r:.200}: a newer blztable wrote it; upgrade blztable"
         )
-    values: dict[str, object] = {name: text[name] for name in kinds}
+    values: dict[str, object] = {name: text[name] for name in kinds if name != "requires"}
     values["row_groups"] = groups = jsontext.numbers(text["row_groups"], "row groups")
     rows = jsontext.number(text.get("rows"), "rows")
     if 0 in groups or sum(groups) != rows:
@@ -225,7 +234,9 @@ def decode_head(data: bytes) -> Head:
     values["fields"] = _fields(text["fields"])
     values["commit_ids"] = _pairs(text["commit_ids"])
     values["history"] = history = _pairs(text["history"])
-    del values["requires"]
+    values["changed"] = changed = jsontext.numbers(text["changed"], "changed")
+    if changed and (len(changed) != len(groups) or max(changed) > text["version"]):  # type: ignore[operator]
+        raise CorruptError("the head of a manifest: 'changed' is not a version of each row group")
     values["bundles"] = _bundles(text["bundles"], len(groups), features)
     values["claims"] = frozenset(CLAIMS).intersection(map(str, features))
     if values["next_bundle"] == 0:

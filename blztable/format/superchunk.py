@@ -13,6 +13,7 @@ from operator import sub
 
 from blztable.block_terms import ENDS, PLAIN, VALUES
 from blztable.errors import CorruptError, FormatError, LimitError
+from blztable.format.bundle import BundleFacts
 from blztable.format.checksum import CHECKSUMS, Checksum
 from blztable.format.chunk import CHUNK_HEADER
 from blztable.format.header import (
@@ -92,17 +93,10 @@ def unpack(front: bytes, trailer: bytes, facts: PartFacts) -> Superchunk:
     if checksum.size == 0:
         raise CorruptError("the superchunk has no checksums; expected one for each chunk")
     decoded = Trailer.decode(front, trailer, header.nchunks, checksum.size)
-    meta_end = len(front) - 8 * header.nchunks
-    # Python integers do not wrap around, and most files have few chunks.
-    offsets = [
-        *struct.unpack_from(f"<{header.nchunks}q", front, meta_end),
-        facts.cbytes - len(trailer),
-    ]
-    least = CHUNK_HEADER.size + checksum.size
-    if header.nchunks and (offsets[0] != len(front) or min(map(sub, offsets[1:], offsets)) < least):
-        raise CorruptError("the chunk offsets do not ascend from the front to the trailer")
+    offsets = chunk_offsets(front, header, facts)
     if header.meta_size:
-        info = BlockInfo.decode(front[FILE_HEADER.size : meta_end], header.nchunks)
+        metadata = front[FILE_HEADER.size : len(front) - 8 * header.nchunks]
+        info = BlockInfo.decode(metadata, header.nchunks)
     else:
         info = _genuine(header, facts)
     if (info.rows, info.page_rows) != (facts.rows, facts.page_rows):
@@ -114,6 +108,20 @@ def unpack(front: bytes, trailer: bytes, facts: PartFacts) -> Superchunk:
     if header != expected:
         raise CorruptError(f"the header is {header}; the metadata need {expected}")
     return Superchunk(header, info, checksum, offsets, decoded)
+
+
+def chunk_offsets(front: bytes, header: FileHeader, facts: PartFacts | BundleFacts) -> list[int]:
+    """Return where each chunk begins, and the trailer; CorruptError unless they ascend."""
+    at = len(front) - 8 * header.nchunks
+    # Python integers do not wrap around, and most files have few chunks.
+    offsets = [
+        *struct.unpack_from(f"<{header.nchunks}q", front, at),
+        facts.cbytes - facts.trailer_length,
+    ]
+    least = CHUNK_HEADER.size + CHECKSUMS[header.checksum].size
+    if header.nchunks and (offsets[0] != len(front) or min(map(sub, offsets[1:], offsets)) < least):
+        raise CorruptError("the chunk offsets do not ascend from the front to the trailer")
+    return offsets
 
 
 def _front(info: BlockInfo, chunks: Sequence[bytes], checksum: Checksum) -> bytes:

@@ -8,7 +8,7 @@ Knows nothing of the content of a metalayer.
 
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -129,6 +129,42 @@ class Trailer:
         if position != end:
             raise CorruptError(f"a trailer has {end - position} bytes too many")
         return cls(digest_size, bytes(body[end:]), layers)
+
+    @staticmethod
+    def length_before(end: Buffer) -> int:
+        """Return the length of the trailer that ends with these bytes; 0 if none does."""
+        if len(end) < TRAILER_FOOT.size:
+            return 0
+        _, length, magic = TRAILER_FOOT.unpack_from(end, len(end) - TRAILER_FOOT.size)
+        return length if magic == FOOT_MAGIC else 0
+
+    @staticmethod
+    def length_at(read: Callable[[int, int], bytes], position: int, digest_size: int) -> int:
+        """Return the length of the trailer at a position, as its heads state it; 0 without one."""
+        head = read(position, TRAILER_HEAD.size)
+        if len(head) < TRAILER_HEAD.size:
+            return 0
+        magic, _, nlayers, _, ndigests = TRAILER_HEAD.unpack(head)
+        if magic != HEAD_MAGIC:
+            return 0
+        length = TRAILER_HEAD.size
+        for _ in range(nlayers):
+            head = read(position + length, METALAYER_HEAD.size)
+            if len(head) < METALAYER_HEAD.size:
+                return 0
+            name_length, _, _, _, stored = METALAYER_HEAD.unpack(head)
+            length += METALAYER_HEAD.size + name_length + stored
+        return length + ndigests * digest_size + TRAILER_FOOT.size
+
+    @staticmethod
+    def stated_digests(data: Buffer) -> int:
+        """Return how many digests a trailer states; `decode` compares it with the trailer."""
+        if len(data) < TRAILER_HEAD.size:
+            raise CorruptError(
+                f"a trailer has {len(data)} bytes; its head alone takes {TRAILER_HEAD.size}"
+            )
+        ndigests: int = TRAILER_HEAD.unpack_from(data)[-1]
+        return ndigests
 
     @classmethod
     def check_crc(cls, front: Buffer, data: Buffer) -> None:

@@ -6,7 +6,6 @@ readers, exclusive by one writer.
 
 import io
 import os
-import secrets
 import stat
 import threading
 from collections.abc import Callable
@@ -21,8 +20,10 @@ from blztable.errors import (
     TableExistsError,
     TableNotFoundError,
 )
+from blztable.storage.beside import name_beside, remove_leftovers
 from blztable.storage.descriptors import OpenDirectory, above_standard
 from blztable.storage.disk import REAL_DISK
+from blztable.storage.file_objects import reading, writing
 from blztable.storage.locks import LocalLock, lock_at
 from blztable.storage.opening import failures, open_directory, open_file, unwritable
 from blztable.storage.store import Buffer, KeyNotFound, KeyTaken
@@ -42,7 +43,7 @@ class InPlaceFile(Closing):
     name
         The file in messages.
     is_sequential
-        True if it can only be written, from its begin to its end.
+        True if it can only be written, from its start to its end.
     """
 
     name = "memory"
@@ -108,6 +109,9 @@ class MemoryFile(InPlaceFile):
 class LocalFile(InPlaceFile):
     """A file of the file system, locked until it is closed."""
 
+    # The name of a file from `beside` until it takes the place of another.
+    _temporary: str | None = None
+
     def __init__(self, path: str, mode: str) -> None:
         self.name = os.path.realpath(path)
         parent, name = os.path.split(self.name)
@@ -137,6 +141,10 @@ class LocalFile(InPlaceFile):
             except OSError as error:
                 self.close()
                 raise unwritable(error, "opening", self.name) from error
+        if mode == APPEND:
+            # A directory that may be written may not be listed.
+            with suppress(OSError):
+                remove_leftovers(name, self._parent.fd, REAL_DISK)
 
     @property
     def size(self) -> int:
@@ -183,29 +191,35 @@ class LocalFile(InPlaceFile):
     def beside(self) -> "LocalFile":
         """Return a new file in the same directory, to take the place of this one."""
         parent = os.path.dirname(self.name)
-        new = LocalFile(os.path.join(parent, f".tmp-{secrets.token_hex(8)}"), CREATE)
+        new = LocalFile(os.path.join(parent, name_beside(os.path.basename(self.name))), CREATE)
         with suppress(OSError):
             os.fchmod(new._fd, stat.S_IMODE(os.fstat(self._fd).st_mode))
+        new._temporary = os.path.basename(new.name)
         return new
 
     def become(self, new: "LocalFile") -> None:
-        """Let a file from `beside` take the place of this one, with its lock."""
-        old, name = os.path.basename(new.name), os.path.basename(self.name)
+        """Let a file from `beside` take the place of this one, with its lock.
+
+        If it fails, this file must be closed: its name may be that of the new file already.
+        """
+        assert new._temporary is not None
         with failures("renaming", "", self.name):
-            REAL_DISK.rename(old, name, self._parent.fd)
-        new.name = self.name
+            REAL_DISK.rename(new._temporary, os.path.basename(self.name), self._parent.fd)
+        new._temporary = None
         for slot in ("_reader", "_size", "_fd", "_lock"):
             mine, others = getattr(self, slot), getattr(new, slot)
             setattr(self, slot, others)
             setattr(new, slot, mine)
-        new.close()
         self.flush_name()
 
     def discard(self) -> None:
-        """Close and remove a file from `beside`."""
-        self.close()
-        with suppress(OSError):
-            REAL_DISK.unlink(os.path.basename(self.name), self._parent.fd)
+        """Close a file from `beside`, and remove it unless it took the place of another."""
+        # An error of the close is ignored: nobody needs what was written.
+        with suppress(BlzError):
+            self.close()
+        if self._temporary is not None:
+            with suppress(OSError):
+                REAL_DISK.unlink(self._temporary, self._parent.fd)
 
     def close(self) -> None:
         """Close the file and release its lock."""
@@ -247,30 +261,22 @@ class ObjectFile(InPlaceFile):
         """Return the bytes at a position."""
         if self.is_sequential:
             raise StorageError(f"{self.name} can only be written")
-        pieces = []
         with self._at_once, failures("reading", "", self.name):
             end = self._file.seek(0, io.SEEK_END)
             length = min(length, max(end - at, 0))
             self._file.seek(at)
-            while length and (piece := self._file.read(length)):
-                pieces.append(piece)
-                length -= len(piece)
+            pieces = list(reading(self._file, length))
         return b"".join(pieces)
 
     def write(self, at: int, data: Buffer) -> None:
         """Write bytes at a position."""
-        view = memoryview(data).cast("B")
         with self._at_once, failures("writing", "", self.name):
             if not self.is_sequential:
                 self._file.seek(at)
             else:
                 assert at == self._written
-            while view:
-                # A raw file may write a part.
-                count = self._file.write(view)
-                count = len(view) if count is None else count
-                view = view[count:]
-                self._written += count
+            for part in writing(self._file, data, self.name):
+                self._written += len(part)
 
     def truncate(self, size: int) -> None:
         """Cut the file."""

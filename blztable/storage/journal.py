@@ -17,8 +17,11 @@ step 1 the journal could survive without the bytes behind the old end.
 """
 
 import struct
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from operator import itemgetter
 from typing import Protocol
 
 from blztable.storage.in_place import InPlaceFile
@@ -43,7 +46,10 @@ class Crc(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """A whole journal at the end of a file: the new bytes, and the new length."""
+    """A whole journal at the end of a file: the new bytes, and the new length.
+
+    No write is empty, none overlaps another, and they ascend.
+    """
 
     writes: tuple[Write, ...]
     new_end: int
@@ -56,6 +62,8 @@ class Patched:
         self.name = file.name
         self._file = file
         self._journal = journal
+        self._starts = [start for start, _ in journal.writes]
+        self._ends = [start + len(new) for start, new in journal.writes]
 
     @property
     def size(self) -> int:
@@ -65,10 +73,11 @@ class Patched:
     def read(self, at: int, length: int) -> bytes:
         """Return the bytes at a position, fewer at the end of the file."""
         data = bytearray(self._file.read(at, min(length, max(self.size - at, 0))))
-        for start, new in self._journal.writes:
+        first = bisect_right(self._ends, at)
+        last = bisect_left(self._starts, at + len(data))
+        for start, new in self._journal.writes[first:last]:
             low, high = max(start, at), min(start + len(new), at + len(data))
-            if low < high:
-                data[low - at : high - at] = new[low - start : high - start]
+            data[low - at : high - at] = new[low - start : high - start]
         return bytes(data)
 
 
@@ -78,13 +87,13 @@ def commit(
     """Make these changes of a file of `old_end` bytes, all of them or none."""
     inside: list[Write] = []
     beyond: list[Write] = []
-    for at, data in writes:
+    for at, data in sorted(writes, key=itemgetter(0)):
         cut = min(max(old_end - at, 0), len(data))
         if cut:
             inside.append((at, memoryview(data)[:cut]))
         if cut < len(data):
             beyond.append((at + cut, memoryview(data)[cut:]))
-    for at, data in sorted(beyond, key=lambda write: write[0]):
+    for at, data in beyond:
         file.write(at, data)
     if beyond:
         file.flush()
@@ -120,12 +129,20 @@ def find(file: InPlaceFile, crc: Crc) -> Journal | None:
             return None
         place, length = ENTRY.unpack_from(body, at)
         at += ENTRY.size
-        if place + length > new_end or at + length > len(body):
+        if not length or place + length > new_end or at + length > len(body):
             return None
         writes.append((place, body[at : at + length]))
         at += length
-    is_whole = magic == HEAD_MAGIC and end == new_end and at == len(body)
+    writes.sort(key=itemgetter(0))
+    overlaps = any(place + len(data) > after for (place, data), (after, _) in pairwise(writes))
+    is_whole = magic == HEAD_MAGIC and end == new_end and at == len(body) and not overlaps
     return Journal(tuple(writes), new_end) if is_whole else None
+
+
+def read_through(file: InPlaceFile, crc: Crc) -> "InPlaceFile | Patched":
+    """Return the file for reading, as the journal at its end makes it."""
+    journal = find(file, crc)
+    return file if journal is None else Patched(file, journal)
 
 
 def finish(file: InPlaceFile, crc: Crc) -> None:

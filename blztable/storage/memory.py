@@ -42,7 +42,7 @@ class MemoryStore:
     >>> blz.to_blz({"city": ["Rome", "Oslo"], "people": [2_748_000, 717_000]}, store)
     >>> with blz.open(store, mode="a") as t:
     ...     t.delete([("people", "<", 1_000_000)])
-    2
+    Changed(rows_deleted=1, version=2)
     >>> blz.read_table(store)["city"].to_pylist()
     ['Rome']
     """

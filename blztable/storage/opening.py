@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from blztable.closing import Closing
-from blztable.errors import CorruptError, ReadOnlyError, StorageError
+from blztable.errors import BlzError, CorruptError, ReadOnlyError, StorageError
 from blztable.storage.descriptors import above_standard, close_unwritten
 from blztable.storage.store import KeyNotFound, KeyTaken
 
@@ -46,7 +46,16 @@ def open_directory(name: str, dir_fd: int | None, where: str) -> int:
         raise unreadable(error, where) from error
 
 
-def open_file(name: str, dir_fd: int, where: str) -> "LocalReader":
+def first_bytes(path: str, length: int) -> bytes:
+    """Return the first bytes of a regular file, without a lock; none if there is no such file."""
+    try:
+        with open_file(os.path.realpath(path), None, path) as reader:
+            return reader.read(0, length)
+    except (BlzError, KeyNotFound):
+        return b""
+
+
+def open_file(name: str, dir_fd: int | None, where: str) -> "LocalReader":
     """Open the regular file `name`; a symbolic link is not followed."""
     try:
         fd = os.open(name, ANYTHING, dir_fd=dir_fd)
@@ -199,6 +208,8 @@ def failures(doing: str, key: str, where: str) -> Iterator[None]:
     """Turn the OSError of a change into KeyTaken or one of our errors."""
     try:
         yield
+    except BlzError:
+        raise
     except FileExistsError:
         raise KeyTaken(key) from None
     except OSError as error:

@@ -159,7 +159,7 @@ class Store(Protocol):
         """
 
     def problems(self, keys: Iterable[str]) -> Iterable[tuple[str, str]]:
-        """Return what is wrong around the values under `keys`: the key, or "", and what it is.
+        """Return what is wrong around the values under `keys`: the key, and what it is.
 
         No reader looks at it, so the values may be intact. A key without a value is skipped.
         """

@@ -20,7 +20,8 @@ import pyarrow as pa
 from blztable.arrow.types import recoded, without_view
 from blztable.closing import Closing
 from blztable.engine.run.prefetch import Prefetcher
-from blztable.table.snapshot import Snapshot
+from blztable.table import shown
+from blztable.table.snapshot import Reading, Snapshot
 
 # Default maximum number of rows of a batch, as in other readers.
 BATCH_ROWS = 1 << 17
@@ -52,11 +53,14 @@ class Batches(Closing):
         snapshot: Snapshot,
         positions: Sequence[int],
         batch_rows: int | None = None,
-        filters: object = None,
+        how: Reading | None = None,
     ) -> None:
+        how = how or Reading()
         schema = snapshot.schema(positions)
+        if how.on_corrupt == "null":
+            schema = pa.schema([field.with_nullable(True) for field in schema], schema.metadata)
         # Before the first window is read: it raises if the filter is wrong.
-        windows = snapshot.windows(positions, filters, schema)
+        windows = snapshot.windows(positions, how, schema)
         # pyarrow takes no number above 64 bits.
         self._batch_rows = None if batch_rows is None else min(batch_rows, max(snapshot.rows, 1))
         self._schema = schema
@@ -113,12 +117,14 @@ class Batches(Closing):
                 # Only now: before, the caller may still hold the batches of the last window.
                 self._tables.prefetch()
             while not ready:
-                table = next(self._tables)
+                read = next(self._tables)
+                shown.warn_of(read.lost)
+                table = read.table
                 # Rows of the null type are not cut by default: their number has no bound.
                 most = self._batch_rows or (BATCH_ROWS if table.nbytes else None)
                 # A filter may leave no row of a window.
                 self._uncut = table.to_reader(max_chunksize=most) if table.num_rows else iter(())
-                del table
+                del read, table
                 self._cut(ready, 2)
                 if len(ready) == 1:
                     self._tables.prefetch()

@@ -57,6 +57,61 @@ class Readable(Protocol):
         """Count the rows that meet a condition."""
 
 
+class Salvageable(Protocol):
+    """The part of a TableReader that reads in spite of damage."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the columns."""
+
+    def __getitem__(self, key: list[str]) -> "Salvageable":
+        """Return a reader of these columns."""
+
+    def to_arrow(self, *, filters: Any, on_corrupt: str) -> pa.Table:
+        """Read the rows that meet a condition into a table."""
+
+    def to_batches(self, *, filters: Any, batch_rows: int | None, on_corrupt: str) -> Batches:
+        """Read the rows that meet a condition as a stream."""
+
+
+@dataclass(frozen=True)
+class Salvaging:
+    """A reader that leaves out damaged rows, or makes damaged values null."""
+
+    source: Salvageable
+    on_corrupt: str
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the columns, which may all get nulls."""
+        schema = self.source.schema
+        if self.on_corrupt != "null":
+            return schema
+        return pa.schema([field.with_nullable(True) for field in schema], schema.metadata)
+
+    def __getitem__(self, key: list[str]) -> "Salvaging":
+        return type(self)(self.source[key], self.on_corrupt)
+
+    def to_arrow(self, *, filters: Any = None) -> pa.Table:
+        """Read the rows that meet a condition into a table."""
+        table = self.source.to_arrow(filters=filters, on_corrupt=self.on_corrupt)
+        return table.cast(self.schema)
+
+    def to_batches(self, *, filters: Any = None, batch_rows: int | None = None) -> Batches:
+        """Read the rows that meet a condition as a stream."""
+        return self.source.to_batches(
+            filters=filters, batch_rows=batch_rows, on_corrupt=self.on_corrupt
+        )
+
+    def take(self, indices: Any) -> pa.Table:
+        """Read rows by number, counted without those left out."""
+        return self.to_arrow().take(indices)
+
+    def count(self, *, filters: Any = None) -> int:
+        """Count the rows that a scan of all columns returns."""
+        return sum(batch.num_rows for batch in self.to_batches(filters=filters))
+
+
 class _Scannable:
     """Methods that a dataset and its fragment derive from `scanner`."""
 

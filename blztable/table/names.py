@@ -43,7 +43,8 @@ def named_with_fields(
     the columns of the version. Raises as `named` does.
     """
     columns = listed(columns, "columns")
-    known = {version.schema.names[index] for index in among}
+    names = version.schema.names
+    known = {names[index] for index in among}
     if known.issuperset(columns):
         return [], named(version, columns, among)
     # For each name the columns that have it, or the column that has such a field.

@@ -3,8 +3,9 @@
 Base of CTable and of Transaction, which shows the table as its changes have made it so far.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias, overload
+import operator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, SupportsIndex, TypeAlias, overload
 
 import numpy as np
 import pandas as pd
@@ -14,10 +15,12 @@ from pandas.api.extensions import no_default
 
 from blztable.arrow.nested.paths import Names
 from blztable.convert.foreign.structured import matrix, structured_array
+from blztable.engine.query.salvage import ON_CORRUPT
 from blztable.engine.version.schema import digits_of
 from blztable.engine.version.versions import Version
+from blztable.engine.write.options import check_choice
 from blztable.engine.write.sort_keys import kept
-from blztable.errors import ColumnNotFoundError, ReadOnlyError
+from blztable.errors import ColumnNotFoundError, ReadOnlyError, SchemaError
 from blztable.format.metalayers import LayerKey, Layers
 from blztable.metalayers import FixedMetalayers, VariableMetalayers
 from blztable.report import Explanation, Report, short_text, size_text
@@ -25,7 +28,7 @@ from blztable.storage.store import Lock
 from blztable.table.attributes import Attributes, fixed_metalayers, variable_metalayers
 from blztable.table.batches import Batches
 from blztable.table.column import Column
-from blztable.table.dataset import BlzDataset
+from blztable.table.dataset import BlzDataset, Salvaging
 from blztable.table.indices import checked_count, row_numbers
 from blztable.table.progress import ProgressOption, reporting
 from blztable.table.snapshot import Reading, Snapshot
@@ -34,7 +37,7 @@ from blztable.table.snapshot import Reading, Snapshot
 SHOWN = 40
 
 ColumnNames: TypeAlias = Sequence[Names]
-Filters: TypeAlias = pc.Expression | list[Any] | None
+Filters: TypeAlias = str | pc.Expression | list[Any] | None
 
 
 class TableReader:
@@ -109,6 +112,59 @@ class TableReader:
         snapshot, shown = self._reading()
         names = snapshot.version.schema.names
         return [names[index] for index in shown]
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns shown, as in pandas; the same as `column_names`.
+
+        Returns
+        -------
+        list of str
+            One name per column.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [1], "b": ["x"]}, "t.blz")
+        >>> with blz.open("t.blz") as t:
+        ...     t.columns, list(t), "a" in t
+        (['a', 'b'], ['a', 'b'], True)
+        """
+        return self.column_names
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and columns, as in pandas.
+
+        Returns
+        -------
+        tuple of int
+            The number of rows, and the number of columns shown.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [1, 2, 3], "b": ["x", "y", "z"]}, "t.blz")
+        >>> with blz.open("t.blz") as t:
+        ...     t.shape
+        (3, 2)
+        """
+        return self.nrows, len(self.column_names)
+
+    def __iter__(self) -> Iterator[str]:
+        """Return an iterator of the names of the columns, as in pandas."""
+        return iter(self.column_names)
+
+    def __contains__(self, name: object) -> bool:
+        """True if a column has this name."""
+        return name in self.column_names
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """Return `to_numpy`, as numpy and scikit-learn ask for it; it is always a copy."""
+        if copy is False:
+            raise ValueError(f"{self.path}: an array of a table is always a copy")
+        array = self.to_numpy()
+        return array if dtype is None else array.astype(dtype)
 
     @property
     def nbytes(self) -> int:
@@ -322,14 +378,16 @@ class TableReader:
             share selects all of them.
             "address.city" or ("address", "city") is one field of a struct: the column then has only
             the fields that are named, and no others are read.
-        filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
+        filters : str, pyarrow.compute.Expression, list of tuples or list of such lists, optional
             Condition that a row must meet, as in `read_blz`; all rows by default.
         dictionaries : sequence of str, optional
             Names of columns of text or binary to read as dictionary arrays of int32 indices.
             Where the files have dictionaries, no text is made of them.
-        on_corrupt : {"raise", "skip"}
-            With "skip", row groups that are damaged in one of the columns read are left out, with a
-            warning. The schema's metadata then list the missing rows under "blz:missing_rows".
+        on_corrupt : {"raise", "skip", "null"}
+            With "skip", the rows of pages that are damaged in one of the columns read are left out.
+            With "null", all rows are kept, and a column is null where its pages are damaged; rows
+            for which the filter needs damaged pages are left out. A warning names the rows. The
+            schema's metadata list them under "blz:missing_rows" and "blz:missing_values".
         progress : bool or callable, optional
             Progress of the read, as in `to_blz`.
 
@@ -373,6 +431,7 @@ class TableReader:
         filters: Filters = None,
         dictionaries: Sequence[str] | None = None,
         batch_rows: int | None = None,
+        on_corrupt: str = "raise",
     ) -> Batches:
         """Read as a stream of record batches, for tables larger than memory.
 
@@ -385,7 +444,7 @@ class TableReader:
             Names of the columns to read, in this order; all by default.
             "address.city" or ("address", "city") is one field of a struct: the column then has only
             the fields that are named, and no others are read.
-        filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
+        filters : str, pyarrow.compute.Expression, list of tuples or list of such lists, optional
             Condition that a row must meet, as in `read_blz`; all rows by default.
         dictionaries : sequence of str, optional
             Names of columns of text or binary to read as dictionary arrays of int32 indices.
@@ -393,6 +452,9 @@ class TableReader:
         batch_rows : int, optional
             Maximum number of rows of a batch, 131,072 by default. Batches at the end of row groups
             have fewer.
+        on_corrupt : {"raise", "skip", "null"}
+            Damaged pages raise, their rows are left out, or their values are null, as in
+            `to_arrow`. A warning names the rows when their batch is read.
 
         Returns
         -------
@@ -423,7 +485,8 @@ class TableReader:
         [4, 4, 2]
         """
         most = None if batch_rows is None else checked_count(batch_rows, "batch_rows", least=1)
-        return Batches(*self._reading(columns, dictionaries), most, filters)
+        how = Reading(filters, on_corrupt)
+        return Batches(*self._reading(columns, dictionaries), most, how)
 
     def to_pandas(
         self,
@@ -445,7 +508,7 @@ class TableReader:
             Names of the columns to read, in this order; all by default. The index is restored too.
             "address.city" or ("address", "city") is one field of a struct: the column then has only
             the fields that are named, and no others are read.
-        filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
+        filters : str, pyarrow.compute.Expression, list of tuples or list of such lists, optional
             Condition that a row must meet, as in `read_blz`; all rows by default.
         dictionaries : sequence of str, optional
             Names of columns of text or binary to read as categoricals, in the order in which the
@@ -453,9 +516,11 @@ class TableReader:
         dtype_backend : {"numpy_nullable", "pyarrow"}, optional
             Kind of dtypes, as in pandas. With "pyarrow", dates and decimals stay Arrow values
             instead of one Python object each, which is many times faster.
-        on_corrupt : {"raise", "skip"}
-            With "skip", row groups that are damaged in one of the columns read are left out, with a
-            warning. `attrs["blz:missing_rows"]` then lists the missing rows.
+        on_corrupt : {"raise", "skip", "null"}
+            With "skip", the rows of pages that are damaged in one of the columns read are left out.
+            With "null", all rows are kept, and a column is missing where its pages are damaged;
+            rows for which the filter needs damaged pages are left out. A warning names the rows.
+            `attrs` lists them under "blz:missing_rows" and "blz:missing_values".
         progress : bool or callable, optional
             Progress of the read, as in `to_blz`.
 
@@ -518,7 +583,7 @@ class TableReader:
             Names of the columns to read, in this order; all by default.
             "address.city" or ("address", "city") is one field of a struct: the column then has only
             the fields that are named, and no others are read.
-        filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
+        filters : str, pyarrow.compute.Expression, list of tuples or list of such lists, optional
             Condition that a row must meet, as in `read_blz`; all rows by default.
         structured : bool, optional
             If True, each column is a field with a dtype of its own. Text and binary without nulls
@@ -560,7 +625,7 @@ class TableReader:
 
         Parameters
         ----------
-        filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
+        filters : str, pyarrow.compute.Expression, list of tuples or list of such lists, optional
             Condition that a row must meet, as in `read_blz`; all rows by default.
 
         Returns
@@ -600,7 +665,7 @@ class TableReader:
         ----------
         columns : sequence of str, optional
             Names of the columns to read; all by default.
-        filters : pyarrow.compute.Expression, list of tuples or list of such lists, optional
+        filters : str, pyarrow.compute.Expression, list of tuples or list of such lists, optional
             Condition that a row must meet, as in `read_blz`; all rows by default.
 
         Returns
@@ -740,7 +805,47 @@ class TableReader:
         snapshot, positions = self._reading(columns)
         return snapshot.take(positions, row_numbers(indices, snapshot.rows))
 
-    def dataset(self, *, dictionaries: Sequence[str] | None = None) -> BlzDataset:
+    def sample(
+        self, n: int = 5, columns: ColumnNames | None = None, *, seed: int | None = None
+    ) -> pa.Table:
+        """Read rows at random, each at most once; only their chunks are decoded.
+
+        Parameters
+        ----------
+        n : int, optional
+            Number of rows; all rows if the table has fewer.
+        columns : sequence of str or tuple of str, optional
+            Names of the columns to read; all by default.
+        seed : int, optional
+            Makes the choice the same each time.
+
+        Returns
+        -------
+        pyarrow.Table
+            The rows, in stored order.
+
+        Raises
+        ------
+        ValueError
+            `n` is negative.
+        ColumnNotFoundError, CorruptError, ClosedError
+            As in `take`.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": range(1000)}, "t.blz")
+        >>> with blz.open("t.blz") as t:
+        ...     t.sample(3, seed=0).num_rows
+        3
+        """
+        count = min(checked_count(n, "n"), self.nrows)
+        chosen = np.random.default_rng(seed).choice(self.nrows, count, replace=False)
+        return self.take(np.sort(chosen), columns)
+
+    def dataset(
+        self, *, dictionaries: Sequence[str] | None = None, on_corrupt: str = "raise"
+    ) -> BlzDataset:
         """Return the version as a pyarrow Dataset, for query engines.
 
         The dataset shows this version, whatever is committed later, until the table is closed;
@@ -751,6 +856,8 @@ class TableReader:
         dictionaries : sequence of str, optional
             Names of columns of text or binary to show as dictionary arrays of int32 indices. Groups
             by such a column are faster in most engines.
+        on_corrupt : {"raise", "skip", "null"}
+            What a scan does with damaged pages, as in `to_batches`.
 
         Returns
         -------
@@ -778,7 +885,9 @@ class TableReader:
         """
         self._snapshot.check_open()
         # A separate reader, because the table may show another version after a commit.
-        return BlzDataset(TableReader(*self._reading(None, dictionaries)))
+        check_choice("on_corrupt", on_corrupt, ON_CORRUPT)
+        reader = TableReader(*self._reading(None, dictionaries))
+        return BlzDataset(reader if on_corrupt == "raise" else Salvaging(reader, on_corrupt))
 
     def verify(self, *, full: bool = True) -> Report:
         """Check the version for damage.
@@ -824,8 +933,13 @@ class TableReader:
     @overload
     def __getitem__(self, key: slice) -> pa.Table: ...
 
-    def __getitem__(self, key: Names | list[Any] | slice) -> "Column | TableReader | pa.Table":
-        """Return a column or a field, the table with a list of columns, or a slice of rows."""
+    @overload
+    def __getitem__(self, key: SupportsIndex) -> dict[str, Any]: ...
+
+    def __getitem__(
+        self, key: Names | list[Any] | slice | SupportsIndex
+    ) -> "Column | TableReader | pa.Table | dict[str, Any]":
+        """Return a column or a field, the table with some columns, rows of a slice, or one row."""
         if isinstance(key, str | tuple):
             snapshot, shown = self._reading()
             if key not in self.column_names and (field := snapshot.field(key, shown)):
@@ -844,10 +958,24 @@ class TableReader:
             if step == 1:
                 return snapshot.arrow(shown, start, max(start, stop))
             return snapshot.take(shown, snapshot.numbers(range(start, stop, step)))
-        raise TypeError(
-            "a table is indexed by a column name, a list of column names or a slice of rows, not "
-            f"by {type(key).__name__}; read single rows with take()"
-        )
+        if not isinstance(key, SupportsIndex) or isinstance(key, bool):
+            raise TypeError(
+                "a table is indexed by a column name, a list of column names, a slice of rows or "
+                f"the number of a row, not by {type(key).__name__}; read several rows with take()"
+            )
+        return self._row(operator.index(key))
+
+    def _row(self, number: int) -> dict[str, Any]:
+        """Return one row as Python values by column name; a negative number counts from the end."""
+        names = self.column_names
+        if len(set(names)) < len(names):
+            raise SchemaError(
+                f"{self.path}: several columns share a name, so a row is no dict; use take()"
+            )
+        if not -self.nrows <= number < self.nrows:
+            raise IndexError(f"row {number} of a table of {self.nrows} rows")
+        row = self.take([number % self.nrows]).to_pylist()
+        return dict(row[0])
 
     def __arrow_c_schema__(self) -> object:
         """Return the schema as an Arrow PyCapsule, without opening a stream."""

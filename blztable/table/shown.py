@@ -4,6 +4,7 @@ import json
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -12,13 +13,15 @@ from blztable.caller import stack_level
 from blztable.convert.column_type import with_type
 from blztable.convert.frames.descriptor import FIELD_KEY
 from blztable.convert.frames.index import RowNumbers
-from blztable.engine.read.salvage import Loss
+from blztable.engine.read.losses import Loss
 from blztable.engine.version.versions import Version
 from blztable.errors import SchemaError
 from blztable.format.jsontext import Json
 
-# Key under which a result lists the rows it lacks: pairs of the first row and the row after.
+# Keys under which a result lists the rows it lacks, and by column the rows whose values it lacks:
+# pairs of the first row and the row after.
 MISSING_ROWS = "blz:missing_rows"
+MISSING_VALUES = "blz:missing_values"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +32,13 @@ class ReadRows:
     numbers: RowNumbers
     lost: list[Loss]
 
-    @property
-    def missing(self) -> list[tuple[int, int | None]]:
-        """The rows lost: the first, and the one after the last."""
-        return [(loss.start, loss.stop) for loss in self.lost]
+
+@dataclass(frozen=True, slots=True)
+class ReadTable:
+    """Rows of a stream as a table, and what is left out of it or null in it."""
+
+    table: pa.Table
+    lost: Sequence[Loss]
 
 
 def shown_fields(version: Version) -> pa.Schema:
@@ -96,12 +102,31 @@ def warn_of(lost: Iterable[Loss]) -> None:
         warnings.warn(str(loss), stacklevel=stack_level())
 
 
+def told(rows: ReadRows) -> dict[str, Any]:
+    """Return the attributes of a result that list the rows left out, and the values made null."""
+    found: dict[str, Any] = {}
+    for loss in rows.lost:
+        pair = [loss.start, loss.stop]
+        if loss.column is None:
+            found.setdefault(MISSING_ROWS, []).append(pair)
+        else:
+            found.setdefault(MISSING_VALUES, {}).setdefault(loss.column, []).append(pair)
+    return found
+
+
 def with_missing(schema: pa.Schema, rows: ReadRows) -> pa.Schema:
-    """Return a schema whose metadata list the rows that were lost, if there are any."""
+    """Return a schema whose metadata list what was lost, if anything was."""
     if not rows.lost:
         return schema
-    key, text = MISSING_ROWS.encode(), json.dumps(rows.missing).encode()
-    return schema.with_metadata({**(schema.metadata or {}), key: text})
+    texts = {key.encode(): json.dumps(value).encode() for key, value in told(rows).items()}
+    return with_nullable(schema, rows).with_metadata({**(schema.metadata or {}), **texts})
+
+
+def with_nullable(schema: pa.Schema, rows: ReadRows) -> pa.Schema:
+    """Return a schema in which all columns with lost values may have nulls."""
+    names = {loss.column for loss in rows.lost}
+    fields = [field.with_nullable(True) if field.name in names else field for field in schema]
+    return pa.schema(fields, schema.metadata)
 
 
 def without_ours(field: pa.Field) -> pa.Field:

@@ -21,18 +21,12 @@ from blztable.convert.frames.pandas_metadata import arrow_metadata
 from blztable.engine.check.verify import verify
 from blztable.engine.query.explain import explain
 from blztable.engine.query.fields import FieldView, value_view
+from blztable.engine.query.salvage import ON_CORRUPT, salvaged
 from blztable.engine.query.scan import Scan
-from blztable.engine.query.select import (
-    count,
-    read_selected,
-    select,
-    take,
-    take_array,
-    windows,
-)
+from blztable.engine.query.select import count, read_selected, select, take, take_array, windows
 from blztable.engine.read.columns import read_array
+from blztable.engine.read.losses import Loss
 from blztable.engine.read.parts import OpenParts
-from blztable.engine.read.salvage import Loss, read_intact
 from blztable.engine.read.selection import RowSpan, spans
 from blztable.engine.read.storage import streams_of
 from blztable.engine.run.limits import check_rows
@@ -57,7 +51,7 @@ class Reading:
 
     def __post_init__(self) -> None:
         """Raise ValueError if `on_corrupt` is not one of its choices."""
-        check_choice("on_corrupt", self.on_corrupt, ("raise", "skip"))
+        check_choice("on_corrupt", self.on_corrupt, ON_CORRUPT)
 
 
 class Snapshot:
@@ -256,19 +250,21 @@ class Snapshot:
         return None if filters is None else Scan(self.version, filters)
 
     def windows(
-        self, positions: Sequence[int], filters: object, schema: pa.Schema
-    ) -> Iterator[Callable[[], pa.Table]]:
+        self, positions: Sequence[int], how: Reading, schema: pa.Schema
+    ) -> Iterator[Callable[[], shown.ReadTable]]:
         """Check a filter; return one call for each window of a stream, which reads it."""
-        return self._windows(positions, self.scan(filters), schema)
+        return self._windows(positions, self.scan(how.filters), how, schema)
 
     def _windows(
-        self, positions: Sequence[int], scan: Scan | None, schema: pa.Schema
-    ) -> Iterator[Callable[[], pa.Table]]:
+        self, positions: Sequence[int], scan: Scan | None, how: Reading, schema: pa.Schema
+    ) -> Iterator[Callable[[], shown.ReadTable]]:
         read = list({*positions, *(scan.columns if scan else ())})
         # Files stay open until the generator ends.
         with OpenParts(self.version) as parts:
             for window in windows(self.version, read, self._everything, None, scan):
-                yield partial(self.window, positions, window, parts, scan, schema)
+                yield partial(self.window, positions, window, parts, scan, how, schema)
+        if self.beyond:
+            yield lambda: shown.ReadTable(schema.empty_table(), self.beyond)
 
     @property
     def _everything(self) -> list[RowSpan]:
@@ -280,12 +276,17 @@ class Snapshot:
         window: Sequence[RowSpan],
         parts: OpenParts,
         scan: Scan | None,
+        how: Reading,
         schema: pa.Schema,
-    ) -> pa.Table:
+    ) -> shown.ReadTable:
         """Read one window; `parts` keeps open the files that the next windows need."""
+        read = partial(select, self.version, positions, window, parts, scan)
         with self._guarded():
-            selected = select(self.version, positions, window, parts, scan)
-        return shown.table_of(self._show(positions, selected.arrays), schema, len(selected.numbers))
+            rows, lost = salvaged(read, self.version, positions, scan, window, how.on_corrupt)
+        if lost:
+            self.check_open()
+        columns = self._show(positions, rows.arrays)
+        return shown.ReadTable(shown.table_of(columns, schema, len(rows.numbers)), lost)
 
     def take(self, positions: Sequence[int], rows: np.ndarray) -> pa.Table:
         """Read rows by number, in any order and with repetitions."""
@@ -329,13 +330,13 @@ class Snapshot:
         floats = numpy_floats(schema, frame, dtype_backend)
         rows = self._read(list(needed), 0, self.rows, how, floats)
         fields, described = shown.described(self.version, self.fields, needed)
+        fields = shown.with_nullable(fields, rows)
         arrays = rows.arrays
         # Not with on_corrupt="skip": the first row may be the damaged one.
         if not len(rows.numbers) and self.rows and how.on_corrupt == "raise":
             arrays = [self._empty(*column) for column in zip(needed, arrays, strict=True)]
         attributes = dict(head.attributes)
-        if rows.lost:
-            attributes[shown.MISSING_ROWS] = [list(pair) for pair in rows.missing]
+        attributes |= shown.told(rows)
         return to_frame(
             shown.table_of(self._show(list(needed), arrays), fields, len(rows.numbers)),
             len(rows.numbers),
@@ -362,20 +363,18 @@ class Snapshot:
     ) -> shown.ReadRows:
         version, scan = self.version, self.scan(how.filters)
         row_spans = spans(version.head.row_groups, start, stop)
-        progress, lost = None, list[Loss]()
+        progress = None
         if how.progress is not None:
             progress = Progress(how.progress, stop - start, len(positions))
-
-        read = partial(read_selected, version, positions, scan, with_nans=with_nans)
+        read = partial(read_selected, version, positions, scan, row_spans, progress, with_nans)
         with self._guarded():
-            if how.on_corrupt == "raise":
-                selected = read(row_spans, progress)
-            else:
-                needed = [*positions, *(scan.columns if scan else ())]
-                selected, lost = read_intact(read, version, needed, row_spans, progress)
-                lost += self.beyond
+            selected, lost = salvaged(
+                read, version, positions, scan, row_spans, how.on_corrupt, with_nans
+            )
         if lost:
             self.check_open()
+        if how.on_corrupt != "raise":
+            lost += self.beyond
         if progress is not None:
             progress.finish(stop - start)
         shown.warn_of(lost)

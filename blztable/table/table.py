@@ -6,8 +6,9 @@ open. After a commit of its own it shows the version it published. Knows nothing
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, Concatenate, ParamSpec, overload
+from contextlib import ExitStack, contextmanager
+from time import monotonic
+from typing import Any, Concatenate, ParamSpec, SupportsIndex, overload
 from weakref import WeakSet
 
 import pyarrow as pa
@@ -19,18 +20,20 @@ from blztable.engine.change import creation
 from blztable.engine.version import history, vacuum
 from blztable.engine.version.versions import LOCK_SECONDS, pin
 from blztable.engine.write.options import WriteOptions
-from blztable.errors import ReadOnlyError, TransactionError
+from blztable.errors import ConflictError, ReadOnlyError, TransactionError
 from blztable.format.metalayers import LayerKey
-from blztable.report import Vacuumed, VersionInfo
-from blztable.table.appender import Appender
+from blztable.report import Changed, Vacuumed, VersionDiff, VersionInfo
+from blztable.table.changing.appender import Appender
 from blztable.table.column import Column
-from blztable.table.indices import checked_integer
+from blztable.table.indices import checked_count, checked_integer
 from blztable.table.progress import ProgressOption, reporting
 from blztable.table.reader import TableReader
 from blztable.table.snapshot import Snapshot
 from blztable.table.transaction import Transaction
 
 P = ParamSpec("P")
+# How often a change is made again after a conflict, and the seconds after which it is not.
+RETRIES, RETRY_SECONDS = 5, 30
 
 
 class CTable(TableReader, Closing):
@@ -41,9 +44,10 @@ class CTable(TableReader, Closing):
 
     Each change is one commit. When the method returns, the change survives a loss of power; before
     that, no reader sees any of it. Changes that others committed meanwhile are kept. If a change
-    relies on something that another commit changed, it raises ConflictError and nothing is
-    committed; open the table again and repeat the change. Each method that changes the table
-    returns the number of the version it made, and raises:
+    relies on something that another commit changed, a method with `retries` makes it again on the
+    newest version. Otherwise it raises ConflictError and nothing is committed; open the table again
+    and repeat the change. Each method that changes the table returns a `Changed`, what it did,
+    except for `restore`, which returns the number of the version, and raises:
 
     - ReadOnlyError if the table was opened with mode "r": open it with mode "a";
     - TransactionError while a transaction of this table is open: use the transaction;
@@ -116,20 +120,26 @@ class CTable(TableReader, Closing):
     @overload
     def __getitem__(self, key: slice) -> pa.Table: ...
 
-    def __getitem__(self, key: Names | list[Any] | slice) -> "Column | TableReader | pa.Table":
-        """Return a column or a field, the table with a list of columns, or a slice of rows.
+    @overload
+    def __getitem__(self, key: SupportsIndex) -> dict[str, Any]: ...
+
+    def __getitem__(
+        self, key: Names | list[Any] | slice | SupportsIndex
+    ) -> "Column | TableReader | pa.Table | dict[str, Any]":
+        """Return a column or a field, the table with some columns, rows of a slice, or one row.
 
         Parameters
         ----------
-        key : str, tuple of str, list of these or slice
+        key : str, tuple of str, list of these, slice or int
             Name of a column, names of columns, or row numbers as in a list. A field of a struct has
             the name "address.city" or ("address", "city").
 
         Returns
         -------
-        Column, CTable or pyarrow.Table
+        Column, CTable, pyarrow.Table or dict
             The column or the field, unread; the table with these columns, unread and not writable,
-            of a struct only the fields that are named; the rows.
+            of a struct only the fields that are named; the rows; or one row, as Python values by
+            column name.
 
         Raises
         ------
@@ -141,8 +151,8 @@ class CTable(TableReader, Closing):
         >>> import blztable as blz
         >>> blz.to_blz({"a": [1, 2, 3], "b": ["x", "y", "z"]}, "t.blz")
         >>> with blz.open("t.blz") as t:
-        ...     t["a"][1], t[["b"]].column_names, t[1:].to_pydict()
-        (2, ['b'], {'a': [2, 3], 'b': ['y', 'z']})
+        ...     t["a"][1], t[["b"]].column_names, t[1:].to_pydict(), t[-1]
+        (2, ['b'], {'a': [2, 3], 'b': ['y', 'z']}, {'a': 3, 'b': 'z'})
         """
         if isinstance(key, list):
             snapshot, columns = self._reading(key)
@@ -206,7 +216,7 @@ class CTable(TableReader, Closing):
         nan_as_null: bool | None = None,
         object: str = "infer",
         progress: ProgressOption = None,
-    ) -> int:
+    ) -> Changed:
         """Add rows at the end.
 
         Columns are matched by name, in any order. A missing column is filled with its default, or
@@ -240,8 +250,8 @@ class CTable(TableReader, Closing):
 
         Returns
         -------
-        int
-            Number of the version that has the rows.
+        Changed
+            What was done, and the number of the version.
 
         Raises
         ------
@@ -263,10 +273,10 @@ class CTable(TableReader, Closing):
         >>> import blztable as blz
         >>> blz.to_blz({"day": [1], "sold": [7]}, "sales.blz")
         >>> with blz.open("sales.blz", mode="a") as t:
-        ...     version = t.append({"sold": [9], "day": [2]}, commit_id="day 2")
-        ...     again = t.append({"sold": [9], "day": [2]}, commit_id="day 2")
-        ...     print(t.nrows, version, again)
-        2 2 2
+        ...     print(t.append({"sold": [9], "day": [2]}, commit_id="day 2"))
+        ...     print(t.append({"sold": [9], "day": [2]}, commit_id="day 2"))
+        version 2: 1 row appended
+        version 2: no rows changed
         """
         with reporting(progress, "appending") as callback, self._alone(commit_id) as tx:
             tx.append(
@@ -277,7 +287,7 @@ class CTable(TableReader, Closing):
                 object=object,
                 progress=callback,
             )
-        return tx.version
+        return tx.changed
 
     @contextmanager
     def appender(self, *, commit_id: str | None = None) -> Iterator[Appender]:
@@ -316,7 +326,9 @@ class CTable(TableReader, Closing):
         with self._alone(commit_id) as tx, tx.appender() as columns:
             yield columns
 
-    def update(self, values: Mapping[str, Any], where: Any = None) -> int:
+    def update(
+        self, values: Mapping[str, Any], where: Any = None, *, retries: int = RETRIES
+    ) -> Changed:
         """Set columns in the rows that meet a condition.
 
         Only the named columns are written, and only in row groups that have such rows.
@@ -328,15 +340,17 @@ class CTable(TableReader, Closing):
             meets the condition, in stored order; or a pyarrow expression, computed from the values
             before the update, with types as in `add_column`. Whether NaN is a missing value is
             decided as in `append`.
-        where : pyarrow.compute.Expression, list of tuples or list of such lists, optional
+        where : str, pyarrow.compute.Expression, list of tuples or list of such lists, optional
             Condition that a row must meet, as `filters` of `read_blz`; all rows by default. Rows
             for which it is null are not changed.
+        retries : int, optional
+            How often the update is made again on the newest version after a conflict, before
+            ConflictError is raised; not with an array of values, and not after 30 seconds.
 
         Returns
         -------
-        int
-            Number of the version that has the new values. `Transaction.update` returns the number
-            of rows.
+        Changed
+            What was done, and the number of the version.
 
         Raises
         ------
@@ -357,13 +371,14 @@ class CTable(TableReader, Closing):
         >>> import pyarrow.compute as pc
         >>> blz.to_blz({"item": ["tea", "cup"], "price": [3.0, 8.0]}, "shop.blz")
         >>> with blz.open("shop.blz", mode="a") as t:
-        ...     version = t.update({"price": pc.field("price") * 2}, where=[("item", "==", "tea")])
+        ...     print(t.update({"price": pc.field("price") * 2}, where=[("item", "==", "tea")]))
         ...     print(t["price"][:].to_pylist())
+        version 2: 1 row updated
         [6.0, 8.0]
         """
-        return self._change(Transaction.update, values, where)
+        return self._again(retries, Transaction.update, values, where)
 
-    def delete(self, where: Any) -> int:
+    def delete(self, where: Any, *, retries: int = RETRIES) -> Changed:
         """Remove the rows that meet a condition.
 
         Row groups that lose rows are written again, with all columns. A RangeIndex numbers the
@@ -371,14 +386,17 @@ class CTable(TableReader, Closing):
 
         Parameters
         ----------
-        where : pyarrow.compute.Expression, list of tuples or list of such lists
+        where : str, pyarrow.compute.Expression, list of tuples or list of such lists
             Condition that a row must meet, as `filters` of `read_blz`. Rows for which it is null
             are kept.
+        retries : int, optional
+            How often the delete is made again on the newest version after a conflict, before
+            ConflictError is raised. After 30 seconds it is not made again.
 
         Returns
         -------
-        int
-            Number of the version without the rows. `Transaction.delete` returns the number of rows.
+        Changed
+            What was done, and the number of the version.
 
         Raises
         ------
@@ -398,24 +416,236 @@ class CTable(TableReader, Closing):
         >>> import blztable as blz
         >>> blz.to_blz({"n": [1, 2, 3]}, "fewer.blz")
         >>> with blz.open("fewer.blz", mode="a") as t:
-        ...     version = t.delete([("n", "==", 2)])
-        ...     print(t["n"][:].to_pylist())
-        [1, 3]
+        ...     print(t.delete([("n", "==", 2)]), t["n"][:].to_pylist())
+        version 2: 1 row deleted [1, 3]
         """
-        return self._change(Transaction.delete, where)
+        return self._again(retries, Transaction.delete, where)
 
-    def truncate(self, n: int) -> int:
+    def upsert(
+        self,
+        data: Any,
+        on: str | Sequence[str],
+        *,
+        index: bool | None = None,
+        nan_as_null: bool | None = None,
+        object: str = "infer",
+        retries: int = RETRIES,
+    ) -> Changed:
+        """Update the rows whose key is there, and append the others, in one commit.
+
+        Columns that the data lack keep their values in updated rows; new rows get their defaults.
+        Keys are compared as in a merge of pandas: null equals null, and NaN equals NaN. If several
+        rows of the table have a key, all of them are updated. Statistics find the row groups that
+        may have a key; only the columns of the data are written again there.
+
+        Parameters
+        ----------
+        data : DataFrame, Arrow data, mapping, or an iterable of these
+            The rows, as in `to_blz`; an iterable is read into memory.
+        on : str or sequence of str
+            The column of the key, or several. Each key may occur once in the data.
+        index : bool, optional
+            Whether the DataFrame's index is stored, as in `append`.
+        nan_as_null : bool, optional
+            Whether NaN among floats is a missing value, as in `append`.
+        object : {"infer", "json", "error"}
+            How columns of Python objects are stored, as in `to_blz`.
+        retries : int, optional
+            How often the change is made again on the newest version after a conflict, before
+            ConflictError is raised; not with data that can be read only once, such as an iterator,
+            and not after 30 seconds.
+
+        Returns
+        -------
+        Changed
+            Numbers of rows updated and appended, and the number of the version.
+
+        Raises
+        ------
+        ColumnNotFoundError
+            The table has no column of one of these names.
+        SchemaError
+            A column is unknown, missing or has a value that cannot be stored without loss.
+        ValueError
+            Two rows of the data have the same key; the message names it.
+        ConflictError
+            Another commit changed the columns or the same row groups, or added one of the keys. An
+            append that looked at no row is no conflict, even if it added one of the keys.
+        ReadOnlyError
+            The table was opened with mode "r".
+        BusyError, StorageError, CommitUnknownError
+            The commit failed, see `CTable`.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"id": [1, 2], "name": ["tea", "cup"], "price": [3.0, 8.0]}, "shop.blz")
+        >>> with blz.open("shop.blz", mode="a") as t:
+        ...     print(t.upsert({"id": [2, 3], "price": [9.0, 5.0]}, on="id"))
+        ...     print(t.to_arrow().to_pydict())
+        version 2: 1 row appended, 1 row updated
+        {'id': [1, 2, 3], 'name': ['tea', 'cup', None], 'price': [3.0, 9.0, 5.0]}
+        """
+        return self._again(
+            retries,
+            Transaction.upsert,
+            data,
+            on,
+            index=index,
+            nan_as_null=nan_as_null,
+            object=object,
+        )
+
+    def replace_where(
+        self,
+        data: Any,
+        where: Any,
+        *,
+        index: bool | None = None,
+        nan_as_null: bool | None = None,
+        object: str = "infer",
+        retries: int = RETRIES,
+    ) -> Changed:
+        """Put rows in the place of those that meet a condition, in one commit.
+
+        A job that replaces a day, or a tenant, may run twice, also at the same time: the rows are
+        there once. The new rows are at the end of the table.
+
+        Parameters
+        ----------
+        data : DataFrame, Arrow data, mapping, or an iterable of these
+            The rows, as in `to_blz`; iterators are streamed.
+        where : pyarrow.compute.Expression, list of tuples or list of such lists
+            Condition of the rows to remove, as `filters` of `read_blz`. All new rows must meet it.
+        index : bool, optional
+            Whether the DataFrame's index is stored, as in `append`.
+        nan_as_null : bool, optional
+            Whether NaN among floats is a missing value, as in `append`.
+        object : {"infer", "json", "error"}
+            How columns of Python objects are stored, as in `to_blz`.
+        retries : int, optional
+            How often the change is made again on the newest version after a conflict, before
+            ConflictError is raised; not with data that can be read only once, such as an iterator,
+            and not after 30 seconds.
+
+        Returns
+        -------
+        Changed
+            Numbers of rows deleted and appended, and the number of the version.
+
+        Raises
+        ------
+        ColumnNotFoundError
+            The condition names a column that the table does not have.
+        SchemaError
+            A column is unknown, missing or has a value that cannot be stored without loss.
+        ValueError
+            A row of the data does not meet the condition; the message says how many, and which is
+            the first.
+        ConflictError
+            Another commit changed the columns or the same row groups, or added rows that meet the
+            condition. An append that looked at no row is no conflict.
+        ReadOnlyError
+            The table was opened with mode "r".
+        BusyError, StorageError, CommitUnknownError
+            The commit failed, see `CTable`.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"day": [1, 2, 2], "sold": [7, 9, 4]}, "days.blz")
+        >>> with blz.open("days.blz", mode="a") as t:
+        ...     for run in range(2):
+        ...         print(t.replace_where({"day": [2], "sold": [8]}, [("day", "==", 2)]))
+        ...     print(t["sold"][:].to_pylist())
+        version 2: 1 row appended, 2 rows deleted
+        version 3: 1 row appended, 1 row deleted
+        [7, 8]
+        """
+        return self._again(
+            retries,
+            Transaction.replace_where,
+            data,
+            where,
+            index=index,
+            nan_as_null=nan_as_null,
+            object=object,
+        )
+
+    def deduplicate(
+        self,
+        on: str | Sequence[str] | None = None,
+        *,
+        keep: str = "first",
+        order_by: str | Sequence[str | tuple[str, str]] | None = None,
+        retries: int = RETRIES,
+    ) -> Changed:
+        """Keep one row of each key and remove the others.
+
+        Keys are compared as `DataFrame.drop_duplicates` does: null equals null. The rows that stay
+        keep their order. The columns of the key are read into memory.
+
+        Parameters
+        ----------
+        on : str or sequence of str, optional
+            The column of the key, or several; all columns by default.
+        keep : {"first", "last"}
+            Which row of each key stays.
+        order_by : str, or sequence of str or (str, "ascending" or "descending"), optional
+            Columns that decide which row is the first and which the last, nulls last; by default
+            the order of the table.
+        retries : int, optional
+            How often the change is made again on the newest version after a conflict, before
+            ConflictError is raised. After 30 seconds it is not made again.
+
+        Returns
+        -------
+        Changed
+            Number of rows deleted, and the number of the version.
+
+        Raises
+        ------
+        ColumnNotFoundError
+            The table has no column of one of these names.
+        SchemaError
+            Rows cannot be compared by a column of this type.
+        ValueError
+            `keep` is not one of its choices.
+        ConflictError
+            Another commit changed the columns or the rows. An append that looked at no row is no
+            conflict; its rows are not compared.
+        ReadOnlyError
+            The table was opened with mode "r".
+        BusyError, StorageError, CommitUnknownError
+            The commit failed, see `CTable`.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"id": [1, 2, 1], "at": [9, 5, 7]}, "events.blz")
+        >>> with blz.open("events.blz", mode="a") as t:
+        ...     print(t.deduplicate(on="id", keep="last", order_by="at"))
+        ...     print(t.to_arrow().to_pydict())
+        version 2: 1 row deleted
+        {'id': [1, 2], 'at': [9, 5]}
+        """
+        return self._again(retries, Transaction.deduplicate, on, keep=keep, order_by=order_by)
+
+    def truncate(self, n: int, *, retries: int = RETRIES) -> Changed:
         """Keep the first rows and remove the others.
 
         Parameters
         ----------
         n : int
             Maximum number of rows to keep.
+        retries : int, optional
+            How often the change is made again on the newest version after a conflict, before
+            ConflictError is raised. After 30 seconds it is not made again.
 
         Returns
         -------
-        int
-            Number of the version that has these rows.
+        Changed
+            What was done, and the number of the version.
 
         Raises
         ------
@@ -433,13 +663,12 @@ class CTable(TableReader, Closing):
         >>> import blztable as blz
         >>> blz.to_blz({"n": [1, 2, 3]}, "t.blz")
         >>> with blz.open("t.blz", mode="a") as t:
-        ...     version = t.truncate(2)
-        ...     print(t["n"][:].to_pylist())
-        [1, 2]
+        ...     print(t.truncate(2), t["n"][:].to_pylist())
+        version 2: 1 row deleted [1, 2]
         """
-        return self._change(Transaction.truncate, n)
+        return self._again(retries, Transaction.truncate, n)
 
-    def resize(self, n: int) -> int:
+    def resize(self, n: int, *, retries: int = RETRIES) -> Changed:
         """Keep the first rows, or add rows, until there are `n`.
 
         A new row has each column's default: the default that `add_column` declared, else null if
@@ -449,11 +678,14 @@ class CTable(TableReader, Closing):
         ----------
         n : int
             Number of rows of the new version.
+        retries : int, optional
+            How often the change is made again on the newest version after a conflict, before
+            ConflictError is raised. After 30 seconds it is not made again.
 
         Returns
         -------
-        int
-            Number of the version that has `n` rows.
+        Changed
+            What was done, and the number of the version.
 
         Raises
         ------
@@ -471,12 +703,10 @@ class CTable(TableReader, Closing):
         >>> import blztable as blz
         >>> blz.to_blz({"n": [1, 2, 3]}, "sized.blz")
         >>> with blz.open("sized.blz", mode="a") as t:
-        ...     t.truncate(2), t.resize(3)
-        ...     print(t["n"][:].to_pylist())
-        (2, 3)
-        [1, 2, None]
+        ...     print(t.truncate(2), t.resize(3), t["n"][:].to_pylist())
+        version 2: 1 row deleted version 3: 1 row appended [1, 2, None]
         """
-        return self._change(Transaction.resize, n)
+        return self._again(retries, Transaction.resize, n)
 
     def add_column(
         self,
@@ -487,7 +717,8 @@ class CTable(TableReader, Closing):
         truncate: int | None = None,
         object: str = "infer",
         meta: Mapping[str, bytes] | None = None,
-    ) -> int:
+        retries: int = RETRIES,
+    ) -> Changed:
         """Add a column behind the others, without writing any of them.
 
         Parameters
@@ -507,11 +738,14 @@ class CTable(TableReader, Closing):
             How Python objects are stored, as in `to_blz`.
         meta : mapping of str to bytes, optional
             Fixed metalayers of the column, see `Column.meta`.
+        retries : int, optional
+            How often the column is computed again on the newest version after a conflict, before
+            ConflictError is raised; not with an array of values, and not after 30 seconds.
 
         Returns
         -------
-        int
-            Number of the version that has the column.
+        Changed
+            What was done, and the number of the version.
 
         Raises
         ------
@@ -533,13 +767,15 @@ class CTable(TableReader, Closing):
         >>> import pyarrow.compute as pc
         >>> blz.to_blz({"net": [10.0, 20.0]}, "prices.blz")
         >>> with blz.open("prices.blz", mode="a") as t:
-        ...     version = t.add_column("gross", pc.field("net") * 1.5)
+        ...     done = t.add_column("gross", pc.field("net") * 1.5)
         ...     print(t.head().to_pydict())
         {'net': [10.0, 20.0], 'gross': [15.0, 30.0]}
         """
-        return self._change(
+        return self._again(
+            retries,
             Transaction.add_column,
-            *(name, data),
+            name,
+            data,
             default=default,
             truncate=truncate,
             object=object,
@@ -554,7 +790,8 @@ class CTable(TableReader, Closing):
         nullable: bool | None = None,
         default: Any = no_default,
         safe: bool = True,
-    ) -> int:
+        retries: int = RETRIES,
+    ) -> Changed:
         """Change the type, the nulls or the default of a column.
 
         The other columns are not touched. The column keeps its files where their bytes mean the
@@ -580,11 +817,14 @@ class CTable(TableReader, Closing):
             converted as by `pyarrow.ChunkedArray.cast` with ``safe=False``, for example numbers to
             text and back, or 1.5 to 1; a text that is no number, and a NaN as an integer, are
             errors all the same.
+        retries : int, optional
+            How often the change is made again on the newest version after a conflict, before
+            ConflictError is raised. After 30 seconds it is not made again.
 
         Returns
         -------
-        int
-            Number of the version that has the changed column.
+        Changed
+            What was done, and the number of the version.
 
         Raises
         ------
@@ -609,13 +849,14 @@ class CTable(TableReader, Closing):
         >>> import blztable as blz
         >>> blz.to_blz({"visits": [1, 2], "zip": [8000, 3001]}, "t.blz")
         >>> with blz.open("t.blz", mode="a") as t:
-        ...     version = t.alter_column("visits", type="int32", nullable=False, default=0)
-        ...     version = t.alter_column("zip", type="string", safe=False)
-        ...     version = t.append({"zip": ["0150"]})
+        ...     done = t.alter_column("visits", type="int32", nullable=False, default=0)
+        ...     done = t.alter_column("zip", type="string", safe=False)
+        ...     done = t.append({"zip": ["0150"]})
         ...     print(t.to_arrow().to_pydict())
         {'visits': [1, 2, 0], 'zip': ['8000', '3001', '0150']}
         """
-        return self._change(
+        return self._again(
+            retries,
             Transaction.alter_column,
             name,
             type=type,
@@ -624,7 +865,7 @@ class CTable(TableReader, Closing):
             safe=safe,
         )
 
-    def drop_columns(self, names: Iterable[Names]) -> int:
+    def drop_columns(self, names: Iterable[Names]) -> Changed:
         """Drop columns; no data are read or written.
 
         Their files are removed together with the last version that has the columns.
@@ -637,8 +878,8 @@ class CTable(TableReader, Closing):
 
         Returns
         -------
-        int
-            Number of the version without the columns.
+        Changed
+            What was done, and the number of the version.
 
         Raises
         ------
@@ -656,14 +897,14 @@ class CTable(TableReader, Closing):
         >>> import blztable as blz
         >>> blz.to_blz({"a": [1], "b": [2], "c": [3]}, "columns.blz")
         >>> with blz.open("columns.blz", mode="a") as t:
-        ...     t.drop_columns(["a"]), t.rename_columns({"c": "d"}), t.reorder_columns(["d"])
+        ...     t.drop_columns(["a"]), t.rename_columns({"c": "d"})
         ...     print(t.column_names)
-        (2, 3, 4)
-        ['d', 'b']
+        (Changed(version=2), Changed(version=3))
+        ['b', 'd']
         """
         return self._change(Transaction.drop_columns, names)
 
-    def rename_columns(self, names: Mapping[str, str]) -> int:
+    def rename_columns(self, names: Mapping[str, str]) -> Changed:
         """Rename columns; no data are read or written.
 
         Parameters
@@ -674,8 +915,8 @@ class CTable(TableReader, Closing):
 
         Returns
         -------
-        int
-            Number of the version that has the new names.
+        Changed
+            What was done, and the number of the version.
 
         Raises
         ------
@@ -695,13 +936,13 @@ class CTable(TableReader, Closing):
         >>> import blztable as blz
         >>> blz.to_blz({"a": [1], "b": [2]}, "t.blz")
         >>> with blz.open("t.blz", mode="a") as t:
-        ...     version = t.rename_columns({"a": "b", "b": "a"})
+        ...     done = t.rename_columns({"a": "b", "b": "a"})
         ...     print(t.head().to_pydict())
         {'b': [1], 'a': [2]}
         """
         return self._change(Transaction.rename_columns, names)
 
-    def reorder_columns(self, names: Iterable[str]) -> int:
+    def reorder_columns(self, names: Iterable[str]) -> Changed:
         """Put some columns first; no data are read or written.
 
         Parameters
@@ -711,8 +952,8 @@ class CTable(TableReader, Closing):
 
         Returns
         -------
-        int
-            Number of the version that has the new order.
+        Changed
+            What was done, and the number of the version.
 
         Raises
         ------
@@ -730,13 +971,13 @@ class CTable(TableReader, Closing):
         >>> import blztable as blz
         >>> blz.to_blz({"a": [1], "b": [2], "c": [3]}, "t.blz")
         >>> with blz.open("t.blz", mode="a") as t:
-        ...     version = t.reorder_columns(["c"])
+        ...     done = t.reorder_columns(["c"])
         ...     print(t.column_names)
         ['c', 'a', 'b']
         """
         return self._change(Transaction.reorder_columns, names)
 
-    def compact(self, sort_by: str | Sequence[str | tuple[str, str]] | None = None) -> int:
+    def compact(self, sort_by: str | Sequence[str | tuple[str, str]] | None = None) -> Changed:
         """Merge small row groups, or sort all rows.
 
         Appends by others may be committed meanwhile. Appends merge small row groups at the end by
@@ -772,13 +1013,13 @@ class CTable(TableReader, Closing):
         >>> import blztable as blz
         >>> blz.to_blz({"n": [2, 3, 1]}, "sorted.blz")
         >>> with blz.open("sorted.blz", mode="a") as t:
-        ...     version = t.compact(sort_by="n")
+        ...     done = t.compact(sort_by="n")
         ...     print(t["n"][:].to_pylist())
         [1, 2, 3]
         """
         return self._change(Transaction.compact, sort_by)
 
-    def set_retention(self, *, versions: int | None = None, seconds: int | None = None) -> int:
+    def set_retention(self, *, versions: int | None = None, seconds: int | None = None) -> Changed:
         """Set how long superseded versions are kept: by default one hour, at most 10 versions.
 
         Parameters
@@ -791,8 +1032,8 @@ class CTable(TableReader, Closing):
 
         Returns
         -------
-        int
-            Number of the version that has the new setting.
+        Changed
+            What was done, and the number of the version.
 
         Raises
         ------
@@ -811,11 +1052,11 @@ class CTable(TableReader, Closing):
         >>> blz.to_blz({"n": [1]}, "kept.blz")
         >>> with blz.open("kept.blz", mode="a") as t:
         ...     t.set_retention(versions=3, seconds=24 * 3600)
-        2
+        Changed(version=2)
         """
         return self._change(Transaction.set_retention, versions=versions, seconds=seconds)
 
-    def set_row_group_rows(self, rows: int | None) -> int:
+    def set_row_group_rows(self, rows: int | None) -> Changed:
         """Set the number of rows of new row groups.
 
         Rows that are stored stay in their row groups until a compaction joins small ones.
@@ -827,8 +1068,8 @@ class CTable(TableReader, Closing):
 
         Returns
         -------
-        int
-            Number of the version that has the new setting.
+        Changed
+            What was done, and the number of the version.
 
         Raises
         ------
@@ -848,8 +1089,8 @@ class CTable(TableReader, Closing):
         >>> with blz.open("t.blz", mode="a") as t:
         ...     t.set_row_group_rows(50)
         ...     t.compact()
-        2
-        3
+        Changed(version=2)
+        Changed(version=3)
         """
         return self._change(Transaction.set_row_group_rows, rows)
 
@@ -874,13 +1115,56 @@ class CTable(TableReader, Closing):
         >>> import blztable as blz
         >>> blz.to_blz({"n": [1]}, "history.blz")
         >>> with blz.open("history.blz", mode="a") as t:
-        ...     t.append({"n": [2]}, commit_id="day 2")
+        ...     done = t.append({"n": [2]}, commit_id="day 2")
         ...     [(one.number, one.operation, one.rows, one.commit_ids) for one in t.versions()]
-        2
         [(1, 'create', 1, ()), (2, 'append', 2, ('day 2',))]
         """
         self._snapshot.check_open()
         return history.list_versions(self._snapshot.version.store)
+
+    def diff(self, old: int, new: int | None = None) -> VersionDiff:
+        """Compare two versions by their manifests; no column is read.
+
+        Parameters
+        ----------
+        old : int
+            Number of the older version.
+        new : int, optional
+            Number of the newer version; the version shown by default.
+
+        Returns
+        -------
+        VersionDiff
+            Columns and row groups that were added and removed, and other changes of the schema.
+
+        Raises
+        ------
+        TableNotFoundError
+            The table has no version with this number.
+        CorruptError
+            The manifest of a version is damaged.
+        ClosedError
+            The table was closed.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"n": [1]}, "t.blz")
+        >>> with blz.open("t.blz", mode="a") as t:
+        ...     version = t.append({"n": [2, 3]})
+        ...     t.diff(1).rows_added
+        2
+        """
+        self._snapshot.check_open()
+        store = self._snapshot.version.store
+        with ExitStack() as stack:
+            pinned = [self._snapshot.version]
+            for number in (old, new):
+                if number is not None:
+                    version, lock = pin(store, checked_integer(number, "version"))
+                    stack.callback(lock.close)
+                    pinned.append(version)
+            return history.difference(pinned[1], pinned[-1 if new is not None else 0])
 
     def restore(self, version: int) -> int:
         """Commit the contents of an older version as the newest one.
@@ -913,8 +1197,10 @@ class CTable(TableReader, Closing):
         >>> import blztable as blz
         >>> blz.to_blz({"n": [1, 2]}, "undo.blz")
         >>> with blz.open("undo.blz", mode="a") as t:
-        ...     t.delete([("n", "==", 1)]), t.restore(1), t.nrows
-        (2, 3, 2)
+        ...     print(t.delete([("n", "==", 1)]))
+        ...     print(t.restore(1), t.nrows)
+        version 2: 1 row deleted
+        3 2
         """
         self._check_alone()
         store = self._snapshot.version.store
@@ -976,11 +1262,44 @@ class CTable(TableReader, Closing):
 
     def _change(
         self, verb: Callable[Concatenate[Transaction, P], object], *args: P.args, **kwargs: P.kwargs
-    ) -> int:
-        """Commit one verb of a transaction alone; return the number of the version it made."""
+    ) -> Changed:
+        """Commit one verb of a transaction alone; return what it did."""
         with self._alone() as tx:
             verb(tx, *args, **kwargs)
-        return tx.version
+        return tx.changed
+
+    def _again(
+        self,
+        retries: int,
+        verb: Callable[Concatenate[Transaction, P], object],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Changed:
+        """Commit one verb; after a conflict make it again, on the newest version."""
+        self._check_alone()
+        left, end = checked_count(retries, "retries"), monotonic() + RETRY_SECONDS
+        before = snapshot = self._snapshot
+        store, uuid = before.version.store, before.version.head.uuid
+        with ExitStack() as pins:
+            while True:
+                tx = Transaction(self, self._options(snapshot), None, snapshot)
+                try:
+                    with tx:
+                        verb(tx, *args, **kwargs)
+                    break
+                except ConflictError:
+                    if not left or tx._only_once or monotonic() > end:
+                        raise
+                    version, pinned = pin(store)
+                    pins.enter_context(pinned)
+                    # Another table at this place was not meant.
+                    if version.head.uuid != uuid:
+                        raise
+                    left, snapshot = left - 1, Snapshot(version, None)
+            if self._snapshot is before and snapshot is not before:
+                # The newer version had nothing to change.
+                self._show_version(*pin(store, tx.version))
+        return tx.changed
 
     def _set_attributes(self, changes: Mapping[str, Any], removed: Sequence[str]) -> None:
         self._change(Transaction._set_attributes, changes, removed)
@@ -993,8 +1312,8 @@ class CTable(TableReader, Closing):
         self._check_alone()
         return Transaction(self, self._options(), commit_id)
 
-    def _options(self) -> WriteOptions:
-        properties = self._snapshot.version.head.properties
+    def _options(self, snapshot: Snapshot | None = None) -> WriteOptions:
+        properties = (snapshot or self._snapshot).version.head.properties
         return WriteOptions.of(properties, self._overrides, self._durability)
 
     def _check_writable(self) -> None:

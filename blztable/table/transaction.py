@@ -8,43 +8,36 @@ transactions of one line. Knows nothing of files and commits.
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from functools import partial, wraps
+from dataclasses import replace
+from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from pandas.api.extensions import no_default
 
-from blztable.arrow.casts import cast_anyhow, cast_exactly
-from blztable.arrow.extensions import plain_values
-from blztable.arrow.nested.paths import Names, column_of
-from blztable.convert.append_source import append_source
-from blztable.convert.categories import order_of
-from blztable.convert.column_type import with_type
-from blztable.convert.frames.frame import described, dropped, renamed
+from blztable.arrow.nested.paths import Names
 from blztable.convert.objects.tagged import checked_attrs
-from blztable.convert.values import values_of
+from blztable.convert.source import is_repeatable
 from blztable.engine.change import columns as evolving
-from blztable.engine.change import compact, fields, retype, rows, update
+from blztable.engine.change import compact, rows
 from blztable.engine.change.change_set import ChangeSet
-from blztable.engine.query import expressions
 from blztable.engine.run.progress import Callback
 from blztable.engine.version.commit import AlreadyCommitted, Commit, Plan
-from blztable.engine.version.schema import kept_digits
 from blztable.engine.write import sort_keys
 from blztable.engine.write.options import WriteOptions, check_id
 from blztable.errors import ReadOnlyError, TransactionError
 from blztable.format.metalayers import LayerKey
 from blztable.interrupts import DeferInterrupt
-from blztable.metalayers import check_fixed
-from blztable.table.appender import Appender
+from blztable.report import Changed
+from blztable.table.changing import columns, keyed
+from blztable.table.changing import rows as row_verbs
+from blztable.table.changing.appender import Appender
+from blztable.table.changing.target import Target
 from blztable.table.indices import checked_count
 from blztable.table.reader import TableReader
 from blztable.table.snapshot import Snapshot
-from blztable.table.target import Target
 
 # Operations that may leave small row groups at the end.
-GROWING = {"append", "resize"}
+GROWING = {"append", "resize", "upsert", "replace_where"}
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -96,8 +89,14 @@ class Transaction(TableReader):
     [7, 8] 2
     """
 
-    def __init__(self, table: TableReader, options: WriteOptions, commit_id: str | None) -> None:
-        super().__init__(table._snapshot)
+    def __init__(
+        self,
+        table: TableReader,
+        options: WriteOptions,
+        commit_id: str | None,
+        snapshot: Snapshot | None = None,
+    ) -> None:
+        super().__init__(snapshot or table._snapshot)
         check_id(commit_id)
         # Shows the version that the commit makes.
         self._table = table
@@ -110,6 +109,9 @@ class Transaction(TableReader):
         self._is_open = False
         self._committed: int | None = None
         self.is_repeated = False
+        # True if the changes cannot be made again on another version: a value belongs to a single
+        # row, or the data can be read only once.
+        self._only_once = False
 
     @property
     def version(self) -> int:
@@ -133,6 +135,29 @@ class Transaction(TableReader):
         2
         """
         return super().version if self._committed is None else self._committed
+
+    @property
+    def changed(self) -> Changed:
+        """What the changes made so far, or the commit, did to rows.
+
+        Returns
+        -------
+        Changed
+            Numbers of rows over all changes, and the number of the version as in `version`.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"n": [1]}, "t.blz")
+        >>> with blz.open("t.blz", mode="a") as t:
+        ...     with t.transaction() as tx:
+        ...         tx.append({"n": [2, 3]})
+        ...         tx.truncate(2)
+        ...     print(tx.changed)
+        version 2: 2 rows appended, 1 row deleted
+        """
+        done = Changed() if self.is_repeated else self._change_set.done
+        return replace(done, version=self.version)
 
     @property
     def is_open(self) -> bool:
@@ -208,14 +233,12 @@ class Transaction(TableReader):
         3 1
         3 2
         """
-        change_set, target = self._change_set, self._target
-        how = target.how(nan_as_null, object)
-        source = append_source(data, target.spec(), index=index, evolve=evolve, how=how)
-        rows.append(
-            *(change_set, source.runs),
-            continues_index=lambda: source.continues_index,
-            filled=lambda: source.filled,
-            rows=source.rows,
+        how = self._target.how(nan_as_null, object)
+        row_verbs.append(
+            *(self._change_set, self._target, data),
+            index=index,
+            how=how,
+            evolve=evolve,
             progress=progress,
         )
 
@@ -252,8 +275,8 @@ class Transaction(TableReader):
         working, target = self._working(), self._target
         return Appender(working, target.categories, target.how(), self._show)
 
-    @_verb(if_repeated=0)
-    def update(self, values: Mapping[str, Any], where: Any = None) -> int:
+    @_verb(if_repeated=Changed())
+    def update(self, values: Mapping[str, Any], where: Any = None) -> Changed:
         """Set columns in the rows that meet a condition, see `CTable.update`.
 
         Parameters
@@ -261,14 +284,14 @@ class Transaction(TableReader):
         values : mapping
             Name of a column to its new values: one scalar, an array with one value per row that
             meets the condition, or a pyarrow expression of the values before the update.
-        where : pyarrow.compute.Expression, list of tuples or list of such lists, optional
+        where : str, pyarrow.compute.Expression, list of tuples or list of such lists, optional
             Condition that a row must meet, as `filters` of `read_blz`; all rows by
             default. Rows for which it is null are not changed.
 
         Returns
         -------
-        int
-            Number of rows that meet the condition.
+        Changed
+            Number of rows that meet the condition, as `rows_updated`.
 
         Raises
         ------
@@ -287,33 +310,28 @@ class Transaction(TableReader):
         >>> blz.to_blz({"item": ["tea", "cup"], "price": [3.0, 8.0]}, "t.blz")
         >>> with blz.open("t.blz", mode="a") as t:
         ...     with t.transaction() as tx:
-        ...         tx.update({"price": 4.0}, where=[("item", "==", "tea")])
-        ...         print(tx["price"][:].to_pylist())
-        1
-        [4.0, 8.0]
+        ...         done = tx.update({"price": 4.0}, where=[("item", "==", "tea")])
+        ...         print(done.rows_updated, tx["price"][:].to_pylist())
+        1 [4.0, 8.0]
         """
-        target, new_values = self._target, {}
-        for name, value in evolving.checked_mapping(values, "values").items():
-            index = target.staged.index_of(evolving.checked_text(name))
-            is_expression = isinstance(value, pc.Expression)
-            new = expressions.as_expression(value) if is_expression else target.values(index, value)
-            new_values[index] = new
-        return update.update(self._change_set, new_values, where, target.computed(new_values))
+        done, of_rows = row_verbs.update(self._change_set, self._target, values, where)
+        self._only_once |= of_rows
+        return done
 
-    @_verb(if_repeated=0)
-    def delete(self, where: Any) -> int:
+    @_verb(if_repeated=Changed())
+    def delete(self, where: Any) -> Changed:
         """Remove the rows that meet a condition, see `CTable.delete`.
 
         Parameters
         ----------
-        where : pyarrow.compute.Expression, list of tuples or list of such lists
+        where : str, pyarrow.compute.Expression, list of tuples or list of such lists
             Condition that a row must meet, as `filters` of `read_blz`. Rows for which it is
             null are kept.
 
         Returns
         -------
-        int
-            Number of rows removed.
+        Changed
+            Number of rows removed, as `rows_deleted`.
 
         Raises
         ------
@@ -332,13 +350,184 @@ class Transaction(TableReader):
         >>> blz.to_blz({"day": [1, 2], "sold": [7, 9]}, "t.blz")
         >>> with blz.open("t.blz", mode="a") as t:
         ...     with t.transaction() as tx:
-        ...         tx.delete([("day", "==", 2)])
+        ...         done = tx.delete([("day", "==", 2)])
         ...         tx.append({"day": [2], "sold": [8]})
-        ...     print(t["sold"][:].to_pylist())
-        1
-        [7, 8]
+        ...     print(done.rows_deleted, t["sold"][:].to_pylist())
+        1 [7, 8]
         """
-        return rows.delete(self._change_set, where)
+        return Changed(rows_deleted=rows.delete(self._change_set, where))
+
+    @_verb(if_repeated=Changed())
+    def upsert(
+        self,
+        data: Any,
+        on: str | Sequence[str],
+        *,
+        index: bool | None = None,
+        nan_as_null: bool | None = None,
+        object: str = "infer",
+    ) -> Changed:
+        """Update the rows whose key is there, and append the others, see `CTable.upsert`.
+
+        Parameters
+        ----------
+        data : DataFrame, Arrow data, mapping, or an iterable of these
+            The rows, as in `to_blz`.
+        on : str or sequence of str
+            The column of the key, or several.
+        index : bool, optional
+            Whether the DataFrame's index is stored, as in `CTable.append`.
+        nan_as_null : bool, optional
+            Whether NaN among floats is a missing value, as in `CTable.append`.
+        object : {"infer", "json", "error"}
+            How columns of Python objects are stored, as in `to_blz`.
+
+        Returns
+        -------
+        Changed
+            Numbers of rows, as `rows_updated` and `rows_appended`.
+
+        Raises
+        ------
+        ColumnNotFoundError
+            The table has no column of one of these names.
+        SchemaError
+            A column is unknown, missing or of a type that cannot be stored without loss.
+        ValueError
+            Two rows of the data have the same key.
+        ReadOnlyError
+            Called in another process than the one that began the transaction.
+        TransactionError
+            Called outside of the transaction's `with`.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"id": [1, 2], "sold": [7, 9]}, "t.blz")
+        >>> with blz.open("t.blz", mode="a") as t:
+        ...     with t.transaction() as tx:
+        ...         print(tx.upsert({"id": [2, 3], "sold": [8, 1]}, on="id"))
+        ...     print(t["sold"][:].to_pylist())
+        1 row appended, 1 row updated
+        [7, 8, 1]
+        """
+        target = self._target
+        how = target.how(nan_as_null, object)
+        self._only_once |= not is_repeatable(data)
+        with self._change_set.named("upsert"):
+            return keyed.put(self._change_set, target, data, on, index=index, how=how)
+
+    @_verb(if_repeated=Changed())
+    def replace_where(
+        self,
+        data: Any,
+        where: Any,
+        *,
+        index: bool | None = None,
+        nan_as_null: bool | None = None,
+        object: str = "infer",
+    ) -> Changed:
+        """Put rows in the place of those that meet a condition, see `CTable.replace_where`.
+
+        Parameters
+        ----------
+        data : DataFrame, Arrow data, mapping, or an iterable of these
+            The rows, as in `to_blz`; iterators are streamed.
+        where : pyarrow.compute.Expression, list of tuples or list of such lists
+            Condition of the rows to remove, which all new rows must meet.
+        index : bool, optional
+            Whether the DataFrame's index is stored, as in `CTable.append`.
+        nan_as_null : bool, optional
+            Whether NaN among floats is a missing value, as in `CTable.append`.
+        object : {"infer", "json", "error"}
+            How columns of Python objects are stored, as in `to_blz`.
+
+        Returns
+        -------
+        Changed
+            Numbers of rows, as `rows_deleted` and `rows_appended`.
+
+        Raises
+        ------
+        ColumnNotFoundError
+            The condition names a column that the table does not have.
+        SchemaError
+            A column is unknown, missing or of a type that cannot be stored without loss.
+        ValueError
+            A row of the data does not meet the condition.
+        ReadOnlyError
+            Called in another process than the one that began the transaction.
+        TransactionError
+            Called outside of the transaction's `with`.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"day": [1, 2], "sold": [7, 9]}, "t.blz")
+        >>> with blz.open("t.blz", mode="a") as t:
+        ...     with t.transaction() as tx:
+        ...         done = tx.replace_where({"day": [2], "sold": [8]}, [("day", "==", 2)])
+        ...         tx.attrs["until"] = 2
+        ...     print(done, t["sold"][:].to_pylist())
+        1 row appended, 1 row deleted [7, 8]
+        """
+        self._only_once |= not is_repeatable(data)
+        how = self._target.how(nan_as_null, object)
+        with self._change_set.named("replace_where"):
+            deleted, before = rows.delete(self._change_set, where), self._change_set.staged.head
+            row_verbs.append(self._change_set, self._target, data, index=index, how=how)
+        row_verbs.check_replacing(self._change_set, len(before.row_groups), where)
+        appended = self._change_set.staged.head.rows - before.rows
+        return Changed(rows_appended=appended, rows_deleted=deleted)
+
+    @_verb(if_repeated=Changed())
+    def deduplicate(
+        self,
+        on: str | Sequence[str] | None = None,
+        *,
+        keep: str = "first",
+        order_by: str | Sequence[str | tuple[str, str]] | None = None,
+    ) -> Changed:
+        """Keep one row of each key and remove the others, see `CTable.deduplicate`.
+
+        Parameters
+        ----------
+        on : str or sequence of str, optional
+            The column of the key, or several; all columns by default.
+        keep : {"first", "last"}
+            Which row of each key stays.
+        order_by : str, or sequence of str or (str, "ascending" or "descending"), optional
+            Columns that decide which row is the first and which the last; by default the order of
+            the table.
+
+        Returns
+        -------
+        Changed
+            Number of rows removed, as `rows_deleted`.
+
+        Raises
+        ------
+        ColumnNotFoundError
+            The table has no column of one of these names.
+        SchemaError
+            Rows cannot be compared by a column of this type.
+        ReadOnlyError
+            Called in another process than the one that began the transaction.
+        TransactionError
+            Called outside of the transaction's `with`.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"id": [1, 2, 1], "sold": [7, 9, 8]}, "t.blz")
+        >>> with blz.open("t.blz", mode="a") as t:
+        ...     with t.transaction() as tx:
+        ...         print(tx.deduplicate(on="id", keep="last"))
+        ...     print(t["sold"][:].to_pylist())
+        1 row deleted
+        [9, 8]
+        """
+        return keyed.deduplicated(self._change_set, self._target, on, keep, order_by)
 
     def truncate(self, n: int) -> None:
         """Keep the first rows and remove the others.
@@ -397,11 +586,7 @@ class Transaction(TableReader):
         ...     print(t["n"][:].to_pylist())
         [1, 2, None]
         """
-        change_set = self._change_set
-        empty = evolving.fillings(change_set.staged)
-        in_order = self._target.in_order
-        fillings = [in_order(index, value) for index, value in enumerate(empty)]
-        rows.resize(change_set, checked_count(n, "n"), fillings)
+        row_verbs.resize(self._change_set, self._target, checked_count(n, "n"))
 
     @_verb(if_repeated=None)
     def add_column(
@@ -457,30 +642,14 @@ class Transaction(TableReader):
         ...     print(t.head().to_pydict())
         {'gross': [15.0, 30.0]}
         """
-        staged, descriptor, values = self._change_set.staged, None, None
-        layers = check_fixed(meta or {})
-        struct, own_name = fields.parent_of(staged, name) or (None, evolving.checked_text(name))
-        rows_of: Callable[[int], Any]
-        if isinstance(data, pc.Expression):
-            data = expressions.as_expression(data)
-            field = self._target.field_of(data).with_name(own_name)
-            rows_of = partial(update.computed, staged, data)
-        else:
-            values, descriptor = values_of(
-                data, f"column {name!r}", self._target.how(objects=object)
-            )
-            values, field = plain_values(values, own_name)
-            rows_of = rows.by_group(values, staged.head.row_groups, own_name)
-        field = kept_digits(described(field, descriptor), truncate)
-        if struct is not None:
-            if default is not None or layers:
-                raise ValueError(
-                    "default and meta are for columns; a field that is left out is null"
-                )
-            fields.add_field(self._change_set, struct, field, rows_of, self._retyped)
-            return
-        declared = self._target.default(default, field, order_of(values))
-        evolving.add_column(self._change_set, field, rows_of, declared, layers)
+        of_rows = columns.add(
+            *(self._change_set, self._target, name, data),
+            default=default,
+            truncate=truncate,
+            objects=object,
+            meta=meta,
+        )
+        self._only_once |= of_rows
 
     @_verb(if_repeated=None)
     def alter_column(
@@ -534,18 +703,12 @@ class Transaction(TableReader):
         """
         if type is None and nullable is None and default is no_default:
             raise ValueError("alter_column needs at least one of type, nullable and default")
-        target = self._target
-        index = target.staged.index_of(name)
-        field, frame = target.altered(index, type, nullable)
-        new_defaults = {}
-        if default is not no_default:
-            order = target.categories(index) if type is None else None
-            new_defaults[index] = target.default(default, field, order)
-        cast = cast_exactly if safe else cast_anyhow
-        retype.retype(
-            *(self._change_set, "alter_column", {index: field}, frame),
-            cast=cast,
-            new_defaults=new_defaults,
+        columns.alter(
+            *(self._change_set, self._target, name),
+            type_=type,
+            nullable=nullable,
+            default=default,
+            safe=safe,
         )
 
     @_verb(if_repeated=None)
@@ -577,12 +740,7 @@ class Transaction(TableReader):
         ...     print(t.column_names)
         ['b']
         """
-        change_set = self._change_set
-        gone, found = evolving.checked_names(change_set.staged, names)
-        for index, paths in fields.by_column(found).items():
-            fields.drop_fields(change_set, index, paths, self._retyped)
-        if gone or not found:
-            evolving.drop_columns(change_set, gone, dropped(change_set.staged.frame, gone))
+        columns.drop(self._change_set, names)
 
     @_verb(if_repeated=None)
     def reorder_columns(self, names: Iterable[str]) -> None:
@@ -648,26 +806,7 @@ class Transaction(TableReader):
         ...     print(t.column_names)
         ['c', 'b']
         """
-        change_set = self._change_set
-        names = evolving.checked_mapping(names, "names", "old names to new names")
-        columns, found = evolving.checked_names(change_set.staged, names)
-        for name in names.values():
-            evolving.checked_text(name)
-        by_name = {column_of(name): new for name, new in names.items()}
-        new = {name: by_name.pop(name) for name in columns}
-        # The names of fields, in the order in which they were found.
-        others = dict(zip(found, by_name.values(), strict=True))
-        for index, paths in fields.by_column(found).items():
-            by_path = {path: others[index, path] for path in paths}
-            fields.rename_fields(change_set, index, by_path, partial(self._retyped, by_place=True))
-        if new or not names:
-            evolving.rename_columns(change_set, new, renamed(change_set.staged.frame, new))
-
-    def _retyped(
-        self, field: pa.Field, type_: pa.DataType, by_place: bool = False
-    ) -> tuple[pa.Field, Mapping[str, Any] | None]:
-        """Return the field with another type, and the frame descriptor for it."""
-        return with_type(field, self._change_set.staged.frame, type_, None, by_place=by_place)
+        columns.rename(self._change_set, names)
 
     def compact(self, sort_by: str | Sequence[str | tuple[str, str]] | None = None) -> None:
         """Merge small row groups, or sort all rows, see `CTable.compact`.
@@ -780,6 +919,7 @@ class Transaction(TableReader):
             with DeferInterrupt():
                 try:
                     self._held.enter_context(self._change_set.commit)
+                    self._change_set.begin()
                 except AlreadyCommitted as known:
                     self.is_repeated, self._committed = True, known.version
                 self._is_open = True
@@ -821,10 +961,9 @@ class Transaction(TableReader):
         self._committed = published[0].head.version
         self._table._show_version(*published)
         self._change_set.commit.emit_warnings()
-        if GROWING.intersection(self._change_set.operations):
-            merged = compact.merge_after(published[0], self._change_set.options)
-            if merged is not None:
-                self._table._show_version(*merged)
+        grown = GROWING.intersection(self._change_set.operations)
+        if grown and (merged := compact.merge_after(published[0], self._change_set.options)):
+            self._table._show_version(*merged)
 
     def _end(self, error: BaseException) -> None:
         """Discard the changes and release everything; harmless if called twice."""

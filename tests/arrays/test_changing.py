@@ -44,6 +44,22 @@ def test_a_finished_array_is_appended_to(path):
     assert np.array_equal(both(path), expected)
 
 
+# Found by the fuzzer: rows that numpy had joined were written in the byte order of the machine.
+@pytest.mark.parametrize("dtype", [">i4", ">f8", ">U2", [("a", ">i2"), ("b", "<f4")]])
+def test_pieces_of_any_byte_order_are_appended(dtype):
+    values = np.arange(20).astype("U2").astype(dtype) if dtype == ">U2" else np.zeros(20, dtype)
+    if dtype != ">U2":
+        values[...] = np.arange(20)
+    file = io.BytesIO()
+    with blz.SuperChunk.create(file, dtype, chunk_shape=(7,)) as array:
+        for row in range(15):
+            array.append(values[row : row + 1])
+    with blz.SuperChunk.open(file, "a") as array:
+        array.append(values[15:18])
+        array.append(values[18:])
+    assert np.array_equal(blz.SuperChunk.open(file.getvalue()), values)
+
+
 @pytest.mark.parametrize("rows", [0, 1, 59, 60, 240, 249, 250, 251, 500])
 def test_an_array_is_cut_and_enlarged(path, rows):
     with blz.SuperChunk.open(path, "a") as array:

@@ -166,6 +166,7 @@ def test_a_resealed_file_is_read():
         setting("blz", "clevel", 99),
         setting("blz", "reserve", -1),
         setting("blz", "truncate", -1),
+        setting("blz", "truncate", 2),
         setting("blz", None),
         lambda value: value["blz"].clear(),
         lambda value: value.pop("order"),
@@ -218,3 +219,53 @@ def test_the_journal_of_a_stranger_is_bounded():
     foot = struct.pack("<QQI4x8s", len(made("grid")), 10, zlib.crc32(body), b"blzredo!")
     data = made("grid") + body + foot
     assert seen(data) in (None, seen(made("grid")))
+
+
+# Found by the fuzzer: the next change was an OverflowError.
+def test_more_digits_than_a_float_has_are_refused():
+    file = io.BytesIO()
+    with blz.SuperChunk.create(file, "f8", truncate=17, version=4) as array:
+        array.append([1.5])
+    lie = resealed(file.getvalue(), setting("blz", "truncate", 18))
+    with pytest.raises(blz.CorruptError, match="18 decimal digits"):
+        blz.SuperChunk.open(lie)
+
+
+# Found by the fuzzer: numpy raised SystemError, when an item was looked at.
+@pytest.mark.parametrize(
+    ("dtype", "lie"), [("<U1", "<u4"), (">U1", ">u4"), ([("a", "<U1", (2,))], [("a", "<u4", (2,))])]
+)
+def test_text_that_is_no_text_is_refused(dtype, lie):
+    file = io.BytesIO()
+    with blz.SuperChunk.create(file, lie, version=4) as array:
+        numbers = np.zeros(3, lie)
+        numbers[1] = 0x110000
+        array.append(numbers)
+    data = resealed(
+        file.getvalue(), lambda value: value.update(dtype=value["dtype"].replace("u4", "U1"))
+    )
+    with blz.SuperChunk.open(data) as array:
+        with pytest.raises(blz.CorruptError, match="no character"):
+            array[1]
+        assert not array.verify()
+    with pytest.raises(blz.SchemaError, match="no character"):
+        blz.SuperChunk.create(None, dtype).append(numbers.view(dtype))
+
+
+# Found by the fuzzer: the chunks were divided by those of a row, which are none.
+def test_chunks_of_rows_without_items_are_not_recovered():
+    file = io.BytesIO()
+    array = blz.SuperChunk.create(file, "f8", (0, 4), chunk_shape=(10, 4), version=4)
+    array.append(np.ones((25, 4)))
+    data = file.getvalue()
+    assert blz.SuperChunk.recover(data).shape == (20, 4)
+    assert blz.SuperChunk.recover(data.replace(b'"shape":[0,4]', b'"shape":[0,0]')).shape == (0, 0)
+
+
+# Found by the fuzzer: a UnicodeDecodeError of Arrow.
+def test_half_a_character_is_an_item_but_no_arrow_text():
+    with blz.SuperChunk.create(None, "<U1") as array:
+        array.append(["\ud800"])
+        assert array[0] == "\ud800"
+        with pytest.raises(blz.SchemaError, match="Arrow has no such text"):
+            array.to_arrow()

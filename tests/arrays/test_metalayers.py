@@ -92,6 +92,8 @@ def test_the_four_verbs_and_deletion():
             layers.add("a", b"xyz")
             assert layers.exists("a")
             assert layers.get("a") == layers["a"] == b"xyz"
+            assert layers.get("b") is None
+            assert layers.get("b", b"none") == b"none"
             layers.update("a", b"abc")
             layers["a"] = bytearray(b"uvw")
             layers["b"] = memoryview(b"123")
@@ -126,7 +128,7 @@ def test_fixed_ones_are_added_until_the_first_chunk():
 def test_misuse_is_a_plain_error(kind):
     with blz.SuperChunk.create(None, "i4") as array:
         layers = getattr(array, kind)
-        for verb in (layers.get, layers.__getitem__, lambda name: layers.update(name, b"")):
+        for verb in (layers.__getitem__, lambda name: layers.update(name, b"")):
             with pytest.raises(KeyError, match="no metalayer 'a'"):
                 verb("a")
         layers.add("a", b"")

@@ -97,6 +97,8 @@ DTYPES = [
 def test_the_real_program_writes_every_dtype_that_is_read(tmp_path, dtype, order):
     dtype = np.dtype(dtype)
     noise = np.random.default_rng(1).integers(0, 2, 60 * dtype.itemsize, np.uint8)
+    # No character has a larger number.
+    noise[3::4] = 0
     array = noise.view(dtype).reshape((6, 10), order=order)
     bloscpack = import_bloscpack()
     path = str(tmp_path / "a.blp")
@@ -105,7 +107,9 @@ def test_the_real_program_writes_every_dtype_that_is_read(tmp_path, dtype, order
     # Bloscpack itself names padding.
     assert found.shape == array.shape
     assert found.dtype == dtype or dtype.names
-    assert found.tobytes() == array.tobytes()
+    # In a copy, padding is what the memory held.
+    for name in dtype.names or [...]:
+        assert found[name].tobytes() == array[name].tobytes()
 
 
 def test_an_array_without_axes_is_read(tmp_path):

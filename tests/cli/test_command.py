@@ -40,6 +40,11 @@ DATA = pa.table(
         ]
     ),
 )
+# What errors about arguments say: these have the exit code 2.
+USAGE = (
+    *("expected", "required", "invalid", "unrecognized", "the path is empty", "not allowed"),
+    *("can be read once", "no type is named"),
+)
 EVIL = "red\x1b[31m\nblz: all is well\r\u202e\x7f"
 
 
@@ -304,7 +309,7 @@ def test_restore_commits_what_a_version_held(run, run_json, path):
 
 def test_versions_and_restore_work_beside_a_damaged_newest_version(run, run_json, path):
     damage(path, 2)
-    assert run("info", path)[0] == 1
+    assert run("info", path)[0] == 3
     code, out, err = run("versions", path)
     assert (code, err) == (0, "")
     assert out.splitlines()[2].split() == ["2", "damaged"]
@@ -320,7 +325,7 @@ def test_where_no_version_is_intact_versions_says_so(run, path):
     damage(path, 1)
     damage(path, 2)
     code, out, err = run("versions", path)
-    assert (code, out) == (1, "")
+    assert (code, out) == (3, "")
     assert "00002: " in err
 
 
@@ -387,7 +392,7 @@ def test_vacuum_waits_for_a_writer_as_long_as_it_is_told(run, path):
 def test_vacuum_beside_a_damaged_version_removes_nothing_and_fails(run, path):
     damage(path, 1)
     code, out, err = run("vacuum", path)
-    assert (code, err) == (1, "")
+    assert (code, err) == (3, "")
     assert out == "nothing was removed; versions with damaged manifests: 1\n"
     # The version and the files that only it names are removed after the retention time.
     assert run("vacuum", path, "--keep", 1)[0] == 0
@@ -399,14 +404,14 @@ def test_verify_tells_what_is_wrong_by_its_exit_code_too(run, path):
     os.unlink(os.path.join(path, "data/col4/__1__.bin"))
     for options in ([], ["--quick"]):
         code, out, err = run("verify", path, *options)
-        assert (code, err) == (1, "")
+        assert (code, err) == (3, "")
         assert out.splitlines()[1:] == [
             "data/col4/__1__.bin, column 'visits', rows 0 to 3: the file is missing",
             "intact in all columns: rows none",
         ]
         assert ("no chunks" in out) == bool(options)
     code, out, err = run("verify", path, "--json")
-    assert (code, err) == (1, "")
+    assert (code, err) == (3, "")
     report = strictly(out)
     assert report["path"] == path
     assert not report["is_intact"]
@@ -436,21 +441,37 @@ def test_verify_tells_what_is_wrong_by_its_exit_code_too(run, path):
         (["vacuum", "PATH", "--older-than", "nan"], "expected seconds of at least 0, not 'nan'"),
         (["vacuum", "PATH", "--wait", "-1"], "expected seconds of at least 0, not '-1'"),
         (["nope"], "invalid choice"),
-        ([], "required"),
+        (["count", "PATH", "--where", "visits >"], "is no condition"),
+        (["count", "PATH", "--where", "nope = 1"], "no column is named 'nope'"),
+        (["delete", "PATH"], "required: --where"),
+        (["diff", "PATH", "9"], "no version 9"),
+        (["import", "nowhere.csv", "PATH"], "No such file"),
+        (["import", "PATH"], "required: TABLE"),
+        (["import", "-", "-", "PATH"], "standard input can be read once"),
+        (["import", "-", "PATH", "--append", "--replace"], "not allowed with argument"),
+        (["import", "FILE", "PATH", "--dtype", "a"], "expected COLUMN=TYPE, not 'a'"),
+        (["import", "FILE", "PATH", "--dtype", "a=nope"], "no type is named 'nope'"),
+        (["import", "FILE", "PATH", "--delimiter", "ab"], "expected one character"),
+        (["export", "PATH"], "required: -o/--output"),
+        (["cat", "PATH", "--format", "xml"], "invalid choice"),
+        (["sql", "select"], "required: [NAME=]TABLE"),
+        (["sql", "select nope", "PATH"], "nope"),
+        (["completion", "nosh"], "invalid choice"),
         (["info", "FILE"], "is a file"),
         *(
-            ([command, "a\0b"], "embedded null byte")
+            ([command, "a\0b"], "embedded null")
             for command in ("info", "schema", "head", "verify", "versions", "compact", "vacuum")
         ),
-        (["restore", "a\0b", "1"], "embedded null byte"),
+        (["restore", "a\0b", "1"], "embedded null"),
     ],
 )
 @pytest.mark.parametrize("as_json", [False, True])
 def test_what_cannot_be_done_is_one_line(run, path, arguments, message, as_json):
     places = {"PATH": path, "FILE": __file__}
-    arguments = [places.get(one, one) for one in arguments] + ["--json"] * as_json
+    has_json = arguments[0] not in ("export", "cat", "completion")
+    arguments = [places.get(one, one) for one in arguments] + ["--json"] * (as_json and has_json)
     code, out, err = run(*arguments)
-    assert (code, out) == (1, "")
+    assert (code, out) == (2 if any(word in message for word in USAGE) else 1, "")
     assert err.startswith("blz: ")
     assert err.endswith("\n")
     assert err.count("\n") == 1
@@ -485,6 +506,18 @@ def blz_process(*arguments, **options):
         stderr=subprocess.PIPE,
         **{"stdout": subprocess.PIPE, **options},
     )
+
+
+def test_without_a_command_it_shows_the_commands(run):
+    code, out, err = run()
+    assert (code, out) == (2, "")
+    assert "import" in err
+
+
+def test_a_damaged_manifest_has_the_exit_code_of_damage(run, path):
+    damage(path, 2)
+    for command in ("info", "count", "verify"):
+        assert run(command, path)[0] == 3
 
 
 def test_it_runs_as_a_module(path):

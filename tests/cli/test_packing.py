@@ -1,4 +1,4 @@
-"""The commands that copy a table: pack, unpack, cat, load and recover."""
+"""The commands that copy a table: pack, unpack and recover."""
 
 import subprocess
 import sys
@@ -28,11 +28,11 @@ def test_pack_makes_a_file_and_unpack_a_directory(path, tmp_path, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_cat_and_load_send_a_table_through_a_pipe(path, tmp_path):
-    sender = subprocess.Popen([*BLZ, "cat", path], stdout=subprocess.PIPE)
+def test_pack_and_unpack_send_a_table_through_a_pipe(path, tmp_path):
+    sender = subprocess.Popen([*BLZ, "pack", path, "-"], stdout=subprocess.PIPE)
     with sender:
         done = subprocess.run(
-            [*BLZ, "load", tmp_path / "again.blz"], stdin=sender.stdout, check=False
+            [*BLZ, "unpack", "-", tmp_path / "again.blz"], stdin=sender.stdout, check=False
         )
     assert (sender.returncode, done.returncode) == (0, 0)
     assert blz.read_table(tmp_path / "again.blz") == DATA
@@ -45,7 +45,7 @@ def test_a_stream_that_is_cut_short_is_told_and_recovered(path, tmp_path, capsys
     assert main(["unpack", str(file), str(tmp_path / "no.blz")]) == 1
     assert "blz: " in capsys.readouterr().err
     assert not (tmp_path / "no.blz").exists()
-    assert main(["info", str(file)]) == 1
+    assert main(["info", str(file)]) == 3
     assert "was never finished" in capsys.readouterr().err
     assert main(["recover", str(file), str(tmp_path / "saved.blz")]) == 0
     found = blz.read_table(tmp_path / "saved.blz")
@@ -58,11 +58,11 @@ def test_a_copy_replaces_nothing(path, tmp_path, capsys):
         assert main([command, str(path), str(path)]) == 1
         assert "blz: " in capsys.readouterr().err
     assert blz.read_table(path) == DATA
-    assert main(["pack", str(path), ""]) == 1
+    assert main(["pack", str(path), ""]) == 2
     assert "the path is empty" in capsys.readouterr().err
 
 
-def test_cat_does_not_write_to_a_terminal(path, monkeypatch, capsys):
+def test_pack_does_not_write_to_a_terminal(path, monkeypatch, capsys):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    assert main(["cat", str(path)]) == 1
+    assert main(["pack", str(path), "-"]) == 2
     assert "a table is not text" in capsys.readouterr().err

@@ -177,3 +177,17 @@ def test_damage_is_an_error_or_leaves_the_values(tmp_path):
                 continue
             # The metadata of Bloscpack have a checksum, the header has none.
             assert found == values.tolist() or place < 32, place
+
+
+# Bug: "holds no table", after the time that a reader waits for a writer.
+def test_an_array_that_is_being_written_is_busy_and_no_unknown_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(in_place, "LOCK_SECONDS", 0.01)
+    path = tmp_path / "a.blp"
+    with blz.SuperChunk.create(path, "i8") as array:
+        array.append(np.arange(5000))
+    with blz.SuperChunk.open(path, "a"):
+        with pytest.raises(blz.BusyError, match="still locked"):
+            blz.open(path)
+        with pytest.raises(blz.TableExistsError, match="is a Bloscpack file"):
+            blz.to_blz({"a": [1]}, path)
+    assert blz.open(path).nrows == 5000

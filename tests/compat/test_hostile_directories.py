@@ -243,6 +243,10 @@ def test_the_rows_that_can_be_read_are_read_without_the_others(path, monkeypatch
     expected = pa.concat_tables([whole.slice(0, 130), whole.slice(260)])
     assert same_table(found.replace_schema_metadata(), expected)
     assert blz.read_table(path, columns=["n"], on_corrupt="skip").num_rows == ROWS
+    with blz.open(path) as table, pytest.warns(UserWarning, match="are left out"):
+        assert pa.table(table.to_batches(on_corrupt="skip")).num_rows == expected.num_rows
+    with pytest.raises(ValueError, match='"skip" leaves out the damaged rows'):
+        blz.read_table(path, on_corrupt="null")
     with blz.open(path) as table:
         (problem,) = table.verify().problems
     assert (problem.column, problem.start, problem.stop) == ("text", 130, 260)

@@ -371,7 +371,7 @@ def test_damage_is_raised_where_nobody_asked_to_skip_it(path, read):
 def test_another_word_is_told_before_anything_is_read(path, read, word):
     damage(path, 0, 0)
     with pytest.raises(
-        ValueError, match="on_corrupt must be one of 'raise', 'skip', not "
+        ValueError, match="on_corrupt must be one of 'raise', 'skip', 'null', not "
     ) as caught:
         read(path, on_corrupt=word)
     assert not isinstance(caught.value, blz.BlzError)
@@ -379,7 +379,7 @@ def test_another_word_is_told_before_anything_is_read(path, read, word):
 
 @pytest.mark.parametrize("read", [blz.read_blz, blz.read_table])
 def test_another_word_is_told_before_a_table_is_looked_for(tmp_path, read):
-    with pytest.raises(ValueError, match="on_corrupt must be one of 'raise', 'skip'"):
+    with pytest.raises(ValueError, match="on_corrupt must be one of 'raise', 'skip', 'null'"):
         read(tmp_path / "none.blz", on_corrupt="ignore")
 
 

@@ -75,7 +75,7 @@ MAY_IMPORT = {
         *("accessor", "api", "arrays", "errors", "importing", "packing", "report", "storage"),
         *("table", "version", "writing"),
     },
-    "cli": {"errors", "face", "api"},
+    "cli": {"errors", "face", "api", "version"},
     "__main__": {"cli"},
     "integrations": {"errors", "face", "api"},
 }

@@ -10,7 +10,7 @@ PACKAGE = TESTS.parent / "blztable"
 # Folders that mirror no folder of the package. `face` tests the files at the package's root.
 KINDS = {
     *("benchmarks", "crash", "damage", "docs", "face", "golden", "hostile", "interop"),
-    *("nested", "properties", "support", "support/crash"),
+    *("nested", "properties", "support", "support/crash", "support/fuzzed"),
 }
 FILES_MAX = 20
 FILES = {
@@ -37,6 +37,7 @@ def test_tools_are_in_support_and_support_has_no_tests():
         for path in FILES
         if len(path.parts) > 1
         and path.parts[0] != "golden"
+        and path.name != "conftest.py"
         and path.name.startswith("test_") == (path.parts[0] == "support")
     ]
     assert not wrong, wrong

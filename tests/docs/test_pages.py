@@ -18,7 +18,13 @@ from support.random_conditions import PRUNED
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+# Their commands run between their blocks of Python: test_cli_page.py runs both.
+WITH_COMMANDS = {"csv.md", "parquet-and-sql.md"}
+DOCUMENTS = sorted(
+    path
+    for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
+    if path.name not in WITH_COMMANDS
+)
 FENCE = re.compile(r"^```python([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 

@@ -103,7 +103,7 @@ def test_on_windows_the_command_line_gives_its_help():
         sys.argv = ["blz", "--help"]
         runpy.run_module("blztable", run_name="__main__")
     """
-    assert "Inspect and maintain blztable tables" in on_windows(code)
+    assert "Tables of blztable: move data" in on_windows(code)
 
 
 def test_on_windows_the_command_line_says_what_a_directory_needs():

@@ -197,6 +197,13 @@ def test_a_chunk_of_a_header_alone_is_refused():
     assert_refused(lying(ctbytes=16, nbytes=0)[:16])
 
 
+# Found by the fuzzer: a directory of bcolz says the typesize, and a single block divided by it.
+def test_a_typesize_of_0_is_refused():
+    assert_refused(lying(typesize=0), typesize=0)
+    with pytest.raises(CorruptError, match="typesize 0"):
+        Destination(RAW.nbytes).fill_blocks(lying(typesize=0), 0, [(0, 1)])
+
+
 def test_more_blocks_than_fit_are_refused():
     blocks = (len(GOOD) - 16) // 4
     assert_refused(lying(blocksize=RAW.nbytes // (blocks + 2)))

@@ -16,8 +16,9 @@ import pyarrow as pa
 import pytest
 
 import blztable as blz
-from blztable.storage.one_file import commits, records
+from blztable.storage.one_file import commits, listing, records
 from blztable.storage.one_file.listing import MOST_LINE
+from support.fuzzed.changes import pieces_of
 
 TABLE = pa.table({"n": [1, 2, 3, None], "text": ["a", None, "", "é"]})
 NEWEST = pa.concat_tables([TABLE, TABLE])
@@ -37,8 +38,10 @@ def test_the_file_ends_with_a_seal(data):
     assert blz.read_table(data) == NEWEST
 
 
-def test_every_flip_of_a_byte_is_an_error_or_leaves_the_newest_version(data):
-    for place in range(len(data)):
+# No field of the file has fewer than four bytes, but for the text of its indexes.
+@pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.storm)])
+def test_a_flip_of_any_byte_is_an_error_or_leaves_the_newest_version(data, step):
+    for place in range(0, len(data), step):
         changed = bytearray(data)
         changed[place] ^= 1 << place % 8
         try:
@@ -48,8 +51,9 @@ def test_every_flip_of_a_byte_is_an_error_or_leaves_the_newest_version(data):
         assert found == NEWEST, place
 
 
-def test_a_file_that_is_cut_anywhere_is_an_error_or_one_of_its_versions(data):
-    for length in range(0, len(data), 3):
+@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.storm)])
+def test_a_file_that_is_cut_anywhere_is_an_error_or_one_of_its_versions(data, step):
+    for length in range(0, len(data), step):
         try:
             found = blz.read_table(data[:length])
         except blz.BlzError:
@@ -189,6 +193,16 @@ def test_a_record_that_claims_more_than_the_file_ends_the_walk(data):
         blz.read_table(data[:front] + head)
 
 
+# Found by the fuzzer: a UnicodeDecodeError.
+def test_a_key_that_is_no_text_ends_the_walk(data):
+    front = len(records.FRONT)
+    key = b"data/col0/\xff.bin"
+    head = records.HEAD.pack(b"blzr", records.VALUE, 0, len(key), front, 0, 0)
+    crc = zlib.crc32(key, zlib.crc32(head))
+    with pytest.raises(blz.TableNotFoundError):
+        blz.read_table(data[:front] + head + struct.pack("<I", crc) + key)
+
+
 def test_a_front_that_claims_too_much_metadata_is_none(data):
     lied = bytearray(data[: records.HEADER_BYTES])
     struct.pack_into("<I", lied, 24, records.MOST_METADATA + 1)
@@ -216,29 +230,6 @@ def test_the_checksum_of_a_seal_is_checked():
     assert zlib.crc32(bytes(seal[:20])) != struct.unpack_from("<I", seal, 20)[0]
 
 
-def mutated(draw: random.Random, data: bytes) -> bytes:
-    """Return the file with a few random changes: flips, cuts, moved and repeated pieces."""
-    changed = bytearray(data)
-    for _ in range(draw.randint(1, 4)):
-        start = draw.randrange(len(changed) or 1)
-        length = min(draw.choice([1, 8, 48, 512, 4096]), len(changed) - start)
-        match draw.randrange(6):
-            case 0:
-                changed[start : start + 1] = bytes([draw.randrange(256)])
-            case 1:
-                del changed[start:]
-            case 2:
-                del changed[start : start + length]
-            case 3:
-                other = draw.randrange(len(changed) or 1)
-                changed[other:other] = changed[start : start + length]
-            case 4:
-                changed[start : start + length] = bytes(length)
-            case _:
-                changed += changed[start : start + length]
-    return bytes(changed)
-
-
 @pytest.mark.parametrize(
     "cases",
     [60, pytest.param(50_000, marks=[pytest.mark.storm, pytest.mark.timeout(4 * 3600)])],
@@ -246,7 +237,7 @@ def mutated(draw: random.Random, data: bytes) -> bytes:
 def test_any_random_change_is_an_error_or_leaves_one_of_the_versions(data, cases):
     draw = random.Random(cases)
     for case in range(cases):
-        changed = mutated(draw, data)
+        changed = pieces_of(draw, data)
         for read in (blz.read_table, lambda file: blz.read_table(file, on_corrupt="skip")):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -266,3 +257,132 @@ def test_a_table_within_the_bytes_of_a_killed_writer_is_no_damage(data):
     blz.to_blz({"x": np.random.default_rng(0).bytes(2 * len(data)).hex().split("0")}, inner)
     assert len(inner.getvalue()) > len(data)
     assert blz.read_table(data + head + inner.getvalue()) == NEWEST
+
+
+def false_commits(count):
+    """Return a file of many indexes, each with a foot whose block is the whole file before it."""
+    data = bytearray(records.FRONT)
+    for _ in range(count):
+        data += b"".join(records.record(len(data), "", [], records.INDEX))
+        foot = records.Foot(records.HEADER_BYTES, len(data), 0, 0)
+        data += records.encode_foot(foot, [bytes(data[records.HEADER_BYTES :])])
+    return bytes(data) + bytes(10)
+
+
+# Bug: each foot cost a read of all bytes before it, so 1.3 MB took 20 seconds.
+def test_many_feet_that_claim_the_whole_file_cost_one_walk(monkeypatch):
+    summed = []
+    crc = commits._crc
+    monkeypatch.setattr(
+        commits, "_crc", lambda *place: summed.append(place[2] - place[1]) or crc(*place)
+    )
+    file = false_commits(300)
+    with pytest.raises(blz.BlzError):
+        blz.read_table(file)
+    assert sum(summed) < 10 * len(file)
+
+
+# Bug: the block of a foot was read as a whole, whatever it claimed.
+def test_a_foot_that_claims_a_huge_file_takes_little_memory(tmp_path):
+    path, size = tmp_path / "t.blz", 1 << 30
+    with path.open("wb") as file:
+        file.write(records.FRONT)
+        file.truncate(size)
+        file.seek(size)
+        foot = records.Foot(records.HEADER_BYTES, size - 100, 0, 0)
+        file.write(records.encode_foot(foot, []))
+    with path.open("rb") as file:
+        reads = []
+
+        class Counted:
+            size = path.stat().st_size
+
+            def read(self, offset, length):
+                reads.append(length)
+                file.seek(offset)
+                return file.read(length)
+
+        assert commits._commit(Counted(), Counted.size, "t") is None
+    assert sum(reads) < 20 << 20
+
+
+def test_an_index_of_more_bytes_than_the_limit_is_refused(data, monkeypatch, tmp_path):
+    monkeypatch.setattr(listing, "MOST_INDEX", 100)
+    with pytest.raises(blz.CorruptError, match="the index of the file has"):
+        blz.read_table(data)
+    with pytest.raises(blz.LimitError, match="use a directory"):
+        blz.to_blz(TABLE, tmp_path / "t.blz", layout="file")
+
+
+# Bug: UnicodeDecodeError on reads and appends.
+def test_a_key_that_is_not_utf_8_ends_the_walk(data, tmp_path):
+    name = b"\xff\xfe"
+    head = records.HEAD.pack(b"blzr", records.VALUE, 0, len(name), len(data), 3, 0)
+    crc = struct.pack("<I", records.crc32(name, records.crc32(head)))
+    path = tmp_path / "t.blz"
+    path.write_bytes(data + head + crc + name + b"abc")
+    assert blz.read_table(path) == NEWEST
+    blz.to_blz(TABLE, path, mode="a")
+    assert blz.read_table(path) == pa.concat_tables([NEWEST, TABLE])
+
+
+def named(name, position):
+    def make(index):
+        index[1]["name"].append(name)
+        index[1]["position"].append(position)
+        index[1]["length"].append(100)
+        index[0]["bytes"][0] += 100
+        return index
+
+    return make
+
+
+def vacuumed(path):
+    with blz.open(path, "a") as table:
+        assert table.to_arrow() == NEWEST
+        table.vacuum(keep=1)
+
+
+# Bug: UnicodeEncodeError and AssertionError in a rewrite of the file.
+@pytest.mark.parametrize(
+    ("name", "position"), [("\ud800", 100), ("junk", 5), ("x" * 70_000, 100), ("junk", 100)]
+)
+def test_a_name_that_no_record_has_is_an_error_of_a_rewrite(data, tmp_path, name, position):
+    path = tmp_path / "t.blz"
+    path.write_bytes(resealed(data, named(name, position)))
+    with pytest.raises(blz.CorruptError, match=r"not valid UTF-8|head of the record"):
+        vacuumed(path)
+
+
+# Bug: the file was taken for one of Bloscpack, because both begin with the same bytes.
+@pytest.mark.parametrize("name", ["no JSON", "a prefix twice"])
+def test_a_damaged_index_is_not_taken_for_a_file_of_another_program(data, tmp_path, name):
+    path = tmp_path / "t.blz"
+    path.write_bytes(resealed(data, LIES[name]))
+    for mode in ("r", "a"):
+        with pytest.raises(blz.CorruptError, match="the index of the file"):
+            blz.open(path, mode)
+
+
+# Bug: the checksum of the front was written and never compared.
+@pytest.mark.parametrize("place", [0, 6, 8, 20, 40, len(records.FRONT) - 1])
+@pytest.mark.parametrize("rows", [10, 100_000])
+def test_a_flip_in_the_front_is_found_and_the_table_recovered(tmp_path, place, rows):
+    path, table = tmp_path / "t.blz", pa.table({"n": np.random.default_rng(0).random(rows)})
+    blz.to_blz(table, path, layout="file")
+    changed = bytearray(path.read_bytes())
+    changed[place] ^= 1
+    path.write_bytes(changed)
+    if len(changed) <= commits.TAIL_BYTES:
+        with pytest.raises(blz.CorruptError, match="the first bytes of the file are damaged"):
+            blz.open(path)
+        blz.recover(path, tmp_path / "r.blz")
+        assert blz.read_table(tmp_path / "r.blz") == table
+        return
+    with blz.open(path, "a") as opened:
+        (problem,) = opened.verify().problems
+        assert "the first bytes of the file are damaged" in problem.message
+        assert problem.is_readable
+        opened.delete([("n", ">", 0)])
+        with pytest.raises(blz.CorruptError, match="the first bytes"):
+            opened.vacuum(keep=1)

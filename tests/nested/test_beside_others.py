@@ -12,7 +12,7 @@ import blztable as blz
 from blztable.storage.memory import MemoryStore
 from support.bit_equality import bits
 from support.nested_arrays import array_of
-from support.operations import files_named, files_there, meanwhile
+from support.operations import files_named, files_there, meanwhile, once_only
 from support.stores import entries
 
 TYPE = pa.list_(pa.struct([("a", pa.int32()), ("b", pa.map_(pa.string(), pa.float64()))]))
@@ -26,8 +26,12 @@ MORE = array_of(pa.struct([("y", TYPE)]), 20, 5)
 CHANGES = {
     "append": lambda t: t.append(rows(100, 3)),
     "append evolving": lambda t: t.append(rows(200, 2).append_column("z", MORE[:2]), evolve=True),
-    "update": lambda t: t.update({"x": rows(0, 1)["x"][0]}, where=pc.field("n") == 7),
-    "update by another": lambda t: t.update({"n": -1}, where=pc.field("x").is_null()),
+    "update": lambda t: t.update(
+        {"x": rows(0, 1)["x"][0]}, where=pc.field("n") == 7, **once_only(t)
+    ),
+    "update by another": lambda t: t.update(
+        {"n": -1}, where=pc.field("x").is_null(), **once_only(t)
+    ),
     "delete": lambda t: t.delete(pc.field("n").isin([3, 12])),
     "truncate": lambda t: t.truncate(9),
     "add_column": lambda t: t.add_column("new", MORE[: t.nrows]),

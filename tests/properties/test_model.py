@@ -35,6 +35,7 @@ from blztable.table.table import CTable
 from support.arrow_strategies import arrays, masks
 from support.bit_equality import bits
 from support.nested_arrays import array_of
+from support.operations import once_only
 from support.stores import FileInMemory, Hooked, entries, files_named
 
 KEPT = 10
@@ -59,6 +60,7 @@ TYPES = [
     pa.dictionary(pa.int8(), pa.string()),
 ]
 OPTIONS = [{}, {"encoding": "plain"}, {"optimize": "size"}, {"checksum": "adler32"}]
+OPTIONS += [{"packing": "per_item"}]
 TEXTS = [pa.string(), pa.string_view(), pa.large_string()]
 BINARY = [pa.large_binary()]
 ITEMS = [pa.string(), pa.large_string(), pa.string_view(), *BINARY]
@@ -84,6 +86,8 @@ class Model:
     defaults: Mapping[str, Bits] = field(default_factory=dict)
     # The column that rows are sorted by, and whether in ascending order.
     order: tuple[str, bool] | None = None
+    # A number for each row, which it keeps: a change of some rows lands on others' changes.
+    ids: tuple[int, ...] = ()
 
     def column(self, name: str) -> tuple[Bits, ...]:
         return self.columns[self.names.index(name)]
@@ -99,7 +103,21 @@ class Model:
 
     def taken(self, rows: list[int]) -> "Model":
         columns = tuple(tuple(column[row] for row in rows) for column in self.columns)
-        return replace(self, columns=columns, rows=len(rows))
+        ids = tuple(self.ids[row] for row in rows)
+        return replace(self, columns=columns, rows=len(rows), ids=ids)
+
+    def without(self, ids: set[int]) -> "Model":
+        """Return the content without the rows of these numbers."""
+        return self.taken([row for row, one in enumerate(self.ids) if one not in ids])
+
+    def updated(self, stored: Mapping[str, Mapping[int, Bits]]) -> "Model":
+        """Return the content with these values, by column and number of the row."""
+        m = self
+        for name, new in stored.items():
+            cells = zip(m.ids, m.column(name), strict=True)
+            column = tuple(new.get(one, cell) for one, cell in cells)
+            m = m.with_column(name, m.types[m.names.index(name)], column)
+        return m
 
     def selected(self, names: list[str]) -> "Model":
         places = [self.names.index(name) for name in names]
@@ -120,12 +138,21 @@ class Model:
             each[place : place + 1] = [value]
         return replace(self, names=tuple(names), types=tuple(types), columns=tuple(columns))
 
-    def more(self, rows: int, given: Mapping[str, list[Bits]]) -> "Model":
+    def more(self, ids: tuple[int, ...], given: Mapping[str, list[Bits]]) -> "Model":
+        rows = len(ids)
         filled = [
             column + tuple(given.get(name, [self.defaults.get(name)] * rows))
             for name, column in zip(self.names, self.columns, strict=True)
         ]
-        return replace(self, columns=tuple(filled), rows=self.rows + rows)
+        return replace(self, columns=tuple(filled), rows=self.rows + rows, ids=(*self.ids, *ids))
+
+
+_IDS = count()
+
+
+def new_ids(rows: int) -> tuple[int, ...]:
+    """Return numbers for new rows."""
+    return tuple(next(_IDS) for _ in range(rows))
 
 
 @dataclass(frozen=True)
@@ -134,7 +161,8 @@ class Change:
 
     call: Callable[[CTable], object]
     rebase: Callable[[Model], Model]
-    # A subset of "columns", "rows", "joined", "order", and pairs of "default" and a name.
+    # A subset of "columns", "rows", "some rows", "joined", "order", and pairs of "default" and a
+    # name. Whether a change of some rows conflicts depends on the row groups that have them.
     relies: frozenset[str | tuple[str, str]]
     keys: tuple[str, ...] = ()
     # True if the change drops columns: later changes of its transaction do not rely on their files.
@@ -145,6 +173,7 @@ class Change:
 
 COLUMNS = frozenset(["columns"])
 ROWS = frozenset(["columns", "rows"])
+SOME_ROWS = frozenset(["columns", "some rows"])
 NOTHING: frozenset[str] = frozenset()
 
 
@@ -203,11 +232,11 @@ def append(draw, model: Model) -> Change:
     names = draw(st.permutations(model.names))
     names = names[: draw(st.integers(1, len(names)))]
     given = {name: values(draw, model.types[model.names.index(name)], rows) for name in names}
-    data = given_as(draw, pa.table(given))
+    data, ids = given_as(draw, pa.table(given)), new_ids(rows)
     stored = {name: bits(array) for name, array in given.items()}
     return Change(
         lambda t: t.append(data),
-        lambda m: m.more(rows, stored),
+        lambda m: m.more(ids, stored),
         COLUMNS | defaults({*model.names} - {*given}) if rows else NOTHING,
         does=bool(rows),
     )
@@ -230,7 +259,7 @@ def append_evolving(draw, model: Model) -> Change:
         name, type_ = draw(st.sampled_from(free)), draw(st.sampled_from(TYPES))
         given[name] = values(draw, type_, rows)
         new.append((name, type_))
-    data = given_as(draw, pa.table(given))
+    data, ids = given_as(draw, pa.table(given)), new_ids(rows)
 
     def rebase(m: Model) -> Model:
         for name in wide:
@@ -247,7 +276,7 @@ def append_evolving(draw, model: Model) -> Change:
             else bits(array)
             for name, array in given.items()
         }
-        return m.more(rows, stored)
+        return m.more(ids, stored)
 
     relies = defaults(wide) | (ROWS if wide or new else COLUMNS)
     return Change(lambda t: t.append(data, evolve=True), rebase, relies)
@@ -261,7 +290,9 @@ def alter_column(draw, model: Model) -> Change:
     others = next((types[types.index(type_) + 1 :] for types in families if type_ in types), [])
     if pa.types.is_nested(type_) and draw(st.booleans()):
         # The same values in the same type.
-        return Change(lambda t: t.alter_column(name, nullable=True), lambda m: m, COLUMNS)
+        return Change(
+            lambda t: t.alter_column(name, nullable=True, **once_only(t)), lambda m: m, COLUMNS
+        )
     if not others or draw(st.booleans()):
         default = values(draw, type_, 1)
 
@@ -270,7 +301,11 @@ def alter_column(draw, model: Model) -> Change:
             new = {name: bits(default)[0]} if bits(default)[0] is not None else {}
             return replace(m, defaults={**left, **new})
 
-        return Change(lambda t: t.alter_column(name, default=default[0]), with_default, COLUMNS)
+        return Change(
+            lambda t: t.alter_column(name, default=default[0], **once_only(t)),
+            with_default,
+            COLUMNS,
+        )
     new_type = draw(st.sampled_from(others))
 
     def recoded(value: Bits) -> Bits:
@@ -291,7 +326,7 @@ def alter_column(draw, model: Model) -> Change:
     # A view has the bytes of the large type.
     keeps = (type_, new_type) == (pa.string_view(), pa.large_string())
     relies = defaults([name]) | (COLUMNS if keeps else ROWS)
-    return Change(lambda t: t.alter_column(name, type=new_type), rebase, relies)
+    return Change(lambda t: t.alter_column(name, type=new_type, **once_only(t)), rebase, relies)
 
 
 def as_int(numbers: list[int | None], width: int) -> tuple[Bits, ...]:
@@ -302,7 +337,7 @@ def feed(draw, model: Model) -> Change:
     rows = draw(st.integers(0, 40))
     given = {n: values(draw, t, rows) for n, t in zip(model.names, model.types, strict=True)}
     order = draw(st.permutations(model.names))
-    cut = draw(st.integers(0, rows))
+    cut, ids = draw(st.integers(0, rows)), new_ids(rows)
 
     def call(t):
         with t.appender() as a:
@@ -313,7 +348,7 @@ def feed(draw, model: Model) -> Change:
 
     stored = {name: bits(array) for name, array in given.items()}
     relies = COLUMNS if rows else NOTHING
-    return Change(call, lambda m: m.more(rows, stored), relies, does=bool(rows))
+    return Change(call, lambda m: m.more(ids, stored), relies, does=bool(rows))
 
 
 def condition(draw, model: Model):
@@ -361,44 +396,113 @@ def update(draw, model: Model) -> Change:
             )
         elif kind in ("copied", "computed"):
             other = draw(st.sampled_from(model.of(type_)))
-            wanted[name], stored[name] = pc.field(other), model.column(other)
+            wanted[name] = pc.field(other)
+            stored[name] = model.column(other)
         else:
             array = values(draw, type_, 1 if kind == "scalar" else len(chosen))
             wanted[name] = array[0] if kind == "scalar" else array
             found = bits(array) * (len(chosen) if kind == "scalar" else 1)
             stored[name] = dict(zip(chosen, found, strict=True))
 
-    def rebase(m: Model) -> Model:
-        for name, new in stored.items():
-            column = list(m.column(name))
-            for row in chosen:
-                column[row] = new[row]
-            m = m.with_column(name, m.types[m.names.index(name)], tuple(column))
-        return m
-
-    return Change(lambda t: t.update(wanted, where), rebase, ROWS, does=bool(chosen))
+    by_id = {name: {model.ids[row]: new[row] for row in chosen} for name, new in stored.items()}
+    return Change(
+        lambda t: t.update(wanted, where, **once_only(t)),
+        lambda m: m.updated(by_id),
+        SOME_ROWS,
+        does=bool(chosen),
+    )
 
 
 def delete(draw, model: Model) -> Change:
     where, mask = condition(draw, model)
-    kept = [row for row, is_gone in enumerate(mask) if not is_gone]
-    does = len(kept) < model.rows
-    return Change(lambda t: t.delete(where), lambda m: m.taken(kept), ROWS, does=does)
+    gone = {one for one, is_gone in zip(model.ids, mask, strict=True) if is_gone}
+    return Change(
+        lambda t: t.delete(where, **once_only(t)),
+        lambda m: m.without(gone),
+        SOME_ROWS,
+        does=bool(gone),
+    )
+
+
+def upsert(draw, model: Model) -> Change:
+    """Draw rows with some keys of a column of integers, and their values in some columns."""
+    names = model.of(*INTEGERS)
+    if not names:
+        return delete(draw, model)
+    on = draw(st.sampled_from(names))
+    there, type_ = model.numbers(on), model.types[model.names.index(on)]
+    few = st.sampled_from([0, 1, None, *there])
+    wanted = draw(st.lists(few, min_size=1, max_size=4, unique=True))
+    rest = draw(st.lists(st.sampled_from(model.names), max_size=2, unique=True))
+    rest = [name for name in rest if name != on]
+    new = {n: values(draw, model.types[model.names.index(n)], len(wanted)) for n in rest}
+    data = pa.table({on: pa.array(wanted, type_), **new})
+    stored = {name: bits(array) for name, array in new.items()}
+    place = {key: number for number, key in enumerate(wanted)}
+    hits = {one: place[key] for one, key in zip(model.ids, there, strict=True) if key in place}
+    by_id = {
+        name: {one: cells[number] for one, number in hits.items()} for name, cells in stored.items()
+    }
+    added = [key for key in wanted if key not in there]
+    ids = new_ids(len(added))
+    given = {name: [cells[place[key]] for key in added] for name, cells in stored.items()}
+    given[on] = bits(pa.array(added, type_))
+
+    def rebase(m: Model) -> Model:
+        m = m.updated(by_id)
+        return m.more(ids, given) if added else m
+
+    lacking = defaults({*model.names} - {on, *rest}) if added else NOTHING
+    return Change(
+        lambda t: t.upsert(data, on=on, **once_only(t)),
+        rebase,
+        SOME_ROWS | lacking,
+        does=bool(added or (hits and rest)),
+    )
+
+
+def replace_where(draw, model: Model) -> Change:
+    """Draw rows in the place of those with one value of a column of integers."""
+    names = model.of(*INTEGERS)
+    if not names:
+        return delete(draw, model)
+    on = draw(st.sampled_from(names))
+    there, type_ = model.numbers(on), model.types[model.names.index(on)]
+    key = draw(st.sampled_from([0, *(n for n in there if n is not None)]))
+    rows = draw(st.integers(0, 4))
+    data = pa.table({on: pa.array([key] * rows, type_)})
+    gone = {one for one, n in zip(model.ids, there, strict=True) if n == key}
+    ids, given = new_ids(rows), {on: bits(data[on])}
+
+    def rebase(m: Model) -> Model:
+        m = m.without(gone)
+        return m.more(ids, given) if rows else m
+
+    lacking = defaults({*model.names} - {on}) if rows else NOTHING
+    return Change(
+        lambda t: t.replace_where(data, [(on, "==", key)], **once_only(t)),
+        rebase,
+        SOME_ROWS | lacking,
+        does=bool(gone or rows),
+    )
 
 
 def truncate(draw, model: Model) -> Change:
     n = draw(st.integers(0, model.rows + 2))
     left = lambda m: m.taken(list(range(min(n, m.rows))))  # noqa: E731
-    return Change(lambda t: t.truncate(n), left, ROWS, does=n < model.rows)
+    return Change(lambda t: t.truncate(n, **once_only(t)), left, ROWS, does=n < model.rows)
 
 
 def resize(draw, model: Model) -> Change:
     n = draw(st.integers(0, model.rows + 30))
     if n <= model.rows:
         left = lambda m: m.taken(list(range(n)))  # noqa: E731
-        return Change(lambda t: t.resize(n), left, ROWS, does=n < model.rows)
+        return Change(lambda t: t.resize(n, **once_only(t)), left, ROWS, does=n < model.rows)
+    ids = new_ids(n - model.rows)
     return Change(
-        lambda t: t.resize(n), lambda m: m.more(n - m.rows, {}), ROWS | defaults(model.names)
+        lambda t: t.resize(n, **once_only(t)),
+        lambda m: m.more(ids, {}),
+        ROWS | defaults(model.names),
     )
 
 
@@ -424,7 +528,9 @@ def add_column(draw, model: Model) -> Change:
         return replace(m.with_column(name, type_, stored), defaults={**m.defaults, **defaults})
 
     declared = default[0] if defaults else None
-    return Change(lambda t: t.add_column(name, data, default=declared), rebase, ROWS)
+    return Change(
+        lambda t: t.add_column(name, data, default=declared, **once_only(t)), rebase, ROWS
+    )
 
 
 def drop(draw, model: Model) -> Change:
@@ -513,6 +619,7 @@ def order(wanted: tuple[str, bool]) -> tuple[str, str]:
 
 
 ON_COLUMNS = [append, append, feed, update, update, delete, truncate, resize, compact]
+ON_COLUMNS += [upsert, replace_where]
 ON_COLUMNS += [drop, reorder, rename, append_evolving, append_evolving, alter_column]
 
 
@@ -531,8 +638,8 @@ class Tiny(CTable):
 
     others: Mapping[str, str] = {}
 
-    def _options(self) -> WriteOptions:
-        return replace(super()._options(), chunk_bytes=64, **self.others)
+    def _options(self, snapshot: Snapshot | None = None) -> WriteOptions:
+        return replace(super()._options(snapshot), chunk_bytes=64, **self.others)
 
 
 class Stop(Exception):
@@ -584,7 +691,7 @@ class Machine(RuleBasedStateMachine):
         contents = Contents(table.schema, [(table, rows)] if rows else [])
         create(self.store, contents, options, replace_existing=False)[1].close()
         columns = tuple(tuple(bits(array)) for array in given.values())
-        self.models = {1: Model(tuple(given), tuple(types), columns, rows)}
+        self.models = {1: Model(tuple(given), tuple(types), columns, rows, ids=new_ids(rows))}
         self.expected = [1]
         self.handles = [self.opened(), self.opened()]
         self.ids = count()
@@ -743,7 +850,7 @@ class Machine(RuleBasedStateMachine):
             or any(seen.layers.get(key) != newest.layers.get(key) for key in keys)
         )
         may_be_lost = (
-            (relies & {"joined", "rows"} and files[0] != files[1])
+            (relies & {"joined", "rows", "some rows"} and files[0] != files[1])
             or ("order" in relies and seen.order != newest.order)
             # The transaction may have set them itself before, or dropped or renamed their columns.
             or (used and seen.defaults != newest.defaults)

@@ -100,6 +100,44 @@ def test_a_damaged_journal_is_none(data):
     assert found is None or len(whole) - 12 <= place < len(whole) - 8
 
 
+def with_journal(*writes):
+    """Return the old bytes with a journal of some writes behind them."""
+    body = journal.HEAD.pack(journal.HEAD_MAGIC, len(writes), len(OLD))
+    body += b"".join(journal.ENTRY.pack(at, len(new)) + new for at, new in writes)
+    crc = zlib.crc32(body)
+    return OLD + body + journal.FOOT.pack(len(OLD), len(OLD), crc, journal.FOOT_MAGIC)
+
+
+@given(st.lists(st.integers(0, 600), unique=True), st.integers(0, 640), st.integers(0, 640))
+def test_any_bytes_are_read_through_writes_in_any_order(places, at, length):
+    writes = [(place, b"\xee") for place in places]
+    source = journal.read_through(MemoryFile(with_journal(*writes)), zlib.crc32)
+    assert source.read(at, length) == changed(writes, len(OLD))[at : at + length]
+
+
+@pytest.mark.parametrize(
+    "writes", [[(0, b"")], [(5, b"abc"), (7, b"x")], [(7, b"x"), (5, b"abc")], [(5, b"a")] * 2]
+)
+def test_a_journal_whose_writes_are_empty_or_overlap_is_none(writes):
+    assert journal.find(MemoryFile(with_journal(*writes)), zlib.crc32) is None
+    assert journal.find(MemoryFile(with_journal((writes[0][0], b"x"))), zlib.crc32) is not None
+
+
+def test_a_read_looks_only_at_the_writes_to_its_bytes():
+    class Counted(tuple):
+        def __getitem__(self, key):
+            looked.extend(found := super().__getitem__(key))
+            return found
+
+    looked = []
+    writes = Counted((place, b"x") for place in range(0, 600, 2))
+    patched = journal.Patched(MemoryFile(OLD), journal.Journal(writes, len(OLD)))
+    # A loop over all of them would be an error.
+    Counted.__iter__ = None
+    assert patched.read(298, 4) == b"x" + OLD[299:300] + b"x" + OLD[301:302]
+    assert looked == [(298, b"x"), (300, b"x")]
+
+
 @pytest.mark.parametrize(
     ("count", "entries", "new_end"),
     [(1, [(1 << 63, 1 << 63)], 9), (9, [], 9), (0, [], 1 << 60), (1, [(0, 10)], 5)],

@@ -170,6 +170,25 @@ def updated(model, who):
     return replace(model, columns=model.columns | {"text": text})
 
 
+def keyed(who):
+    """Return rows of which one has the key of a row there."""
+    # As many new ones as an append adds, which are not merged.
+    return {"n": [12, SEEDS[who] + 5, SEEDS[who] + 6], "text": [f"up {who}"] * 3}
+
+
+def upserted(model, who):
+    new = dict(zip(*keyed(who).values(), strict=True))
+    pairs = zip(model.n, model.columns["text"], strict=True)
+    text = [new.get(n, old) for n, old in pairs]
+    added = [n for n in new if n not in model.n]
+    model = replace(model, columns=model.columns | {"text": text})
+    return model.with_rows({"n": added, "text": [new[n] for n in added]}) if added else model
+
+
+def with_nine_again(model, who):
+    return model.where(lambda n: n != 9).with_rows({"n": [9, 9], "text": [who] * 2})
+
+
 def resized(model, rows):
     count = rows - len(model)
     if count < 0:
@@ -183,6 +202,11 @@ def merge(table, who):
     if made is None:
         raise Dropped
     made[1].close()
+
+
+def once_only(table):
+    """Return the option with which a verb of a table is not made again after a conflict."""
+    return {"retries": 0} if isinstance(table, blz.CTable) else {}
 
 
 class Dropped(Exception):
@@ -243,30 +267,40 @@ OPERATIONS = {
     ),
     "drop": Operation(lambda t, who: t.drop_columns(["text"]), lambda m, who: dropped(m, "text")),
     "alter": Operation(
-        lambda t, who: t.alter_column("x", type="double"),
+        lambda t, who: t.alter_column("x", type="double", **once_only(t)),
         lambda m, who: replace(m, columns=m.columns | {"x": list(m.columns["x"])}),
     ),
     "alter nulls": Operation(
-        lambda t, who: t.alter_column("text", nullable=False),
+        lambda t, who: t.alter_column("text", nullable=False, **once_only(t)),
         lambda m, who: replace(m, has_all_text=True),
     ),
     "alter default": Operation(
-        lambda t, who: t.alter_column("x", default=SEEDS[who] / 2),
+        lambda t, who: t.alter_column("x", default=SEEDS[who] / 2, **once_only(t)),
         lambda m, who: replace(m, default=SEEDS[who] / 2),
     ),
     "rename": Operation(
         lambda t, who: t.rename_columns({"n": "m", "text": f"{who}'s text"}), renamed
     ),
     "reorder": Operation(lambda t, who: t.reorder_columns(["x"]), lambda m, who: reordered(m)),
-    "update": Operation(lambda t, who: t.update({"text": who}, where=[("n", "==", 12)]), updated),
+    "update": Operation(
+        lambda t, who: t.update({"text": who}, where=[("n", "==", 12)], **once_only(t)), updated
+    ),
     "delete": Operation(
-        lambda t, who: t.delete([("n", "in", [4, 11])]),
+        lambda t, who: t.delete([("n", "in", [4, 11])], **once_only(t)),
         lambda m, who: m.where(lambda n: n not in (4, 11)),
     ),
-    "truncate": Operation(
-        lambda t, who: t.truncate(10), lambda m, who: m.rows(range(min(10, len(m))))
+    "upsert": Operation(lambda t, who: t.upsert(keyed(who), on="n", **once_only(t)), upserted),
+    "replace_where": Operation(
+        lambda t, who: t.replace_where(
+            {"n": [9, 9], "text": [who] * 2}, [("n", "==", 9)], **once_only(t)
+        ),
+        with_nine_again,
     ),
-    "resize": Operation(lambda t, who: t.resize(18), lambda m, who: resized(m, 18)),
+    "truncate": Operation(
+        lambda t, who: t.truncate(10, **once_only(t)),
+        lambda m, who: m.rows(range(min(10, len(m)))),
+    ),
+    "resize": Operation(lambda t, who: t.resize(18, **once_only(t)), lambda m, who: resized(m, 18)),
     "replace": Operation(
         lambda t, who: blz.to_blz(
             more(who), t._snapshot.version.store, attrs={"by": who}, durability="process"
@@ -367,12 +401,17 @@ COLUMNS = {
 }
 COUNT = {
     *("append", "append some columns", "append counting on"),
-    *("delete", "truncate", "resize", "restore"),
+    *("delete", "truncate", "resize", "restore", "upsert", "replace_where"),
 }
 ROW_GROUPS = COUNT | {"merge", "compact", "sort", "update"}
 DEFAULTS = {"alter default"}
 # The row groups that are joined are all of the base; later ones behind them do no harm.
-JOINED = {"merge", "compact", "sort", "update", "delete", "truncate", "restore"}
+JOINED = {
+    *("merge", "compact", "sort", "truncate", "restore"),
+    *("update", "delete", "upsert", "replace_where"),
+}
+# The row groups that a delete or an update rewrites are gone, and not only others.
+REWRITTEN = {"merge", "compact", "sort", "truncate", "restore"}
 CONFLICTS = {
     "append": COLUMNS,
     "append some columns": COLUMNS | DEFAULTS,
@@ -392,8 +431,11 @@ CONFLICTS = {
     "drop": COLUMNS,
     "rename": COLUMNS,
     "reorder": COLUMNS,
-    "update": COLUMNS | ROW_GROUPS,
-    "delete": COLUMNS | ROW_GROUPS,
+    "update": COLUMNS | REWRITTEN | {"update", "upsert"},
+    "upsert": COLUMNS | DEFAULTS | REWRITTEN | {"update", "upsert"},
+    # The rows that a truncate keeps are those before.
+    "replace_where": COLUMNS | DEFAULTS | REWRITTEN - {"truncate"} | {"replace_where"},
+    "delete": COLUMNS | REWRITTEN | {"delete"},
     "truncate": COLUMNS | ROW_GROUPS,
     "resize": COLUMNS | DEFAULTS | ROW_GROUPS,
     "replace": set(),

@@ -16,7 +16,7 @@ from blztable.engine.version.commit import Commit, Plan
 from blztable.engine.version.staged import StagedVersion
 from blztable.errors import ConflictError, SchemaError
 from blztable.storage.memory import MemoryStore
-from blztable.table import transaction
+from blztable.table.changing import rows as changing_rows
 from support import arrow_strategies as types
 from support import samples
 from support.bit_equality import bits, same
@@ -108,7 +108,7 @@ def test_data_that_do_not_fit_commit_nothing(case):
 def test_no_rows_are_no_commit():
     t = table({"a": [1]})
     for nothing in ({"a": []}, pa.table({"a": pa.array([], pa.int64())}), iter([])):
-        assert t.append(nothing) == 1
+        assert t.append(nothing).version == 1
     with t.appender():
         pass
     assert t.version == 1
@@ -371,9 +371,9 @@ class TestCommitId:
             yield {"x": [1]}
 
         drawn: list[int] = []
-        assert t.append(job(), commit_id="monday") == 2
+        assert t.append(job(), commit_id="monday").version == 2
         with blz.open(t._snapshot.version.store, "a") as again:
-            assert again.append(job(), commit_id="monday") == 2
+            assert again.append(job(), commit_id="monday").version == 2
             with again.appender(commit_id="monday") as a:
                 a["x"].append([5, 6])
             assert again["x"][:].to_pylist() == [0, 1]
@@ -381,15 +381,15 @@ class TestCommitId:
 
     def test_a_job_that_had_nothing_to_append_was_done_all_the_same(self):
         t = table({"x": [0]})
-        done = t.append({"x": []}, commit_id="sunday")
-        assert t.append({"x": [1]}, commit_id="sunday") == done == 2
+        done = t.append({"x": []}, commit_id="sunday").version
+        assert t.append({"x": [1]}, commit_id="sunday").version == done == 2
         assert t.nrows == 1
 
     def test_a_handle_whose_twin_was_faster_shows_its_version_until_it_is_opened_again(self):
         t = table({"x": [0]})
         with blz.open(t._snapshot.version.store, "a") as twin:
             twin.append({"x": [1]}, commit_id="monday")
-        assert t.append({"x": [1]}, commit_id="monday") == 2
+        assert t.append({"x": [1]}, commit_id="monday").version == 2
         assert (t.version, t.nrows) == (1, 1)
 
     def test_ids_outlive_a_replacement(self):
@@ -398,7 +398,7 @@ class TestCommitId:
         store = t._snapshot.version.store
         blz.to_blz({"x": [7]}, store, durability="process")
         with blz.open(store, "a") as later:
-            assert later.append({"x": [1]}, commit_id="monday") == 2
+            assert later.append({"x": [1]}, commit_id="monday").version == 2
             assert later.nrows == 1
 
     def test_the_1001st_id_forgets_the_first(self):
@@ -538,7 +538,7 @@ def test_a_warning_that_is_an_error_does_not_keep_a_handle_from_its_commit(two_c
 def test_an_append_that_meets_a_replacement_is_made_again_on_the_new_table(
     two_columns, monkeypatch
 ):
-    stream = transaction.append_source
+    stream = changing_rows.append_source
     seen = []
 
     def replaced_meanwhile(*args, **options):
@@ -547,7 +547,7 @@ def test_an_append_that_meets_a_replacement_is_made_again_on_the_new_table(
             blz.to_blz({"a": [0], "b": [0]}, two_columns)
         return stream(*args, **options)
 
-    monkeypatch.setattr(transaction, "append_source", replaced_meanwhile)
+    monkeypatch.setattr(changing_rows, "append_source", replaced_meanwhile)
     blz.to_blz({"a": [5], "b": [6]}, two_columns, mode="a")
     assert blz.read_table(two_columns).to_pydict() == {"a": [0, 5], "b": [0, 6]}
     seen.clear()

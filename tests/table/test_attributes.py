@@ -144,8 +144,9 @@ def test_two_writers_together_do_not_exceed_the_limit(store):
 
 def test_misuse_is_a_plain_error(store):
     with blz.open(store, "a") as table:
+        assert table.vlmeta.get("x") is None
         with pytest.raises(KeyError, match="no metalayer 'x'"):
-            table.vlmeta.get("x")
+            table.vlmeta["x"]
         with pytest.raises(KeyError, match="no metalayer 'x'"):
             table.meta.update("x", b"")
         with pytest.raises(TypeError, match="expected bytes"):

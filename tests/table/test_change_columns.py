@@ -121,7 +121,7 @@ class TestCosts:
         t = table(narrow)
         wide = {f"n{number}": pa.array([1000], "i2") for number in range(30)}
         new = {f"m{number}": [str(number)] for number in range(30)}
-        assert t.append({**wide, **new}, evolve=True) == 2
+        assert t.append({**wide, **new}, evolve=True).version == 2
         # Wider columns, new ones, and the rows.
         assert len(made) == 3
         assert t.schema.types == [pa.int16()] * 30 + [pa.string()] * 30

@@ -185,8 +185,8 @@ class TestUpdate:
 
     def test_nothing_to_update_is_no_commit(self):
         t = table({"a": [1]})
-        assert t.update({"a": 5}, pc.field("a") > 1) == 1
-        assert t.update({}) == 1
+        assert t.update({"a": 5}, pc.field("a") > 1).version == 1
+        assert t.update({}).version == 1
 
     @pytest.mark.usefixtures("own_files_here")
     def test_writes_the_touched_columns_of_the_touched_row_groups(self):
@@ -241,8 +241,8 @@ class TestDelete:
 
     def test_nothing_to_delete_is_no_commit(self):
         t = table({"a": [1, 2]})
-        assert t.delete(pc.field("a") > 2) == 1
-        assert t.truncate(2) == t.truncate(5) == t.resize(2) == 1
+        assert t.delete(pc.field("a") > 2).version == 1
+        assert t.truncate(2).version == t.truncate(5).version == t.resize(2).version == 1
 
     def test_a_range_index_counts_the_rows_that_are_left(self):
         frame = pd.DataFrame({"a": range(5)}, pd.RangeIndex(10, 20, 2, name="at"))
@@ -292,7 +292,7 @@ class TestResize:
         behind = blz.open(t._snapshot.version.store, "a")
         t.append({"a": [2]})
         with pytest.raises(ConflictError, match="relies on the rows of version 1"):
-            behind.resize(3)
+            behind.resize(3, retries=0)
         assert blz.open(t._snapshot.version.store).nrows == 2
 
     def test_many_rows_are_cut_like_others(self):

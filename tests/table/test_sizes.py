@@ -1,6 +1,7 @@
 """Tables of unusual sizes: very wide, very long, no row, one row, one value of 3 GiB."""
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,7 @@ import pytest
 
 import blztable as blz
 from blztable.storage.local import LocalStore
+from blztable.table.names import named_with_fields
 from support.arrow_strategies import PLAIN
 from support.bit_equality import same, same_table
 
@@ -62,6 +64,27 @@ def test_a_table_of_5_000_columns_is_written_and_read(tmp_path):
 
 
 @pytest.mark.storm
+class CountedSchema:
+    """A schema that counts how often its names are listed, which takes time for each column."""
+
+    def __init__(self, names):
+        self._names = names
+        self.lists = 0
+
+    @property
+    def names(self):
+        self.lists += 1
+        return list(self._names)
+
+
+# Bug: one column of 5,000 took seconds, because the names were listed once for each column.
+def test_the_names_are_not_listed_once_for_each_column():
+    schema = CountedSchema([f"c{i}" for i in range(100)])
+    version = SimpleNamespace(schema=schema)
+    assert named_with_fields(version, ["c7", "c3"], range(100)) == ([], [7, 3])
+    assert schema.lists < 5
+
+
 def test_a_table_of_50_000_columns_is_written_and_one_is_read(tmp_path):
     check_width(tmp_path / "t.blz", 50_000)
 

@@ -79,8 +79,10 @@ class Chunks:
     def decode_into(self, number: int, out: np.ndarray) -> None:
         """Decompress a chunk to contiguous bytes of exactly its size."""
         chunk = self.read(number)
-        typesize = chunk[3] if self.typesize is None else self.typesize
         try:
+            typesize = self.typesize
+            if typesize is None:
+                typesize = ChunkHeader.decode(chunk).typesize
             decompress(chunk, typesize, out)
         except CorruptError as error:
             raise CorruptError(f"{self.source.name}: chunk {number}: {error}") from None

@@ -29,6 +29,7 @@ _LITERAL = re.compile(f"(?:{_TOKEN})++\\s*")
 _KINDS = "biufcSUVmM"
 _STEPS = {"[": 1, "(": 1, "]": -1, ")": -1}
 MAX_TEXT = 1 << 16
+LAST_CHARACTER = 0x10FFFF
 MAX_DEPTH = 16
 MAX_ITEM_BYTES = 8 << 20
 
@@ -56,6 +57,19 @@ def dtype_of(value: Json) -> np.dtype:
     if dtype.itemsize > MAX_ITEM_BYTES:
         raise FormatError(f"an item has {dtype.itemsize} bytes; at most {MAX_ITEM_BYTES} are read")
     return dtype
+
+
+def is_text(array: np.ndarray) -> bool:
+    """False if a number in the text of an array is no character.
+
+    Numpy raises SystemError at the first look at such an item.
+    """
+    if array.dtype.names:
+        return all(is_text(array[name]) for name in array.dtype.names)
+    if array.dtype.kind != "U" or not array.size:
+        return True
+    codes = np.dtype("u4").newbyteorder(array.dtype.byteorder)
+    return bool(np.ascontiguousarray(array).reshape(-1).view(codes).max() <= LAST_CHARACTER)
 
 
 def _literal(text: str) -> Json:

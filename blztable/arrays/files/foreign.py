@@ -135,7 +135,7 @@ def _digests(source: Source, end: int, first: int, count: int, digest_size: int)
     if source.read(end, len(HEAD_MAGIC)) != HEAD_MAGIC:
         return None
     foot = source.read(source.size - TRAILER_FOOT.size, TRAILER_FOOT.size)
-    length = TRAILER_FOOT.unpack(foot)[1]
+    length = Trailer.length_before(foot)
     if length != source.size - end:
         raise CorruptError(f"a trailer of {length} bytes; the file has {source.size - end}")
     trailer = Trailer.decode(source.read(0, first), source.read(end, length), count, digest_size)

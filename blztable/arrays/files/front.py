@@ -52,7 +52,7 @@ class Front:
     text_room
         The bytes that the metadata may take.
     is_stream
-        True if the file is written once, from its begin to its end.
+        True if the file is written once, from its start to its end.
     """
 
     version: int

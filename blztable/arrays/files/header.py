@@ -17,6 +17,8 @@ FIRST_HEADER = struct.Struct("<4sB3xq")
 assert ARRAY_HEADER.size == 32
 assert FIRST_HEADER.size == 16
 
+# Where the byte of the version lies.
+VERSION_AT = len(MAGIC)
 FIRST, SECOND, BLOSCPACK, EXTENDED = 1, 2, 3, 4
 # The version of a file that is being written: Bloscpack refuses it.
 UNFINISHED = 255
@@ -51,9 +53,10 @@ class ArrayHeader:
     @classmethod
     def decode(cls, data: Buffer) -> Self:
         """Read and check the header of a file that begins with `data`."""
-        if bytes(data[:4]) != MAGIC or len(data) < FIRST_HEADER.size:
-            raise FormatError(f"the file begins with {bytes(data[:4])!r}; expected {MAGIC!r}")
-        version = data[4]
+        begin = bytes(data[:VERSION_AT])
+        if begin != MAGIC or len(data) < FIRST_HEADER.size:
+            raise FormatError(f"the file begins with {begin!r}; expected {MAGIC!r}")
+        version = data[VERSION_AT]
         if version == FIRST:
             return cls._first(data)
         if version not in _OPTIONS:

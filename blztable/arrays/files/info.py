@@ -26,6 +26,8 @@ BYTES, STR = "bytes", "str"
 OURS = "blz"
 NUMPY = "numpy"
 MAX_DIMENSIONS = 32
+# Decimal digits that floats are rounded to.
+MAX_DIGITS = 17
 # The room for the largest number keeps the size of the text when the array grows.
 MAX_ROWS = jsontext.MAX_NUMBER
 
@@ -169,6 +171,8 @@ class ArrayInfo:
             raise CorruptError(f"a chunk has the shape {self.chunk_shape}, which is too large")
         if not self.shape:
             raise CorruptError("an array has at least one axis")
+        if self.truncate is not None and (self.dtype.kind != "f" or self.truncate > MAX_DIGITS):
+            raise CorruptError(f"items of {self.dtype} with {self.truncate} decimal digits")
         if math.prod(self.shape) * self.dtype.itemsize > MAX_ROWS or len(self.grid) > MAX_CHUNKS:
             raise CorruptError(f"an array of shape {self.shape} has too many chunks")
         return self

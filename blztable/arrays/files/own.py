@@ -4,6 +4,7 @@ Knows nothing of how it is changed.
 """
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Self
@@ -11,13 +12,14 @@ from typing import Self
 from blztable.arrays.files.chunks import Chunks, Source
 from blztable.arrays.files.front import Front, own_front
 from blztable.arrays.files.header import UNFINISHED, ArrayHeader
-from blztable.arrays.files.info import shape_of_json
+from blztable.arrays.files.info import ArrayInfo, shape_of_json
 from blztable.errors import CorruptError, FormatError
 from blztable.format import jsontext
 from blztable.format.chunk import CHUNK_HEADER, ChunkHeader
 from blztable.format.jsontext import Json
-from blztable.format.trailer import FOOT_MAGIC, MAX_LAYERS, TRAILER_FOOT, Layer, Trailer
+from blztable.format.trailer import HEAD_MAGIC, MAX_LAYERS, TRAILER_FOOT, Layer, Trailer
 
+OFFSET = struct.Struct("<q")
 # The layers of the trailer that are not the user's.
 OFFSETS_LAYER = "blz.offsets"
 ATTRS_LAYER = "blz.attrs"
@@ -60,31 +62,21 @@ class Own:
                 f"{source.name}: it was never finished; {count} chunks are whole, "
                 "SuperChunk.recover reads them"
             )
-        info = front.info
-        at, length = _trailer(source, front)
-        data = source.read(at, length)
         first = source.read(0, front.length)
-        size = front.checksum.size
-        # The trailer states how many chunks a stream had; without a checksum it has no digests.
-        count = _digest_count(data) if front.is_stream else len(info.grid)
-        if count * CHUNK_HEADER.size > source.size:
-            raise CorruptError(f"{count} chunks in a file of {source.size} bytes")
-        ndigests = count if size else 0
-        trailer = Trailer.decode(first, data, ndigests, size, MAX_LAYERS + len(OWN_LAYERS))
-        layers = dict(trailer.layers)
-        own = {name: layers.pop(name).decode() for name in OWN_LAYERS if name in layers}
+        at, data = _trailer(source, front, first)
+        trailer = _decoded(first, data, front, source.size)
+        own = {name: trailer.layers[name].decode() for name in OWN_LAYERS if name in trailer.layers}
+        layers = {name: layer for name, layer in trailer.layers.items() if name not in own}
+        packed = own.get(OFFSETS_LAYER, b"")
         if front.is_stream:
-            info = replace(info, shape=_shape_of(own.get(END_LAYER, b"{}")))
-            front = front.with_info(info)
-            count = len(own.get(OFFSETS_LAYER, b"")) // 8
-            if size and len(trailer.digests) != count * size:
-                raise CorruptError(f"{len(trailer.digests)} bytes of checksums of {count} chunks")
-            if len(info.shape) != len(info.chunk_shape) or len(info.grid) != count:
-                raise CorruptError(f"{count} chunks; an array of shape {info.shape} has others")
-        if info.room:
-            offsets = _unpacked(first[front.length - 8 * info.room :], count)
-        else:
-            offsets = _unpacked(own.get(OFFSETS_LAYER, b""), count)
+            front = _ended(front, own.get(END_LAYER, b"{}"), at, len(data))
+            # Nothing else says how many chunks there are without a checksum.
+            if len(packed) != OFFSET.size * len(front.info.grid):
+                raise CorruptError(f"{len(packed)} bytes of offsets; the shape has others")
+        room, count, size = front.info.room, len(front.info.grid), front.checksum.size
+        if len(trailer.digests) != count * size:
+            raise CorruptError(f"{len(trailer.digests)} bytes of checksums of {count} chunks")
+        offsets = _unpacked(first[-OFFSET.size * room :] if room else packed, count)
         _check_offsets(offsets, front.length, at, size)
         digests = [trailer.digests[i * size : (i + 1) * size] for i in range(count)]
         attrs = jsontext.loads(own.get(ATTRS_LAYER, b"{}"), "the attributes")
@@ -96,25 +88,16 @@ class Own:
     def recovered(cls, source: Source, header: ArrayHeader) -> Self:
         """Return the array of the whole chunks of a file that was never finished."""
         front = own_front(header, source.read)
-        is_over = front.is_stream and not _has_trailer(source)
-        if header.version != UNFINISHED and not is_over:
+        first = source.read(0, front.length)
+        is_cut = front.is_stream and _stream_trailer(source, front, first) is None
+        if header.version != UNFINISHED and not is_cut:
             raise FormatError(f"{source.name}: it was finished; SuperChunk.open reads it")
         info = front.info
-        found = whole_chunks(source, front)
-        # Only whole rows of chunks make an array.
-        one_row = replace(info, shape=(info.chunk_shape[0], *info.shape[1:]))
-        per_row = max(len(one_row.grid), 1)
-        found = found[: len(found) // per_row * per_row]
-        rows = len(found) // per_row * info.chunk_shape[0]
-        if found and not info.items:
-            # The last row of chunks may be shorter than the others.
-            nbytes = ChunkHeader.decode(source.read(found[-per_row][0], CHUNK_HEADER.size)).nbytes
-            share = one_row.raw_size(0) // info.chunk_shape[0]
-            rows += nbytes // share - info.chunk_shape[0]
+        found, rows = _whole_rows(whole_chunks(source, front), info)
         size = front.checksum.size
         offsets = [at for at, _ in found]
-        digests = [source.read(at + length, size) for at, length in found]
-        end = found[-1][0] + found[-1][1] + size if found else front.length
+        digests = [source.read(at + header.ctbytes, size) for at, header in found]
+        end = offsets[-1] + found[-1][1].ctbytes + size if found else front.length
         front = front.with_info(replace(info, shape=(rows, *info.shape[1:])))
         return cls(front, offsets, end, digests)
 
@@ -150,44 +133,120 @@ class Own:
         return front.encode(self.offsets, is_finished=is_finished)
 
 
-def whole_chunks(source: Source, front: Front) -> list[tuple[int, int]]:
-    """Return position and length of each whole chunk of a file that was never finished."""
+def whole_chunks(source: Source, front: Front) -> list[tuple[int, ChunkHeader]]:
+    """Return position and header of each whole chunk of a file that was never finished."""
     size = front.checksum.size
-    at = front.length
     found = []
-    while len(head := source.read(at, CHUNK_HEADER.size)) == CHUNK_HEADER.size:
-        length = CHUNK_HEADER.unpack(head)[-1]
+    for at, header in _headers(source, front):
+        length = header.ctbytes
         data = source.read(at, length + size)
-        is_whole = length >= CHUNK_HEADER.size and len(data) == length + size
-        if not is_whole or front.checksum.digest(data[:length]) != data[length:]:
+        if len(data) < length + size or front.checksum.digest(data[:length]) != data[length:]:
             break
-        found.append((at, length))
-        at += length + size
+        found.append((at, header))
     return found
 
 
-def _has_trailer(source: Source) -> bool:
-    foot = source.read(max(source.size - TRAILER_FOOT.size, 0), TRAILER_FOOT.size)
-    return len(foot) == TRAILER_FOOT.size and TRAILER_FOOT.unpack(foot)[2] == FOOT_MAGIC
+def _headers(source: Source, front: Front) -> Iterator[tuple[int, ChunkHeader]]:
+    """Yield position and header of one chunk after another, until something else follows."""
+    at = front.length
+    while len(head := source.read(at, CHUNK_HEADER.size)) == CHUNK_HEADER.size:
+        header = ChunkHeader.decode(head)
+        if header.ctbytes < CHUNK_HEADER.size or head.startswith(HEAD_MAGIC):
+            break
+        yield at, header
+        at += header.ctbytes + front.checksum.size
 
 
-def _trailer(source: Source, front: Front) -> tuple[int, int]:
-    """Return where the trailer begins, and its length."""
-    if front.info.trailer:
-        return front.info.trailer, front.info.trailer_length
-    foot = source.read(max(source.size - TRAILER_FOOT.size, 0), TRAILER_FOOT.size)
-    if not front.is_stream or not _has_trailer(source):
+def _whole_rows(
+    found: list[tuple[int, ChunkHeader]], info: ArrayInfo
+) -> tuple[list[tuple[int, ChunkHeader]], int]:
+    """Return the chunks that are whole rows of chunks, and the number of rows of the array."""
+    step = info.chunk_shape[0]
+    one_row = replace(info, shape=(step, *info.shape[1:]))
+    per_row = len(one_row.grid)
+    # Rows without items have no chunks.
+    if not 1 <= per_row <= len(found):
+        return [], 0
+    if info.items:
+        return found, len(found)
+    shares = [one_row.raw_size(number) // step for number in range(per_row)]
+    rows = 0
+    for first in range(0, len(found) - per_row + 1, per_row):
+        sizes = [header.nbytes for _, header in found[first : first + per_row]]
+        # The last row of chunks may be shorter than the others.
+        height = sizes[0] // shares[0]
+        if not 1 <= height <= step or sizes != [height * share for share in shares]:
+            return found[:first], rows
+        rows += height
+        if height < step:
+            return found[: first + per_row], rows
+    return found[: len(found) // per_row * per_row], rows
+
+
+def _trailer(source: Source, front: Front, first: bytes) -> tuple[int, bytes]:
+    """Return where the trailer begins, and the trailer."""
+    info = front.info
+    if not front.is_stream:
+        return info.trailer, source.read(info.trailer, info.trailer_length)
+    found = _stream_trailer(source, front, first)
+    if found is None:
         raise CorruptError(
-            f"{source.name}: it was never finished; {len(whole_chunks(source, front))} chunks are "
-            "whole, SuperChunk.recover reads them"
+            f"{source.name}: it has no valid trailer, so it was damaged or never finished; "
+            f"{len(whole_chunks(source, front))} chunks are whole, SuperChunk.recover reads them"
         )
-    length = TRAILER_FOOT.unpack(foot)[1]
-    return max(source.size - length, 0), length
+    return found
 
 
-def _digest_count(data: bytes) -> int:
-    """Return the number of chunks that a trailer states; it is checked with the trailer."""
-    return int.from_bytes(data[16:24], "little")
+def _stream_trailer(source: Source, front: Front, first: bytes) -> tuple[int, bytes] | None:
+    """Return the trailer of a stream that begins with these bytes, and its place; None without one.
+
+    It is at the end of the file, or else behind the last chunk: a writer that is stopped while it
+    changes the file leaves bytes behind the trailer.
+    """
+    foot = source.read(max(source.size - TRAILER_FOOT.size, 0), TRAILER_FOOT.size)
+    length = Trailer.length_before(foot)
+    at = source.size - length
+    data = _checked(source, front, first, at, length)
+    if data is None:
+        at = front.length
+        for begin, header in _headers(source, front):
+            at = begin + header.ctbytes + front.checksum.size
+        length = Trailer.length_at(source.read, at, front.checksum.size)
+        data = _checked(source, front, first, at, length)
+    return None if data is None else (at, data)
+
+
+def _checked(source: Source, front: Front, first: bytes, at: int, length: int) -> bytes | None:
+    """Return the trailer at a position; None unless it is whole and matches its crc32."""
+    if not length or not front.length <= at <= source.size - length:
+        return None
+    data = source.read(at, length)
+    if Trailer.length_before(data) != length:
+        return None
+    try:
+        Trailer.check_crc(first, data)
+    except CorruptError:
+        return None
+    return data
+
+
+def _decoded(first: bytes, data: bytes, front: Front, size: int) -> Trailer:
+    # The trailer states how many chunks a stream had; without a checksum it has no digests.
+    count = Trailer.stated_digests(data) if front.is_stream else len(front.info.grid)
+    if count * CHUNK_HEADER.size > size:
+        raise CorruptError(f"{count} chunks in a file of {size} bytes")
+    digest_size = front.checksum.size
+    ndigests = count if digest_size else 0
+    return Trailer.decode(first, data, ndigests, digest_size, MAX_LAYERS + len(OWN_LAYERS))
+
+
+def _ended(front: Front, end: bytes, trailer: int, length: int) -> Front:
+    """Return the front of a stream, with what its trailer says."""
+    shape = _shape_of(end)
+    if len(shape) != len(front.info.chunk_shape):
+        raise CorruptError(f"the shape {shape} at the end of a stream has other axes")
+    info = replace(front.info, shape=shape, trailer=trailer, trailer_length=length)
+    return front.with_info(info)
 
 
 def _shape_of(data: bytes) -> tuple[int, ...]:
@@ -196,8 +255,8 @@ def _shape_of(data: bytes) -> tuple[int, ...]:
 
 
 def _unpacked(data: bytes, count: int) -> list[int]:
-    if len(data) < 8 * count:
-        raise CorruptError(f"{len(data) // 8} offsets of {count} chunks")
+    if len(data) < OFFSET.size * count:
+        raise CorruptError(f"{len(data) // OFFSET.size} offsets of {count} chunks")
     return list(struct.unpack_from(f"<{count}q", data))
 
 

@@ -9,8 +9,9 @@ A verb that fails takes back its changes and its files (`attempt`); earlier verb
 
 `publish` hands the staged version to one commit. If another writer committed meanwhile, the commit
 calls `_rebased` under the writers' lock: every change is made again, in order, on the newest
-version. No file is written or read for this. A change that relies on something that has changed
-raises ConflictError, and nothing is committed. A droppable change (one join of a compaction) is
+version. No file is written for this, and row groups are read only to look for rows that a change
+with a predicate means (`facts/touched`). A change that relies on something that has changed raises
+ConflictError, and nothing is committed. A droppable change (one join of a compaction) is
 left out instead, if any other change lands. New files that the published version does not name are
 removed by the commit, after the publication.
 """
@@ -19,18 +20,25 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import accumulate
+from operator import add
 from typing import Any
 
 import pyarrow as pa
 
 from blztable.arrow.nested.nodes import Node
 from blztable.arrow.types import Portion
-from blztable.engine.change.changes import LAYERS, Change, Key, Keys, Value
+from blztable.engine.change.changes import LAYERS, Change, Key, Keys, Value, is_blind
 from blztable.engine.run.progress import Progress
 from blztable.engine.version import versions
 from blztable.engine.version.column_tree import paths_of
 from blztable.engine.version.commit import Commit
-from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersion
+from blztable.engine.version.staged import (
+    APPENDED,
+    CHANGED,
+    NewGroups,
+    StagedColumn,
+    StagedVersion,
+)
 from blztable.engine.version.versions import Version
 from blztable.engine.write.bundles import BundleWriter
 from blztable.engine.write.column_writer import ColumnWriter, writers_of
@@ -40,6 +48,7 @@ from blztable.engine.write.reuse import Old
 from blztable.errors import ConflictError
 from blztable.format.metalayers import LayerKey
 from blztable.interrupts import DeferInterrupt
+from blztable.report import Changed
 from blztable.storage.store import Lock
 
 
@@ -52,22 +61,35 @@ class ChangeSet:
         """Begin with the version that the commit is based on, or with the rows of a new table."""
         self.commit = commit
         self.options = options
-        self.staged = new or _staged(commit)
+        self.staged = new or StagedVersion.of(_base(commit))
         # (change, is_droppable) in the order in which they were added.
         self._changes: list[tuple[Change, bool]] = []
         # Names of the operations in the order of their changes.
         self.operations: list[str] = []
+        # What the changes so far did to rows.
+        self.done = Changed()
+
+    def begin(self) -> None:
+        """Number new files after those of the newest version, once the commit has its locks.
+
+        In one file, another process may have removed files whose numbers are free again, but
+        readers of its versions still look for them by these numbers.
+        """
+        store, base = self.commit.plan.store, _base(self.commit)
+        number = versions.newest_number(store) if store.is_one_file else None
+        if number is not None and number != base.head.version:
+            self.staged = self.staged.numbered_after(versions.load(store, number))
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
         """Take back all changes made inside of this context if it fails."""
         staged, changes, operations = self.staged, len(self._changes), len(self.operations)
-        files = self.commit.files.count()
+        files, done = self.commit.files.count(), self.done
         try:
             yield
         except BaseException:
             with DeferInterrupt():
-                self.staged = staged
+                self.staged, self.done = staged, done
                 del self._changes[changes:], self.operations[operations:]
                 self.commit.files.discard(files)
             raise
@@ -79,6 +101,18 @@ class ChangeSet:
             self.staged = staged
             self._changes.append((change, is_droppable))
             self.operations.append(operation)
+
+    @contextmanager
+    def named(self, operation: str) -> Iterator[None]:
+        """Give the changes made inside of this context one name."""
+        first = len(self.operations)
+        yield
+        self.operations[first:] = [operation] * len(self.operations[first:])
+
+    def count(self, *, appended: int = 0, updated: int = 0, deleted: int = 0) -> None:
+        """Add to the numbers of rows that were changed."""
+        numbers = self.done.rows_appended, self.done.rows_updated, self.done.rows_deleted
+        self.done = Changed(*map(add, numbers, (appended, updated, deleted)))
 
     def set_keys(
         self, mapping: str, changes: Mapping[Any, Value], removed: Collection[Key]
@@ -172,7 +206,7 @@ class ChangeSet:
         if newest is None or newest.head.uuid != base.uuid:
             raise ConflictError(f"{name}: the table was removed or replaced; open it again")
         if newest.head.version == base.version:
-            return self.staged
+            return self._marked(self.staged)
         staged, landed = StagedVersion.of(newest), 0
         for number, (change, is_droppable) in enumerate(self._changes, 1):
             try:
@@ -181,25 +215,23 @@ class ChangeSet:
             except ConflictError:
                 if not is_droppable or (number == len(self._changes) and not landed):
                     raise
-        return staged
+        return self._marked(staged)
+
+    def _marked(self, staged: StagedVersion) -> StagedVersion:
+        """Return the version; unless all changes are blind, it says so of the appended rows."""
+        if is_blind(change for change, _ in self._changes):
+            return staged
+        changed = tuple(CHANGED if one == APPENDED else one for one in staged.head.changed)
+        return staged.with_head(changed=changed)
 
     def _check_reliances(self) -> None:
-        """Raise ConflictError if another commit has changed the rows that a `NoRows` relies on."""
+        """Raise ConflictError if another commit changed what changes that found nothing rely on."""
         store, base = self.staged.store, _base(self.commit).head
         number = versions.checked_newest(store) if self._changes else None
         if number is not None and number != base.version:
-            self._rebased(versions.load(store, number))
-
-
-def _staged(commit: Commit) -> StagedVersion:
-    """Return the base of a commit without changes."""
-    staged, store = StagedVersion.of(_base(commit)), commit.plan.store
-    number = versions.newest_number(store) if store.is_one_file else None
-    if number is None or number == staged.head.version:
-        return staged
-    # Another process may have removed files whose numbers are free again, but readers of its
-    # versions still look for them by these numbers.
-    return staged.numbered_after(versions.load(store, number))
+            newest, pinned = versions.pin(store)
+            with pinned:
+                self._rebased(newest)
 
 
 def _base(commit: Commit) -> Version:

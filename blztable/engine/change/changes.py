@@ -4,19 +4,20 @@ A transaction makes its changes on its base version. If another writer has commi
 changes are made again on the newest version. A change whose reliance does not hold there raises
 ConflictError, and nothing is committed. A change only names files; they are written before.
 
-A change keeps the facts it relies on (`Seen`), not the version itself: a transaction may make
-thousands of changes, and each version holds the parts of all row groups.
+A change keeps the facts it relies on (`facts`), not the version itself.
 
 | change | relies on |
 | --- | --- |
 | Append | the columns, the default values it used; the row count, if an index continues from it |
 | Join (merge, compaction, sort) | the columns, and its row groups, still adjacent |
 | NoJoin (a sort that found the rows in order) | the same as Join |
-| Rows (delete, truncate, resize), Update, AddColumns, Retype | the columns and all row groups |
+| Rewrite (delete), Update | the columns, its row groups, and that no row was added that it means |
+| NoRewrite (a delete or update that found no rows) | the same as Rewrite |
+| Rows (truncate, resize), AddColumns, Retype | the columns and all row groups |
 | Rows that a resize added | all default values as well |
 | Retype that changes a type | the default value of the column as well |
 | Retype that keeps files and allows nulls | the columns |
-| NoRows (a delete, update, truncate or resize that found no rows) | the same as Rows |
+| NoRows (a truncate or resize that found no rows) | the same as Rows |
 | Select (drop, reorder), Rename, Reshape (fields that go or get other names) | the columns |
 | Reshape (a new field) | the columns and all row groups |
 | Keys (attributes, properties, metalayers) | the keys that it sets or removes; their columns |
@@ -28,15 +29,22 @@ from typing import Any, Protocol, Self
 
 import pyarrow as pa
 
-from blztable.engine.version.staged import DEFAULTS, NewGroups, StagedColumn, StagedVersion
+from blztable.engine.change.facts.seen import AGAIN, Seen
+from blztable.engine.change.facts.touched import Touched
+from blztable.engine.version.staged import (
+    APPENDED,
+    CHANGED,
+    DEFAULTS,
+    NewGroups,
+    StagedColumn,
+    StagedVersion,
+)
 from blztable.engine.write.options import BY_COLUMN
 from blztable.engine.write.sort_keys import SORT_BY, kept
 from blztable.errors import ConflictError
 from blztable.format.jsontext import Json, dumps
-from blztable.format.layout import Path
 from blztable.format.metalayers import FIXED, LayerKey, Layers, check
 
-AGAIN = "open the table again and repeat the change"
 LAYERS = "metalayers"
 NAMES = {"attributes": "attribute", "properties": "property", LAYERS: "metalayer"}
 # A key of a mapping in the head, and a value there.
@@ -49,75 +57,6 @@ class Change(Protocol):
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
         """Return the version with this change; ConflictError if a fact it relies on has changed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """The facts about a version that a change relies on.
-
-    Attributes
-    ----------
-    version : int
-        Number of the version.
-    rows : int
-        Rows of that version.
-    columns : tuple
-        Paths, schema and frame descriptor.
-    row_groups : bytes or None
-        Digest of the rows and files of all row groups; None if the change does not rely on it.
-    defaults : mapping
-        The default values that the change relies on, by column id; None for no default.
-    """
-
-    version: int
-    rows: int
-    columns: tuple[tuple[Path, ...], pa.Schema, Mapping[str, Json] | None]
-    row_groups: bytes | None = None
-    defaults: Mapping[str, Json] = field(default_factory=dict)
-
-    @classmethod
-    def columns_of(cls, staged: StagedVersion) -> Self:
-        """Return the columns and the row count of a version."""
-        head = staged.head
-        columns = (head.columns.paths, staged.schema, head.pandas)
-        return cls(head.version, head.rows, columns)
-
-    @classmethod
-    def rows_of(cls, staged: StagedVersion) -> Self:
-        """Return the columns and all row groups of a version."""
-        return replace(cls.columns_of(staged), row_groups=staged.row_groups_digest())
-
-    def and_defaults(self, staged: StagedVersion, indices: Iterable[int]) -> Self:
-        """Return these facts and the default values of some columns of the same version."""
-        ids = [str(staged.root(index).path[0]) for index in indices]
-        return replace(self, defaults={one: staged.defaults.get(one) for one in ids})
-
-    def check(self, newest: StagedVersion, change: str) -> None:
-        """Raise ConflictError if `newest` differs from these facts; `change` names the change."""
-        facts, version, name = self._changed(newest), newest.head.version, newest.store.name
-        if facts is None:
-            return
-        if self.version == version:
-            raise ConflictError(
-                f"{name}: the transaction changed its own {facts} while {change} was in progress; "
-                f"change the {facts} before or after it"
-            )
-        raise ConflictError(
-            f"{name}: {change} relies on the {facts} of version {self.version}; version {version} "
-            f"has other {facts}; {AGAIN}"
-        )
-
-    def _changed(self, newest: StagedVersion) -> str | None:
-        """Return the name of facts in which `newest` differs; None if it has all of these."""
-        paths, schema, frame = self.columns
-        head = newest.head
-        if paths != head.columns.paths or not schema.equals(newest.schema) or frame != head.pandas:
-            return "columns"
-        if self.row_groups is not None and self.row_groups != newest.row_groups_digest():
-            return "rows"
-        if any(newest.defaults.get(one) != value for one, value in self.defaults.items()):
-            return "default values"
-        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +78,9 @@ class Append:
                 f"{self.seen.rows}; version {newest.head.version} has {newest.head.rows} rows; "
                 f"{AGAIN}"
             )
-        order = range(len(newest.head.row_groups) + len(self.groups.rows))
-        return newest.with_row_groups(order, self.groups, self.written)
+        count = len(self.groups.rows)
+        order = range(len(newest.head.row_groups) + count)
+        return newest.with_row_groups(order, self.groups, self.written, [APPENDED] * count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +118,11 @@ class Join:
         """Replace the row groups at their present indices in `newest`."""
         start = self.find(newest)
         stop, count = start + len(self.joined), len(newest.head.row_groups)
-        order = [*range(start), *range(count, count + len(self.groups.rows)), *range(stop, count)]
-        return newest.with_row_groups(order, self.groups, self.written)
+        made = range(count, count + len(self.groups.rows))
+        order = [*range(start), *made, *range(stop, count)]
+        # A joined row group has rows of all.
+        changed = [max(newest.head.all_changed[start:stop], default=0)] * len(made)
+        return newest.with_row_groups(order, self.groups, self.written, changed)
 
     def find(self, newest: StagedVersion) -> int:
         """Return the index of the first joined row group in `newest`."""
@@ -218,7 +161,7 @@ class NoJoin:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Remove, replace or add row groups.
+    """Remove, replace or add row groups, by their places in the table.
 
     Attributes
     ----------
@@ -239,9 +182,9 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class NoRows:
-    """Change nothing, for a delete, update, truncate or resize that found no rows.
+    """Change nothing, for a truncate or resize that found no rows.
 
-    Another commit may have added such rows since, so the change relies on all rows.
+    Another commit may have added rows since, so the change relies on all rows.
     """
 
     seen: Seen
@@ -253,17 +196,56 @@ class NoRows:
 
 
 @dataclass(frozen=True, slots=True)
+class Rewrite:
+    """Replace each of some row groups with one that has fewer of its rows, or with none.
+
+    Attributes
+    ----------
+    left : sequence of bool
+        For each row group, True if a written one takes its place.
+    """
+
+    touched: Touched
+    left: Sequence[bool]
+    groups: NewGroups
+    written: Sequence[StagedColumn]
+
+    def rebase(self, newest: StagedVersion) -> StagedVersion:
+        """Replace the row groups at their present indices in `newest`."""
+        found, count = self.touched.find(newest, "removing rows"), len(newest.head.row_groups)
+        places: dict[int, list[int]] = {group: [] for group in found}
+        left = [group for group, is_left in zip(found, self.left, strict=True) if is_left]
+        for number, group in enumerate(left):
+            places[group] = [count + number]
+        order = [new for group in range(count) for new in places.get(group, [group])]
+        changed = [newest.head.all_changed[group] for group in left]
+        return newest.with_row_groups(order, self.groups, self.written, changed)
+
+
+@dataclass(frozen=True, slots=True)
+class NoRewrite:
+    """Change nothing, for a change that found none of the rows that it looked for."""
+
+    touched: Touched
+
+    def rebase(self, newest: StagedVersion) -> StagedVersion:
+        """Return `newest` unchanged."""
+        self.touched.find(newest, "a change that found no row")
+        return newest
+
+
+@dataclass(frozen=True, slots=True)
 class Update:
     """Replace parts of some columns. The keys of `written` are lines: nodes of columns."""
 
-    seen: Seen
-    order: Sequence[int]
+    touched: Touched
     written: Mapping[int, StagedColumn]
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
-        """Arrange the parts of these columns."""
-        self.seen.check(newest, "an update")
-        return newest.with_parts(self.written, self.order)
+        """Replace the parts of the row groups at their present indices in `newest`."""
+        found, count = self.touched.find(newest, "an update"), len(newest.head.row_groups)
+        new = {group: count + number for number, group in enumerate(found)}
+        return newest.with_parts(self.written, [new.get(one, one) for one in range(count)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,9 +308,11 @@ class Retype:
             columns += present
         written = [node for nodes in self.written.values() for node in nodes]
         top = max((max(node.path) + 1 for node in written), default=0)
+        changed = (CHANGED,) * len(newest.head.row_groups) if written else newest.head.changed
         return newest.with_columns(
             columns,
             schema=pa.schema(fields, newest.schema.metadata),
+            changed=changed,
             next_column=max(newest.head.next_column, top),
             properties=with_defaults(newest, self.defaults),
             pandas=self.frame,
@@ -425,6 +409,14 @@ class Keys:
         if self.mapping == LAYERS:
             _check_layers(newest, changed)
         return newest.with_head(**{self.mapping: changed})
+
+
+def is_blind(changes: Iterable[Change]) -> bool:
+    """Return True if these changes look at no rows: appends, and keys of the head."""
+    return all(
+        isinstance(change, Keys) or (isinstance(change, Append) and not change.continues_index())
+        for change in changes
+    )
 
 
 def _check_layers(newest: StagedVersion, layers: Layers) -> None:

@@ -16,7 +16,8 @@ import pyarrow as pa
 from blztable.arrow.nested.nodes import Node
 from blztable.columns.types import one_array, stream_layouts
 from blztable.engine.change.change_set import ChangeSet
-from blztable.engine.change.changes import Append, Seen
+from blztable.engine.change.changes import Append
+from blztable.engine.change.facts.seen import Seen
 from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersion
 from blztable.engine.write.column_writer import WrittenPart
 from blztable.engine.write.row_groups import (
@@ -88,6 +89,7 @@ class ColumnwiseAppend:
             cuts = [min(size, rows - start) for start in range(0, rows, size)]
             seen, groups = Seen.columns_of(self._staged), NewGroups.without_bundles(cuts)
             self._change_set.add("append", Append(seen, groups, written))
+            self._change_set.count(appended=rows)
 
     def _rows_per_group(self) -> int:
         """Return the rows of a row group for the present widths of the columns."""

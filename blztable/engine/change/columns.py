@@ -15,8 +15,9 @@ from blztable.arrow.nested.paths import Names, column_of
 from blztable.arrow.types import Portion, nulls
 from blztable.columns.default import zero_of
 from blztable.engine.change.change_set import ChangeSet
-from blztable.engine.change.changes import AddColumns, Rename, Seen, Select
+from blztable.engine.change.changes import AddColumns, Rename, Select
 from blztable.engine.change.defaults import declared_defaults, to_json
+from blztable.engine.change.facts.seen import Seen
 from blztable.engine.change.fields import Path, find
 from blztable.engine.change.retype import retype
 from blztable.engine.run.limits import check_values

@@ -49,6 +49,7 @@ def merge_after(version: Version, options: WriteOptions) -> tuple[Version, Lock]
         if not run:
             return None
         with commit:
+            change_set.begin()
             _join(change_set, "merge", change_set.staged, len(groups) - run, len(groups))
             merged = change_set.publish()
     except ConflictError:

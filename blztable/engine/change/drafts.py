@@ -1,4 +1,4 @@
-"""Drafts: what a killed creation of a table in one file leaves, so that its rows can be read.
+"""Drafts: what a killed creation or copy of a table in one file leaves, so that rows can be read.
 
 A draft is a manifest of one row group. The creation appends it behind the parts of the row group,
 so the parts of a draft that can be read are whole. No commit names drafts. In a directory there are
@@ -25,6 +25,7 @@ from blztable.engine.write.bundles import Bundle
 from blztable.engine.write.column_writer import ColumnWriter
 from blztable.errors import CorruptError
 from blztable.format import layout, manifest
+from blztable.format.bundle import BundleFacts
 from blztable.format.line import ColumnParts
 from blztable.format.manifest import Head
 from blztable.storage.store import KeyNotFound, Store
@@ -58,21 +59,39 @@ class Drafts:
             if bundle is not None and bundle.facts is None:
                 return
             staged = [StagedColumn.of(one.finish([group]), one.next_k) for one in columns]
-            head = replace(
-                self._head,
-                version=group + 1,
-                row_groups=(rows[group],),
-                columns=column_index(staged),
-                bundles=() if bundle is None else (bundle.facts,),
-                claims=claims_of(staged),
-                commit=secrets.token_hex(16),
-                writer=WRITER,
-                time=datetime.now(UTC).isoformat(timespec="microseconds"),
-                operation="draft",
-            )
-            lines = [one.parts.encode() for one in staged if isinstance(one.parts, ColumnParts)]
-            self._store.put_new(layout.draft(group + 1), [manifest.encode(head, lines)])
-            self._written, self._first = group + 1, 0
+            self._append(rows[group], staged, None if bundle is None else bundle.facts)
+            self._first = 0
+
+    def copied(self, version: Version, group: int) -> None:
+        """Append the draft of a row group of a version, whose files were copied."""
+        index = version.head.columns
+        staged = [
+            StagedColumn.of(version.line_parts(line).of_group(group), index.next_k[line])
+            for line in range(len(index.paths))
+        ]
+        bundles = version.head.bundles
+        self._append(version.head.row_groups[group], staged, bundles[group] if bundles else None)
+
+    def _append(
+        self, rows: int, columns: Sequence[StagedColumn], bundle: BundleFacts | None
+    ) -> None:
+        number = self._written + 1
+        head = replace(
+            self._head,
+            version=number,
+            row_groups=(rows,),
+            columns=column_index(columns),
+            bundles=() if bundle is None else (bundle,),
+            changed=(),
+            claims=claims_of(columns),
+            commit=secrets.token_hex(16),
+            writer=WRITER,
+            time=datetime.now(UTC).isoformat(timespec="microseconds"),
+            operation="draft",
+        )
+        lines = [one.parts.encode() for one in columns if isinstance(one.parts, ColumnParts)]
+        self._store.put_new(layout.draft(number), [manifest.encode(head, lines)])
+        self._written = number
 
     def remove(self) -> None:
         """Take the drafts out of what the commit names."""

@@ -17,8 +17,9 @@ from blztable.arrow.types import Portion, nulls
 from blztable.columns.default import encode_nodes
 from blztable.columns.types import one_array
 from blztable.engine.change.change_set import ChangeSet
-from blztable.engine.change.changes import Seen, with_defaults
+from blztable.engine.change.changes import with_defaults
 from blztable.engine.change.defaults import nodes_to_json
+from blztable.engine.change.facts.seen import Seen
 from blztable.engine.read.columns import read_nodes
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.selection import RowSpan

@@ -15,8 +15,9 @@ from blztable.arrow.types import Portion, first_missing, is_binary, is_text, is_
 from blztable.columns.stored import stored_type
 from blztable.columns.types import layout_of
 from blztable.engine.change.change_set import ChangeSet
-from blztable.engine.change.changes import Retype, Seen
+from blztable.engine.change.changes import Retype
 from blztable.engine.change.defaults import declared_defaults, to_json
+from blztable.engine.change.facts.seen import Seen
 from blztable.engine.read.columns import read_columns
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.selection import RowSpan

@@ -16,14 +16,19 @@ from blztable.arrow.types import Portion, nulls
 from blztable.columns.stored import as_stored, stored_type
 from blztable.columns.types import one_array, take
 from blztable.engine.change.change_set import ChangeSet
-from blztable.engine.change.changes import Append, NoRows, Rows, Seen
+from blztable.engine.change.changes import Append, Change, NoRewrite, NoRows, Rewrite, Rows
 from blztable.engine.change.columns import widen
+from blztable.engine.change.facts import predicates
+from blztable.engine.change.facts.predicates import Predicate
+from blztable.engine.change.facts.seen import Seen
+from blztable.engine.change.facts.touched import Touched
 from blztable.engine.query.scan import Scan
 from blztable.engine.read.columns import read_columns
 from blztable.engine.read.parts import OpenParts, Part
 from blztable.engine.read.selection import RowIndices, RowSpan
 from blztable.engine.run.limits import check_rows, check_values
 from blztable.engine.run.progress import Callback, Progress
+from blztable.engine.version.staged import StagedVersion
 from blztable.engine.write.row_groups import row_groups
 from blztable.errors import LimitError, SchemaError
 from blztable.format.jsontext import MAX_NUMBER, Json
@@ -74,14 +79,17 @@ def append_runs(
         if written.rows:
             seen = Seen.columns_of(staged).and_defaults(staged, filled())
             change_set.add("append", Append(seen, written, parts, continues_index))
+            change_set.count(appended=sum(written.rows))
     return done
 
 
 def delete(change_set: ChangeSet, where: object) -> int:
     """Remove the rows for which `where` is true; return their number."""
-    with OpenParts(change_set.staged) as opened:
+    staged = change_set.staged
+    with OpenParts(staged) as opened:
         condition = Condition(opened, where)
-        return _keep(change_set, "delete", lambda group: condition.rows(group).others())
+        meant = predicates.where(staged, where)
+        return keep(change_set, "delete", lambda group: condition.rows(group).others(), meant)
 
 
 def truncate(change_set: ChangeSet, rows: int) -> None:
@@ -92,7 +100,7 @@ def truncate(change_set: ChangeSet, rows: int) -> None:
     def kept(group: int) -> RowMask:
         return RowMask(groups[group], min(max(rows - firsts[group], 0), groups[group]))
 
-    _keep(change_set, "truncate", kept)
+    keep(change_set, "truncate", kept)
 
 
 def resize(change_set: ChangeSet, rows: int, fillings: Sequence[pa.Scalar]) -> None:
@@ -122,6 +130,7 @@ def resize(change_set: ChangeSet, rows: int, fillings: Sequence[pa.Scalar]) -> N
     order = range(len(staged.head.row_groups) + len(added.rows))
     seen = Seen.rows_of(staged).and_defaults(staged, range(len(fillings)))
     change_set.add("resize", Rows(seen, order, added, written))
+    change_set.count(appended=more)
 
 
 def by_group(
@@ -153,38 +162,55 @@ def repeated(value: pa.Scalar, rows: int) -> pa.Array:
     return pa.repeat(value if stored.id == value.type.id else value.cast(stored), rows)
 
 
-def _keep(change_set: ChangeSet, operation: str, kept: Callable[[int], "RowMask"]) -> int:
-    """Keep the rows of each row group that `kept` selects; return the number of removed rows."""
+def keep(
+    change_set: ChangeSet,
+    operation: str,
+    kept: Callable[[int], "RowMask"],
+    meant: Predicate | None = None,
+) -> int:
+    """Keep the rows of each row group that `kept` selects; return the number of removed rows.
+
+    `meant` is the predicate of the rows that go; None if all row groups decide which rows these
+    are, by their places.
+    """
     staged = change_set.staged
     groups = staged.head.row_groups
-    order: list[int] = []
-    touched: list[tuple[int, RowMask]] = []
-    removed = 0
-    for group, rows in enumerate(groups):
+    fewer: dict[int, RowMask] = {}
+    for group in range(len(groups)):
         selected = kept(group)
-        removed += rows - selected.count
-        if selected.is_all:
-            order.append(group)
-        elif selected.count:
-            order.append(len(groups) + len(touched))
-            touched.append((group, selected))
-    if not removed:
-        change_set.add_reliance(NoRows(Seen.rows_of(staged)))
+        if not selected.is_all:
+            fewer[group] = selected
+    touched = None if meant is None else Touched.of(staged, list(fewer), meant)
+    if not fewer:
+        nothing = NoRewrite(touched) if touched else NoRows(Seen.rows_of(staged))
+        change_set.add_reliance(nothing)
         return 0
+    rewritten = [(group, selected) for group, selected in fewer.items() if selected.count]
     columns = change_set.column_writers()
     with OpenParts(staged) as opened:
 
         def portions() -> Iterator[Portion]:
-            for group, selected in touched:
+            for group, selected in rewritten:
                 opened.forget_before(group)
                 indices = range(len(staged.schema))
                 yield read_group(opened, indices, group, selected), selected.count
 
         def old(line: int, number: int) -> Part:
-            return opened.open(line, touched[number][0])
+            return opened.open(line, rewritten[number][0])
 
         counts, written = change_set.write(columns, portions(), old=old, is_whole=True)
-    change_set.add(operation, Rows(Seen.rows_of(staged), order, counts, written))
+    left = [bool(selected.count) for selected in fewer.values()]
+    change: Change
+    if touched:
+        change = Rewrite(touched, left, counts, written)
+    else:
+        new = {group: len(groups) + number for number, (group, _) in enumerate(rewritten)}
+        kept_groups = [group for group in range(len(groups)) if group not in fewer or group in new]
+        order = [new.get(group, group) for group in kept_groups]
+        change = Rows(Seen.rows_of(staged), order, counts, written)
+    change_set.add(operation, change)
+    removed = sum(selected.rows - selected.count for selected in fewer.values())
+    change_set.count(deleted=removed)
     return removed
 
 
@@ -273,3 +299,25 @@ class Condition:
         for one in matching.selection:
             true[one.rows if isinstance(one, RowIndices) else slice(one.start, one.stop)] = True
         return RowMask.of(true)
+
+
+def check_all_match(staged: StagedVersion, groups: Iterable[int], where: object) -> None:
+    """Raise ValueError if a row of these row groups, which were appended, does not meet `where`.
+
+    The filter is evaluated on what was written, by statistics first, so it means what it means for
+    the rows that it removed.
+    """
+    rows, outside, first = 0, 0, -1
+    with OpenParts(staged) as opened:
+        condition = Condition(opened, where)
+        for group in groups:
+            left = condition.rows(group).others()
+            if left.count and first < 0:
+                mask = left.unpacked()
+                first = rows + (0 if mask is None else int(np.argmax(mask)))
+            rows, outside = rows + left.rows, outside + left.count
+    if outside:
+        raise ValueError(
+            f"{outside:,} of {rows:,} rows of the data do not meet the condition `where`, the "
+            f"first is row {first}; rows that it would not replace cannot be put in their place"
+        )

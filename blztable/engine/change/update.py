@@ -15,7 +15,10 @@ from blztable.arrow.types import Portion
 from blztable.columns.stored import as_stored
 from blztable.columns.types import one_array, take
 from blztable.engine.change.change_set import ChangeSet
-from blztable.engine.change.changes import NoRows, Seen, Update
+from blztable.engine.change.changes import NoRewrite, Update
+from blztable.engine.change.facts import predicates
+from blztable.engine.change.facts.predicates import Predicate
+from blztable.engine.change.facts.touched import Touched
 from blztable.engine.change.rows import Condition, RowMask, read_group, repeated
 from blztable.engine.query import expressions
 from blztable.engine.read.columns import read_columns
@@ -24,6 +27,8 @@ from blztable.engine.read.selection import RowSpan
 from blztable.engine.version.staged import StagedVersion
 from blztable.errors import SchemaError
 
+# Types of which Arrow replaces single values in one pass; a take reads an index for each row.
+_SPLICED = (pa.types.is_integer, pa.types.is_float32, pa.types.is_float64)
 # New values of a column: one for all rows, one for each selected row, or an expression.
 Values: TypeAlias = pa.Scalar | pa.ChunkedArray | pc.Expression
 # Converts values to the type of the column at this index; SchemaError if it cannot.
@@ -40,20 +45,26 @@ def update(
     SchemaError
         The values have another type, or their number differs from the number of selected rows.
     """
-    with OpenParts(change_set.staged) as opened:
-        return _update(change_set, opened, values, where, coerce)
+    staged = change_set.staged
+    meant = predicates.any_row if where is None else predicates.where(staged, where)
+    with OpenParts(staged) as opened:
+        return set_values(change_set, opened, values, dict(_selected(opened, where)), meant, coerce)
 
 
-def _update(
+def set_values(
     change_set: ChangeSet,
     opened: OpenParts,
     values: Mapping[int, Values],
-    where: object,
-    coerce: Coerce,
+    selected_rows: Mapping[int, RowMask],
+    meant: Predicate,
+    coerce: Coerce | None = None,
 ) -> int:
+    """Set values in the selected rows of each row group; return the number of these rows.
+
+    `meant` is the predicate of the selected rows; `coerce` is needed for expressions.
+    """
     staged = change_set.staged
-    touched = dict(_touched(opened, where))
-    first = np.cumsum([0, *(selected.count for selected in touched.values())])
+    first = np.cumsum([0, *(selected.count for selected in selected_rows.values())])
     rows = int(first[-1])
     for index, value in values.items():
         if isinstance(value, pa.ChunkedArray) and len(value) != rows:
@@ -63,20 +74,21 @@ def _update(
             )
     if not values:
         return 0
+    indices, groups = list(values), list(selected_rows)
+    touched = Touched.of(staged, groups, meant)
     if not rows:
-        change_set.add_reliance(NoRows(Seen.rows_of(staged)))
+        change_set.add_reliance(NoRewrite(touched))
         return 0
-    indices = list(values)
-    groups = list(touched)
 
     def portions() -> Iterator[Portion]:
-        for number, (group, selected) in enumerate(touched.items()):
+        for number, (group, selected) in enumerate(selected_rows.items()):
             opened.forget_before(group)
             mask = selected.unpacked()
             arrays = []
             for index, value in values.items():
                 start, stop = first[number], first[number + 1]
                 if isinstance(value, pc.Expression):
+                    assert coerce is not None, "values of an expression are coerced"
                     new = coerce(index, evaluated(opened, value, group, mask))
                 elif isinstance(value, pa.Scalar):
                     new = pa.chunked_array([repeated(value, stop - start)])
@@ -92,12 +104,8 @@ def _update(
 
     columns = change_set.column_writers(indices)
     _, written = change_set.write(columns, portions(), old=old)
-    count = len(staged.head.row_groups)
-    new = {group: count + number for number, group in enumerate(groups)}
-    order = [new.get(group, group) for group in range(count)]
-    change_set.add(
-        "update", Update(Seen.rows_of(staged), order, dict(zip(lines, written, strict=True)))
-    )
+    change_set.add("update", Update(touched, dict(zip(lines, written, strict=True))))
+    change_set.count(updated=rows)
     return rows
 
 
@@ -130,7 +138,7 @@ def evaluated(
     return pa.chunked_array([take(one_array(result), np.flatnonzero(mask))])
 
 
-def _touched(opened: OpenParts, where: object) -> Iterator[tuple[int, RowMask]]:
+def _selected(opened: OpenParts, where: object) -> Iterator[tuple[int, RowMask]]:
     """Yield each row group that has selected rows, with these rows."""
     row_groups = opened.version.head.row_groups
     if where is None:
@@ -151,6 +159,10 @@ def _merged(
     if mask is None:
         return one_array(pa.chunked_array(stored))
     old = read_group(opened, [index], group).column(0)
+    if any(is_one(old.type) for is_one in _SPLICED):
+        return pc.replace_with_mask(
+            one_array(old), pa.array(mask), one_array(pa.chunked_array(stored, old.type))
+        )
     both = one_array(pa.chunked_array([*old.chunks, *stored]))
     rows = np.arange(len(mask))
     rows[mask] = np.arange(len(mask), len(both))

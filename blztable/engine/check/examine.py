@@ -6,9 +6,7 @@ cannot be read, its halves are read, then their halves, to find the readable row
 
 import errno
 from collections.abc import Iterator
-from itertools import islice
 
-import numpy as np
 import pyarrow as pa
 
 from blztable.block_terms import VALUES
@@ -16,11 +14,11 @@ from blztable.columns.blocks import Block
 from blztable.columns.statistics.compute import statistics
 from blztable.columns.statistics.soundness import false_statistics
 from blztable.columns.types import child_arrays, encode
-from blztable.engine.check.items import damaged_items
-from blztable.engine.read.columns import read_array, read_rows
+from blztable.engine.read.columns import read_array
+from blztable.engine.read.losses import find_losses
 from blztable.engine.read.parts import HAS_ROWS, OpenParts, Part
 from blztable.engine.read.places import BlockPlace
-from blztable.engine.read.selection import RowIndices, RowSpan
+from blztable.engine.read.selection import RowSpan
 from blztable.engine.read.superchunks import check_digest_behind, check_empty
 from blztable.engine.run.limits import check_pages
 from blztable.engine.version.versions import Version
@@ -31,11 +29,8 @@ from blztable.report import Problem
 
 # Errors caused by a lack of descriptors or memory say nothing about a file.
 EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
-# A damaged part is read in at most this many pieces.
+# A part with much damage is read in at most this many pieces.
 PIECES = 64
-
-# Rows that cannot be read, and the reason.
-_Lost = tuple[int, int, str]
 
 
 class ColumnCheck:
@@ -84,6 +79,7 @@ class PartCheck:
         self.column = column
         self.group = group
         self.facts = parts.facts[group]
+        self._unit_rows = parts.unit_rows(group)
         self.problems: list[Problem] = []
         self.opened: Part | None = None
         self.array: pa.Array | None = None
@@ -135,52 +131,21 @@ class PartCheck:
 
     def read_alone(self, parts: OpenParts) -> None:
         """Decode this part alone; if that fails, find its readable rows."""
-        try:
-            self.array = self._read(parts, 0, self.facts.rows)
-        except BlzError as error:
-            pages = -(-self.facts.rows // max(self.facts.page_rows, 1))
-            step = -(-pages // PIECES) * self.facts.page_rows
-            for pages_lost in self._lost(parts, 0, self.facts.rows, step, error):
-                for start, stop, reason in self._lost_items(parts, *pages_lost):
-                    self.note(reason, start, stop)
+        rows = self.facts.rows
 
-    def _lost_items(self, parts: OpenParts, start: int, stop: int, reason: str) -> list[_Lost]:
-        """Return the damaged items among these rows if each is a chunk, otherwise all rows."""
-        whole, part = [(start, stop, reason)], self.opened
-        if part is None or not part.is_per_item:
-            return whole
-        items = list(islice(damaged_items(part, range(start, stop)), PIECES + 1))
-        if not 0 < len(items) <= PIECES:
-            return whole
-        others = np.setdiff1d(np.arange(start, stop), [row for row, _ in items])
-        try:
-            # The pages may be damaged in another way, too.
-            read_rows(parts, [self.column.index], [RowIndices(self.group, others)])
-        except BlzError:
-            return whole
-        return [(row, row + 1, message) for row, message in items]
-
-    def _read(self, parts: OpenParts, start: int, stop: int) -> pa.Array:
-        return read_array(parts, self.column.index, [RowSpan(self.group, start, stop)])
-
-    def _lost(
-        self, parts: OpenParts, start: int, stop: int, step: int, error: BlzError
-    ) -> list[_Lost]:
-        """Return the ranges of these rows that cannot be read, with the reasons."""
-        if stop - start <= step:
-            return [(start, stop, str(error))]
-        middle = start + -(-(stop - start) // (2 * step)) * step
-        result: list[_Lost] = []
-        for low, high in ((start, middle), (middle, stop)):
+        def attempt(start: int, stop: int) -> str | None:
+            span = RowSpan(self.group, start, stop)
             try:
-                self._read(parts, low, high)
-            except BlzError as part:
-                for lost in self._lost(parts, low, high, step, part):
-                    if result and result[-1][1:] == (lost[0], lost[2]):
-                        lost = (result.pop()[0], *lost[1:])
-                    result.append(lost)
-        # Both halves may be readable although the whole is not.
-        return result or [(start, stop, str(error))]
+                array = read_array(parts, self.column.index, [span])
+            except BlzError as error:
+                _check_resources(error)
+                return str(error)
+            if span.count == rows:
+                self.array = array
+            return None
+
+        for start, stop, reason in find_losses(attempt, 0, rows, self._unit_rows, PIECES):
+            self.note(reason, start, stop)
 
     def compare(self) -> None:
         """Compare the decoded rows with the statistics and page sizes of manifest and trailer."""
@@ -225,8 +190,8 @@ class PartCheck:
         key: str | None = None,
     ) -> None:
         """Record a problem with these rows of the part; by default with all rows."""
-        if isinstance(cause, StorageError) and cause.errno in EXHAUSTED:
-            raise cause
+        if isinstance(cause, BlzError):
+            _check_resources(cause)
         column, key = self.column, self.key if key is None else key
         context = f"{column.version.store.name}/{self.key}, column {column.name!r}"
         message = str(cause).removeprefix(context).removeprefix(", ").removeprefix(": ")
@@ -241,6 +206,12 @@ class PartCheck:
         self.problems.append(
             Problem(message, column.name, column.position, self.group, *rows, key, is_readable)
         )
+
+
+def _check_resources(error: BlzError) -> None:
+    """Raise an error that says nothing about a file."""
+    if isinstance(error, StorageError) and error.errno in EXHAUSTED:
+        raise error
 
 
 def _false_facts(version: Version, index: int, parts: ColumnParts) -> Iterator[str]:

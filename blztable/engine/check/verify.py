@@ -28,6 +28,8 @@ from blztable.engine.run.pool import run
 from blztable.engine.version.versions import Version, load
 from blztable.errors import BlzError, CorruptError
 from blztable.report import Problem, Report
+from blztable.storage.one_file.commits import check_first_bytes
+from blztable.storage.one_file.store import OneFileStore
 from blztable.storage.store import KeyNotFound
 
 # Limits of a window. Rows are limited too, because some rows take memory but no bytes in a file.
@@ -92,12 +94,17 @@ def verify(version: Version, indices: Sequence[int], *, full: bool) -> Report:
 
 
 def _manifest(version: Version) -> Iterator[Problem]:
-    """Yield the problems of the manifest, except those of its column lines."""
+    """Yield the problems of the manifest and of what names it, except those of column lines."""
     head, columns = version.head, version.head.columns
 
     def problem(message: str, is_readable: bool) -> Problem:
         return Problem(message, None, None, None, 0, head.rows, version.key, is_readable)
 
+    try:
+        if isinstance(version.store, OneFileStore):
+            check_first_bytes(version.store.source(), version.store.name)
+    except CorruptError as error:
+        yield problem(str(error), True)
     try:
         if load(version.store, head.version).head != head:
             yield problem("the manifest is not the one that was opened", False)

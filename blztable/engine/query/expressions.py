@@ -16,6 +16,7 @@ import pickle
 import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ from blztable.engine.query.expression_tree import (
     with_columns_for_fields,
     with_safe_literals,
 )
+from blztable.engine.query.text import literals, where
 from blztable.engine.run.limits import check_rows
 from blztable.errors import ColumnNotFoundError, SchemaError, no_column
 
@@ -46,24 +48,28 @@ _OF_MANY = ("in", "not in")
 
 
 def as_expression(filters: object, schema: pa.Schema | None = None) -> pc.Expression:
-    """Return a filter as an expression: an expression, a list of tuples, or a list of such lists.
+    """Return a filter as an expression: a text, an expression, or a list of (lists of) tuples.
 
-    Tuples of one list are joined by and, lists by or. A value is cast to the type as which its
-    column is compared, if that loses nothing.
+    `where` says what a text is. Tuples of one list are joined by and, lists by or. A value is cast
+    to the type as which its column is compared, if that loses nothing.
 
     Raises
     ------
     TypeError
-        The filter is neither an expression nor a list.
+        The filter is neither a text, an expression nor a list.
     ValueError
-        The list is not a valid filter.
+        The text or the list is not a valid filter.
     """
+    if isinstance(filters, str) and schema is not None:
+        filters = where.parse(filters, schema)
+    if _is_predicate(filters):
+        filters = [filters]
     if isinstance(filters, pc.Expression):
         return with_safe_literals(filters)
     if not isinstance(filters, list):
         raise TypeError(
-            "a filter must be a pyarrow Expression or a list of tuples (column, operator, value), "
-            f"not {type(filters).__name__}"
+            "a filter must be a pyarrow Expression, a text, or a list of tuples (column, operator, "
+            f"value), not {type(filters).__name__}"
         )
     for predicate in _predicates(filters):
         _check_predicate(predicate)
@@ -98,10 +104,21 @@ def _typed_predicate(predicate: Sequence[Any], schema: pa.Schema) -> tuple[Names
     is_many = operator in _OF_MANY
     values = list(map(_comparable, value)) if is_many else [_comparable(value)]
     if type_ is not None:
-        typed = _as_type(values, compared_type(type_))
+        type_ = compared_type(type_)
+        typed = _as_type(values, type_)
         if typed is not None:
             return column, operator, typed if is_many else typed[0]
+        values = [_moment(one, type_) for one in values]
     return column, operator, values if is_many else values[0]
+
+
+def _moment(value: Any, type_: pa.DataType) -> Any:
+    """Return the text of a date or time as a value of a type of time; else the value unchanged."""
+    if not isinstance(value, str) or not pa.types.is_temporal(type_):
+        return value
+    with suppress(*REFUSALS, ValueError):
+        return literals.moment(value, type_) or value
+    return value
 
 
 def _comparable(value: Any) -> Any:

@@ -38,7 +38,7 @@ from blztable.caller import stack_level
 from blztable.engine.version import durability, in_flight, mirrors, retention, versions
 from blztable.engine.version.begin import AlreadyCommitted, Begun, Plan, begin
 from blztable.engine.version.new_files import NewFiles
-from blztable.engine.version.staged import StagedVersion
+from blztable.engine.version.staged import StagedVersion, settled
 from blztable.engine.version.versions import LOCK_SECONDS, Version
 from blztable.errors import BlzError, CommitUnknownError, ConflictError, CorruptError, LimitError
 from blztable.format import layout, manifest
@@ -282,6 +282,8 @@ def _next_head(plan: Plan, newest: Newest, staged: Head, operation: str) -> Head
     head = replace(
         staged,
         version=number,
+        # The rows of a new table, and those of an old version, are all of this commit.
+        changed=() if plan.may_create or plan.is_replacement else settled(staged.changed, number),
         parent=newest.number or 0,
         commit=secrets.token_hex(16),
         writer=WRITER,

@@ -1,9 +1,12 @@
 """Copy: the files of one version in another store, byte for byte, as a table of its own.
 
-Nothing is compressed again. Each front and trailer is compared with its checksum on the way.
+Nothing is compressed again. Each front, chunk and trailer is compared with its checksum on the way.
+The files of a row group follow each other, so memory has no more than one of them.
 """
 
 from collections.abc import Iterator
+from itertools import pairwise
+from typing import Protocol
 
 from blztable.engine.run.progress import Progress
 from blztable.engine.version.commit import Commit, Plan
@@ -14,15 +17,34 @@ from blztable.format import layout
 from blztable.format.bundle import BundleFacts
 from blztable.format.checksum import CHECKSUMS
 from blztable.format.header import FileHeader
-from blztable.format.superchunk import PartFacts
+from blztable.format.superchunk import PartFacts, chunk_offsets
 from blztable.format.trailer import Trailer
 from blztable.storage.store import KeyNotFound, Lock, Store
 
 
+class Steps(Protocol):
+    """What is done between the files of a copy."""
+
+    def copied(self, version: Version, group: int) -> None:
+        """Called behind the files of each row group."""
+
+    def remove(self) -> None:
+        """Called before the commit."""
+
+
 def copy(
-    version: Version, target: Store, operation: str, progress: Progress, *, is_durable: bool
+    version: Version,
+    target: Store,
+    operation: str,
+    progress: Progress,
+    *,
+    is_durable: bool,
+    steps: Steps | None = None,
+    is_strict: bool = True,
 ) -> tuple[Version, Lock]:
     """Write a version to a store without a table; return it there, pinned.
+
+    Unless `is_strict`, damaged chunks are copied as they are.
 
     Raises
     ------
@@ -42,18 +64,23 @@ def copy(
     with Commit(Plan(target, is_durable, may_create=True)) as commit:
         _check_absent(target, commit.base)
         keys = []
-        for key, facts in files(version):
-            try:
-                data = version.store.get(key)
-                _check(data, facts)
-            except KeyNotFound:
-                raise CorruptError(f"{version.store.name}/{key}: the file is missing") from None
-            except BlzError as error:
-                raise type(error)(f"{version.store.name}/{key}: {error}") from None
-            target.put_new(key, [data])
-            keys.append(key)
-            progress.add(facts.cbytes)
-            progress.report()
+        for group in range(len(version.head.row_groups)):
+            for key, facts in files(version, group):
+                try:
+                    data = version.store.get(key)
+                    _check(data, facts, is_strict)
+                except KeyNotFound:
+                    raise CorruptError(f"{version.store.name}/{key}: the file is missing") from None
+                except BlzError as error:
+                    raise type(error)(f"{version.store.name}/{key}: {error}") from None
+                target.put_new(key, [data])
+                keys.append(key)
+                progress.add(facts.cbytes)
+                progress.report()
+            if steps is not None:
+                steps.copied(version, group)
+        if steps is not None:
+            steps.remove()
         if is_durable:
             target.flush(keys)
         published = commit.publish(operation, rebased)
@@ -61,19 +88,18 @@ def copy(
     return published
 
 
-def files(version: Version) -> Iterator[tuple[str, PartFacts | BundleFacts]]:
-    """Yield the key and the facts of each file that a version names, once."""
+def files(version: Version, group: int) -> Iterator[tuple[str, PartFacts | BundleFacts]]:
+    """Yield the key and the facts of each file of a row group."""
     for line, path in enumerate(version.head.columns.paths):
         parts = version.line_parts(line)
-        for group, k in enumerate(parts.k):
-            if k:
-                yield layout.part(path, k), parts.facts[group]
-    bundles = {bundle.k: bundle for bundle in version.head.bundles if bundle}
-    for k, bundle in bundles.items():
-        yield layout.part(layout.SHARED, k), bundle
+        if parts.k[group]:
+            yield layout.part(path, parts.k[group]), parts.facts[group]
+    bundle = version.head.bundles[group] if version.head.bundles else None
+    if bundle is not None:
+        yield layout.part(layout.SHARED, bundle.k), bundle
 
 
-def _check(data: bytes, facts: PartFacts | BundleFacts) -> None:
+def _check(data: bytes, facts: PartFacts | BundleFacts, is_strict: bool) -> None:
     """Raise CorruptError unless these bytes are the file that the manifest describes."""
     if len(data) != facts.cbytes:
         raise CorruptError(f"the file has {len(data)} bytes; the manifest says {facts.cbytes}")
@@ -81,7 +107,14 @@ def _check(data: bytes, facts: PartFacts | BundleFacts) -> None:
     if Trailer.stored_crc(trailer) != facts.crc:
         raise CorruptError("the trailer is not the one that the manifest describes")
     header = FileHeader.decode(front)
-    Trailer.decode(front, trailer, header.nchunks, CHECKSUMS[header.checksum].size)
+    checksum = CHECKSUMS[header.checksum]
+    digests = Trailer.decode(front, trailer, header.nchunks, checksum.size).digests
+    offsets = chunk_offsets(front, header, facts)
+    for index, (start, stop) in enumerate(pairwise(offsets) if is_strict else ()):
+        end = stop - checksum.size
+        expected = digests[index * checksum.size : (index + 1) * checksum.size]
+        if not checksum.digest(data[start:end]) == data[end:stop] == expected:
+            raise CorruptError(f"chunk {index}: {checksum.name} is not {expected.hex()}")
 
 
 def _check_absent(target: Store, newest: Version | None) -> None:

@@ -66,7 +66,8 @@ class NewFiles:
                     )
                 if self._claim(sorted({first, last}, reverse=True)):
                     break
-                # A vacuum removes directories made in vain: another writer may have one open.
+                # Vacuum removes directories made in vain. This commit does not: one may lie within
+                # the ids of another writer, which is about to make a file in it.
                 first = max([last, *self._column_ids()]) + 1
             paths: list[Path] = [(number,) for number in range(first, first + count)]
             self._reserved += paths

@@ -27,6 +27,9 @@ from blztable.format.manifest import Bundles, ColumnIndex, Head
 PANDAS_KEY = b"pandas"
 # The property with the default value of each column that has one: by column id, in base64.
 DEFAULTS = "defaults"
+# In `changed` of a staged head, the version that is not published yet: as a blind append, which
+# becomes 0, and otherwise. Any number of a version is less.
+APPENDED, CHANGED = 1 << 62, 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,8 @@ class StagedVersion(Version):
         # The head does not say which columns.
         claims = base.head.claims
         columns = tuple(StagedColumn(*entry, line, claims) for line, entry in enumerate(entries))
-        return cls(base.store, base.head, base.schema, columns=columns, base=base)
+        head = replace(base.head, changed=base.head.all_changed)
+        return cls(base.store, head, base.schema, columns=columns, base=base)
 
     def root(self, index: int) -> StagedColumn:
         """Return the root of the column at this index."""
@@ -158,6 +162,16 @@ class StagedVersion(Version):
         numbers = [self.line_parts(line).k[start:stop] for line in range(len(self.columns))]
         rows, bundles = self.head.row_groups[start:stop], self._bundle_numbers[start:stop]
         return list(zip(rows, bundles, *numbers, strict=True))
+
+    def row_group_facts(self, groups: Sequence[int]) -> list[tuple[int, int]]:
+        """Return the rows and the bundle of each of these row groups."""
+        rows, bundles = self.head.row_groups, self._bundle_numbers
+        return [(rows[group], bundles[group]) for group in groups]
+
+    def file_numbers(self, line: int, groups: Sequence[int]) -> tuple[int, ...]:
+        """Return the numbers of the files of a column in these row groups."""
+        numbers = self.line_parts(line).k
+        return tuple(numbers[group] for group in groups)
 
     @property
     def _bundles(self) -> Bundles:
@@ -229,13 +243,18 @@ class StagedVersion(Version):
         return self.with_head(bundles=bundles if any(bundles) else ())
 
     def with_row_groups(
-        self, order: Sequence[int], new: NewGroups, written: Sequence[StagedColumn]
+        self,
+        order: Sequence[int],
+        new: NewGroups,
+        written: Sequence[StagedColumn],
+        changed: Sequence[int] | None = None,
     ) -> "StagedVersion":
         """Return this version with other row groups.
 
         `order` holds indices in a list of the present row groups, followed by the new ones, whose
-        parts are `written`.
+        parts are `written`; `changed` says of each new one what the head will say.
         """
+        versions = (*self.head.all_changed, *(changed or [CHANGED] * len(new.rows)))
         rows, bundles = (*self.head.row_groups, *new.rows), (*self._bundles, *new.bundles)
         assert len(written) == len(self.columns)
         if order == range(len(rows)):
@@ -250,6 +269,7 @@ class StagedVersion(Version):
         return self.with_columns(
             columns,
             row_groups=tuple(rows[index] for index in order),
+            changed=tuple(versions[index] for index in order),
             bundles=kept if any(kept) else (),
             next_bundle=max([self.head.next_bundle, *(one.k + 1 for one in new.bundles if one)]),
         )
@@ -261,7 +281,9 @@ class StagedVersion(Version):
         columns = list(self.columns)
         for line, new in written.items():
             columns[line] = self._arranged(line, new, order)
-        return self.with_columns(columns)
+        groups = zip(order, self.head.all_changed, strict=True)
+        changed = tuple(CHANGED if one >= len(order) else version for one, version in groups)
+        return self.with_columns(columns, changed=changed)
 
     def with_head(self, **fields: Any) -> "StagedVersion":
         """Return this version with other fields in the head that do not concern columns."""
@@ -316,6 +338,12 @@ class StagedVersion(Version):
 def claims_of(columns: Iterable[StagedColumn]) -> frozenset[str]:
     """Return what the lines of these columns may claim of parts."""
     return frozenset().union(*(column.claims for column in columns))
+
+
+def settled(changed: Sequence[int], number: int) -> tuple[int, ...]:
+    """Return `changed` for the head of the version with this number; empty if it is all of it."""
+    versions = tuple({APPENDED: 0, CHANGED: number}.get(one, one) for one in changed)
+    return () if set(versions) <= {number} else versions
 
 
 def column_index(columns: Sequence[StagedColumn]) -> ColumnIndex:

@@ -39,10 +39,10 @@ def vacuum(
     _check(keep, older_than)
     if not versions.can_hold_table(store) or versions.newest_number(store) is None:
         raise versions.no_table(store)
-    # The lock files are empty, and some tools leave empty files out of a copy.
-    store.prepare(*layout.PREPARED, durable=False)
     with ExitStack() as held:
         held.enter_context(_no_writer(store, wait))
+        # The lock files are empty, and some tools leave empty files out of a copy.
+        store.prepare(*layout.PREPARED, durable=False)
         held.enter_context(store.lock(layout.LOCK, shared=False, timeout=wait))
         mirrored = mirrors.mirrored_number(store)
         if mirrored > versions.numbers(store)[-1]:

@@ -25,6 +25,8 @@ from blztable.errors import (
 from blztable.format import jsontext, layout, manifest
 from blztable.format.jsontext import Json
 from blztable.format.line import ColumnParts
+from blztable.storage.one_file.commits import is_anyones
+from blztable.storage.one_file.store import OneFileStore
 from blztable.storage.store import Damaged, KeyNotFound, Lock, Store
 
 LOCK_SECONDS = 30.0
@@ -371,6 +373,15 @@ def can_hold_table(store: Store) -> bool:
     except CorruptError as error:
         return isinstance(error, Damaged)
     return True
+
+
+def check_free(store: Store) -> None:
+    """Raise TableExistsError if a file at the root may be another program's, however short."""
+    if isinstance(store, OneFileStore) and is_anyones(store.source()):
+        raise TableExistsError(
+            f"{store.name} is a file, perhaps of another program; it is left as it is; remove it, "
+            "or choose another path"
+        )
 
 
 def check_ours(store: Store) -> None:

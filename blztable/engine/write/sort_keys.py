@@ -16,6 +16,8 @@ from blztable.format.layout import Path
 # The property of a version that stores the keys.
 SORT_BY = "sort_by"
 DIRECTIONS = ("ascending", "descending")
+# Short words for them, as in SQL.
+_SHORT = {"asc": DIRECTIONS[0], "desc": DIRECTIONS[1]}
 # The index of a column, and one of the directions.
 Key = tuple[int, str]
 
@@ -27,7 +29,7 @@ def parsed(sort_by: Any) -> list[tuple[str, str]]:
         match item:
             case str(name):
                 pairs.append((name, DIRECTIONS[0]))
-            case [str(name), str(direction)] if direction in DIRECTIONS:
+            case [str(name), str(word)] if (direction := _SHORT.get(word, word)) in DIRECTIONS:
                 pairs.append((name, direction))
             case _:
                 raise ValueError(

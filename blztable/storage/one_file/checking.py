@@ -1,4 +1,4 @@
-"""What no reader of a table in one file looks at: the front, and the heads of records.
+"""What no reader of a table in one file looks at: the heads of records, and their checksums.
 
 Knows nothing of the meaning of keys and values.
 """
@@ -7,17 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
 from blztable.storage.one_file.commits import Commit
-from blztable.storage.one_file.records import (
-    FOOT_BYTES,
-    HEADER_BYTES,
-    VALUE,
-    Place,
-    crc32,
-    decode_foot,
-    decode_head,
-    front_length,
-    record_bytes,
-)
+from blztable.storage.one_file.records import VALUE, Place, crc32, decode_head, record_bytes
 from blztable.storage.store import KeyNotFound
 
 # Bytes of a value that are compared at a time.
@@ -26,36 +16,16 @@ _STEP_BYTES = 4 << 20
 
 def problems_around(
     keys: Iterable[str], find: Callable[[str], tuple[Commit, Place]]
-) -> list[tuple[str, str]]:
-    """Return what is wrong around values: their keys, "" for the file, and what it is."""
-    found: list[tuple[str, str | None]] = []
-    # Versions may lie in several files: one that was rewritten is still read.
-    fronts: dict[int, Commit] = {}
+) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong around values: their keys, and what it is."""
     for key in keys:
         with suppress(KeyNotFound):
-            commit, place = find(key)
-            fronts[id(commit.source)] = commit
-            found.append((key, _record_problem(commit, key, place)))
-    found += [("", _front_problem(commit)) for commit in fronts.values()]
-    return [(key, message) for key, message in found if message is not None]
+            message = _record_problem(*find(key), key)
+            if message is not None:
+                yield key, message
 
 
-def _front_problem(commit: Commit) -> str | None:
-    """Return what is wrong with the front of the file of a commit; None if nothing is."""
-    source, start = commit.source, commit.end - FOOT_BYTES
-    foot = decode_foot(source.read(start, FOOT_BYTES), commit.end) if start >= 0 else None
-    if foot is None:
-        return None  # The file was never finished.
-    length = front_length(source.read(0, HEADER_BYTES))
-    if length is None:
-        return "the file does not begin with a front"
-    found = crc32(source.read(0, length))
-    if found == foot.front_crc:
-        return None
-    return f"the crc32 of the front is {found:08x}, the commit says {foot.front_crc:08x}"
-
-
-def _record_problem(commit: Commit, key: str, place: Place) -> str | None:
+def _record_problem(commit: Commit, place: Place, key: str) -> str | None:
     """Return what is wrong with the record of a value; None if nothing is."""
     length = record_bytes(key, 0)
     start = place.position - length

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from blztable.closing import Closing
 from blztable.errors import CorruptError, StorageError
-from blztable.storage.one_file.listing import Listing
+from blztable.storage.one_file.listing import Listing, check_size
 from blztable.storage.one_file.records import (
     FOOT_BYTES,
     FOOT_MAGIC,
@@ -25,8 +25,10 @@ from blztable.storage.one_file.records import (
     SEAL_BYTES,
     SEAL_MAGIC,
     VALUE,
+    Foot,
     Head,
     Place,
+    crc32,
     decode_foot,
     decode_head,
     decode_seal,
@@ -46,6 +48,8 @@ _SEARCH_BYTES = 4 << 20
 _MOST_UNBORN = 4 << 10
 # A file of a stranger may have many false feet; each costs a read of its block.
 _FALSE_FEET = 100
+# More bytes of a commit are not kept in memory.
+_MOST_TAIL = 8 << 20
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -59,7 +63,9 @@ class Commit:
     behind : int
         Where the next record begins: behind the foot and its seal.
     tail : bytes
-        The last bytes before `end`, at least from the manifest of the commit on.
+        The last bytes before `end`; from the manifest of the commit on, unless that is very long.
+    front_crc : int
+        The crc32 of the front, as the foot says.
     """
 
     source: Reader
@@ -67,6 +73,7 @@ class Commit:
     end: int
     tail: bytes
     behind: int
+    front_crc: int
 
     def read(self, place: Place, offset: int, length: int) -> bytes:
         """Return bytes of a value; fewer if the value ends earlier."""
@@ -123,31 +130,58 @@ def is_unborn(source: Reader) -> bool:
     return data != FRONT and (FRONT.startswith(data) or not data.strip(b"\0"))
 
 
-def front_end(source: Reader, name: str) -> int:
-    """Return where the front of a file ends; CorruptError if it is not a table in one file."""
+def is_anyones(source: Reader | None) -> bool:
+    """True for what a killed creation may have left, if others may have written it as well."""
+    if source is None or not source.size or not is_unborn(source):
+        return False
+    return source.read(0, HEADER_BYTES) != FRONT[:HEADER_BYTES]
+
+
+def front_of(source: "Reader | _Tail", name: str) -> bytes:
+    """Return the front of a file; CorruptError if it is not a table in one file."""
     length = front_length(source.read(0, HEADER_BYTES))
-    if length is None or length > source.size:
+    front = b"" if length is None else source.read(0, length)
+    if length is None or len(front) < length:
         raise CorruptError(f"{name}: expected a table, found another file")
-    return length
+    return front
+
+
+def check_front(source: "Reader | _Tail", commit: "Commit", name: str) -> None:
+    """Raise Damaged if the front of a file is not the one that the commit was written behind."""
+    try:
+        is_intact = crc32(front_of(source, name)) == commit.front_crc
+    except CorruptError:
+        is_intact = False
+    if not is_intact:
+        raise Damaged(
+            f"{name}: the first bytes of the file are damaged; write the table to a new one with "
+            "blztable.recover"
+        )
 
 
 def newest(source: Reader, name: str, known: Commit | None = None) -> Commit | None:
     """Return the newest commit of a file; None if there is none.
 
-    `known` is a commit of this file, found before.
+    `known` is a commit of this file, found before. The front is compared with the newest commit
+    where its bytes are read anyway.
     """
-    size, tail = source.size, _Tail(source)
+    size = source.size
+    tail = _Tail(source, max(size - TAIL_BYTES, 0), size)
     sealed = _seal_at(tail, size - SEAL_BYTES)
     found = _commit(tail, size if sealed is None else sealed, name)
     if found is None and sealed is None:
         found = known
-        start = known.behind if known is not None else front_end(source, name)
+        start = known.behind if known is not None else len(front_of(source, name))
         at = start
         for head in records(source, start):
             at = _behind(source, head)
             if head.kind == INDEX:
-                found = _commit(source, head.end + FOOT_BYTES, name) or found
                 sealed = _seal_at(source, head.end + FOOT_BYTES) or sealed
+                commit = _commit(source, head.end + FOOT_BYTES, name)
+                if commit is None:
+                    # The search finds what is behind. A stranger may have many such indexes.
+                    break
+                found = commit
         found = _search(source, FOOT_MAGIC, _commit_of_foot, at, name) or found
         sealed = _search(source, SEAL_MAGIC, _seal_of, at, name) or sealed
     if sealed and (found is None or found.end < sealed):
@@ -155,37 +189,47 @@ def newest(source: Reader, name: str, known: Commit | None = None) -> Commit | N
             f"{name}: the newest commit, which ends at byte {sealed}, is damaged; write the one "
             "before it to a new table with blztable.recover"
         )
+    if found is not None and found is not known and size <= TAIL_BYTES:
+        check_front(tail, found, name)
     return found
 
 
-class _Tail:
-    """The end of a file, read at once; other ranges are read as they are asked for."""
+def check_first_bytes(source: Reader | None, name: str) -> None:
+    """Raise Damaged if the front of a file is damaged, which no value covers."""
+    commit = None if source is None else newest(source, name)
+    if source is not None and commit is not None:
+        check_front(source, commit, name)
 
-    def __init__(self, source: Reader) -> None:
-        self.source = source
-        self._start = max(source.size - TAIL_BYTES, 0)
-        self._data = source.read(self._start, source.size - self._start)
+
+class _Tail:
+    """Bytes up to a position, read at once; those before are read as they are asked for."""
+
+    def __init__(self, source: "Reader | _Tail", start: int, stop: int) -> None:
+        self.source: Reader = source.source if isinstance(source, _Tail) else source
+        self._start = start
+        self.data = source.read(start, stop - start)
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return the `length` bytes from `offset`; fewer if the file ends earlier."""
+        """Return the `length` bytes from `offset`; fewer if the tail ends earlier."""
         if offset < self._start:
             return self.source.read(offset, length)
-        return self._data[offset - self._start : offset - self._start + length]
+        return self.data[offset - self._start : offset - self._start + length]
 
 
 def before_damage(source: Reader, name: str) -> Commit | None:
-    """Return the last whole commit of a file whose newest one is damaged."""
-    return _search(source, FOOT_MAGIC, _commit_of_foot, front_end(source, name), name)
+    """Return the last whole commit of a file whose newest one, or whose front, is damaged."""
+    return _search(source, FOOT_MAGIC, _commit_of_foot, HEADER_BYTES, name)
 
 
 def everything(source: Reader, name: str) -> Commit:
     """Return all whole records of a file as one commit, whether a commit names them or not."""
-    listing, end = Listing(), front_end(source, name)
+    listing, front = Listing(), front_of(source, name)
+    end = len(front)
     for head in records(source, end):
         if head.kind == VALUE:
             listing.add(head.key, head.value)
         end = _behind(source, head)
-    return Commit(source, listing, end, b"", end)
+    return Commit(source, listing, end, b"", end, crc32(front))
 
 
 def records(source: Reader, start: int) -> Iterator[Head]:
@@ -228,25 +272,54 @@ def _seal_at(source: Reader | _Tail, position: int) -> int | None:
 
 def _commit(source: Reader | _Tail, end: int, name: str) -> Commit | None:
     """Return the commit whose foot ends at this position; None if there is none."""
-    begin = max(end - TAIL_BYTES, 0)
-    tail = source.read(begin, end - begin)
-    foot = decode_foot(tail[-FOOT_BYTES:], end)
+    begin, foot_at = max(end - TAIL_BYTES, 0), end - FOOT_BYTES
+    tail = _Tail(source, begin, end)
+    foot = decode_foot(tail.data[-FOOT_BYTES:], end)
     if foot is None:
         return None
     if foot.block < begin:
-        tail = source.read(foot.block, begin - foot.block) + tail
-        begin = foot.block
-    block = memoryview(tail)[foot.block - begin :]
-    if len(block) != end - foot.block or not is_whole(block):
+        tail = _Tail(source, max(foot.block, end - _MOST_TAIL), end)
+    if not _has_block(tail, foot, end):
         return None
-    index = tail[foot.index - begin : -FOOT_BYTES]
+    if not is_whole(tail.data[-FOOT_BYTES:], _crc(tail, foot.block, foot_at)):
+        return None
     try:
-        listing = Listing.decode(index, end - FOOT_BYTES)
-    except CorruptError as error:
-        raise CorruptError(f"{name}: {error}") from None
+        check_size(foot_at - foot.index)
+        listing = Listing.decode(tail.read(foot.index, foot_at - foot.index), foot_at)
+    except Damaged as error:
+        raise Damaged(f"{name}: {error}") from None
     behind = end if _seal_at(source, end) != end else end + SEAL_BYTES
-    whole = source.source if isinstance(source, _Tail) else source
-    return Commit(whole, listing, end, tail, behind)
+    return Commit(tail.source, listing, end, tail.data, behind, foot.front_crc)
+
+
+def _has_block(source: _Tail, foot: Foot, end: int) -> bool:
+    """True if the block of a foot is the record of a value, or none, and that of an index."""
+    at = foot.index - HEAD_BYTES
+    index = _head(source, at)
+    if index is None or index.kind != INDEX or index.value.position != foot.index:
+        return False
+    if index.end != end - FOOT_BYTES:
+        return False
+    manifest = _head(source, foot.block)
+    return at == foot.block or (manifest is not None and manifest.end == at)
+
+
+def _head(source: _Tail, position: int) -> Head | None:
+    """Return the head of the record at this position; None if there is none."""
+    if position < 0:
+        return None
+    named = key_length(source.read(position, HEAD_BYTES), position)
+    if named is None:
+        return None
+    return decode_head(source.read(position, HEAD_BYTES + named), position)
+
+
+def _crc(source: _Tail, start: int, stop: int) -> int:
+    """Return the crc32 of these bytes, which may be more than the memory holds."""
+    crc = 0
+    for at in range(start, stop, _SEARCH_BYTES):
+        crc = crc32(source.read(at, min(_SEARCH_BYTES, stop - at)), crc)
+    return crc
 
 
 def _commit_of_foot(source: Reader, position: int, name: str) -> Commit | None:

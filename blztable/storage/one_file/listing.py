@@ -10,10 +10,13 @@ from typing import Any, Self
 
 from blztable.errors import CorruptError, LimitError
 from blztable.storage.one_file.records import Place
+from blztable.storage.store import Damaged
 from blztable.strict_json import strict_decoder
 
 # Bytes of the lines of an index. A name takes about 40, so a prefix may have 400,000 names.
 MOST_LINE = 16 << 20
+# Bytes of an index, which is read as a whole.
+MOST_INDEX = 256 << 20
 _DECODER = strict_decoder()
 _KEYS = {"name", "position", "length"}
 _DIRECTORY_KEYS = {"prefix", "line", "bytes"}
@@ -30,6 +33,8 @@ class Listing:
         self._bytes: dict[str, int] = {"": 0}
         # No value ends behind this position.
         self._limit = 0
+        # The prefixes above those in `_lines`; None until they are needed.
+        self._above: set[str] | None = None
 
     @classmethod
     def decode(cls, data: bytes, limit: int) -> Self:
@@ -40,7 +45,7 @@ class Listing:
         _check_texts(prefixes, unique=True)
         _check_numbers([*lengths, *sizes])
         if not len(prefixes) == len(lengths) == len(sizes) or sum(sizes) > limit:
-            raise CorruptError("the index of the file: its lists do not belong together")
+            raise Damaged("the index of the file: its lists do not belong together")
         listing = cls()
         listing._limit = limit
         at = len(first) + 1
@@ -50,7 +55,7 @@ class Listing:
             listing._names.pop(prefix, None)
             at += length + 1
         if at != len(data) + 1 and at != len(data):
-            raise CorruptError("the index of the file: its lines have another length")
+            raise Damaged("the index of the file: its lines have another length")
         return listing
 
     def copy(self) -> "Listing":
@@ -68,7 +73,10 @@ class Listing:
             "line": list(map(len, lines)),
             "bytes": [self._bytes[prefix] for prefix in self._lines],
         }
-        return b"\n".join([_text(index), *lines])
+        data = b"\n".join([_text(index), *lines])
+        if len(data) > MOST_INDEX:
+            raise LimitError("the table has more values than one file can name; use a directory")
+        return data
 
     @property
     def nbytes(self) -> int:
@@ -96,8 +104,15 @@ class Listing:
 
     def has_prefix(self, key: str) -> bool:
         """True if the key is a prefix, also an empty one."""
-        start = key + "/"
-        return key in self._lines or any(other.startswith(start) for other in self._lines)
+        if self._above is None:
+            self._above = set().union(*map(_above, self._lines))
+        return key in self._lines or key in self._above
+
+    def check_above(self, name: str, key: str) -> None:
+        """Raise CorruptError if a value lies where a key needs a prefix, in the file `name`."""
+        for above in _above(key):
+            if self.find(above) is not None:
+                raise CorruptError(f"{name}/{above}: expected a prefix, found a value")
 
     def children(self, prefix: str) -> set[str]:
         """Return the names one level under a prefix, of values and prefixes."""
@@ -122,6 +137,8 @@ class Listing:
         """Add an empty prefix."""
         if prefix not in self._lines:
             self._lines[prefix], self._names[prefix], self._bytes[prefix] = None, {}, 0
+            if self._above is not None:
+                self._above.update(_above(prefix))
 
     def remove(self, key: str) -> bool:
         """Remove a value or an empty prefix; return False if there is none."""
@@ -132,6 +149,7 @@ class Listing:
         if key in self._lines and not self.children(key):
             del self._lines[key], self._bytes[key]
             self._names.pop(key, None)
+            self._above = None
             return True
         return False
 
@@ -167,10 +185,22 @@ class Listing:
         _check_numbers([*positions, *lengths])
         places = list(map(Place, positions, lengths))
         if not len(names) == len(positions) == len(lengths):
-            raise CorruptError(f"the index of the file: the lists of {prefix!r} differ in length")
+            raise Damaged(f"the index of the file: the lists of {prefix!r} differ in length")
         if sum(lengths) != self._bytes[prefix] or any(sum(one) > self._limit for one in places):
-            raise CorruptError(f"the index of the file: values of {prefix!r} lie behind its end")
+            raise Damaged(f"the index of the file: values of {prefix!r} lie behind its end")
         return dict(zip(names, places, strict=True))
+
+
+def check_size(nbytes: int) -> None:
+    """Raise Damaged if an index claims more bytes than a reader takes."""
+    if nbytes > MOST_INDEX:
+        raise Damaged(f"the index of the file has {nbytes} bytes; at most {MOST_INDEX}")
+
+
+def _above(key: str) -> Iterator[str]:
+    """Yield the prefixes above a key, the longest first."""
+    while key := key.rpartition("/")[0]:
+        yield key
 
 
 def _parts(key: str) -> tuple[str, str]:
@@ -186,23 +216,27 @@ def _parsed(line: bytes, keys: set[str]) -> dict[str, list[Any]]:
     """Return the lists of a line of the index."""
     # Brackets take the most memory; a line has a few of them.
     if len(line) > MOST_LINE or line.count(b"[") + line.count(b"{") > len(keys) + 1:
-        raise CorruptError("the index of the file: a line is too long or too deep")
+        raise Damaged("the index of the file: a line is too long or too deep")
     try:
         lists = _DECODER.decode(line.decode())
     except ValueError as error:
-        raise CorruptError(f"the index of the file is not valid: {error}") from None
+        raise Damaged(f"the index of the file is not valid: {error}") from None
     if not isinstance(lists, dict) or set(lists) != keys:
-        raise CorruptError(f"the index of the file: expected {sorted(keys)}")
+        raise Damaged(f"the index of the file: expected {sorted(keys)}")
     if not all(isinstance(one, list) for one in lists.values()):
-        raise CorruptError("the index of the file: expected lists")
+        raise Damaged("the index of the file: expected lists")
     return lists
 
 
 def _check_texts(texts: list[Any], *, unique: bool) -> None:
     if not set(map(type, texts)) <= {str} or (unique and len(set(texts)) != len(texts)):
-        raise CorruptError("the index of the file: expected texts that differ")
+        raise Damaged("the index of the file: expected texts that differ")
+    try:
+        "".join(texts).encode()
+    except UnicodeEncodeError:
+        raise Damaged("the index of the file: a name is not valid UTF-8") from None
 
 
 def _check_numbers(numbers: list[Any]) -> None:
     if numbers and (set(map(type, numbers)) != {int} or min(numbers) < 0):
-        raise CorruptError("the index of the file: expected whole numbers from 0")
+        raise Damaged("the index of the file: expected whole numbers from 0")

@@ -5,16 +5,15 @@ Knows nothing of records. A medium grows at its end; the bytes before are never 
 
 import errno
 import os
-import secrets
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
 from blztable.errors import StorageError
+from blztable.storage.beside import name_beside, remove_leftovers
 from blztable.storage.descriptors import DirectoryInUse, OpenDirectory, close_unwritten
 from blztable.storage.disk import REAL_DISK, Disk
-from blztable.storage.local import TEMPORARY
 from blztable.storage.locks import lock_at
 from blztable.storage.opening import (
     LocalReader,
@@ -67,8 +66,8 @@ class Medium(Protocol):
         """Release descriptors; a later call opens them again."""
 
 
-class LocalFile:
-    """A file of the local file system."""
+class GrowingFile:
+    """A file of the local file system that grows at its end."""
 
     def __init__(self, path: str | os.PathLike[str], *, disk: Disk = REAL_DISK) -> None:
         if sys.platform == "win32":
@@ -164,21 +163,20 @@ class LocalFile:
     def replace(self, write: Callable[[Callable[[Sequence[Buffer]], None]], None]) -> Lock | None:
         """Write a new file beside this one, flush it, and give it the name."""
         with self._open_folder() as folder:
-            # Only the holder of the lock makes such files, so those here belong to killed writers.
-            start = f"{TEMPORARY}{self._base}-"
-            for name in os.listdir(folder.fd):
-                if name.startswith(start):
-                    with suppress(OSError):
-                        self._disk.unlink(name, folder.fd)
-            name = start + secrets.token_hex(8)
+            remove_leftovers(self._base, folder.fd, self._disk)
+            name = name_beside(self._base)
             lock = None
             try:
                 with failures("writing", "", self._path):
                     fd = self._disk.create(name, folder.fd)
                     try:
-                        mode = os.stat(self._path).st_mode & 0o777
+                        status = os.stat(self._path)
+                        # Only root may give a file away; a group of one's own is allowed.
+                        for owner in (-1, status.st_uid):
+                            with suppress(OSError):
+                                os.fchown(fd, owner, status.st_gid)
                         with suppress(OSError):
-                            os.fchmod(fd, mode)
+                            os.fchmod(fd, status.st_mode & 0o777)
                         write(lambda buffers: self._disk.write(fd, buffers))
                         self._disk.sync_file(fd)
                     finally:

@@ -29,10 +29,6 @@ FOOT = struct.Struct("<8sQQQII8s")
 _FOOT_START = struct.Struct("<8sQQQI")
 SEAL = struct.Struct("<8sQII")
 assert (HEAD.size, FOOT.size, SEAL.size) == (28, 48, 24)
-# The names of the fields, for the documentation.
-HEAD_NAMES = ("magic", "kind", "reserved", "key_length", "position", "length", "crc", "head_crc")
-FOOT_NAMES = ("magic", "block", "index", "previous", "front_crc", "crc", "last_magic")
-SEAL_NAMES = ("magic", "end", "reserved", "crc")
 HEAD_BYTES = HEAD.size + _CRC.size
 FOOT_BYTES, SEAL_BYTES = FOOT.size, SEAL.size
 _HEAD_MAGIC = b"blzr"
@@ -96,6 +92,16 @@ def front_length(data: Buffer) -> int | None:
     if not is_ours or reserved or not 0 < length <= MOST_METADATA:
         return None
     return HEADER_BYTES + int(length)
+
+
+def holds_table(data: bytes) -> bool:
+    """True if these first bytes of a file are the front of a table in one file."""
+    length = front_length(data)
+    try:
+        metadata = json.loads(data[HEADER_BYTES:length]) if length else None
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(metadata, dict) and metadata.get("holds") == "table"
 
 
 def record(position: int, key: str, buffers: Sequence[Buffer], kind: int = VALUE) -> list[Buffer]:
@@ -185,8 +191,7 @@ def decode_seal(data: Buffer, position: int) -> int | None:
     return int(end) if is_seal and crc32(data[:-4]) == crc else None
 
 
-def is_whole(block: memoryview) -> bool:
-    """True if the crc in the foot at the end of a block is that of the bytes before it."""
-    crc_at = len(block) - len(_FOOT_END) - _CRC.size
-    (crc,) = _CRC.unpack_from(block, crc_at)
-    return bool(crc32(block[:crc_at]) == crc)
+def is_whole(foot: bytes, block_crc: int) -> bool:
+    """True if the crc in a foot is that of its block, whose crc32 is given, and of its fields."""
+    (crc,) = _CRC.unpack_from(foot, _FOOT_START.size)
+    return bool(crc32(foot[: _FOOT_START.size], block_crc) == crc)

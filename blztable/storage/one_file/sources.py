@@ -7,11 +7,14 @@ its first byte on.
 import io
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from threading import Lock as Mutex
 from typing import Any
 
 from blztable.closing import Closing
 from blztable.errors import ReadOnlyError, StorageError
+from blztable.storage.file_objects import reading, writing
+from blztable.storage.opening import failures
 from blztable.storage.store import Buffer, Lock, Reader
 
 # A source that cannot seek is copied; up to this many bytes stay in memory.
@@ -19,19 +22,19 @@ SPOOLED_BYTES = 64 << 20
 _COPY_BYTES = 1 << 20
 
 
-def source_of(place: Any) -> "Source":
+def source_of(place: Any) -> "ReadOnlyMedium":
     """Return bytes, or a binary file that is open for reading, as a medium."""
     if isinstance(place, bytes | bytearray | memoryview):
-        return Source(_FileReader(io.BytesIO(place)), "bytes in memory")
+        return ReadOnlyMedium(_FileReader(io.BytesIO(place)), "bytes in memory")
     name = _name_of(place)
     if hasattr(place, "read_at"):
-        return Source(_RangeReader(place), name)
+        return ReadOnlyMedium(_RangeReader(place), name)
     if not _can_seek(place):
         spooled = tempfile.SpooledTemporaryFile(SPOOLED_BYTES)  # noqa: SIM115
-        while data := place.read(_COPY_BYTES):
-            spooled.write(_checked(data))
-        return Source(_SpooledReader(spooled), name)
-    return Source(_FileReader(place), name)
+        while data := b"".join(reading(place, _COPY_BYTES)):
+            spooled.write(data)
+        return ReadOnlyMedium(_SpooledReader(spooled), name)
+    return ReadOnlyMedium(_FileReader(place), name)
 
 
 def is_source(place: object) -> bool:
@@ -39,7 +42,7 @@ def is_source(place: object) -> bool:
     return isinstance(place, bytes | bytearray | memoryview) or hasattr(place, "read")
 
 
-class Source:
+class ReadOnlyMedium:
     """Bytes that are read and never changed."""
 
     def __init__(self, reader: Reader, name: str) -> None:
@@ -105,21 +108,19 @@ class Sink:
         return True
 
     def append(self, buffers: Sequence[Buffer]) -> None:
-        """Write the buffers; a pipe may take them in pieces."""
-        for buffer in buffers:
-            view = memoryview(buffer)
-            view = view.cast("B") if view.nbytes else memoryview(b"")
-            while len(view):
-                try:
-                    count = self._file.write(view)
-                except TypeError as error:
-                    raise TypeError(f"{self.name}: open the file in binary mode: {error}") from None
-                except OSError as error:
-                    raise StorageError(error.errno, error.strerror, self.name) from error
-                # A file that is not buffered may take a part; some objects return nothing.
-                count = len(view) if count is None else count
-                self._written.add(view[:count])
-                view = view[count:]
+        """Write the buffers. What the file has behind the first ones is cut off."""
+        is_first = not self._written.size
+        try:
+            with failures("writing", "", self.name):
+                for buffer in buffers:
+                    for part in writing(self._file, buffer, self.name):
+                        self._written.add(part)
+        except TypeError as error:
+            raise TypeError(f"{self.name}: open the file in binary mode: {error}") from None
+        if is_first and _can_seek(self._file) and hasattr(self._file, "truncate"):
+            # A reader looks for the last foot, which would be that of a longer table before.
+            with suppress(OSError, ValueError):
+                self._file.truncate()
 
     def cut(self, size: int) -> int:
         """Keep the bytes, which may have left the process; return their number."""
@@ -145,7 +146,27 @@ class Sink:
         """Do nothing: the caller owns the file."""
 
 
-class _FileReader(Closing):
+class _Ranges(Closing):
+    """Ranges of the caller's file."""
+
+    size: int
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return the `length` bytes from `offset`; fewer if the file ends earlier."""
+        raise NotImplementedError
+
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        """Fill `buffer` with the bytes from `offset`; return their number, smaller at the end."""
+        view = memoryview(buffer).cast("B")
+        data = self.read(offset, len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        """Do nothing: the caller owns the file."""
+
+
+class _FileReader(_Ranges):
     """Ranges of a file object that can seek."""
 
     def __init__(self, file: Any) -> None:
@@ -158,21 +179,7 @@ class _FileReader(Closing):
         length = max(min(length, self.size - offset), 0)
         with self._turn:
             self._file.seek(offset)
-            data = b""
-            # An unbuffered file may return fewer bytes than it has.
-            while len(data) < length and (more := self._file.read(length - len(data))):
-                data = data + _checked(more) if data else _checked(more)
-        return data
-
-    def read_into(self, offset: int, buffer: memoryview) -> int:
-        """Fill `buffer` with the bytes from `offset`; return their number, smaller at the end."""
-        view = memoryview(buffer).cast("B")
-        data = self.read(offset, len(view))
-        view[: len(data)] = data
-        return len(data)
-
-    def close(self) -> None:
-        """Do nothing: the caller owns the file."""
+            return b"".join(reading(self._file, length))
 
     def __reduce__(self) -> tuple[Any, ...]:
         if isinstance(self._file, io.BytesIO):
@@ -187,7 +194,7 @@ class _SpooledReader(_FileReader):
         self._file.close()
 
 
-class _RangeReader(Closing):
+class _RangeReader(_Ranges):
     """Ranges of an object with `read_at`, such as the files of `pyarrow.fs`."""
 
     def __init__(self, file: Any) -> None:
@@ -198,16 +205,6 @@ class _RangeReader(Closing):
         """Return the `length` bytes from `offset`; fewer if the file ends earlier."""
         length = max(min(length, self.size - offset), 0)
         return bytes(self._file.read_at(length, offset)) if length else b""
-
-    def read_into(self, offset: int, buffer: memoryview) -> int:
-        """Fill `buffer` with the bytes from `offset`; return their number, smaller at the end."""
-        view = memoryview(buffer).cast("B")
-        data = self.read(offset, len(view))
-        view[: len(data)] = data
-        return len(data)
-
-    def close(self) -> None:
-        """Do nothing: the caller owns the file."""
 
 
 class _Written(Closing):
@@ -242,12 +239,6 @@ _FRONT_BYTES = 4 << 10
 class _NoLock(Closing):
     def close(self) -> None:
         """Do nothing."""
-
-
-def _checked(data: object) -> bytes:
-    if not isinstance(data, bytes | bytearray | memoryview):
-        raise TypeError(f"open the file in binary mode: it returns {type(data).__name__}")
-    return bytes(data)
 
 
 def _can_seek(file: Any) -> bool:

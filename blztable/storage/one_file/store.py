@@ -42,10 +42,10 @@ from blztable.storage.one_file.commits import (
     newest,
 )
 from blztable.storage.one_file.listing import Listing
-from blztable.storage.one_file.media import LocalFile, Medium
+from blztable.storage.one_file.media import GrowingFile, Medium
 from blztable.storage.one_file.records import Place
 from blztable.storage.one_file.writing import Writing
-from blztable.storage.store import Buffer, KeyNotFound, KeyTaken
+from blztable.storage.store import Buffer, KeyNotFound, KeyTaken, Reader
 
 # Seconds that a change without a lock of its caller waits for other writers.
 LOCK_SECONDS = 30.0
@@ -62,7 +62,7 @@ class OneFileStore:
 
     def __init__(self, medium: Medium) -> None:
         self._medium = medium
-        self._is_local = isinstance(medium, LocalFile)
+        self._is_local = isinstance(medium, GrowingFile)
         # The newest commit that was seen, and all that somebody still reads from.
         self._newest: Commit | None = None
         self._seen: WeakSet[Commit] = WeakSet()
@@ -105,7 +105,7 @@ class OneFileStore:
     def put(self, key: str, data: Buffer) -> None:
         """Set the value under `key` by a commit of its own."""
         with self._change() as writing:
-            _check_above(self.name, writing.listing, key)
+            writing.listing.check_above(self.name, key)
             writing.publish(key, data)
             self._newest = writing.commit
             self._holders.pop(key, None)
@@ -113,7 +113,7 @@ class OneFileStore:
     def put_new(self, key: str, buffers: Sequence[Buffer]) -> None:
         """Write a new value; other processes see it after the next publication."""
         with self._change() as writing:
-            _check_above(self.name, writing.listing, key)
+            writing.listing.check_above(self.name, key)
             # Who reads an older commit looks for its values by their keys.
             known = [writing.listing, *(commit.listing for commit in self._seen)]
             if any(one.find(key) is not None for one in known) or writing.listing.has_prefix(key):
@@ -150,12 +150,21 @@ class OneFileStore:
             else:
                 self._writing.sync()
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all values."""
+        return self._listing().nbytes
+
+    def source(self) -> Reader | None:
+        """Return the file as it is now; None if there is none."""
+        return self._medium.look()
+
     # Names
 
     def reserve(self, prefix: str) -> bool:
         """Create a prefix; return False if it exists."""
         with self._change() as writing:
-            _check_above(self.name, writing.listing, prefix)
+            writing.listing.check_above(self.name, prefix)
             if writing.listing.has_prefix(prefix) or writing.listing.find(prefix) is not None:
                 return False
             writing.make(prefix)
@@ -165,7 +174,7 @@ class OneFileStore:
         """Return the names one level under `prefix`, in no order."""
         with self._changed:
             listing = self._listing()
-            _check_above(self.name, listing, prefix + "/")
+            listing.check_above(self.name, prefix + "/")
             return list(listing.children(prefix))
 
     def delete(self, keys: Iterable[str]) -> None:
@@ -179,7 +188,7 @@ class OneFileStore:
         """Do nothing: the next writer cuts off what killed calls leave."""
 
     def problems(self, keys: Iterable[str]) -> Iterable[tuple[str, str]]:
-        """Compare the front of the file, and the record of each value, with their checksums."""
+        """Compare the record of each value with its checksums."""
         return problems_around(keys, self._find)
 
     def reclaim(self) -> None:
@@ -232,7 +241,7 @@ class OneFileStore:
                 if writing.listing.find(key) is None:
                     writing.add(key, [])
         if durable:
-            self._medium.sync()
+            self._sync()
             self._medium.sync_name()
         return is_new
 
@@ -268,7 +277,7 @@ class OneFileStore:
                 if place is not None:
                     return commit, place
             listing = self._listing()
-            _check_above(self.name, listing, key)
+            listing.check_above(self.name, key)
             if listing.has_prefix(key):
                 raise CorruptError(f"{self.name}/{key}: expected a value, found a prefix")
         raise KeyNotFound(key)
@@ -318,7 +327,7 @@ class OneFileStore:
         if place is None and not listing.has_prefix(key):
             if key in self._holders and self._holders[key].shared:
                 return self._find(key)
-            _check_above(self.name, listing, key)
+            listing.check_above(self.name, key)
             raise KeyNotFound(key)
         return commit, place
 
@@ -346,9 +355,12 @@ class OneFileStore:
         """Yield what is written. Without a lock of the caller, the change is a commit by itself."""
         with self._changed:
             deadline = time.monotonic() + LOCK_SECONDS
-            while not self._may_write(deadline - time.monotonic()):
-                if time.monotonic() >= deadline:
+            while not self._may_write(remaining := deadline - time.monotonic()):
+                if remaining <= 0:
                     raise BusyError(f"{self.name}: still locked after {LOCK_SECONDS:g} seconds")
+                # Readers of this process go on meanwhile.
+                self._changed.wait(min(remaining, SLEEP_LONGEST))
+                interrupts.raise_pending()
             writing = self._writing
             assert writing is not None
             writing.locks += 1
@@ -398,17 +410,8 @@ def at(path: str | os.PathLike[str]) -> OneFileStore:
     name = os.path.realpath(os.fspath(path))
     store = _by_path.get(name)
     if store is None:
-        store = _by_path.setdefault(name, OneFileStore(LocalFile(name)))
+        store = _by_path.setdefault(name, OneFileStore(GrowingFile(name)))
     return store
-
-
-def _check_above(name: str, listing: Listing, key: str) -> None:
-    """Raise CorruptError if a value lies where the key needs a prefix."""
-    above = key.rpartition("/")[0]
-    while above:
-        if listing.find(above) is not None:
-            raise CorruptError(f"{name}/{above}: expected a prefix, found a value")
-        above = above.rpartition("/")[0]
 
 
 def _keep(commit: Commit | None) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Self
 
 from blztable.errors import BlzError, CorruptError, StorageError
-from blztable.storage.one_file.commits import Commit, front_end, is_unborn, newest
+from blztable.storage.one_file.commits import Commit, check_front, front_of, is_unborn, newest
 from blztable.storage.one_file.listing import Listing
 from blztable.storage.one_file.media import Medium
 from blztable.storage.one_file.records import (
@@ -54,6 +54,8 @@ class Writing:
         self.locks = 0
         # What others wrote may not be flushed.
         self._is_flushed = False
+        # True after a flush that failed, or a write whose bytes could not be removed.
+        self._has_failed = False
         # Where the last commit of this process ends that published a value.
         self._published = 0
 
@@ -70,8 +72,8 @@ class Writing:
             known = None
         commit = newest(source, medium.name, known)
         if commit is None:
-            end = front_end(source, medium.name)
-            commit = Commit(source, Listing(), end, b"", end)
+            front = front_of(source, medium.name)
+            commit = Commit(source, Listing(), len(front), b"", len(front), crc32(front))
         writing = cls(medium, lock, commit)
         if source.size > commit.behind:
             writing._end = medium.cut(commit.behind)
@@ -86,8 +88,14 @@ class Writing:
 
     def sync(self) -> None:
         """Make all bytes durable, if they may not be."""
+        self._check()
         if not self._is_flushed:
-            self._medium.sync()
+            try:
+                self._medium.sync()
+            except BlzError:
+                # The kernel takes the pages for clean now, so another flush would succeed.
+                self._has_failed = True
+                raise
             self._is_flushed = True
 
     def add(self, key: str, buffers: Sequence[Buffer]) -> None:
@@ -132,6 +140,7 @@ class Writing:
 
     def rewrite(self) -> None:
         """Copy the values that live to a new file, if removed ones take more than a twentieth."""
+        self._check()
         live = self.listing.nbytes
         if (self._end - live) * 20 <= self._end:
             return
@@ -150,12 +159,15 @@ class Writing:
         """Cut off what no commit names; seal the commit, and publish the removals since it.
 
         The seal comes after the flush of a durable commit. So if a loss of power leaves the seal,
-        it leaves the commit. The removals are not flushed, so they come behind the seal.
+        it leaves the commit. The removals are not flushed, so they come behind the seal. After a
+        failure there is neither: a later writer takes the names of removed values away.
         """
         commit, removed = self.commit, self._removed
         end = self._medium.cut(commit.behind) if self._end > commit.behind else commit.behind
         self._see(commit)
         self._end = end
+        if self._has_failed:
+            return
         if commit.end == self._published and end == commit.behind:
             self._append([encode_seal(commit.end)])
             self._see(replace(commit, behind=self._end))
@@ -170,39 +182,56 @@ class Writing:
         at = begin + sum(map(_length, block))
         index = record(at, "", [self.listing.encode()], INDEX)
         block = [*block, *index]
-        front_crc = crc32(self.commit.source.read(0, len(FRONT)))
+        front_crc = self.commit.front_crc
         previous = self.commit.end if self.commit.tail else 0
         foot = Foot(begin, at + sum(map(_length, index[:3])), previous, front_crc)
         block.append(encode_foot(foot, block))
         self._append(block)
-        commit = Commit(self.commit.source, self.listing, self._end, b"".join(block), self._end)
-        self._see(commit)
+        self._see(
+            replace(
+                self.commit,
+                listing=self.listing,
+                end=self._end,
+                tail=b"".join(block),
+                behind=self._end,
+            )
+        )
 
     def _append(self, buffers: Sequence[Buffer]) -> None:
         """Append bytes, or leave the file as it was."""
+        self._check()
         self._is_flushed = False
         try:
             self._medium.append(buffers)
         except BaseException:
+            self._has_failed = True
             with suppress(BlzError):
-                self._medium.cut(self._end)
+                self._has_failed = self._medium.cut(self._end) != self._end
             raise
         self._end += sum(map(_length, buffers))
+
+    def _check(self) -> None:
+        """Refuse to write behind bytes that may be lost."""
+        if self._has_failed:
+            raise StorageError(
+                f"{self._medium.name}: a write or a flush failed, so what this process wrote since "
+                "it locked the file may be lost; end its transactions, and write again"
+            )
 
     def _copy(self, append: Callable[[Sequence[Buffer]], None]) -> None:
         """Append the front, the values that live, their names and a foot to a new file."""
         source, listing = self.commit.source, Listing()
-        front = source.read(0, front_end(source, self._medium.name))
+        check_front(source, self.commit, self._medium.name)
+        front = front_of(source, self._medium.name)
         append([front])
         end = len(front)
         for key, place in sorted(self.listing.values(), key=lambda value: value[1]):
             # The checksum is that of the old record, so damage stays visible.
-            old = source.read(place.position - record_bytes(key, 0), record_bytes(key, 0))
-            head = decode_head(old, place.position - len(old))
-            crc = None if head is None else head.crc
-            if crc is None:
+            at = place.position - record_bytes(key, 0)
+            head = None if at < 0 else decode_head(source.read(at, place.position - at), at)
+            if head is None or (head.key, head.value) != (key, place):
                 raise CorruptError(f"{self._medium.name}/{key}: the head of the record is damaged")
-            start = record_head(end, key, place.length, crc)
+            start = record_head(end, key, place.length, head.crc)
             append(start)
             end += sum(map(_length, start))
             listing.add(key, Place(end, place.length))

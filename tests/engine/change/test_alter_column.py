@@ -250,8 +250,8 @@ class TestDefaults:
         "change",
         [
             lambda t: t.append({"b": ["z"]}),
-            lambda t: t.resize(9),
-            lambda t: t.alter_column("a", type="double"),
+            lambda t: t.resize(9, retries=0),
+            lambda t: t.alter_column("a", type="double", retries=0),
         ],
     )
     def test_a_change_that_used_a_former_default_is_a_conflict(self, change):

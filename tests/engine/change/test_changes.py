@@ -5,7 +5,8 @@ import pyarrow as pa
 import pytest
 
 import blztable as blz
-from blztable.engine.change.changes import Append, Join, Keys, Seen, Select
+from blztable.engine.change.changes import Append, Join, Keys, Select
+from blztable.engine.change.facts.seen import Seen
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.superchunks import chunk_at
 from blztable.engine.version import versions

@@ -276,6 +276,7 @@ def test_a_value_that_does_not_allow_it_is_a_value_error():
     [
         (field("a") == 1, field("a") == 1),
         ([("a", "==", 1)], field("a") == 1),
+        (("a", "==", 1), field("a") == 1),
         ([["a", "=", 1]], field("a") == 1),
         ([("a", ">", 1), ("b", "in", {2})], (field("a") > 1) & field("b").isin([2])),
         ([[("a", "!=", 1)], [("b", "<=", 2)]], (field("a") != 1) | (field("b") <= 2)),
@@ -287,10 +288,10 @@ def test_a_filter_is_an_expression_or_the_lists_that_pandas_takes(where, expecte
     assert expressions.as_expression(where).equals(expected)
 
 
-@pytest.mark.parametrize("where", [None, "a == 1", ("a", "==", 1), {"a": 1}, 5, True], ids=repr)
+@pytest.mark.parametrize("where", [None, b"a == 1", {"a": 1}, 5, True], ids=repr)
 def test_anything_else_is_no_filter(where):
     with pytest.raises(
-        TypeError, match="a filter must be a pyarrow Expression or a list of tuples"
+        TypeError, match="a filter must be a pyarrow Expression, a text, or a list of tuples"
     ):
         expressions.as_expression(where)
 

@@ -38,7 +38,7 @@ def schema_of(types):
     return pa.schema([(f"c{i}", type_) for i, type_ in enumerate(types)])
 
 
-@given(st.lists(TYPES, max_size=4), st.randoms())
+@given(st.lists(TYPES, max_size=4), st.randoms(use_true_random=True))
 def test_each_field_has_the_nodes_of_its_type(types, random):
     ids = random.sample(range(100), len(types))
     nodes = [

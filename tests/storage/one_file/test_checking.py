@@ -36,10 +36,10 @@ def problems(path):
         return [(one.file, one.is_readable) for one in report.problems]
 
 
-def test_each_byte_of_the_front_and_of_heads_is_compared(path):
+def test_each_byte_of_the_heads_of_records_is_compared(path):
     data = path.read_bytes()
     assert problems(path) == []
-    places = [(position, "") for position in range(0, len(records.FRONT), 5)]
+    places = []
     for key, (start, stop) in heads(path).items():
         # The foot covers the record of the manifest.
         if key.startswith("data"):
@@ -66,13 +66,14 @@ def test_the_head_of_another_value_is_told(path):
 
 
 def test_only_a_full_check_looks(path):
+    key, (start, _) = next(one for one in heads(path).items() if "col0" in one[0])
     data = bytearray(path.read_bytes())
-    data[40] ^= 1
+    data[start + 24] ^= 1
     path.write_bytes(data)
     with blz.open(path) as table:
         assert table.verify(full=False)
         (problem,) = table.verify().problems
-        assert "front" in problem.message
+        assert problem.file == key
         assert (problem.start, problem.stop) == (0, 300)
 
 

@@ -47,7 +47,8 @@ def writing(number, **options):
     return lambda store: blz.to_blz(content(number), store, **options)
 
 
-CREATION = Commit(nothing, writing(1, mode="x"), {1: Held(content(1))})
+# With mode="x", zeros that a loss of power leaves are not replaced: anyone may have written them.
+CREATION = Commit(nothing, writing(1), {1: Held(content(1))})
 REPLACEMENT = Commit(replaced(2), writing(3), {3: Held(content(3))})
 RETIREMENT = Commit(replaced(10), writing(11), {11: Held(content(11))}, frozenset({1}))
 

@@ -4,13 +4,17 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import blztable as blz
 from blztable.engine.version import versions
 from blztable.storage.one_file import commits, records, writing
+from blztable.storage.one_file.listing import Listing
 from blztable.storage.resolve import store_at
 from support.processes import script
 
@@ -61,6 +65,29 @@ def test_a_file_that_is_no_table_is_never_touched(tmp_path, content):
         with pytest.raises((blz.TableExistsError, blz.FormatError), match="is a file"):
             blz.to_blz(ROWS, path, mode=mode, layout="file")
     assert path.read_bytes() == content
+
+
+# Bug: mode="x" and pack replaced such files.
+@pytest.mark.parametrize("content", [b"b", b"blpk", bytes(4096), records.FRONT[:31]])
+def test_a_few_bytes_that_anyone_may_have_written_are_not_replaced(tmp_path, content):
+    path = tmp_path / "t.blz"
+    path.write_bytes(content)
+    blz.to_blz(ROWS, tmp_path / "source.blz")
+    with pytest.raises(blz.TableExistsError, match="is a file"):
+        blz.to_blz(ROWS, path, mode="x")
+    with pytest.raises(blz.TableExistsError, match="is a file"):
+        blz.create(path, {"n": "int64"})
+    with pytest.raises(blz.TableExistsError, match="is a file"):
+        blz.pack(tmp_path / "source.blz", path)
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("mode", ["w", "a", "x"])
+def test_what_a_killed_creation_left_of_the_front_is_replaced(tmp_path, mode):
+    path = tmp_path / "t.blz"
+    path.write_bytes(records.FRONT[:40])
+    blz.to_blz(ROWS, path, mode=mode)
+    assert rows(path) == ROWS
 
 
 def test_an_empty_file_is_taken_for_a_new_table(tmp_path):
@@ -192,6 +219,31 @@ def test_one_process_writes_at_a_time_and_the_next_one_waits(path, monkeypatch):
     assert rows(path)["n"] == [1, 2, 3, 9, 10]
 
 
+# Bug: a change that waited for another process held the lock of all threads of its own, so no
+# thread could read, and vacuum waited longer than it was told.
+def test_readers_go_on_while_a_thread_waits_for_another_process(path):
+    writer = subprocess.Popen(
+        [sys.executable, "-c", WRITER, path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with writer, ThreadPoolExecutor(2) as pool:
+        assert writer.stdout.readline() == "writing\n"
+        store = store_at(path)
+        waiting = pool.submit(store.put, "meta/attributes", b"{}")
+        while not store._changed._waiters:
+            assert not waiting.done()
+        assert rows(path) == ROWS
+        assert not waiting.done()
+        with blz.open(path, "a") as table, pytest.raises(blz.BusyError, match="for all 0"):
+            table.vacuum(wait=0.2)
+        writer.stdin.write("\n")
+        writer.stdin.flush()
+        waiting.result()
+    assert store_at(path).get("meta/attributes") == b"{}"
+
+
 def test_two_handles_of_a_process_write_as_in_a_directory(path):
     with blz.open(path, "a") as one, blz.open(path, "a") as other, one.transaction() as tx:
         tx.append({"n": [4], "text": ["d"]})
@@ -240,6 +292,39 @@ def test_dead_bytes_go_when_they_are_most_of_the_file(path, monkeypatch):
     assert path.stat().st_size < 3 * size
     assert blz.read_table(path) == table
     assert blz.open(path).verify().is_intact
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_rewrite_keeps_owner_group_and_mode_of_the_file(path):
+    os.chown(path, 1234, 5678)
+    path.chmod(0o640)
+    with blz.open(path, "a") as table:
+        table.delete([("n", ">", 1)])
+        inode = path.stat().st_ino
+        table.vacuum(keep=1)
+    found = path.stat()
+    assert found.st_ino != inode
+    assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (1234, 5678, 0o640)
+
+
+KEYS = st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map("/".join)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["add", "make", "remove", "copy"]), KEYS)))
+def test_a_listing_knows_its_prefixes_after_any_changes(changes):
+    listing = Listing()
+    for change, key in changes:
+        if change == "add":
+            listing.add(key, records.Place(100, 0))
+        elif change == "make":
+            listing.make(key)
+        elif change == "remove":
+            listing.remove(key)
+        else:
+            listing = listing.copy()
+        for one in ("a", "b/c", key):
+            there = [other for other in listing.prefixes() if f"{other}/".startswith(f"{one}/")]
+            assert listing.has_prefix(one) == bool(there)
 
 
 def test_a_copy_of_the_file_is_the_table(path, tmp_path):
@@ -300,3 +385,25 @@ def test_the_store_of_a_file_is_pickled_by_its_path(path):
     again = pickle.loads(pickle.dumps(table))
     assert again.to_arrow().to_pydict() == ROWS
     assert versions.numbers(again._snapshot.version.store) == [1]
+
+
+# Bug: the numbers were chosen before the lock was taken. Another process then made and removed
+# files of these numbers, and readers of its versions found those of this process under them.
+def test_a_transaction_gives_its_files_numbers_that_no_version_used(path):
+    other = """
+import sys
+import blztable as blz
+with blz.open(sys.argv[1], mode="a") as table:
+    for _ in range(3):
+        table.append({"n": [7], "text": ["x"]})
+    table.compact()
+    table.vacuum(keep=1)
+    print(table._snapshot.version.head.next_bundle)
+"""
+    with blz.open(path, mode="a") as table:
+        waiting = table.transaction()
+        used = int(script(other, path))
+        with waiting as tx:
+            tx.append(ROWS)
+            _, mine = tx._change_set.staged.head.bundles
+        assert mine.k >= used > 2

@@ -79,6 +79,14 @@ CHANGES = {
         rows([30, 1, None, 2], ["c", None, "é", "b"]),
     ),
     "delete": made(lambda t: t.delete(pc.field("n") == 2), BOTH.slice(0, 3)),
+    "upsert": made(
+        lambda t: t.upsert(rows([2, 5], ["z", "e"]), on="n"),
+        pa.concat_tables([rows([3, 1, None, 2], ["c", None, "é", "z"]), MORE]),
+    ),
+    "replace_where": made(
+        lambda t: t.replace_where(rows([2, 2], ["y", "z"]), pc.field("n") == 2),
+        rows([3, 1, None, 2, 2], ["c", None, "é", "y", "z"]),
+    ),
     "truncate": made(lambda t: t.truncate(1), BOTH.slice(0, 1)),
     "resize": made(
         lambda t: t.resize(5),

@@ -23,6 +23,7 @@ from blztable.convert.frames.frame import Facts, described, descriptor_of
 from blztable.convert.frames.objects import NO_OPTION
 from blztable.convert.gateway import Nan, Reading
 from blztable.convert.values import values_of
+from blztable.engine.change import columns as evolving
 from blztable.engine.change import rows, update
 from blztable.engine.change.defaults import declared_defaults
 from blztable.engine.query import expressions
@@ -46,10 +47,14 @@ class Target:
     snapshot: Snapshot
     nan_as_null: bool | None
 
-    def spec(self) -> TableSpec:
-        """Return the facts that appended data depends on."""
+    def spec(self, *, all_filled: bool = False) -> TableSpec:
+        """Return the facts that appended data depends on.
+
+        With `all_filled`, any column that the data lack is filled, if need be with zeros.
+        """
         staged = self.staged
-        declared = declared_defaults(staged).items()
+        fillings = dict(enumerate(evolving.fillings(staged))) if all_filled else {}
+        declared = (fillings | declared_defaults(staged)).items()
         defaults = {index: self.in_order(index, value) for index, value in declared}
         return TableSpec(
             *(staged.schema, staged.frame, staged.head.rows, defaults),

@@ -1,0 +1,273 @@
+"""Arguments: every command of `blz` with its arguments, and which function runs it.
+
+docs/cli.md is made from these, and so are completions. Knows only text: no tables.
+"""
+
+import argparse
+import math
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from blztable.version import VERSION
+
+FORMATS_IN = ("csv", "tsv", "ndjson", "parquet", "arrow", "feather")
+FORMATS_OUT = ("csv", "tsv", "ndjson", "parquet", "arrow")
+SHELLS = ("bash", "zsh", "fish", "tcsh")
+# Arguments that are paths, by their metavar; `-` is standard input or output.
+PATHS = ("PATH", "FILE", "TABLE", "TARGET", "[NAME=]TABLE")
+
+
+class UsageError(Exception):
+    """Arguments that cannot be parsed, or that do not go together."""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line."""
+
+    _is_parsing = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Let options stand between the arguments of a command, `import a.csv --append t.blz`."""
+        if self._is_parsing or self._subparsers is not None:
+            return super().parse_known_args(args, namespace)
+        self._is_parsing = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._is_parsing = False
+
+    def error(self, message: str) -> NoReturn:
+        """Raise UsageError in place of an exit."""
+        raise UsageError(f"{message}; see `{self.prog} --help`")
+
+
+def parser() -> Parser:
+    """Return the parser of all commands."""
+    made = Parser(prog="blz", description="Tables of blztable: move data, look, change, maintain.")
+    made.add_argument("--version", action="version", version=f"blztable {VERSION}")
+    commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for group in (_move, _look, _change, _maintain):
+        group(commands)
+    one = _command(commands, "completion", "completing:completion", "print a completion script")
+    one.add_argument("shell", choices=SHELLS, metavar="SHELL", help=f"one of {', '.join(SHELLS)}")
+    return made
+
+
+def _move(commands: Any) -> None:
+    one = _command(commands, "import", "moving:import_", "make a table of files, or append them")
+    _files(
+        one, "files to read, `-` for standard input; or one old table of BLZ, bcolz or Bloscpack"
+    )
+    way = one.add_mutually_exclusive_group()
+    way.add_argument("--append", action="store_true", help="append to the table, if it exists")
+    way.add_argument("--replace", action="store_true", help="replace the table, if it exists")
+    text = "let later data bring new columns and wider types"
+    one.add_argument("--evolve", action="store_true", help=text)
+    one.add_argument("--sort-by", metavar="A,B", help="sort the rows by these columns")
+    text = "codec: lz4, lz4hc, zlib or zstd; by default each column gets the one that suits it"
+    one.add_argument("--compression", metavar="CODEC", help=text)
+    text = "make a new table a directory, the default, or one file"
+    one.add_argument("--layout", choices=("directory", "file"), metavar="LAYOUT", help=text)
+    _json(one)
+
+    one = _path_command(commands, "export", "moving:export", "write rows to a file")
+    _rows(one)
+    _format(one, "by default what the name of the file says, or csv")
+    _output(one, required=True)
+    one = _path_command(commands, "cat", "moving:export", "write rows to standard output")
+    _rows(one)
+    _format(one, "default csv")
+    one.set_defaults(output="-")
+    one = _command(commands, "sql", "moving:sql", "query tables with DuckDB")
+    one.add_argument("query", metavar="QUERY", help="a query in DuckDB's SQL")
+    text = "tables; each is named in the query by its file without suffix, or by NAME"
+    one.add_argument("tables", nargs="+", type=_path, metavar="[NAME=]TABLE", help=text)
+    text = "by default what FILE says; without both options, rows as `head` shows them"
+    _format(one, text)
+    _output(one, required=False)
+    _json(one)
+
+
+def _look(commands: Any) -> None:
+    for name, text in (("head", "show the first rows"), ("tail", "show the last rows")):
+        one = _path_command(commands, name, f"looking:{name}", text)
+        one.add_argument("-n", type=_count, default=5, metavar="N", help="rows to show, default 5")
+        _rows(one)
+        _json(one)
+    one = _path_command(commands, "count", "looking:count", "count rows")
+    _where(one)
+    _at(one)
+    _json(one)
+    one = _path_command(commands, "explain", "looking:explain", "show what a read reads and skips")
+    _rows(one)
+    _json(one)
+    for name, text in (
+        ("info", "show version, rows, sizes and attributes"),
+        ("schema", "show names and types of the columns"),
+        ("streams", "show encodings, codecs and sizes of the columns"),
+    ):
+        one = _path_command(commands, name, f"looking:{name}", text)
+        _at(one)
+        _json(one)
+    text = "list the versions that exist, damaged ones too"
+    _json(_path_command(commands, "versions", "looking:versions", text))
+    one = _path_command(commands, "diff", "looking:diff", "show what changed between two versions")
+    one.add_argument("old", type=int, metavar="V1", help="number of the older version")
+    text = "number of the newer version, default the newest"
+    one.add_argument("new", type=int, nargs="?", metavar="V2", help=text)
+    _json(one)
+
+
+def _change(commands: Any) -> None:
+    one = _path_command(commands, "delete", "changing:delete", "delete the rows of a condition")
+    _where(one, required=True)
+    _json(one)
+    text = "update the rows whose key is there, and append the others"
+    one = _command(commands, "upsert", "moving:upsert", text)
+    _files(one, "files to read into memory, `-` for standard input")
+    text = "columns of the key; each key may occur once in the files"
+    one.add_argument("--on", required=True, metavar="A,B", help=text)
+    _json(one)
+    text = "commit the contents of an older version again"
+    one = _path_command(commands, "restore", "changing:restore", text)
+    one.add_argument("number", type=int, metavar="VERSION", help="number of the version")
+    _json(one)
+    one = _path_command(commands, "compact", "changing:compact", "merge small row groups")
+    one.add_argument("--sort-by", metavar="A,B", help="sort all rows by these columns")
+    _json(one)
+
+
+def _maintain(commands: Any) -> None:
+    text = "check for damage; the exit code is 3 if there is any"
+    one = _path_command(commands, "verify", "looking:verify", text)
+    text = "check only file sizes and trailers, not the chunks"
+    one.add_argument("--quick", action="store_true", help=text)
+    _at(one)
+    _json(one)
+    text = "remove old versions, and files that killed writers left"
+    one = _path_command(commands, "vacuum", "changing:vacuum", text)
+    one.add_argument("--keep", type=_versions_kept, metavar="N", help="versions to keep at most")
+    text = "remove only older versions"
+    one.add_argument("--older-than", type=_seconds, metavar="SECONDS", help=text)
+    text = "wait for writers, default 30"
+    one.add_argument("--wait", type=_seconds, default=30.0, metavar="SECONDS", help=text)
+    _json(one)
+    for name, text, target in (
+        ("pack", "write a table as one file", "a path where nothing is yet, or `-`"),
+        ("unpack", "write a table in one file as a directory", "a path where nothing is yet"),
+        (
+            *("recover", "write the whole row groups of a file that was never finished"),
+            "a path where nothing is yet",
+        ),
+    ):
+        one = _path_command(commands, name, f"changing:{name}", text)
+        one.add_argument("target", type=_path, metavar="TARGET", help=target)
+
+
+def _command(commands: Any, name: str, run: str, text: str) -> Parser:
+    made: Parser = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+    made.set_defaults(run=run)
+    return made
+
+
+def _path_command(commands: Any, name: str, run: str, text: str) -> Parser:
+    made = _command(commands, name, run, text)
+    stdin = ", or `-`" if name == "unpack" else ""
+    text = f"directory or file of the table{stdin}"
+    made.add_argument("path", type=_path, metavar="PATH", help=text)
+    return made
+
+
+def _files(one: Parser, text: str) -> None:
+    """Add the arguments of a command that reads files into a table."""
+    one.add_argument("files", nargs="+", type=_path, metavar="FILE", help=text)
+    one.add_argument("table", type=_path, metavar="TABLE", help="directory or file of the table")
+    text = f"one of {', '.join(FORMATS_IN)}; by default what the name or the first bytes say"
+    one.add_argument("--format", choices=FORMATS_IN, metavar="FORMAT", help=text)
+    _columns(one, "columns to import, in this order")
+    text = "type of a column, for example zip=string, price=decimal(12,2), at=timestamp[us,UTC]"
+    one.add_argument(
+        "--dtype", action="append", default=[], type=_pair, metavar="A=TYPE", help=text
+    )
+    text = "a text that stands for a missing value in CSV, beside the empty one"
+    one.add_argument("--null", action="append", default=[], metavar="TEXT", help=text)
+    text = "between the values of a row in CSV, default a comma"
+    one.add_argument("--delimiter", type=_character, metavar="C", help=text)
+    one.add_argument("--encoding", metavar="NAME", help="encoding of CSV, default utf8")
+
+
+def _rows(one: Parser) -> None:
+    """Add the options of a read of rows."""
+    _columns(one, "columns to read, in this order")
+    _where(one)
+    _at(one)
+
+
+def _columns(one: Parser, text: str) -> None:
+    one.add_argument("--columns", metavar="A,B", help=text)
+
+
+def _where(one: Parser, required: bool = False) -> None:
+    text = "only rows that meet a condition, for example \"amt > 3 and day = '2026-01-02'\""
+    one.add_argument("--where", required=required, metavar="CONDITION", help=text)
+
+
+def _at(one: Parser) -> None:
+    text = "version, default the newest"
+    one.add_argument("--at", "--version-number", type=int, metavar="N", help=text)
+
+
+def _format(one: Parser, default: str) -> None:
+    text = f"one of {', '.join(FORMATS_OUT)}; {default}"
+    one.add_argument("--format", choices=FORMATS_OUT, metavar="FORMAT", help=text)
+
+
+def _output(one: Parser, required: bool) -> None:
+    text = "file to write, `-` for standard output; it is replaced when all rows are written"
+    one.add_argument("-o", "--output", type=_path, required=required, metavar="FILE", help=text)
+
+
+def _json(one: Parser) -> None:
+    one.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def _path(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("the path is empty; pass that of a table or a file")
+    return text
+
+
+def _pair(text: str) -> Sequence[str]:
+    name, equals, type_ = text.rpartition("=")
+    if not equals or not name or not type_:
+        raise argparse.ArgumentTypeError(f"expected COLUMN=TYPE, not {text!r}")
+    return name, type_
+
+
+def _character(text: str) -> str:
+    text = {"\\t": "\t", "tab": "\t"}.get(text, text)
+    if len(text) != 1 or not text.isascii():
+        raise argparse.ArgumentTypeError(f"expected one character of ASCII, not {text!r}")
+    return text
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"expected a number of rows of at least 0, not {text!r}")
+    return int(text)
+
+
+def _versions_kept(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected at least 1 version, not {text!r}")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"expected seconds of at least 0, not {text!r}")
+    return seconds

@@ -1,0 +1,91 @@
+"""Changing: the commands that change a table, or copy it.
+
+Knows the public names of blztable, and nothing of the layout of the output.
+"""
+
+import sys
+from argparse import Namespace
+
+import blztable as blz
+from blztable.cli import show
+from blztable.cli.arguments import UsageError
+from blztable.cli.command import DAMAGE
+from blztable.cli.looking import column_names
+from blztable.cli.terminal import check_stdout, print_result
+
+
+def delete(options: Namespace) -> None:
+    """Delete the rows of a condition."""
+    with blz.open(options.path, "a") as table:
+        done = table.delete(options.where)
+        result = {
+            "path": table.path,
+            "version": table.version,
+            "rows_deleted": done.rows_deleted,
+            "rows": table.nrows,
+        }
+    line = f"deleted rows: {result['rows_deleted']:,}; rows left: {result['rows']:,}"
+    print_result(options, result, [line])
+
+
+def restore(options: Namespace) -> None:
+    """Commit the contents of an older version again."""
+    # Open the table at this version, because the newest one may be damaged.
+    with blz.open(options.path, "a", version=options.number) as table:
+        table.restore(options.number)
+        result = {
+            "path": table.path,
+            "version": table.version,
+            "restored": options.number,
+            "rows": table.nrows,
+        }
+    line = f"version {table.version} has the contents of version {options.number}"
+    print_result(options, result, [f"{line}; rows: {table.nrows:,}"])
+
+
+def compact(options: Namespace) -> None:
+    """Merge small row groups, or sort all rows."""
+    with blz.open(options.path, "a") as table:
+        before = table.version
+        table.compact(sort_by=column_names(table, options.sort_by or None))
+        result = {
+            "path": table.path,
+            "version": table.version,
+            "row_groups": show.facts(table).row_groups,
+        }
+    line = f"version {before} is compact already"
+    if result["version"] != before:
+        line = f"compacted as version {result['version']}"
+    print_result(options, result, [f"{line}; row groups: {result['row_groups']:,}"])
+
+
+def vacuum(options: Namespace) -> int:
+    """Remove old versions, and files that killed writers left."""
+    with blz.open(options.path, "a") as table:
+        removed = table.vacuum(keep=options.keep, older_than=options.older_than, wait=options.wait)
+        result = show.vacuumed(table, removed)
+    print_result(options, result, show.vacuumed_lines(result))
+    return DAMAGE if removed.damaged else 0
+
+
+def pack(options: Namespace) -> None:
+    """Write a table as one file."""
+    if options.target == "-":
+        check_stdout()
+        if sys.stdout.isatty():
+            raise UsageError("a table is not text; send it to a file or to `blz unpack -`")
+        blz.pack(options.path, sys.stdout.buffer)
+    else:
+        blz.pack(options.path, options.target)
+
+
+def unpack(options: Namespace) -> None:
+    """Write a table in one file as a directory."""
+    blz.unpack(sys.stdin.buffer if options.path == "-" else options.path, options.target)
+
+
+def recover(options: Namespace) -> None:
+    """Write the whole row groups of a file that was never finished."""
+    blz.recover(options.path, options.target)
+    with blz.open(options.target) as table:
+        print(f"recovered: rows 0 to {table.nrows:,}")

@@ -1,0 +1,123 @@
+"""Touched: the row groups that a change rewrites or removes, and the rows that it looked for.
+
+A change with a predicate is right on another version if both hold there:
+
+1. Its row groups are still there. A commit that rewrote or removed one of them conflicts.
+2. No commit has added a row that the predicate means. Blind appends are an exception: they looked
+   at no row, so they may as well come after the change, and their rows are kept.
+
+The head says for each row group when rows last came by another commit than a blind append
+(`changed`), so no version between the two is needed. Row groups that came since are searched. That
+holds for a change that found no row, too: another change may have added one since.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from blztable.engine.change.facts.predicates import Predicate
+from blztable.engine.change.facts.seen import AGAIN, Seen
+from blztable.engine.version.staged import APPENDED, StagedVersion
+from blztable.engine.version.versions import Version
+from blztable.errors import ConflictError
+from blztable.format.line import ColumnParts
+
+# The line of a column in the base version, which is not parsed before it has to be; or the numbers
+# of its files in the row groups.
+Line = int | tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """Row groups of a version, and the predicate of the rows looked for in all of them.
+
+    Attributes
+    ----------
+    groups : sequence of int
+        Indices of the row groups that are rewritten or removed; empty if no row was found.
+    facts : sequence of tuple
+        Rows and bundle of each.
+    lines : sequence of Line
+        The files of each, column by column.
+    base : Version or None
+        The version that has the lines which are not parsed.
+    """
+
+    seen: Seen
+    matches: Predicate
+    groups: Sequence[int]
+    facts: Sequence[tuple[int, int]]
+    lines: Sequence[Line]
+    base: Version | None
+
+    @classmethod
+    def of(cls, staged: StagedVersion, groups: Sequence[int], matches: Predicate) -> Self:
+        """Return these row groups of a staged version."""
+        lines = [
+            column.parts if isinstance(column.parts, int) else staged.file_numbers(line, groups)
+            for line, column in enumerate(staged.columns)
+        ]
+        facts, seen = staged.row_group_facts(groups), Seen.columns_of(staged)
+        return cls(seen, matches, groups, facts, lines if groups else [], staged.base)
+
+    def find(self, newest: StagedVersion, change: str) -> list[int]:
+        """Return the indices of the row groups in `newest`; `change` names the change.
+
+        Raises
+        ------
+        ConflictError
+            Another commit changed the columns, changed these row groups, or added a row that the
+            predicate means.
+        """
+        self.seen.check(newest, change)
+        name, version = newest.store.name, self.seen.version
+        found = self._found(newest)
+        if found is None:
+            raise ConflictError(
+                f"{name}: {change} relies on the rows of version {version}; another commit has "
+                f"changed rows in the same row groups; {AGAIN}"
+            )
+        newer = {g for g, at in enumerate(newest.head.all_changed) if version < at < APPENDED}
+        if self.matches(newest, sorted(newer - {*found})):
+            raise ConflictError(
+                f"{name}: {change} relies on the rows of version {version} that it looked for; "
+                f"another commit, which was no plain append, has added such rows; {AGAIN}"
+            )
+        return found
+
+    def _found(self, newest: StagedVersion) -> list[int] | None:
+        """Return the present indices of the row groups; None if one of them is gone."""
+        count = len(newest.head.row_groups)
+        if max(self.groups, default=-1) < count and self._are_in_place(newest):
+            return list(self.groups)
+        lines = [
+            one if isinstance(one, tuple) else tuple(self._parts(one).k[g] for g in self.groups)
+            for one in self.lines
+        ]
+        mine = (
+            (*facts, *files)
+            for facts, files in zip(self.facts, zip(*lines, strict=True), strict=True)
+        )
+        present = {files: group for group, files in enumerate(newest.row_group_files())}
+        found = [present.get(files, -1) for files in mine]
+        return None if -1 in found else found
+
+    def _are_in_place(self, newest: StagedVersion) -> bool:
+        """True if the row groups have the same indices; only lines that differ are parsed."""
+        if newest.row_group_facts(self.groups) != self.facts:
+            return False
+        for line, mine in enumerate(self.lines):
+            theirs = newest.columns[line].parts
+            if isinstance(mine, int) and isinstance(theirs, int) and newest.base and self.base:
+                digests = self.base.head.columns, newest.base.head.columns
+                if digests[0].digest(mine) == digests[1].digest(theirs):
+                    continue
+            if isinstance(mine, int):
+                mine = tuple(self._parts(mine).k[group] for group in self.groups)
+            if newest.file_numbers(line, self.groups) != mine:
+                return False
+        return True
+
+    def _parts(self, line: int) -> ColumnParts:
+        assert self.base is not None, "a line that is not parsed is one of the base version"
+        return self.base.line_parts(line)

@@ -1,0 +1,1 @@
+"""Keyed: changes of rows that are found by the values of some columns, their key."""

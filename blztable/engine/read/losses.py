@@ -1,0 +1,103 @@
+"""Losses: which rows of a column cannot be read, and the reason.
+
+Knows nothing of files: the caller passes the function that tries to read.
+"""
+
+import errno
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from blztable.errors import BlzError, CorruptError, FormatError, StorageError
+
+# So often rows are read to find the losses of a column and row group exactly.
+MOST_ATTEMPTS = 1024
+
+# Reads the rows from a start to a stop; returns the reason if that fails because of damage.
+Attempt = Callable[[int, int], str | None]
+
+
+class Lost(NamedTuple):
+    """Rows of a row group that cannot be read, numbered from its first row, and the reason."""
+
+    start: int
+    stop: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Rows of a table that cannot be read, as users are told.
+
+    Attributes
+    ----------
+    start, stop : int
+        The first row, and the row after the last one; `stop` is None if it is not known.
+    reason : str
+        The damage.
+    column : str or None
+        The column that is null in these rows; None if the rows are left out.
+    """
+
+    start: int
+    stop: int | None
+    reason: str
+    column: str | None = None
+
+    def __str__(self) -> str:
+        end = "their end" if self.stop is None else f"{self.stop:,}"
+        what = "are left out"
+        if self.column is not None:
+            what = f"of column {self.column!r} are null"
+        return f"rows {self.start:,} to {end} {what}: {self.reason}"
+
+
+def find_losses(
+    attempt: Attempt, start: int, stop: int, unit_rows: int, most_pieces: int
+) -> list[Lost]:
+    """Return the runs of rows that cannot be read, by reading halves of halves.
+
+    Parameters
+    ----------
+    attempt : callable
+        Tries to read rows.
+    start, stop : int
+        Rows of one row group.
+    unit_rows : int
+        Rows that are read together; runs are cut between them.
+    most_pieces : int
+        The number of pieces of the rows that are told apart once `MOST_ATTEMPTS` were made.
+    """
+    units = -(-(stop - start) // unit_rows)
+    piece_rows = -(-units // most_pieces) * unit_rows
+    attempts = 0
+
+    def lost_of(start: int, stop: int) -> list[Lost]:
+        nonlocal attempts
+        attempts += 1
+        reason = attempt(start, stop)
+        if reason is None:
+            return []
+        cut = unit_rows if attempts <= MOST_ATTEMPTS else piece_rows
+        first, last = start // cut + 1, (stop - 1) // cut
+        if first > last:
+            return [Lost(start, stop, reason)]
+        middle = (first + last + 1) // 2 * cut
+        found: list[Lost] = []
+        for low, high in ((start, middle), (middle, stop)):
+            for lost in lost_of(low, high):
+                if found and found[-1][1:] == (lost.start, lost.reason):
+                    lost = lost._replace(start=found.pop().start)
+                found.append(lost)
+        # Both halves may be readable although the whole is not.
+        return found or [Lost(start, stop, reason)]
+
+    return lost_of(start, stop)
+
+
+def is_damage(error: BlzError) -> bool:
+    """True if bytes are wrong, or if the disk cannot read them any more."""
+    if isinstance(error, StorageError):
+        return error.errno == errno.EIO
+    # A LimitError reports too much data, not wrong data.
+    return isinstance(error, CorruptError | FormatError)

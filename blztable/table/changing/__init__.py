@@ -1,0 +1,1 @@
+"""Changing: what the verbs of a transaction do with the data of users."""

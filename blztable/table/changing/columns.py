@@ -1,0 +1,121 @@
+"""Columns: what the verbs of a transaction that change columns do.
+
+Knows how the arguments of users become fields, values and frame descriptors. Writes no file.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pandas.api.extensions import no_default
+
+from blztable.arrow.casts import cast_anyhow, cast_exactly
+from blztable.arrow.extensions import plain_values
+from blztable.arrow.nested.paths import Names, column_of
+from blztable.convert.categories import order_of
+from blztable.convert.column_type import with_type
+from blztable.convert.frames.frame import described, dropped, renamed
+from blztable.convert.values import values_of
+from blztable.engine.change import columns as evolving
+from blztable.engine.change import fields, retype, rows, update
+from blztable.engine.change.change_set import ChangeSet
+from blztable.engine.query import expressions
+from blztable.engine.version.schema import kept_digits
+from blztable.metalayers import check_fixed
+from blztable.table.changing.target import Target
+
+
+def add(
+    change_set: ChangeSet,
+    target: Target,
+    name: Names,
+    data: Any,
+    *,
+    default: Any,
+    truncate: int | None,
+    objects: str,
+    meta: Mapping[str, bytes] | None,
+) -> bool:
+    """Add a column or a field of a struct; return True if its values belong to single rows."""
+    staged, descriptor, values = change_set.staged, None, None
+    layers = check_fixed(meta or {})
+    struct, own_name = fields.parent_of(staged, name) or (None, evolving.checked_text(name))
+    rows_of: Callable[[int], Any]
+    if isinstance(data, pc.Expression):
+        data = expressions.as_expression(data)
+        field = target.field_of(data).with_name(own_name)
+        rows_of = partial(update.computed, staged, data)
+    else:
+        values, descriptor = values_of(data, f"column {name!r}", target.how(objects=objects))
+        values, field = plain_values(values, own_name)
+        rows_of = rows.by_group(values, staged.head.row_groups, own_name)
+    field = kept_digits(described(field, descriptor), truncate)
+    if struct is not None:
+        if default is not None or layers:
+            raise ValueError("default and meta are for columns; a field that is left out is null")
+        fields.add_field(change_set, struct, field, rows_of, _retyping(change_set))
+    else:
+        declared = target.default(default, field, order_of(values))
+        evolving.add_column(change_set, field, rows_of, declared, layers)
+    return values is not None and not isinstance(values, pa.Scalar)
+
+
+def alter(
+    change_set: ChangeSet,
+    target: Target,
+    name: str,
+    *,
+    type_: Any,
+    nullable: bool | None,
+    default: Any,
+    safe: bool,
+) -> None:
+    """Change the type, the nulls or the default of a column."""
+    index = target.staged.index_of(name)
+    field, frame = target.altered(index, type_, nullable)
+    new_defaults = {}
+    if default is not no_default:
+        order = target.categories(index) if type_ is None else None
+        new_defaults[index] = target.default(default, field, order)
+    retype.retype(
+        *(change_set, "alter_column", {index: field}, frame),
+        cast=cast_exactly if safe else cast_anyhow,
+        new_defaults=new_defaults,
+    )
+
+
+def drop(change_set: ChangeSet, names: Iterable[Names]) -> None:
+    """Drop columns, and fields of structs."""
+    gone, found = evolving.checked_names(change_set.staged, names)
+    for index, paths in fields.by_column(found).items():
+        fields.drop_fields(change_set, index, paths, _retyping(change_set))
+    if gone or not found:
+        evolving.drop_columns(change_set, gone, dropped(change_set.staged.frame, gone))
+
+
+def rename(change_set: ChangeSet, names: Mapping[str, str]) -> None:
+    """Rename columns, and fields of structs."""
+    names = evolving.checked_mapping(names, "names", "old names to new names")
+    columns, found = evolving.checked_names(change_set.staged, names)
+    for name in names.values():
+        evolving.checked_text(name)
+    by_name = {column_of(name): new for name, new in names.items()}
+    new = {name: by_name.pop(name) for name in columns}
+    # The names of fields, in the order in which they were found.
+    others = dict(zip(found, by_name.values(), strict=True))
+    for index, paths in fields.by_column(found).items():
+        by_path = {path: others[index, path] for path in paths}
+        fields.rename_fields(change_set, index, by_path, _retyping(change_set, by_place=True))
+    if new or not names:
+        evolving.rename_columns(change_set, new, renamed(change_set.staged.frame, new))
+
+
+def _retyping(change_set: ChangeSet, *, by_place: bool = False) -> fields.Retyped:
+    """Return what gives a field another type, with the frame descriptor for it."""
+
+    def retyped(field: pa.Field, type_: pa.DataType) -> tuple[pa.Field, Mapping[str, Any] | None]:
+        return with_type(field, change_set.staged.frame, type_, None, by_place=by_place)
+
+    return retyped

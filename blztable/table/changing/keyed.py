@@ -1,0 +1,102 @@
+"""Keyed: what the verbs that find rows by a key do with the data of users.
+
+Knows how data become rows of the table's types. Writes no file.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from blztable.convert.append_source import append_source
+from blztable.convert.gateway import Reading
+from blztable.engine.change import columns as evolving
+from blztable.engine.change.change_set import ChangeSet
+from blztable.engine.change.defaults import declared_defaults
+from blztable.engine.change.keyed.deduplicate import deduplicate
+from blztable.engine.change.keyed.upsert import NewRows, upsert
+from blztable.engine.write import sort_keys
+from blztable.engine.write.options import check_choice
+from blztable.errors import SchemaError
+from blztable.report import Changed
+from blztable.table.changing.target import Target
+
+
+def put(
+    change_set: ChangeSet,
+    target: Target,
+    data: Any,
+    on: str | Sequence[str],
+    *,
+    index: bool | None,
+    how: Reading,
+) -> Changed:
+    """Update the rows whose key is there, and append the others."""
+    staged = target.staged
+    keys = key_columns(target, on)
+    new = _all_rows(target, data, keys, index, how)
+    updated, appended = upsert(change_set, new)
+    if appended:
+        declared = declared_defaults(staged)
+        for number in sorted({*range(len(staged.schema))} - new.given - {*declared}):
+            field = staged.schema.field(number)
+            if not field.nullable:
+                raise SchemaError(
+                    f"column {field.name!r}: the data lack it, and {appended} of the keys are new; "
+                    "it is not nullable and without a default; add it to the data, or call "
+                    f"alter_column({field.name!r}, default=...)"
+                )
+    return Changed(appended, updated)
+
+
+def deduplicated(
+    change_set: ChangeSet,
+    target: Target,
+    on: str | Sequence[str] | None,
+    keep: str,
+    order_by: str | Sequence[str | tuple[str, str]] | None,
+) -> Changed:
+    """Keep one row of each key."""
+    staged = target.staged
+    check_choice("keep", keep, ("first", "last"))
+    keys = range(len(staged.schema)) if on is None else key_columns(target, on)
+    order = () if order_by is None else sort_keys.parsed(order_by)
+    placed = sort_keys.placed(order, staged.schema, staged.store.name)
+    if not keys:
+        return Changed()
+    removed = deduplicate(change_set, keys, last=keep == "last", order_by=placed)
+    return Changed(rows_deleted=removed)
+
+
+def key_columns(target: Target, on: str | Sequence[str]) -> list[int]:
+    """Return the indices of the columns of a key."""
+    names = [on] if isinstance(on, str) else list(on)
+    if not names or len({*map(evolving.checked_text, names)}) < len(names):
+        raise ValueError(f"on must be a column or several different ones, not {on!r:.200}")
+    return [target.staged.index_of(name) for name in names]
+
+
+def _all_rows(
+    target: Target, data: Any, keys: Sequence[int], index: bool | None, how: Reading
+) -> NewRows:
+    """Return all rows of the data, and the columns that the data have."""
+    spec, schema = target.spec(all_filled=True), target.staged.schema
+    source = append_source(data, spec, index=index, evolve=False, how=how)
+    parts: list[pa.Table] = []
+    lacking: set[int] | None = None
+    for run in source.runs:
+        for table, _ in run.parts:
+            # What this item lacked: the next one is drawn after this line.
+            before, lacking = lacking, set(source.filled)
+            source.filled.clear()
+            if before not in (None, lacking):
+                raise SchemaError(
+                    f"item {len(parts)} has other columns than the items before; give all items "
+                    "the same columns, because a column that the data lack keeps its values"
+                )
+            parts.append(table)
+    given = frozenset(range(len(schema))) - (lacking or set())
+    for key in keys:
+        if key not in given:
+            raise SchemaError(f"the data lack the key {schema.field(key).name!r}; add this column")
+    return NewRows(pa.concat_tables(parts) if parts else schema.empty_table(), given, keys)

@@ -1,0 +1,179 @@
+"""Damage costs the rows of the damaged pages, or only their values."""
+
+import json
+import shutil
+import tempfile
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import blztable as blz
+
+pytestmark = pytest.mark.usefixtures("own_files")
+
+ROWS, GROUP = 300_000, 200_000
+DRAW = np.random.default_rng(0)
+LENGTHS = DRAW.integers(0, 3, ROWS)
+# Random values, so that a part has several chunks.
+TABLE = pa.table(
+    {
+        "n": DRAW.integers(0, 1 << 60, ROWS),
+        "x": pa.array(DRAW.random(ROWS), mask=DRAW.random(ROWS) < 0.1),
+        "text": DRAW.integers(0, 1 << 60, ROWS).astype("U"),
+        "list": pa.ListArray.from_arrays(
+            np.append(0, LENGTHS.cumsum()).astype("i4"), DRAW.random(LENGTHS.sum())
+        ),
+    },
+    schema=pa.schema(
+        [
+            pa.field("n", pa.int64(), nullable=False),
+            pa.field("x", pa.float64()),
+            pa.field("text", pa.string()),
+            pa.field("list", pa.list_(pa.float64())),
+        ]
+    ),
+)
+FILES = [
+    f"data/{column}/__{k}__.bin" for column in ("col0", "col1", "col2", "col3") for k in (1, 2)
+]
+
+
+@pytest.fixture(scope="module")
+def intact(tmp_path_factory):
+    path = tmp_path_factory.mktemp("intact") / "t.blz"
+    blz.to_blz(
+        TABLE, path, row_group_rows=GROUP, page_rows=8192, encoding="plain", durability="process"
+    )
+    return path
+
+
+def flip(path: Path, file: str, place: float) -> None:
+    """Change a byte; `place` is its place as a share of the file."""
+    data = bytearray((path / file).read_bytes())
+    data[int(place * (len(data) - 1))] ^= 1
+    (path / file).write_bytes(data)
+
+
+def copy(intact: Path, folder: Path) -> Path:
+    return Path(shutil.copytree(intact, folder / "t.blz"))
+
+
+def lost_rows(path: Path) -> dict[str, np.ndarray]:
+    """Return for each column the rows that `verify` reports as unreadable."""
+    lost = {name: np.zeros(ROWS, bool) for name in TABLE.column_names}
+    with blz.open(path) as t:
+        for problem in t.verify().problems:
+            if not problem.is_readable:
+                lost[problem.column.partition(".")[0]][problem.start : problem.stop] = True
+    return lost
+
+
+def read(path: Path, on_corrupt: str, **options) -> pa.Table:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return blz.read_table(path, on_corrupt=on_corrupt, **options)
+
+
+def with_nulls(table: pa.Table, lost: dict[str, np.ndarray]) -> pa.Table:
+    """Return the table with nulls in the rows that are lost."""
+    return pa.table(
+        {
+            name: pc.if_else(pa.array(~lost[name]), column, pa.scalar(None, column.type))
+            for name, column in zip(table.column_names, table.columns, strict=True)
+        }
+    )
+
+
+# An example reads the table several times.
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    st.lists(st.tuples(st.sampled_from(FILES), st.floats(0, 1)), min_size=1, max_size=4),
+    st.lists(st.sampled_from(TABLE.column_names), min_size=1, unique=True),
+)
+def test_what_verify_calls_intact_is_read_and_nothing_else(intact, flips, columns):
+    with tempfile.TemporaryDirectory() as folder:
+        path = copy(intact, Path(folder))
+        for file, place in flips:
+            flip(path, file, place)
+        lost = lost_rows(path)
+        is_gone = np.logical_or.reduce([lost[name] for name in columns])
+        table = TABLE.select(columns)
+        found = read(path, "skip", columns=columns)
+        assert found.equals(table.filter(pa.array(~is_gone)))
+        blank = read(path, "null", columns=columns)
+        assert blank.equals(with_nulls(table, lost).cast(blank.schema))
+        # Rows for which the condition cannot be told are left out in both cases.
+        condition = pc.field("n") < (1 << 59)
+        passes = pc.less(TABLE["n"], 1 << 59).to_numpy() & ~lost["n"]
+        found = read(path, "skip", columns=columns, filters=condition)
+        assert found.equals(table.filter(pa.array(passes & ~is_gone)))
+        blank = read(path, "null", columns=columns, filters=condition)
+        assert blank.equals(with_nulls(table, lost).filter(pa.array(passes)).cast(blank.schema))
+
+
+@pytest.fixture
+def path(intact, tmp_path):
+    """Make a table with one changed byte in the column n and one in the column x."""
+    path = copy(intact, tmp_path)
+    flip(path, "data/col0/__1__.bin", 0.2)
+    flip(path, "data/col1/__2__.bin", 0.5)
+    return path
+
+
+def test_one_changed_byte_costs_the_rows_of_a_chunk(path):
+    with pytest.warns(UserWarning, match=r"rows 0 to 131,072 are left out: .*col0") as told:
+        found = blz.read_table(path, columns=["n"], on_corrupt="skip")
+    assert len(told) == 1
+    assert found.num_rows == ROWS - 131_072
+    assert json.loads(found.schema.metadata[b"blz:missing_rows"]) == [[0, 131_072]]
+
+
+def test_lost_values_are_null_and_named(path):
+    with pytest.warns(UserWarning, match="are null") as told:
+        found = blz.read_blz(path, on_corrupt="null")
+    assert str(told[0].message).startswith("rows 0 to 131,072 of column 'n' are null: ")
+    assert len(told) == 2
+    assert found.attrs["blz:missing_values"] == {"n": [[0, 131_072]], "x": [[200_000, 300_000]]}
+    assert "blz:missing_rows" not in found.attrs
+    assert (len(found), found["n"].dtype) == (ROWS, "Int64")
+    assert int(found["n"].isna().sum()) == 131_072
+    table = read(path, "null")
+    assert table.schema.field("n").nullable
+    assert list(json.loads(table.schema.metadata[b"blz:missing_values"])) == ["n", "x"]
+
+
+@pytest.mark.parametrize("on_corrupt", ["skip", "null"])
+def test_a_stream_and_a_dataset_are_what_a_read_is(path, on_corrupt):
+    table = read(path, on_corrupt).replace_schema_metadata(None)
+    with blz.open(path) as t:
+        with pytest.warns(UserWarning, match="are left out|are null") as told:
+            streamed = pa.Table.from_batches(t.to_batches(on_corrupt=on_corrupt))
+        assert len(told) == 2
+        assert streamed.cast(table.schema).equals(table)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            dataset = t.dataset(on_corrupt=on_corrupt)
+            assert dataset.to_table().cast(table.schema).equals(table)
+            assert dataset.count_rows() == table.num_rows
+            condition = pc.field("x") > 0.5
+            assert dataset.to_table(["n"], condition)["n"] == table.filter(condition)["n"]
+            assert dataset.head(5).cast(table.schema).equals(table.slice(0, 5))
+
+
+def test_a_stream_raises_by_default_at_the_damage(path):
+    with blz.open(path) as t, pytest.raises(blz.CorruptError, match="crc32"):
+        list(t.to_batches())
+
+
+def test_a_warning_of_a_stream_is_at_the_callers_line(path):
+    code = compile("\n" * 76 + "list(t.to_batches(on_corrupt='skip'))", "a_script.py", "exec")
+    with blz.open(path) as t, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        exec(code, {"t": t, "__name__": "__main__"})
+    assert {(one.filename, one.lineno) for one in caught} == {("a_script.py", 77)}

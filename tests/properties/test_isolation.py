@@ -1,0 +1,344 @@
+"""Isolation: blind appends disturb nobody; a change with a condition is never blind to another one.
+
+Each test lets another handle commit when my change has written its files and is about to take the
+writers' lock.
+"""
+
+import hashlib
+import json
+from dataclasses import replace
+
+import pandas as pd
+import pyarrow.compute as pc
+import pytest
+
+import blztable as blz
+from blztable.engine.version import versions
+from blztable.errors import ColumnNotFoundError, ConflictError, CorruptError
+from blztable.format import layout, manifest
+from blztable.storage.local import LocalStore
+from blztable.storage.memory import MemoryStore
+from blztable.storage.one_file.store import OneFileStore
+from support.operations import meanwhile, opened
+from support.stores import FileInMemory, Hooked
+
+DAY_5 = [("day", "==", 5)]
+
+
+@pytest.fixture(params=["memory", "local", "one file"])
+def store(request, tmp_path):
+    stores = {
+        "memory": MemoryStore,
+        "local": lambda: LocalStore(tmp_path / "t.blz"),
+        "one file": lambda: OneFileStore(FileInMemory()),
+    }
+    store = stores[request.param]()
+    days = {"day": [1, 1, 2, 2, 5, 5], "n": [0, 1, 2, 3, 4, 5]}
+    blz.to_blz(days, store, row_group_rows=2, durability="process")
+    yield store
+    store.close()
+
+
+def rows(store):
+    return blz.read_table(store).to_pylist()
+
+
+def numbers(store):
+    return [row["n"] for row in rows(store)]
+
+
+def beside(store, theirs):
+    """Return a handle beside which `theirs` changes the table once, through another handle."""
+
+    def act():
+        with opened(store) as other:
+            theirs(other)
+
+    return opened(meanwhile(store, act))
+
+
+def day_5_again(t, first):
+    """Replace day 5, as a job does."""
+    with t.transaction() as tx:
+        tx.delete(DAY_5)
+        tx.append({"day": [5, 5], "n": [first, first + 1]})
+
+
+def looked(t, where=DAY_5):
+    """Delete rows, of which there may be none, and commit that this was done."""
+    with t.transaction() as tx:
+        done = tx.delete(where)
+        tx.attrs["looked"] = 1
+    return done.rows_deleted
+
+
+def grown(t):
+    t.append({"day": [5], "n": [6]})
+
+
+def test_rows_that_a_producer_appends_beside_a_delete_are_kept(store):
+    with beside(store, grown) as t:
+        assert t.delete(DAY_5, retries=0) == blz.Changed(0, 0, 2, 3)
+    assert numbers(store) == [0, 1, 2, 3, 6]
+
+
+def test_rows_that_a_producer_appends_beside_an_update_are_kept_as_they_are(store):
+    with beside(store, grown) as t:
+        assert t.update({"n": 9}, retries=0) == blz.Changed(0, 6, 0, 3)
+    assert numbers(store) == [9] * 6 + [6]
+
+
+def test_a_delete_of_one_row_group_and_an_update_of_another_land_both(store):
+    with beside(store, lambda t: t.update({"n": 9}, where=[("day", "==", 2)])) as t:
+        t.delete(DAY_5, retries=0)
+    assert numbers(store) == [0, 1, 9, 9]
+
+
+@pytest.mark.parametrize("found", [True, False])
+def test_two_jobs_that_replace_a_day_at_once_do_not_double_it(store, found):
+    if not found:
+        with opened(store) as t:
+            t.delete(DAY_5)
+    with (
+        beside(store, lambda t: day_5_again(t, 10)) as t,
+        pytest.raises(ConflictError, match="relies on the rows"),
+    ):
+        day_5_again(t, 20)
+    assert numbers(store) == [0, 1, 2, 3, 10, 11]
+    with opened(store) as t:
+        day_5_again(t, 20)
+    assert numbers(store) == [0, 1, 2, 3, 20, 21]
+
+
+@pytest.mark.parametrize("where", [DAY_5, pc.field("day") == 5])
+def test_a_delete_that_found_nothing_conflicts_with_a_row_that_an_update_made_match(store, where):
+    with opened(store) as t:
+        t.delete(where)
+    with beside(store, lambda t: t.update({"day": 5}, where=[("n", "==", 3)])) as t:
+        with pytest.raises(ConflictError, match="looked for"):
+            looked(t, where)
+        assert t.delete(where).rows_deleted == 1
+    assert numbers(store) == [0, 1, 2]
+
+
+def test_it_minds_no_rows_that_do_not_match(store):
+    def theirs(t):
+        with t.transaction() as tx:
+            tx.delete([("day", "==", 1)])
+            tx.append({"day": [4, 6], "n": [7, 8]})
+
+    with beside(store, theirs) as t:
+        t.delete(DAY_5, retries=0)
+    assert numbers(store) == [2, 3, 7, 8]
+
+
+def test_what_was_joined_and_what_versions_are_gone_does_not_matter(store):
+    """The head of the newest version tells; no version between is read."""
+
+    def theirs(t):
+        t.set_retention(versions=1)
+        t.append({"day": [5], "n": [6]})
+        t.append({"day": [5], "n": [7]})
+        day_5_again(t, 10)
+        t.compact()
+
+    with opened(store) as t:
+        t.delete(DAY_5)
+    with beside(store, theirs) as t, pytest.raises(ConflictError, match="looked for"):
+        looked(t)
+
+    def more_producers(t):
+        t.append({"day": [5], "n": [20]})
+        t.append({"day": [5], "n": [21]})
+        t.compact()
+
+    with opened(store) as t:
+        t.delete(DAY_5)
+    with beside(store, more_producers) as t:
+        assert looked(t) == 0
+    assert numbers(store) == [0, 1, 2, 3, 20, 21]
+
+
+def test_a_restore_brings_rows_back_as_another_change_would(store):
+    with opened(store) as t:
+        t.delete(DAY_5)
+    with (
+        beside(store, lambda t: t.restore(1)) as t,
+        pytest.raises(ConflictError, match="looked for"),
+    ):
+        looked(t)
+    assert numbers(store) == [0, 1, 2, 3, 4, 5]
+
+
+def test_rows_in_another_type_and_back_may_have_other_values():
+    store = MemoryStore()
+    blz.to_blz({"x": [1.5, 3.0]}, store, durability="process")
+
+    def theirs(t):
+        t.alter_column("x", type="int64", safe=False)
+        t.alter_column("x", type="double")
+
+    with beside(store, theirs) as t, pytest.raises(ConflictError, match="looked for"):
+        looked(t, [("x", "==", 1)])
+
+
+def test_an_append_whose_index_continues_the_tables_is_not_blind():
+    store = MemoryStore()
+    blz.to_blz(pd.DataFrame({"day": [1]}), store, durability="process")
+    more = pd.DataFrame({"day": [5]}, index=pd.RangeIndex(1, 2))
+    with beside(store, lambda t: t.append(more)) as t, pytest.raises(ConflictError):
+        looked(t)
+    assert list(blz.read_blz(store)["day"]) == [1, 5]
+
+
+def test_a_version_that_does_not_say_what_changed_may_have_changed_everything(store):
+    """A program that does not know the key `changed` leaves it out."""
+
+    def theirs(t):
+        t.append({"day": [5], "n": [6]})
+        newest = versions.read(t._snapshot.version.store, t.version)
+        lines = newest.lines()
+        head = replace(newest.head, changed=(), version=3, parent=2)
+        newest.store.publish(layout.manifest(3), manifest.encode(head, lines), durable=False)
+
+    if store.is_one_file:
+        pytest.skip("its commits are more than manifests")
+    with opened(store) as t:
+        assert t.delete([("day", "==", 7)]).rows_deleted == 0
+    with beside(store, theirs) as t, pytest.raises(ConflictError):
+        looked(t, [("n", "==", 6)])
+    with opened(store) as t:
+        t.append({"day": [8], "n": [8]})
+        assert t._snapshot.version.head.changed == (3, 3, 3, 3, 0)
+
+
+def test_the_head_says_of_each_row_group_when_rows_last_came_by_more_than_an_append(store):
+    def changed():
+        with blz.open(store) as t:
+            return t._snapshot.version.head.changed
+
+    with opened(store) as t:
+        assert changed() == ()  # Of version 1, all of them.
+        t.append({"day": [6, 6], "n": [6, 7]})
+        assert changed() == (1, 1, 1, 0)
+        t.update({"n": 9}, where=[("day", "==", 2)])
+        assert changed() == (1, 3, 1, 0)
+        t.delete([("n", "==", 0)])
+        assert changed() == (1, 3, 1, 0)
+        with t.transaction() as tx:
+            tx.append({"day": [7], "n": [8]})
+            tx.delete(DAY_5)
+        assert changed() == (1, 3, 0, 5)
+        t.restore(1)
+        assert changed() == ()
+        t.append({"day": [6], "n": [6]})
+        assert changed() == (6, 6, 6, 0)
+
+
+@pytest.mark.parametrize("changed", [[1], [1, 1, 1, 1], [1, 1, 9], [-1, 1, 1], ["1", 1, 1], {}])
+def test_a_head_with_a_false_record_of_changes_is_refused(changed):
+    head = manifest.Head(row_groups=(2, 2, 2), schema=b"", fields={}, attributes={}, version=2)
+    with blz.open(_three_groups()) as t:
+        head = t._snapshot.version.head
+    data = manifest.encode(replace(head, changed=(1, 0, 1), version=2), [b"{}"])
+    good = manifest.decode_head(data[: manifest.head_length(data)])
+    assert good.changed == (1, 0, 1)
+    text = json.loads(data.split(b"\n")[0]) | {"changed": changed}
+    with pytest.raises(CorruptError):
+        manifest.decode_head(_signed(text))
+
+
+def _three_groups():
+    store = MemoryStore()
+    blz.to_blz({"n": range(6)}, store, row_group_rows=2, durability="process")
+    return store
+
+
+def _signed(text):
+    first = json.dumps(text, separators=(",", ":")).encode()
+    return first + b"\n" + hashlib.sha256(first).hexdigest().encode() + b"\n"
+
+
+# Made again after a conflict
+
+
+def twice(store, theirs):
+    """Return a handle beside which `theirs` changes the table each time that it commits."""
+
+    left = [theirs, theirs]
+
+    def before(name, args):
+        if name == "lock" and args[0] == layout.LOCK and left:
+            with opened(store) as other:
+                left.pop()(other)
+
+    return opened(Hooked(store, before=before))
+
+
+def rewritten(t):
+    t.update({"n": pc.field("n") + 10}, where=DAY_5)
+
+
+def test_a_change_is_made_again_on_the_newest_version(store):
+    with twice(store, rewritten) as t:
+        assert t.update({"n": pc.field("n") + 1}, where=DAY_5) == blz.Changed(0, 2, 0, 4)
+        assert t.version == 4
+    assert numbers(store) == [0, 1, 2, 3, 25, 26]
+
+
+def test_it_is_made_again_as_often_as_asked_and_then_the_table_is_as_before(store):
+    with twice(store, rewritten) as t:
+        with pytest.raises(ConflictError):
+            t.delete(DAY_5, retries=1)
+        assert t.version == 1
+        assert t["n"][:].to_pylist() == [0, 1, 2, 3, 4, 5]
+    assert numbers(store) == [0, 1, 2, 3, 24, 25]
+
+
+def test_made_again_it_may_find_nothing_to_do_and_shows_what_it_has_seen(store):
+    with beside(store, lambda t: t.delete(DAY_5)) as t:
+        assert t.delete(DAY_5) == blz.Changed(version=2)
+        assert (t.version, t.nrows) == (2, 4)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda t: t.update({"n": [7, 8]}, where=DAY_5),
+        lambda t: t.add_column("x", range(6)),
+    ],
+)
+def test_values_that_belong_to_single_rows_are_not_put_on_the_rows_of_others(store, change):
+    with beside(store, rewritten) as t, pytest.raises(ConflictError):
+        change(t)
+    assert numbers(store) == [0, 1, 2, 3, 14, 15]
+
+
+def test_a_column_is_computed_again(store):
+    with beside(store, rewritten) as t:
+        t.add_column("x", pc.field("n") * 2)
+    assert [row["x"] for row in rows(store)] == [0, 2, 4, 6, 28, 30]
+
+
+def test_what_fails_when_it_is_made_again_fails_as_on_that_version(store):
+    with beside(store, lambda t: t.drop_columns(["day"])) as t, pytest.raises(ColumnNotFoundError):
+        t.delete(DAY_5)
+
+
+def test_a_table_that_is_gone_and_made_anew_is_not_changed():
+    store = MemoryStore()
+    blz.to_blz({"n": [1]}, store, durability="process")
+
+    def theirs():
+        store.delete([layout.manifest(1)])
+        blz.to_blz({"n": [1]}, store, durability="process")
+
+    with opened(meanwhile(store, theirs)) as t, pytest.raises(ConflictError, match="replaced"):
+        t.delete([("n", "==", 1)])
+    assert numbers(store) == [1]
+
+
+@pytest.mark.parametrize("retries", [-1, 1.5, True])
+def test_the_number_of_retries_is_checked(store, retries):
+    with opened(store) as t, pytest.raises((TypeError, ValueError), match=r"retries|integer"):
+        t.delete(DAY_5, retries=retries)
