@@ -51,6 +51,7 @@ def create(
     clevel: int | Mapping[str, int] | None = None,
     shuffle: str | Mapping[str, str | None] | None = None,
     encoding: str | Mapping[str, str] | None = None,
+    packing: str | Mapping[str, str] | None = None,
     checksum: str = "crc32",
     row_group_rows: int | None = None,
     expectedlen: int | None = None,
@@ -86,6 +87,8 @@ def create(
         Filter before compression, as in `to_blz`.
     encoding : str or mapping of column names to str, optional
         Encoding of the values, as in `to_blz`.
+    packing : str or mapping of column names to str, optional
+        Whether text and binary share chunks, as in `to_blz`.
     checksum : str
         Checksum of each chunk, as in `to_blz`.
     row_group_rows : int, optional
@@ -150,6 +153,7 @@ def create(
         page_rows,
         durability,
         encoding=encoding,
+        packing=packing,
         optimize=optimize,
         nan_as_null=nan_as_null,
         expectedlen=expectedlen,
