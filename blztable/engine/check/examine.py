@@ -36,8 +36,11 @@ PIECES = 64
 class ColumnCheck:
     """The check of a column: compare its line of the manifest with the head."""
 
-    def __init__(self, version: Version, line: int, position: int) -> None:
+    def __init__(
+        self, version: Version, line: int, position: int, *, has_rows_of_table: bool
+    ) -> None:
         """Check a node of the column at `position`; `version` has the nodes as columns."""
+        self.has_rows_of_table = has_rows_of_table
         self.version = version
         self.index = line
         self.position = position
@@ -57,11 +60,6 @@ class ColumnCheck:
             self.statistics = self.parts.statistics
         except CorruptError as error:
             self._note(error, is_readable=True)
-
-    @property
-    def is_child(self) -> bool:
-        """True if this is a node below the root of a column."""
-        return len(self.version.head.columns.paths[self.index]) > 1
 
     def _note(self, cause: str | BlzError, is_readable: bool) -> None:
         key = self.version.key
@@ -199,8 +197,7 @@ class PartCheck:
         stop_of_part = self._first + column.version.head.row_groups[self.group]
         message = message.removesuffix(HAS_ROWS.format(self._first, stop_of_part))
         stop = self.facts.rows if stop is None else stop
-        if column.is_child:
-            # The rows of a child are not those of the table.
+        if not column.has_rows_of_table:
             start, stop = 0, column.version.head.row_groups[self.group]
         rows = self._first + start, self._first + stop
         self.problems.append(

@@ -48,7 +48,13 @@ def verify(version: Version, indices: Sequence[int], *, full: bool) -> Report:
     version = replace(version, _lines={})
     problems, flat = list(_manifest(version)), version.flat
     columns = [
-        ColumnCheck(flat, line, index) for index in indices for line in version.tree.nodes(index)
+        ColumnCheck(flat, line, index, has_rows_of_table=has_rows)
+        for index in indices
+        for line, has_rows in zip(
+            version.tree.nodes(index),
+            Node.of(version.schema.field(index).type).share_rows(),
+            strict=True,
+        )
     ]
     files: set[str] = set()
     chunks = nbytes = first = 0
