@@ -27,6 +27,7 @@ from blztable.engine.write.options import DURABILITIES, WriteOptions, check_choi
 from blztable.errors import BlzError, CorruptError, FormatError, TableNotFoundError
 from blztable.metalayers import check_fixed
 from blztable.storage.one_file.store import OneFileStore
+from blztable.storage.one_file.unfinished import unfinished
 from blztable.storage.resolve import LAYOUTS, Place, opened_at, store_at
 from blztable.storage.store import Damaged, Store
 from blztable.table.dataset import BlzDataset
@@ -264,14 +265,14 @@ def exists(path: Place) -> bool:
 
 def _unfinished(store: Store) -> StagedVersion | None:
     """Return what is whole of a file that was never finished; None for anything else."""
-    return recovered(store.unfinished()) if isinstance(store, OneFileStore) else None
+    return recovered(unfinished(store)) if isinstance(store, OneFileStore) else None
 
 
 def _is_unfinished(store: Store) -> bool:
     """True if a file has values and no version."""
     with suppress(BlzError):
         if isinstance(store, OneFileStore) and versions.newest_number(store) is None:
-            return store.unfinished().nbytes > 0
+            return unfinished(store).nbytes > 0
     return False
 
 

@@ -14,7 +14,7 @@ from blztable.arrow.types import Portion
 from blztable.columns.digits import rounded
 from blztable.engine.change import sorting
 from blztable.engine.change.change_set import ChangeSet
-from blztable.engine.change.drafts import Drafts
+from blztable.engine.change.drafts import Drafts, check_nothing_whole
 from blztable.engine.change.rows import Run, append_runs
 from blztable.engine.change.sorting import Unsorted
 from blztable.engine.run.progress import Callback, Progress
@@ -112,6 +112,8 @@ def create(
         is_replacement=replace_existing,
         commit_id=commit_id,
     )
+    if not replace_existing:
+        check_nothing_whole(store)
     with Commit(plan) as commit:
         _check_absent(store, commit.base, replace_existing)
         paths = commit.files.reserve_columns(len(schema))

@@ -14,14 +14,16 @@ from itertools import count
 from blztable.engine.version import schema as schemas
 from blztable.engine.version.commit import WRITER
 from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersion, column_index
-from blztable.engine.version.versions import Version
+from blztable.engine.version.versions import Version, can_hold_table, newest_number
 from blztable.engine.write.bundles import Bundle
 from blztable.engine.write.column_writer import ColumnWriter
-from blztable.errors import CorruptError
+from blztable.errors import CorruptError, TableExistsError
 from blztable.format import layout, manifest
 from blztable.format.bundle import BundleFacts
 from blztable.format.line import ColumnParts
 from blztable.format.manifest import Head
+from blztable.storage.one_file.store import OneFileStore
+from blztable.storage.one_file.unfinished import is_abandoned, unfinished
 from blztable.storage.store import KeyNotFound, Store
 
 
@@ -112,6 +114,26 @@ def recovered(store: Store) -> StagedVersion | None:
         groups = NewGroups(draft.head.row_groups, draft.head.bundles or (None,))
         staged = staged.with_row_groups(range(number), groups, columns)
     return staged
+
+
+def check_nothing_whole(store: Store) -> None:
+    """Raise TableExistsError if a killed creation left whole row groups, which a new one cuts off.
+
+    A creation at work leaves them too: the caller waits for its lock, and finds its table.
+    """
+    if not isinstance(store, OneFileStore) or not can_hold_table(store):
+        return
+    if newest_number(store) is not None:
+        return
+    if recovered(unfinished(store)) is None or not is_abandoned(store):
+        return
+    # Again: the creation may have ended in between.
+    found = recovered(unfinished(store)) if newest_number(store) is None else None
+    if found is not None:
+        raise TableExistsError(
+            f"{store.name} was never finished: {whole(found)}; write them to a table with "
+            "blztable.recover first, or remove the file"
+        )
 
 
 def whole(version: Version) -> str:

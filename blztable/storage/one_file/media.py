@@ -59,6 +59,9 @@ class Medium(Protocol):
         None if the medium cannot replace its file.
         """
 
+    def is_there(self) -> bool:
+        """True if the name is still that of the locked file."""
+
     def remove(self) -> None:
         """Remove the file; only under the lock."""
 
@@ -196,6 +199,14 @@ class GrowingFile:
                 raise
         self._reader = None
         return lock
+
+    def is_there(self) -> bool:
+        """True if the path still leads to the file that `lock` locked."""
+        assert self._fd is not None, "not locked"
+        try:
+            return os.path.samestat(os.stat(self._path), os.fstat(self._fd))
+        except OSError:
+            return False
 
     def remove(self) -> None:
         """Remove the file."""
