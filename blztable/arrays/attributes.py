@@ -4,6 +4,7 @@ Knows nothing of files.
 """
 
 from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 from blztable.errors import LimitError
@@ -15,10 +16,15 @@ class ArrayAttributes(MutableMapping[str, Any]):
     """Names and values of JSON; a change is written at once."""
 
     def __init__(
-        self, get: Callable[[], dict[str, Any]], put: Callable[[dict[str, Any]], None]
+        self,
+        get: Callable[[], dict[str, Any]],
+        put: Callable[[dict[str, Any]], None],
+        turn: Callable[[], AbstractContextManager[object]],
     ) -> None:
+        """`turn` is held while a change is made of what is there."""
         self._get = get
         self._put = put
+        self._turn = turn
 
     def __getitem__(self, name: str) -> Any:
         return self._get()[name]
@@ -30,11 +36,22 @@ class ArrayAttributes(MutableMapping[str, Any]):
         return len(self._get())
 
     def __setitem__(self, name: str, value: Any) -> None:
-        self._put(plain({**self._get(), name: value}))
+        self.update({name: value})
 
     def __delitem__(self, name: str) -> None:
-        self[name]
-        self._put({each: value for each, value in self._get().items() if each != name})
+        with self._turn():
+            self[name]
+            self._put({each: value for each, value in self._get().items() if each != name})
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        """Set several attributes in one change, as `dict.update`."""
+        changed = dict(*args, **kwargs)
+        with self._turn():
+            self._put(plain({**self._get(), **changed}))
+
+    def clear(self) -> None:
+        """Remove all attributes in one change."""
+        self._put({})
 
     def __repr__(self) -> str:
         return f"ArrayAttributes({self._get()!r})"

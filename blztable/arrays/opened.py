@@ -4,6 +4,8 @@ Knows nothing of indices of numpy.
 """
 
 import math
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 
@@ -32,6 +34,8 @@ class Opened(Closing):
         self.source = source
         self.array = array
         self.is_closed = False
+        # What a thread holds while it reads or changes. Readers wait for nobody.
+        self.turn: Callable[[], AbstractContextManager[object]] = nullcontext
         self._chunks: Chunks | None = None
 
     @property

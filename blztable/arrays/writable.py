@@ -6,7 +6,8 @@ Theory of operation. A new file has version 255 and placeholders until `close`: 
 written one after another, the last rows wait in memory. Then come the trailer and the true front,
 and last the byte of the version, each flushed before the next. A file of version 255 was never
 finished. In a finished file each change is one commit of the tail journal: chunks, front and
-trailer change together or not at all.
+trailer change together or not at all. A caller holds the `turn` for each change and each read, so
+the threads of a process take turns.
 """
 
 import math
@@ -30,6 +31,7 @@ from blztable.format.jsontext import Json
 from blztable.format.trailer import Layer
 from blztable.interrupts import DeferInterrupt
 from blztable.storage import journal
+from blztable.storage.held import Turn
 from blztable.storage.in_place import APPEND, InPlaceFile, LocalFile, MemoryFile, open_in_place
 from blztable.storage.journal import Write
 
@@ -46,6 +48,7 @@ class Writable(Opened):
         super().__init__(file, file, own)
         self.is_new = is_new
         self._pid = os.getpid()
+        self.turn = Turn()
         self._waiting: list[np.ndarray] = []
         self._waiting_rows = 0
         if is_new and not file.is_sequential:

@@ -1,7 +1,7 @@
 """Files that are changed in place: bytes at positions, and flushes.
 
 Knows nothing of what the bytes mean. A file of a path is locked while it is open: shared by
-readers, exclusive by one writer.
+readers, exclusive by one writer. A file object is locked only within the process, for one writer.
 """
 
 import io
@@ -11,10 +11,12 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import BinaryIO
+from weakref import WeakValueDictionary
 
 from blztable.closing import Closing
 from blztable.errors import (
     BlzError,
+    BusyError,
     ReadOnlyError,
     StorageError,
     TableExistsError,
@@ -242,12 +244,15 @@ class LocalFile(InPlaceFile):
 class ObjectFile(InPlaceFile):
     """A binary file object of the user, which stays open."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: BinaryIO, mode: str) -> None:
         self.name = str(getattr(file, "name", None) or type(file).__name__)
         self._file = file
         self._at_once = threading.Lock()
         self.is_sequential = not (_ask(file, "seekable") and _ask(file, "readable"))
         self._written = 0
+        # The number of an object that is alive is that of no other one.
+        if mode != READ and _written.setdefault(id(file), self) is not self:
+            raise BusyError(f"{self.name}: another SuperChunk writes this file; close that first")
 
     @property
     def size(self) -> int:
@@ -288,6 +293,15 @@ class ObjectFile(InPlaceFile):
         with self._at_once, failures("flushing", "", self.name):
             self._file.flush()
 
+    def close(self) -> None:
+        """Let another one write the file."""
+        if _written.get(id(self._file)) is self:
+            del _written[id(self._file)]
+
+
+# Those that may write their file object, by its number.
+_written: WeakValueDictionary[int, ObjectFile] = WeakValueDictionary()
+
 
 def _ask(file: BinaryIO, question: str) -> bool:
     method: Callable[[], bool] | None = getattr(file, question, None)
@@ -311,4 +325,4 @@ def open_in_place(place: object, mode: str) -> InPlaceFile:
         return MemoryFile()
     if isinstance(place, io.TextIOBase) or not (hasattr(place, "read") or hasattr(place, "write")):
         raise TypeError(f"expected a path or a binary file, found {type(place).__name__}")
-    return ObjectFile(place)  # type: ignore[arg-type]
+    return ObjectFile(place, mode)  # type: ignore[arg-type]

@@ -234,6 +234,10 @@ def test_attributes_are_json(path):
             array.attrs["d"] = float("nan")
         with pytest.raises(KeyError):
             del array.attrs["e"]
+        array.attrs.update({"e": 1}, f=2)
+        assert dict(array.attrs) == {"c": 1.5, "e": 1, "f": 2}
+        array.attrs.clear()
+        array.attrs["c"] = 1.5
     with blz.SuperChunk.open(path) as array:
         assert dict(array.attrs) == {"c": 1.5}
 

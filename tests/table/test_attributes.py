@@ -51,6 +51,22 @@ def test_the_verbs_on_tables_and_columns(store):
         assert (dict(table.meta), dict(table.vlmeta)) == ({"pet": b"cat"}, {})
 
 
+def test_variable_ones_are_taken_and_cleared_in_one_commit_each(store):
+    with blz.open(store, "a") as table:
+        for layers in (table.vlmeta, table["a"].vlmeta):
+            layers["x"], layers["y"], layers["z"] = b"1", b"2", b"3"
+            before = table.version
+            assert layers.pop("y") == b"2"
+            assert layers.pop("y", None) is None
+            with pytest.raises(KeyError, match="no metalayer 'y'"):
+                layers.pop("y")
+            assert table.version == before + 1
+            layers.clear()
+            layers.clear()
+            assert table.version == before + 2
+            assert not layers
+
+
 def test_fixed_ones_come_with_the_table_or_the_column_and_keep_their_length(store):
     with blz.open(store, "a") as table:
         table.add_column("c", [1.5, 2.5], meta={"unit": b"kg"})
