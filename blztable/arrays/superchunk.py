@@ -624,6 +624,8 @@ class SuperChunk(Closing):
         ------
         ReadOnlyError
             The array was opened for reading.
+        ConflictError
+            The path leads to another file by now, or to none; no file was changed.
         StorageError
             The disk is full; the array is as before. If it fails when the new file takes the
             place of the old one, the array is closed.

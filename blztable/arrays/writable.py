@@ -162,6 +162,8 @@ class Writable(Opened):
 
     def _replace_by(self, file: InPlaceFile, own: Own) -> None:
         """Let a finished file take the place of this one."""
+        if isinstance(self.file, LocalFile):
+            self.file.check_place()
         try:
             if isinstance(self.file, LocalFile):
                 assert isinstance(file, LocalFile)

@@ -17,6 +17,7 @@ from blztable.closing import Closing
 from blztable.errors import (
     BlzError,
     BusyError,
+    ConflictError,
     ReadOnlyError,
     StorageError,
     TableExistsError,
@@ -27,7 +28,7 @@ from blztable.storage.descriptors import OpenDirectory, above_standard
 from blztable.storage.disk import REAL_DISK
 from blztable.storage.file_objects import reading, writing
 from blztable.storage.locks import LocalLock, lock_at
-from blztable.storage.opening import failures, open_directory, open_file, unwritable
+from blztable.storage.opening import failures, open_directory, open_file, unreadable, unwritable
 from blztable.storage.store import Buffer, KeyNotFound, KeyTaken
 
 READ, APPEND, CREATE = "r", "a", "x"
@@ -143,6 +144,9 @@ class LocalFile(InPlaceFile):
             except OSError as error:
                 self.close()
                 raise unwritable(error, "opening", self.name) from error
+        if not self._is_at(self.name):
+            self.close()
+            raise ConflictError(f"{self.name} was replaced by another file; open it again")
         if mode == APPEND:
             # A directory that may be written may not be listed.
             with suppress(OSError):
@@ -192,12 +196,31 @@ class LocalFile(InPlaceFile):
 
     def beside(self) -> "LocalFile":
         """Return a new file in the same directory, to take the place of this one."""
+        self.check_place()
         parent = os.path.dirname(self.name)
         new = LocalFile(os.path.join(parent, name_beside(os.path.basename(self.name))), CREATE)
         with suppress(OSError):
             os.fchmod(new._fd, stat.S_IMODE(os.fstat(self._fd).st_mode))
         new._temporary = os.path.basename(new.name)
         return new
+
+    def check_place(self) -> None:
+        """ConflictError if the path leads to another file by now, or to none."""
+        if not self._is_at(self.name):
+            raise ConflictError(
+                f"{self.name}: the array was removed, or replaced by another file; open it again"
+            )
+
+    def _is_at(self, path: str) -> bool:
+        """True if a path leads to the file that is locked, read and written."""
+        fds = [self._lock.fileno(), self._reader.fileno(), *([self._fd] if self._fd >= 0 else [])]
+        try:
+            found = os.stat(path, follow_symlinks=False)
+            return all(os.path.samestat(found, os.fstat(fd)) for fd in fds)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise unreadable(error, path) from error
 
     def become(self, new: "LocalFile") -> None:
         """Let a file from `beside` take the place of this one, with its lock.
