@@ -721,6 +721,11 @@ class SuperChunk(Closing):
             raise ValueError("an array in a file cannot be shown without a copy")
         return self.to_numpy().astype(dtype or self.dtype, copy=False)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy opens the file for itself: descriptors and locks belong to one handle.
+        verb = type(self).recover if self._opened.is_recovered else type(self).open
+        return verb, (self._opened.reopened_at(),)
+
     @in_turn
     def __repr__(self) -> str:
         return f"<SuperChunk {self._opened.name}: {self.dtype}, shape {self.shape}>"

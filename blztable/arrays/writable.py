@@ -70,6 +70,14 @@ class Writable(Opened):
         """True if the front is fixed, because chunks lie behind it."""
         return bool(self.array.offsets or self._waiting)
 
+    def reopened_at(self) -> str:
+        """TypeError: the copy would wait for the lock of this array."""
+        super().reopened_at()
+        raise TypeError(
+            f"{self.name}: an array that may be changed is locked, so it cannot be copied or "
+            "pickled; close it, and open it for reading"
+        )
+
     def check_open(self) -> None:
         """ClosedError after `close`; ReadOnlyError in a forked child, which holds no lock."""
         super().check_open()
