@@ -3,6 +3,7 @@
 Knows nothing of the bytes of a file.
 """
 
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import wraps
@@ -545,6 +546,9 @@ class SuperChunk(Closing):
             The number is negative.
         ReadOnlyError
             The array was opened for reading.
+        LimitError
+            The array would have too many chunks, or the change more bytes than the machine has
+            memory; nothing is changed.
         StorageError
             The file can only be written, so it cannot be cut.
 
@@ -558,6 +562,7 @@ class SuperChunk(Closing):
         >>> sc[:]
         array([1, 2, 0, 0], dtype=int32)
         """
+        rows = operator.index(rows)
         if rows < 0:
             raise ValueError(f"an array cannot have {rows} rows")
         self._writable().resize(rows)
