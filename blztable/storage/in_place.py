@@ -108,6 +108,12 @@ class MemoryFile(InPlaceFile):
         else:
             del self._data[size:]
 
+    def close(self) -> None:
+        """Let go of memory of the user: a memory map could not be closed before."""
+        if isinstance(self._data, memoryview):
+            self._data.release()
+            self._data = memoryview(b"")
+
 
 class LocalFile(InPlaceFile):
     """A file of the file system, locked until it is closed."""
@@ -271,7 +277,16 @@ class ObjectFile(InPlaceFile):
         self.name = str(getattr(file, "name", None) or type(file).__name__)
         self._file = file
         self._at_once = threading.Lock()
-        self.is_sequential = not (_ask(file, "seekable") and _ask(file, "readable"))
+        can_seek, can_read = _ask(file, "seekable"), _ask(file, "readable")
+        self.is_sequential = not (can_seek and can_read)
+        if mode != CREATE and not can_read:
+            raise StorageError(f"{self.name} can only be written; open a file that can be read")
+        if mode != CREATE and not can_seek:
+            raise StorageError(
+                f"{self.name} cannot seek; to read an array from it, pass what its read() returns"
+            )
+        if mode != READ and getattr(file, "writable", lambda: True)() is False:
+            raise ReadOnlyError(f"{self.name} was opened for reading; open the file with 'r+b'")
         self._written = 0
         # The number of an object that is alive is that of no other one.
         if mode != READ and _written.setdefault(id(file), self) is not self:
@@ -331,14 +346,24 @@ def _ask(file: BinaryIO, question: str) -> bool:
     return method is not None and bool(method())
 
 
+def _content(place: object) -> memoryview | None:
+    """Return the bytes of an object that has them in memory, such as bytes or a memory map."""
+    try:
+        return memoryview(place).cast("B")  # type: ignore[arg-type]
+    except TypeError:
+        return None
+
+
 def open_in_place(place: object, mode: str) -> InPlaceFile:
     """Open the file at a place of the user: a path, a binary file, bytes, or None for memory."""
     if isinstance(place, InPlaceFile):
         return place
-    if isinstance(place, bytes | bytearray | memoryview):
+    data = _content(place)
+    if data is not None:
         if mode != READ:
-            raise ReadOnlyError("bytes can only be read; pass None or a BytesIO to write")
-        return MemoryFile(memoryview(place).cast("B"), is_writable=False)
+            kind = type(place).__name__
+            raise ReadOnlyError(f"{kind} can only be read; pass None or a BytesIO to write")
+        return MemoryFile(data, is_writable=False)
     if isinstance(place, str | os.PathLike):
         path = os.fsdecode(os.path.expanduser(place))
         if not path:
@@ -346,6 +371,8 @@ def open_in_place(place: object, mode: str) -> InPlaceFile:
         return LocalFile(path, mode)
     if place is None and mode == CREATE:
         return MemoryFile()
-    if isinstance(place, io.TextIOBase) or not (hasattr(place, "read") or hasattr(place, "write")):
-        raise TypeError(f"expected a path or a binary file, found {type(place).__name__}")
+    if isinstance(getattr(place, "encoding", None), str) or isinstance(place, io.TextIOBase):
+        raise TypeError("a file in text mode; open it in binary mode, such as 'rb' or 'r+b'")
+    if not (hasattr(place, "read") or hasattr(place, "write")):
+        raise TypeError(f"expected a path, a binary file or bytes, found {type(place).__name__}")
     return ObjectFile(place, mode)  # type: ignore[arg-type]
