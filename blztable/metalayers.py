@@ -262,6 +262,8 @@ class VariableMetalayers(Metalayers):
 
 def check_fixed(meta: Mapping[str, bytes]) -> dict[str, bytes]:
     """Return fixed metalayers as bytes; raise an error unless one owner can have these."""
+    if not isinstance(meta, Mapping):
+        raise TypeError(f"meta is {meta!r:.80}; expected a mapping of names to bytes")
     for name in meta:
         check_name(name)
     meta = {name: _content(content) for name, content in meta.items()}

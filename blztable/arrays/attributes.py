@@ -3,7 +3,7 @@
 Knows nothing of files.
 """
 
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -57,12 +57,14 @@ class ArrayAttributes(MutableMapping[str, Any]):
         return f"ArrayAttributes({self._get()!r})"
 
 
-def plain(values: dict[str, Any]) -> dict[str, Any]:
+def plain(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return a copy of values of JSON; TypeError or ValueError for others."""
+    if not isinstance(values, Mapping):
+        raise TypeError(f"attrs is {values!r:.80}; expected a mapping of names to values")
     for name in values:
         if not isinstance(name, str):
             raise TypeError(f"the name of an attribute is {type(name).__name__}; expected str")
-    text = jsontext.dumps(values)
+    text = jsontext.dumps(dict(values))
     if len(text) > MAX_LAYER_BYTES:
         raise LimitError(f"attributes of {len(text)} bytes; at most {MAX_LAYER_BYTES} are kept")
     copy = jsontext.loads(text, "the attributes")

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from blztable.arrays.arrow import to_arrow
 from blztable.arrays.attributes import ArrayAttributes, plain
-from blztable.arrays.creating import Options, checked_reserve, fresh_front, new_front
+from blztable.arrays.creating import Options, checked_reserve, fresh_front, lengths, new_front
 from blztable.arrays.encoding import item_bytes
 from blztable.arrays.exact import exactly
 from blztable.arrays.files.front import Front, is_genuine
@@ -160,20 +160,20 @@ class SuperChunk(Closing):
         <SuperChunk ...a.blp: int32, shape (10,)>
         """
         options = Options(
-            chunk_shape=None if chunk_shape is None else tuple(map(int, chunk_shape)),
+            chunk_shape=None if chunk_shape is None else lengths("chunk_shape", chunk_shape),
             order=order,
             compression=compression,
-            clevel=int(clevel),
+            clevel=clevel,
             shuffle=shuffle,
             checksum=checksum,
             reserve=checked_reserve(reserve),
             expected=expected,
-            truncate=None if truncate is None else int(truncate),
-            meta=check_fixed(meta or {}),
+            truncate=truncate,
+            meta=check_fixed({} if meta is None else meta),
             version=version,
         )
-        shape = tuple(map(int, shape))
-        attributes = plain(dict(attrs or {}))
+        shape = lengths("shape", shape)
+        attributes = plain({} if attrs is None else attrs)
         new_front(dtype, shape, options, is_stream=False)
         file = open_in_place(place, CREATE)
         try:
@@ -602,7 +602,7 @@ class SuperChunk(Closing):
         items = self._as_items(values)
         with writable.turn():
             writable.settle()
-            if not 0 <= number < self.nchunks:
+            if not 0 <= (number := operator.index(number)) < self.nchunks:
                 raise IndexError(f"chunk {number} of {self.nchunks}")
             box = writable.array.front.info.grid.box(number)
             expected = tuple(cut.stop - cut.start for cut in box)

@@ -112,6 +112,8 @@ def test_a_rewrite_keeps_few_bytes_among_many_empty_items():
         array.append(["", "", "a", ""])
         array.rewrite()
         assert array[:].tolist() == ["", "", "a", ""]
+        with pytest.raises(ValueError, match="expected is -1"):
+            array.rewrite(expected=-1)
 
 
 @pytest.mark.parametrize(

@@ -219,6 +219,10 @@ def test_what_is_not_there_or_no_array_is_told(tmp_path):
         blz.SuperChunk.open(tmp_path)
     with pytest.raises(blz.FormatError, match="begins with b'PK"):
         blz.SuperChunk.open(b"PK\x03\x04" + bytes(60))
+    with pytest.raises(
+        blz.CorruptError, match="the file has 5 bytes; the shortest header takes 16"
+    ):
+        blz.SuperChunk.open(file_of(DATA)[:5])
     with pytest.raises(TypeError, match="expected a path, a binary file or bytes, found int"):
         blz.SuperChunk.open(3)
     with pytest.raises(ValueError, match="the path is empty"):
