@@ -272,6 +272,13 @@ def check_fixed(meta: Mapping[str, bytes]) -> dict[str, bytes]:
     return meta
 
 
+def check_columns(meta: Mapping[str, Mapping[str, bytes]]) -> dict[str, dict[str, bytes]]:
+    """Return the fixed metalayers of columns as bytes, as `check_fixed` those of one owner."""
+    if not isinstance(meta, Mapping):
+        raise TypeError(f"column_meta is {meta!r:.80}; expected a mapping of columns to mappings")
+    return {column: check_fixed(layers) for column, layers in meta.items()}
+
+
 def _content(content: object) -> bytes:
     if not isinstance(content, bytes | bytearray | memoryview):
         raise TypeError(f"a metalayer holds {type(content).__name__}; expected bytes")

@@ -13,7 +13,7 @@ from blztable.metalayers import FixedMetalayers, VariableMetalayers
 
 # When fixed metalayers are added.
 OF_TABLE = "given to create() or to_blz(meta=)"
-OF_COLUMN = "given to add_column(meta=)"
+OF_COLUMN = "given to create() or to_blz(column_meta=), or to add_column(meta=)"
 
 
 class Attributes(MutableMapping[Any, Any]):
