@@ -25,7 +25,7 @@ from blztable.engine.version import versions
 from blztable.engine.version.staged import StagedVersion
 from blztable.engine.write.options import DURABILITIES, WriteOptions, check_choice
 from blztable.errors import BlzError, CorruptError, FormatError, TableNotFoundError, no_column
-from blztable.metalayers import check_fixed
+from blztable.metalayers import check_columns, check_fixed
 from blztable.storage.one_file.store import OneFileStore
 from blztable.storage.one_file.unfinished import unfinished
 from blztable.storage.resolve import LAYOUTS, Place, opened_at, store_at
@@ -59,6 +59,7 @@ def create(
     durability: str = "full",
     attrs: Mapping[str, Any] | None = None,
     meta: Mapping[str, bytes] | None = None,
+    column_meta: Mapping[str, Mapping[str, bytes]] | None = None,
     nan_as_null: bool | None = None,
     object: str = "infer",
     truncate: Mapping[str, int] | None = None,
@@ -103,6 +104,8 @@ def create(
         Attributes of the table, as in `to_blz`.
     meta : mapping of str to bytes, optional
         Fixed metalayers of the table, as in `to_blz`.
+    column_meta : mapping of column names to mappings, optional
+        Fixed metalayers of columns, as in `to_blz`.
     nan_as_null : bool, optional
         Whether NaN among floats is a missing value, as in `to_blz`.
     object : {"infer", "json", "error"}
@@ -143,6 +146,7 @@ def create(
     contents = creation.Contents(
         *(kept, (), lambda rows: columns.frame, columns.attrs | attributes),
         meta=check_fixed(meta or {}),
+        column_meta=check_columns(column_meta or {}),
     )
     options = WriteOptions(
         compression,

@@ -19,7 +19,7 @@ from blztable.engine.version.schema import check_digits, with_digits
 from blztable.engine.write.options import WriteOptions, check_choice, check_id
 from blztable.engine.write.sort_keys import parsed
 from blztable.errors import ConflictError, TableExistsError
-from blztable.metalayers import check_fixed
+from blztable.metalayers import check_columns, check_fixed
 from blztable.storage.resolve import LAYOUTS, Place, opened_at
 from blztable.storage.store import Store
 from blztable.table.progress import ProgressOption, reporting
@@ -51,6 +51,7 @@ def to_blz(
     durability: str = "full",
     attrs: Mapping[str, Any] | None = None,
     meta: Mapping[str, bytes] | None = None,
+    column_meta: Mapping[str, Mapping[str, bytes]] | None = None,
     commit_id: str | None = None,
     sort_by: str | Sequence[str | tuple[str, str]] | None = None,
     nan_as_null: bool | None = None,
@@ -136,6 +137,8 @@ def to_blz(
     meta : mapping of str to bytes, optional
         Fixed metalayers of the table: at most 16 named bytes, of 65,535 bytes together, that keep
         their length. An append in mode "a" changes those that the table has, see `CTable.meta`.
+    column_meta : mapping of column names to mappings, optional
+        Fixed metalayers of columns: a mapping as `meta` for each name, see `Column.meta`.
     commit_id : str, optional
         The caller's name for the commit. If one of the last 1,000 named commits had this name,
         nothing is written: a job may run twice.
@@ -220,7 +223,7 @@ def to_blz(
     options = WriteOptions(**overrides, durability=durability)
     check_id(commit_id)
     attributes = checked_attrs(dict(attrs or {}))
-    layers = check_fixed(meta or {})
+    layers, column_layers = check_fixed(meta or {}), check_columns(column_meta or {})
     order = [] if sort_by is None else parsed(sort_by)
     with opened_at(path, layout, is_new=mode != "a") as store, named(store):
         if mode == "x":
@@ -234,6 +237,7 @@ def to_blz(
                 *(source.attrs | attributes, source.rows, order),
                 more=source.more,
                 meta=layers,
+                column_meta=column_layers,
             )
             with reporting(progress, "writing") as callback, suppress(AlreadyCommitted):
                 _, lock = creation.create(
@@ -266,6 +270,9 @@ def to_blz(
                     tx.attrs.update(attrs)
                 for name, content in layers.items():
                     tx.meta[name] = content
+                for column, given in column_layers.items():
+                    for name, content in given.items():
+                        tx[column].meta[name] = content
 
         if mode != "a":
             create(mode)

@@ -81,6 +81,9 @@ def versions(table: blz.CTable) -> Json:
 
 def versions_lines(result: Json) -> Iterator[str]:
     """Yield a title, one line per version, and the damage of each damaged version."""
+    if not result["versions"]:
+        yield f"{result['path']} has no versions: another program wrote it"
+        return
     names = ("version", "time", "operation", "rows", "row_groups", "commit_ids")
     columns = [[name.replace("_", " ")] for name in names]
     for one in result["versions"]:

@@ -20,6 +20,7 @@ from blztable.errors import (
     TableExistsError,
     TableNotFoundError,
 )
+from blztable.format.metalayers import Layers, check
 from blztable.report import VersionInfo
 from blztable.storage.store import Store
 from blztable.table.snapshot import Snapshot
@@ -60,6 +61,13 @@ class OldTable(CTable):
                 if value is not None:
                     found[one.name] = value
         return found
+
+    def _layers(self) -> Layers:
+        return self._files.layers()
+
+    def check_metalayers(self) -> None:
+        """LimitError unless a table of our own has room for the metalayers."""
+        check(self._layers())
 
     def versions(self) -> list[VersionInfo]:
         """Return an empty list: the files hold one state, which has no number."""

@@ -201,6 +201,9 @@ def unwritable(error: OSError, doing: str, where: str) -> Exception:
     """Return the error to raise for a failed change or flush."""
     if error.errno in _READ_ONLY:
         return ReadOnlyError(f"{doing} {where}: {error.strerror}")
+    if error.errno is None:
+        # One of a file object, in its own words.
+        return StorageError(f"{doing} {where}: {error}")
     return StorageError(error.errno, f"{error.strerror} ({doing})", where)
 
 

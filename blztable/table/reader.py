@@ -1090,7 +1090,7 @@ class TableReader:
     def _layers(self) -> Layers:
         return self._snapshot.version.head.metalayers
 
-    def _set_layer(self, key: LayerKey, content: bytes | None) -> None:
+    def _set_layers(self, changes: Mapping[LayerKey, bytes | None]) -> None:
         raise self._read_only()
 
     def _read_only(self) -> ReadOnlyError:

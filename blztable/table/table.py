@@ -1304,8 +1304,8 @@ class CTable(TableReader, Closing):
     def _set_attributes(self, changes: Mapping[str, Any], removed: Sequence[str]) -> None:
         self._change(Transaction._set_attributes, changes, removed)
 
-    def _set_layer(self, key: LayerKey, content: bytes | None) -> None:
-        self._change(Transaction._set_layer, key, content)
+    def _set_layers(self, changes: Mapping[LayerKey, bytes | None]) -> None:
+        self._change(Transaction._set_layers, changes)
 
     def _alone(self, commit_id: str | None = None) -> Transaction:
         """Return a transaction for one verb of the table itself."""

@@ -993,8 +993,9 @@ class Transaction(TableReader):
     def _set_attributes(self, changes: Mapping[str, Any], removed: Sequence[str]) -> None:
         self._change(ChangeSet.set_keys, "attributes", checked_attrs(dict(changes)), removed)
 
-    def _set_layer(self, key: LayerKey, content: bytes | None) -> None:
-        self._change(ChangeSet.set_layer, key, content)
+    def _set_layers(self, changes: Mapping[LayerKey, bytes | None]) -> None:
+        for key, content in changes.items():
+            self._change(ChangeSet.set_layer, key, content)
 
     @property
     def _target(self) -> Target:

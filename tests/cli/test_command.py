@@ -280,6 +280,14 @@ def test_values_that_json_has_no_word_for_are_text(value, type_, expected):
     assert plain_values(column) == [expected, None]
 
 
+def test_what_another_program_wrote_has_no_versions(run, run_json):
+    path = str(ROOT / "tests" / "golden" / "bloscpack" / "appended.blp")
+    code, out, err = run("versions", path)
+    assert (code, err) == (0, "")
+    assert out == f"{path} has no versions: another program wrote it\n"
+    assert run_json("versions", path)["versions"] == []
+
+
 def test_versions_lists_them_with_what_made_them(run, run_json, path):
     with blz.open(path, "a") as table:
         table.append(DATA, commit_id="monday")

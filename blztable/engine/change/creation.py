@@ -43,7 +43,7 @@ from blztable.errors import SchemaError, TableExistsError, TableNotFoundError
 from blztable.format import manifest
 from blztable.format.jsontext import Json
 from blztable.format.layout import Path
-from blztable.format.metalayers import FIXED, LayerKey
+from blztable.format.metalayers import FIXED, LayerKey, Layers, check
 from blztable.storage.store import Lock, Store
 
 
@@ -65,6 +65,8 @@ class Contents:
         Runs of later rows that need a wider schema, drawn after `parts`.
     meta : mapping, optional
         Fixed metalayers of the table.
+    column_meta : mapping, optional
+        Fixed metalayers of columns, by their names.
     """
 
     schema: pa.Schema
@@ -75,6 +77,7 @@ class Contents:
     sort_by: Sequence[tuple[str, str]] = ()
     more: Iterable[Run] = ()
     meta: Mapping[str, bytes] | None = None
+    column_meta: Mapping[str, Mapping[str, bytes]] | None = None
 
     def later_runs(self) -> Iterator[Run]:
         """Yield the runs of `more`, in which columns keep as many digits as in `schema`."""
@@ -104,7 +107,7 @@ def create(
     SchemaError
         A type or value cannot be stored or sorted by; nothing is committed.
     ColumnNotFoundError
-        A column of `sort_by` or of the options does not exist.
+        A column of `sort_by`, of `column_meta` or of the options does not exist.
     TableExistsError
         A table exists and may not be replaced, or the directory holds other files.
     """
@@ -114,6 +117,10 @@ def create(
     _check_packing(schema, options)
     keys = sort_keys.placed(contents.sort_by, schema, "the data")
     sorting.check(schema, keys)
+    owned = {
+        schemas.index_of(schema, name, "the data"): given
+        for name, given in (contents.column_meta or {}).items()
+    }
     plan = Plan(
         store,
         options.is_durable,
@@ -133,7 +140,14 @@ def create(
         writes = 2 if keys and contents.rows is None else 1
         reports = Progress(progress, contents.rows, writes * sum(map(len, columns)))
         next_bundle = commit.base.head.next_bundle if commit.base else 1
-        creation = _Creation(store, commit, contents, options, reports, next_bundle)
+        by_owner = {str(paths[index][0]): given for index, given in owned.items()}
+        layers = {
+            LayerKey(owner, FIXED, name): content
+            for owner, given in {"": contents.meta or {}, **by_owner}.items()
+            for name, content in given.items()
+        }
+        check(layers)
+        creation = _Creation(store, commit, contents, options, reports, next_bundle, layers)
         staged = creation.sorted(columns, keys) if keys else creation.unsorted(columns)
         reports.finish(staged.head.rows)
         properties = options.to_json()
@@ -170,6 +184,7 @@ class _Creation:
     progress: Progress
     # The number of the next bundle.
     next_bundle: int
+    layers: Layers
 
     def unsorted(self, columns: Sequence[_Nodes]) -> StagedVersion:
         """Write all rows in their own order."""
@@ -263,10 +278,7 @@ class _Creation:
             fields=schemas.readable(schema),
             attributes=dict(self.contents.attributes or {}),
             pandas=self.contents.frame(sum(rows)),
-            metalayers={
-                LayerKey("", FIXED, name): content
-                for name, content in (self.contents.meta or {}).items()
-            },
+            metalayers=self.layers,
             bundles=tuple(written.bundles) if any(written.bundles) else (),
             next_bundle=self.next_bundle,
         )
