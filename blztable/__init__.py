@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from blztable.table.changing.appender import Appender, ColumnAppender
     from blztable.table.column import Column
     from blztable.table.table import CTable
+    from blztable.table.tags import Tags
     from blztable.table.transaction import Transaction
     from blztable.writing import to_blz
 
@@ -84,6 +85,7 @@ __all__ = [
     "SuperChunk",
     "TableExistsError",
     "TableNotFoundError",
+    "Tags",
     "Transaction",
     "TransactionError",
     "Vacuumed",
@@ -123,6 +125,7 @@ _HOMES = {
     "table.attributes": ("Attributes",),
     "table.column": ("Column",),
     "table.table": ("CTable",),
+    "table.tags": ("Tags",),
     "table.transaction": ("Transaction",),
     "writing": ("to_blz",),
 }

@@ -30,11 +30,11 @@ from blztable.storage.one_file.store import OneFileStore
 from blztable.storage.resolve import LAYOUTS, Place, opened_at, store_at
 from blztable.storage.store import Damaged, Store
 from blztable.table.dataset import BlzDataset
-from blztable.table.indices import checked_integer
 from blztable.table.progress import ProgressOption
 from blztable.table.reader import ColumnNames, Filters
 from blztable.table.snapshot import Snapshot
 from blztable.table.table import CTable
+from blztable.table.version_meant import At, check_version, number_meant
 
 
 def create(
@@ -159,7 +159,12 @@ def create(
 
 
 def open(
-    path: Place, mode: str = "r", *, version: int | None = None, durability: str = "full"
+    path: Place,
+    mode: str = "r",
+    *,
+    version: int | str | None = None,
+    at: At = None,
+    durability: str = "full",
 ) -> CTable:
     """Open a table at one version.
 
@@ -169,9 +174,13 @@ def open(
         Directory of the table, or its file.
     mode : {"r", "a"}
         "r" to read, "a" to read and change.
-    version : int, optional
-        Number of the version to show; the newest by default. Changes made through an older version
-        are applied to the newest, if nothing that they rely on has changed since.
+    version : int or str, optional
+        Number or tag of the version to show; the newest by default. Changes made through an older
+        version are applied to the newest, if nothing that they rely on has changed since.
+    at : str, datetime, date, Timestamp or datetime64, optional
+        Show the version that was the newest at this time, which is the time of the commit. Text is
+        ISO 8601, such as "2026-11-22T10:00". A time without a zone is in the zone of this machine,
+        as `datetime.now()`; a date is its midnight. `CTable.versions` has times in UTC.
     durability : {"full", "process"}
         What commits survive, as in `to_blz`.
 
@@ -183,7 +192,8 @@ def open(
     Raises
     ------
     TableNotFoundError
-        No table exists at this path, or it does not have this version.
+        No table exists at this path, or it does not have this version. For a time: the version of
+        that time is not kept any more; the message names the oldest one.
     CorruptError
         The manifest of the version is damaged; the message names the newest intact version.
     FormatError
@@ -201,10 +211,10 @@ def open(
     """
     check_choice("mode", mode, ("r", "a"))
     check_choice("durability", durability, DURABILITIES)
-    number = None if version is None else checked_integer(version, "version")
+    check_version(version, at)
     with opened_at(path) as store:
         try:
-            opened, pinned = versions.pin(store, number)
+            opened, pinned = versions.pin(store, number_meant(store, version, at))
         except Damaged:
             raise
         except (TableNotFoundError, CorruptError, FormatError):
@@ -219,7 +229,7 @@ def open(
                 raise CorruptError(
                     f"{store.name} was never finished, and no row group of it is whole"
                 ) from None
-            old = old_table(store, mode, number)
+            old = old_table(store, mode, version if at is None else at)
             if old is None:
                 raise
             return old
@@ -275,11 +285,11 @@ def _is_unfinished(store: Store) -> bool:
     return False
 
 
-def _open_to_read(path: Place, version: int | None, on_corrupt: str) -> CTable:
+def _open_to_read(path: Place, version: int | str | None, at: At, on_corrupt: str) -> CTable:
     """Open a table; unless damage is to raise, also one that was never finished."""
     check_choice("on_corrupt", on_corrupt, ON_CORRUPT)
     try:
-        return open(path, version=version)
+        return open(path, version=version, at=at)
     except CorruptError:
         if on_corrupt == "raise":
             raise
@@ -299,7 +309,8 @@ def read_blz(
     columns: ColumnNames | None = None,
     filters: Filters = None,
     dictionaries: Sequence[str] | None = None,
-    version: int | None = None,
+    version: int | str | None = None,
+    at: At = None,
     dtype_backend: Any = no_default,
     on_corrupt: str = "raise",
     progress: ProgressOption = None,
@@ -328,8 +339,10 @@ def read_blz(
     dictionaries : sequence of str, optional
         Names of columns of text or binary to read as categoricals. Where
         the files have dictionaries, no text is made of them.
-    version : int, optional
-        Number of the version to read; the newest by default.
+    version : int or str, optional
+        Number or tag of the version to read; the newest by default.
+    at : str, datetime, date, Timestamp or datetime64, optional
+        Read the version that was the newest at this time, as in `open`.
     dtype_backend : {"numpy_nullable", "pyarrow"}, optional
         Kind of dtypes, as in pandas. By default, dates and decimals become one Python object each;
         with "pyarrow" they stay Arrow values, which is many times faster.
@@ -377,7 +390,7 @@ def read_blz(
     1  2  y
     2  3  z
     """
-    with _open_to_read(path, version, on_corrupt) as table:
+    with _open_to_read(path, version, at, on_corrupt) as table:
         return table.to_pandas(
             columns,
             filters=filters,
@@ -394,7 +407,8 @@ def read_table(
     columns: ColumnNames | None = None,
     filters: Filters = None,
     dictionaries: Sequence[str] | None = None,
-    version: int | None = None,
+    version: int | str | None = None,
+    at: At = None,
     on_corrupt: str = "raise",
 ) -> pa.Table:
     """Read a table, or some columns of it, into an Arrow table.
@@ -412,8 +426,10 @@ def read_table(
     dictionaries : sequence of str, optional
         Names of columns of text or binary to read as dictionary arrays of int32 indices. Where the
         files have dictionaries, no text is made of them.
-    version : int, optional
-        Number of the version to read; the newest by default.
+    version : int or str, optional
+        Number or tag of the version to read; the newest by default.
+    at : str, datetime, date, Timestamp or datetime64, optional
+        Read the version that was the newest at this time, as in `open`.
     on_corrupt : {"raise", "skip", "null"}
         With "skip", the rows of pages that are damaged in one of the columns read are left out.
         With "null", all rows are kept, and a column is null where its pages are damaged; rows for
@@ -439,7 +455,7 @@ def read_table(
     {'a': [1, 2, 3]}
     """
     check_choice("on_corrupt", on_corrupt, ON_CORRUPT)
-    with _open_to_read(path, version, on_corrupt) as table:
+    with _open_to_read(path, version, at, on_corrupt) as table:
         return table.to_arrow(
             columns, filters=filters, dictionaries=dictionaries, on_corrupt=on_corrupt
         )
@@ -449,7 +465,8 @@ def dataset(
     path: Place,
     *,
     dictionaries: Sequence[str] | None = None,
-    version: int | None = None,
+    version: int | str | None = None,
+    at: At = None,
     on_corrupt: str = "raise",
 ) -> BlzDataset:
     """Open a table as a pyarrow Dataset, for query engines.
@@ -463,8 +480,10 @@ def dataset(
     dictionaries : sequence of str, optional
         Names of columns of text or binary to show as dictionary arrays of int32 indices. Groups by
         such a column are faster in most engines.
-    version : int, optional
-        Number of the version to show; the newest by default.
+    version : int or str, optional
+        Number or tag of the version to show; the newest by default.
+    at : str, datetime, date, Timestamp or datetime64, optional
+        Show the version that was the newest at this time, as in `open`.
     on_corrupt : {"raise", "skip", "null"}
         What a scan does with damaged pages, as in `CTable.to_batches`.
 
@@ -489,5 +508,5 @@ def dataset(
     >>> words.filter(pl.col("n") > 1).select("word").collect().to_series().to_list()
     ['b', 'c']
     """
-    table = _open_to_read(path, version, on_corrupt)
+    table = _open_to_read(path, version, at, on_corrupt)
     return table.dataset(dictionaries=dictionaries, on_corrupt=on_corrupt)

@@ -17,13 +17,14 @@ from blztable.storage.one_file.store import OneFileStore
 from blztable.storage.resolve import Place, opened_at
 from blztable.storage.store import Damaged
 from blztable.table.progress import ProgressOption, reporting
+from blztable.table.version_meant import number_meant
 
 
 def pack(
     source: Place,
     target: Place,
     *,
-    version: int | None = None,
+    version: int | str | None = None,
     durability: str = "full",
     progress: ProgressOption = None,
 ) -> None:
@@ -38,8 +39,9 @@ def pack(
         Directory of the table, or its file.
     target : path-like or binary file
         A path where nothing is yet, or a file object or pipe that is open for writing.
-    version : int, optional
-        Number of the version to write; the newest by default. The copy begins its own versions.
+    version : int or str, optional
+        Number or tag of the version to write; the newest by default. The copy begins its own versions,
+        and has no tags.
     durability : {"full", "process"}
         What the copy survives, as in `to_blz`.
     progress : bool or callable, optional
@@ -69,7 +71,7 @@ def unpack(
     source: Place,
     target: Place,
     *,
-    version: int | None = None,
+    version: int | str | None = None,
     durability: str = "full",
     progress: ProgressOption = None,
 ) -> None:
@@ -81,8 +83,8 @@ def unpack(
         The file of the table, or a file object or pipe that is open for reading.
     target : path-like
         A path where nothing is yet.
-    version : int, optional
-        Number of the version to write, as in `pack`.
+    version : int or str, optional
+        Number or tag of the version to write, as in `pack`.
     durability : {"full", "process"}
         What the copy survives, as in `to_blz`.
     progress : bool or callable, optional
@@ -165,13 +167,13 @@ def _move(
     source: Place,
     target: Place,
     layout: str,
-    number: int | None,
+    number: int | str | None,
     durability: str,
     progress: ProgressOption,
 ) -> None:
     check_choice("durability", durability, DURABILITIES)
     with opened_at(source) as store:
-        version, pinned = versions.pin(store, number)
+        version, pinned = versions.pin(store, number_meant(store, number))
         with pinned:
             _copy(version, target, layout, durability, progress)
         store.close()
@@ -194,7 +196,15 @@ def _copy(
     ):
         versions.check_free(store)
         counted = Progress(callback, nbytes, 1)
-        head = replace(version.head, parent=0, durable=False, lasting=0, history=(), commit_ids=())
+        head = replace(
+            version.head,
+            parent=0,
+            durable=False,
+            lasting=0,
+            history=(),
+            commit_ids=(),
+            tags={},
+        )
         _, lock = copy(
             *(version, store, "copy", counted),
             is_durable=durability == "full",

@@ -489,6 +489,8 @@ class VersionInfo:
         Program and version that wrote it.
     damage : str or None
         What is damaged; None if the version is intact.
+    tags : tuple of str
+        Its tags, see `CTable.tags`.
 
     Examples
     --------
@@ -510,6 +512,7 @@ class VersionInfo:
     commit_ids: tuple[str, ...] | None = None
     writer: str | None = None
     damage: str | None = None
+    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -610,7 +613,7 @@ class Vacuumed:
     --------
     >>> import blztable as blz
     >>> for n in range(3):
-    ...     blz.to_blz({"n": [n]}, "t.blz")
+    ...     blz.to_blz({"n": [n]}, "t.blz", mode="a")
     >>> with blz.open("t.blz", mode="a") as t:
     ...     vacuumed = t.vacuum(keep=1)
     >>> vacuumed.versions, vacuumed.pinned

@@ -15,7 +15,7 @@ from itertools import accumulate
 from operator import add
 
 from blztable.errors import CorruptError, FormatError, LimitError
-from blztable.format import jsontext, metalayers
+from blztable.format import jsontext, metalayers, tags
 from blztable.format.bundle import BundleFacts
 from blztable.format.jsontext import Json
 from blztable.format.layout import Path
@@ -54,6 +54,7 @@ OPTIONAL_FIELDS: dict[str, tuple[type, Json]] = {
     "next_bundle": (int, 1),
     "metalayers": (dict, {}),
     "changed": (list, []),
+    "tags": (dict, {}),
 }
 
 # The bundle of each row group, None for none.
@@ -63,7 +64,8 @@ Bundles = tuple[BundleFacts | None, ...]
 BUNDLES = "bundles"
 NAN_IS_NULL = "nan_is_null"
 NESTED = "nested"
-KNOWN_FEATURES = frozenset({BUNDLES, NAN_IS_NULL, NESTED})
+TAGS = "tags"
+KNOWN_FEATURES = frozenset({BUNDLES, NAN_IS_NULL, NESTED, TAGS})
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00", re.ASCII)
 
 
@@ -122,6 +124,8 @@ class Head:
     # For each row group, the newest version whose commit put rows there and was no blind append; 0
     # for blind appends only. Empty if it is this version for all of them.
     changed: tuple[int, ...] = ()
+    # Older versions that are kept, by name.
+    tags: Mapping[str, int] = field(default_factory=dict)
     # True if the rows of a part may be null where the value is NaN.
     nan_is_null: bool = False
     columns: ColumnIndex = ColumnIndex()
@@ -143,6 +147,7 @@ class Head:
             BUNDLES: bool(self.bundles),
             NAN_IS_NULL: self.nan_is_null,
             NESTED: any(len(path) > 1 for path in self.columns.paths),
+            TAGS: bool(self.tags),
         }
         return tuple(name for name, is_used in has.items() if is_used)
 
@@ -240,6 +245,9 @@ def decode_head(data: bytes) -> Head:
         raise CorruptError("the head of a manifest: 'changed' is not a version of each row group")
     values["bundles"] = _bundles(text["bundles"], len(groups), features)
     values["nan_is_null"] = NAN_IS_NULL in features
+    tags.check(text["tags"], text["version"])  # type: ignore[arg-type]
+    if text["tags"] and TAGS not in features:
+        raise CorruptError(f"the head of a manifest: tags, but 'requires' lacks {TAGS!r}")
     if values["next_bundle"] == 0:
         raise CorruptError("the head of a manifest: the next bundle has number 0")
     times = [text["time"], *(pair[0] for pair in history)]
