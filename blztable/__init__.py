@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from blztable import accessor as accessor  # Registers `df.to_blz`.
 from blztable.errors import (
+    AccessError,
     BlzError,
     BusyError,
     ClosedError,
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
 __version__ = VERSION
 
 __all__ = [
+    "AccessError",
     "Appender",
     "Attributes",
     "BlzError",

@@ -24,12 +24,15 @@ from blztable.engine.version import schema as schemas
 from blztable.engine.version import versions
 from blztable.engine.version.staged import StagedVersion
 from blztable.engine.write.options import DURABILITIES, WriteOptions, check_choice
-from blztable.errors import BlzError, CorruptError, FormatError, TableNotFoundError
+from blztable.errors import BlzError, CorruptError, FormatError, TableNotFoundError, no_column
 from blztable.metalayers import check_fixed
 from blztable.storage.one_file.store import OneFileStore
+from blztable.storage.one_file.unfinished import unfinished
 from blztable.storage.resolve import LAYOUTS, Place, opened_at, store_at
 from blztable.storage.store import Damaged, Store
-from blztable.table.dataset import BlzDataset
+from blztable.table.datasets import finding
+from blztable.table.datasets.dataset import BlzDataset
+from blztable.table.datasets.several import Member, Several
 from blztable.table.progress import ProgressOption
 from blztable.table.reader import ColumnNames, Filters
 from blztable.table.snapshot import Snapshot
@@ -48,6 +51,7 @@ def create(
     clevel: int | Mapping[str, int] | None = None,
     shuffle: str | Mapping[str, str | None] | None = None,
     encoding: str | Mapping[str, str] | None = None,
+    packing: str | Mapping[str, str] | None = None,
     checksum: str = "crc32",
     row_group_rows: int | None = None,
     expectedlen: int | None = None,
@@ -83,6 +87,8 @@ def create(
         Filter before compression, as in `to_blz`.
     encoding : str or mapping of column names to str, optional
         Encoding of the values, as in `to_blz`.
+    packing : str or mapping of column names to str, optional
+        Whether text and binary share chunks, as in `to_blz`.
     checksum : str
         Checksum of each chunk, as in `to_blz`.
     row_group_rows : int, optional
@@ -147,6 +153,7 @@ def create(
         page_rows,
         durability,
         encoding=encoding,
+        packing=packing,
         optimize=optimize,
         nan_as_null=nan_as_null,
         expectedlen=expectedlen,
@@ -274,14 +281,14 @@ def exists(path: Place) -> bool:
 
 def _unfinished(store: Store) -> StagedVersion | None:
     """Return what is whole of a file that was never finished; None for anything else."""
-    return recovered(store.unfinished()) if isinstance(store, OneFileStore) else None
+    return recovered(unfinished(store)) if isinstance(store, OneFileStore) else None
 
 
 def _is_unfinished(store: Store) -> bool:
     """True if a file has values and no version."""
     with suppress(BlzError):
         if isinstance(store, OneFileStore) and versions.newest_number(store) is None:
-            return store.unfinished().nbytes > 0
+            return unfinished(store).nbytes > 0
     return False
 
 
@@ -462,30 +469,39 @@ def read_table(
 
 
 def dataset(
-    path: Place,
+    path: Place | Sequence[Place],
     *,
     dictionaries: Sequence[str] | None = None,
     version: int | str | None = None,
     at: At = None,
     on_corrupt: str = "raise",
+    partitioning: pa.Schema | None = None,
 ) -> BlzDataset:
-    """Open a table as a pyarrow Dataset, for query engines.
+    """Open a table, or several as one, as a pyarrow Dataset for query engines.
 
-    The dataset keeps its version as long as it exists; `CTable.dataset` ends with its table.
+    The dataset keeps its versions as long as it exists; `CTable.dataset` ends with its table.
+
+    Several tables are read behind each other, with columns matched by name. A column that one of
+    them lacks is null there. The name of a directory can say a column, as in `day=2026-11-22`.
+    A condition skips tables, and row groups in them.
 
     Parameters
     ----------
-    path : path-like
-        Directory of the table, or its file.
+    path : path-like, or list or tuple of path-like
+        Directory of a table, or its file; a list of these; a pattern with `*`, `?` or `[...]`, also
+        `**`; or a directory with tables somewhere below it.
     dictionaries : sequence of str, optional
         Names of columns of text or binary to show as dictionary arrays of int32 indices. Groups by
         such a column are faster in most engines.
     version : int or str, optional
-        Number or tag of the version to show; the newest by default.
+        Number or tag of the version to show; the newest by default. Only for one table.
     at : str, datetime, date, Timestamp or datetime64, optional
-        Show the version that was the newest at this time, as in `open`.
+        Show the version that was the newest at this time, as in `open`, of each table.
     on_corrupt : {"raise", "skip", "null"}
         What a scan does with damaged pages, as in `CTable.to_batches`.
+    partitioning : pyarrow.Schema, optional
+        Types of columns that directories name. By default a column has int64, date32 or text, the
+        first of these that takes all its values.
 
     Returns
     -------
@@ -497,16 +513,45 @@ def dataset(
     TableNotFoundError, CorruptError, FormatError
         As in `open`.
     ColumnNotFoundError, SchemaError
-        `dictionaries` names a column that does not exist, or one of another type.
+        `dictionaries` names a column that does not exist, or one of another type; or a column has
+        types in two tables that none holds both of.
 
     Examples
     --------
     >>> import blztable as blz
+    >>> from pathlib import Path
+    >>> Path("sales").mkdir()
+    >>> blz.to_blz({"n": [1, 2]}, "sales/day=2026-11-21.blz")
+    >>> blz.to_blz({"n": [3]}, "sales/day=2026-11-22.blz")
+    >>> import pyarrow.compute as pc
+    >>> from datetime import date
+    >>> sales = blz.dataset("sales")
+    >>> sales.to_table(filter=pc.field("day") == date(2026, 11, 22)).to_pylist()
+    [{'n': 3, 'day': datetime.date(2026, 11, 22)}]
+
     >>> import polars as pl
     >>> blz.to_blz({"n": [1, 2, 3], "word": ["a", "b", "c"]}, "words.blz")
     >>> words = pl.scan_pyarrow_dataset(blz.dataset("words.blz"))
     >>> words.filter(pl.col("n") > 1).select("word").collect().to_series().to_list()
     ['b', 'c']
     """
-    table = _open_to_read(path, version, at, on_corrupt)
-    return table.dataset(dictionaries=dictionaries, on_corrupt=on_corrupt)
+    found = finding.find(path, exists)
+    if found is None:
+        table = _open_to_read(path, version, at, on_corrupt)
+        return table.dataset(dictionaries=dictionaries, on_corrupt=on_corrupt)
+    if version is not None:
+        raise ValueError("version= names a version of one table, not of several")
+    members = []
+    for one, values in zip(found, finding.values(found, partitioning), strict=True):
+        table = _open_to_read(one.place, None, at, on_corrupt)
+        shown = [name for name in dictionaries or () if name in table]
+        source = table.dataset(dictionaries=shown, on_corrupt=on_corrupt).source
+        store = table._snapshot.version.store
+        # Only the pin of the version stays open.
+        store.close()
+        members.append(Member(table.path, source, store, values))
+    several = Several.of(members)
+    for name in dictionaries or ():
+        if name not in several.schema.names:
+            raise no_column(name, several.schema.names)
+    return BlzDataset(several)

@@ -6,7 +6,7 @@ Knows nothing of files. The bytes of the parts are copied; nothing is compressed
 from contextlib import suppress
 from dataclasses import replace
 
-from blztable.engine.change.drafts import Drafts, recovered
+from blztable.engine.change.drafts import Drafts, check_nothing_whole, recovered
 from blztable.engine.run.progress import Progress
 from blztable.engine.version import versions
 from blztable.engine.version.copy import copy, files
@@ -14,6 +14,7 @@ from blztable.engine.version.versions import Version
 from blztable.engine.write.options import DURABILITIES, check_choice
 from blztable.errors import TableNotFoundError
 from blztable.storage.one_file.store import OneFileStore
+from blztable.storage.one_file.unfinished import unfinished
 from blztable.storage.resolve import Place, opened_at
 from blztable.storage.store import Damaged
 from blztable.table.progress import ProgressOption, reporting
@@ -40,8 +41,8 @@ def pack(
     target : path-like or binary file
         A path where nothing is yet, or a file object or pipe that is open for writing.
     version : int or str, optional
-        Number or tag of the version to write; the newest by default. The copy begins its own versions,
-        and has no tags.
+        Number or tag of the version to write; the newest by default. The copy begins its own
+        versions, and has no tags.
     durability : {"full", "process"}
         What the copy survives, as in `to_blz`.
     progress : bool or callable, optional
@@ -154,7 +155,7 @@ def recover(
                 raise ValueError(f"{store.name} has a committed table; open it, or unpack it")
         found: Version | None = None
         if isinstance(store, OneFileStore):
-            whole = store.unfinished()
+            whole = unfinished(store)
             number = versions.newest_number(whole)
             found = versions.load(whole, number) if number else recovered(whole)
         if found is None:
@@ -195,6 +196,7 @@ def _copy(
         reporting(progress, "copying") as callback,
     ):
         versions.check_free(store)
+        check_nothing_whole(store)
         counted = Progress(callback, nbytes, 1)
         head = replace(
             version.head,

@@ -15,7 +15,7 @@ from typing import Self
 
 import numpy as np
 
-from blztable.block_terms import MIN_PAGE_ROWS
+from blztable.block_terms import MIN_PAGE_ROWS, PACKED
 from blztable.errors import CorruptError, LimitError
 from blztable.format import jsontext
 from blztable.format.metadata import MAX_PAGE_ROWS, BlockInfo
@@ -102,6 +102,8 @@ def chunk_sizes(info: BlockInfo) -> list[int]:
     names = [stream.name for stream in info.streams]
     if info.encoding != BUNDLE or names[:2] != [ENTRIES, ENCODINGS] or info.children:
         raise CorruptError(f"encoding {info.encoding!r} with streams {names!r:.100}; not a bundle")
+    if info.packing != PACKED:
+        raise CorruptError(f"a bundle has packing {info.packing!r}; expected {PACKED!r}")
     if any(stream.pages is not None or stream.encoding is not None for stream in info.streams):
         raise CorruptError("a stream of a bundle has pages or an encoding")
     nbytes = sum(stream.nbytes for stream in info.streams[:2])

@@ -19,7 +19,7 @@ from blztable.format import jsontext, metalayers, tags
 from blztable.format.bundle import BundleFacts
 from blztable.format.jsontext import Json
 from blztable.format.layout import Path
-from blztable.format.line import ColumnParts, path_to_json
+from blztable.format.line import CLAIMS, ColumnParts, path_to_json
 from blztable.format.metalayers import Layers
 
 FORMAT = "blztable"
@@ -62,10 +62,9 @@ Bundles = tuple[BundleFacts | None, ...]
 
 # Features beyond this version of the format that this program supports.
 BUNDLES = "bundles"
-NAN_IS_NULL = "nan_is_null"
 NESTED = "nested"
 TAGS = "tags"
-KNOWN_FEATURES = frozenset({BUNDLES, NAN_IS_NULL, NESTED, TAGS})
+KNOWN_FEATURES = frozenset({BUNDLES, NESTED, TAGS, *CLAIMS})
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00", re.ASCII)
 
 
@@ -126,8 +125,8 @@ class Head:
     changed: tuple[int, ...] = ()
     # Older versions that are kept, by name.
     tags: Mapping[str, int] = field(default_factory=dict)
-    # True if the rows of a part may be null where the value is NaN.
-    nan_is_null: bool = False
+    # What the lines may claim of parts.
+    claims: frozenset[str] = frozenset()
     columns: ColumnIndex = ColumnIndex()
 
     @property
@@ -145,11 +144,11 @@ class Head:
         """The features that a program must know to read this version."""
         has = {
             BUNDLES: bool(self.bundles),
-            NAN_IS_NULL: self.nan_is_null,
             NESTED: any(len(path) > 1 for path in self.columns.paths),
             TAGS: bool(self.tags),
+            **{name: name in self.claims for name in CLAIMS},
         }
-        return tuple(name for name, is_used in has.items() if is_used)
+        return tuple(sorted(name for name, is_used in has.items() if is_used))
 
     @property
     def bundle_numbers(self) -> frozenset[int]:
@@ -244,10 +243,10 @@ def decode_head(data: bytes) -> Head:
     if changed and (len(changed) != len(groups) or max(changed) > text["version"]):  # type: ignore[operator]
         raise CorruptError("the head of a manifest: 'changed' is not a version of each row group")
     values["bundles"] = _bundles(text["bundles"], len(groups), features)
-    values["nan_is_null"] = NAN_IS_NULL in features
     tags.check(text["tags"], text["version"])  # type: ignore[arg-type]
     if text["tags"] and TAGS not in features:
         raise CorruptError(f"the head of a manifest: tags, but 'requires' lacks {TAGS!r}")
+    values["claims"] = frozenset(CLAIMS).intersection(map(str, features))
     if values["next_bundle"] == 0:
         raise CorruptError("the head of a manifest: the next bundle has number 0")
     times = [text["time"], *(pair[0] for pair in history)]
@@ -278,10 +277,8 @@ def decode_column(line: bytes, head: Head, index: int) -> ColumnParts:
     path = head.columns.paths[index]
     check_line(line, head, index)
     parts = ColumnParts.decode(line, path, len(head.row_groups))
-    if parts.nan_is_null and not head.nan_is_null:
-        raise CorruptError(
-            f"the manifest's line of column {path}: 'requires' lacks {NAN_IS_NULL!r}"
-        )
+    for name in parts.claims.keys() - head.claims:
+        raise CorruptError(f"the manifest's line of column {path}: 'requires' lacks {name!r}")
     return parts
 
 

@@ -132,6 +132,10 @@ class MemoryStore:
     def sweep(self, prefix: str) -> None:
         """Do nothing: no call leaves temporary values."""
 
+    def problems(self, keys: Iterable[str]) -> Iterable[tuple[str, str]]:
+        """Return nothing: there are no bytes around a value."""
+        return ()
+
     def reclaim(self) -> None:
         """Do nothing: a removed value leaves no room behind."""
 

@@ -67,6 +67,9 @@ def is_file(path: str | os.PathLike[str], layout: str | None) -> bool:
         return (layout or USUAL_LAYOUT) == "file"
     found = "file" if os.path.isfile(path) else "directory"
     if layout not in (None, found):
+        if not os.path.isdir(path) and found == "directory":
+            kind = "a symbolic link to nothing" if os.path.islink(path) else "no regular file"
+            raise TableExistsError(f"{os.fspath(path)} is {kind}; choose another path")
         raise TableExistsError(
             f"{os.fspath(path)} is a {found}, and a {layout} cannot replace it at one stroke; "
             "remove it first, or choose another path"

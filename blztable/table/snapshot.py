@@ -34,7 +34,7 @@ from blztable.engine.run.progress import Callback, Progress
 from blztable.engine.version.staged import PANDAS_KEY, StagedVersion
 from blztable.engine.version.versions import Version, pin
 from blztable.engine.write.options import check_choice
-from blztable.errors import BlzError, ClosedError, SchemaError
+from blztable.errors import BlzError, ClosedError, ConflictError, SchemaError
 from blztable.report import Explanation, Report, StreamStorage
 from blztable.storage.store import Lock, Store
 from blztable.table import shown
@@ -78,8 +78,9 @@ class Snapshot:
                 f"{self.name}: an open transaction cannot be pickled; pickle the table instead"
             )
         # A copy opens the table for itself: descriptors and locks belong to one handle.
-        number = self.version.head.version
-        return _reopened, (self.version.store, number, self._views, self._dictionaries)
+        head = self.version.head
+        which = (head.version, head.commit)
+        return _reopened, (self.version.store, which, self._views, self._dictionaries)
 
     @property
     def name(self) -> str:
@@ -382,6 +383,11 @@ class Snapshot:
 
 
 def _reopened(
-    store: Store, number: int, fields: Sequence[FieldView], dictionaries: Sequence[int]
+    store: Store, which: tuple[int, str], fields: Sequence[FieldView], dictionaries: Sequence[int]
 ) -> Snapshot:
-    return Snapshot(*pin(store, number)).with_fields(fields).with_dictionaries(dictionaries)
+    version, pinned = pin(store, which[0])
+    if version.head.commit != which[1]:
+        # The path leads to another table by now, which may have a version of this number.
+        pinned.close()
+        raise ConflictError(f"{store.name}: the table was removed or replaced; open it again")
+    return Snapshot(version, pinned).with_fields(fields).with_dictionaries(dictionaries)

@@ -12,7 +12,6 @@ from blztable.engine.version import history
 from blztable.storage.store import Store
 from blztable.table.indices import checked_integer
 
-
 # What users pass as a time.
 At = str | date | np.datetime64 | None
 
@@ -61,7 +60,7 @@ def moment(at: object) -> datetime:
             ) from None
     elif isinstance(at, datetime | np.datetime64):
         stamp = pd.Timestamp(at)
-        if stamp is pd.NaT:
+        if pd.isna(stamp):
             raise ValueError("at=NaT is no time")
         # Versions have times in microseconds.
         found = stamp.floor("us").to_pydatetime()

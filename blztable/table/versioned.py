@@ -190,8 +190,8 @@ class VersionedTable(TableReader):
         """Commit the contents of an older version as the newest one.
 
         All commits after that version are undone, also their `commit_id`s: their jobs may run
-        again. Tags stay. `restore` never conflicts. If the newest version is damaged, open the table at an
-        older one, `open(path, "a", version=...)`, and restore that.
+        again. Tags stay. `restore` never conflicts. If the newest version is damaged, open the
+        table at an older one, `open(path, "a", version=...)`, and restore that.
 
         Parameters
         ----------

@@ -23,6 +23,7 @@ from blztable.columns.types import CODECS, is_storable, stream_layouts
 from blztable.engine.change import columns
 from blztable.engine.read.chunks import RUN_BYTES
 from blztable.engine.version import versions
+from blztable.engine.write import parts
 from blztable.format import chunk, header, layout, manifest, metadata, trailer
 from blztable.format.bundle import ENTRY
 from blztable.format.checksum import CHECKSUMS
@@ -570,6 +571,7 @@ def test_the_properties_are_those_of_the_page():
         clevel=1,
         shuffle="bit",
         encoding="auto",
+        packing="per_item",
         row_group_rows=99,
         expectedlen=1000,
         page_rows={"n": 8},
@@ -648,6 +650,20 @@ def test_mirrors_have_the_form_of_the_page(store):
         assert list(shown) == list(found)
         assert shown.get("cparams") == found.get("cparams")
         assert json.dumps(shown, separators=(",", ":")) == document
+
+
+def test_the_items_of_the_page_are_those_written_now():
+    store, title = MemoryStore(), "One chunk an item"
+    blz.to_blz(
+        pa.table({"x": ["Oslo", None, "", "größer"]}), store, packing="per_item", page_rows=8
+    )
+    with tamper.editing(store) as opened:
+        part = opened.part()
+        assert json.loads(re.search(r"```json\n(.*)\n```", section(title))[1]) == part.metadata
+        chunks = [(int(row["offset"]), bytes.fromhex(row["bytes"])) for row in table(title)]
+        assert chunks == list(zip(part.offsets, part.chunks, strict=True))
+    assert "`" + chunk.EMPTY_CHUNK.hex(" ") + "`" in section(title)
+    assert f"{parts.MOST_ITEMS:,} items" in section(title)
 
 
 # The dumps

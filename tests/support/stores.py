@@ -135,6 +135,9 @@ class FileInMemory:
     def look(self) -> MemoryReader | None:
         return self._reader
 
+    def is_there(self) -> bool:
+        return True
+
     def lock(self, timeout: float) -> ExitStack:
         return ExitStack()
 

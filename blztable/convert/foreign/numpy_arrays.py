@@ -6,6 +6,7 @@ changes none. The first dimension of an array are the rows. Numbers of two dimen
 fixed size, those of more are tensors; a structured dtype is a struct.
 """
 
+import contextlib
 from math import prod
 
 import numpy as np
@@ -147,7 +148,7 @@ def _times(values: np.ndarray, context: str) -> pa.Array:
             f"{context}: {values.dtype} has no fixed length; for the average length of a year or "
             'a month use array.astype("m8[D]")'
         )
-    near = values.astype(f"{kind}8[{nearest}]")
+    near = _cast(values, np.dtype(f"{kind}8[{nearest}]"))
     changed = (near.astype(values.dtype) != values) & ~np.isnat(values)
     if is_date:
         days = near.view(np.int64)
@@ -165,3 +166,15 @@ def _times(values: np.ndarray, context: str) -> pa.Array:
     array, _ = dtypes.encode(near, context)
     assert isinstance(array, pa.Array)
     return array
+
+
+def _cast(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Return times in another unit; one that does not fit has another value, or none."""
+    try:
+        return values.astype(dtype)
+    except OverflowError:  # Since numpy 2.5; numpy before it wraps.
+        near = np.full(values.shape, "NaT", dtype)
+        for row, value in enumerate(values):
+            with contextlib.suppress(OverflowError):
+                near[row] = value.astype(dtype)
+        return near

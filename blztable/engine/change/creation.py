@@ -11,10 +11,12 @@ from itertools import chain
 import pyarrow as pa
 
 from blztable.arrow.types import Portion
+from blztable.block_terms import PER_ITEM
 from blztable.columns.digits import rounded
+from blztable.columns.types import has_items
 from blztable.engine.change import sorting
 from blztable.engine.change.change_set import ChangeSet
-from blztable.engine.change.drafts import Drafts
+from blztable.engine.change.drafts import Drafts, check_nothing_whole
 from blztable.engine.change.rows import Run, append_runs
 from blztable.engine.change.sorting import Unsorted
 from blztable.engine.run.progress import Callback, Progress
@@ -22,7 +24,13 @@ from blztable.engine.version import schema as schemas
 from blztable.engine.version import versions
 from blztable.engine.version.column_tree import paths_of
 from blztable.engine.version.commit import Commit, Plan
-from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersion, column_index
+from blztable.engine.version.staged import (
+    NewGroups,
+    StagedColumn,
+    StagedVersion,
+    claims_of,
+    column_index,
+)
 from blztable.engine.version.versions import Version
 from blztable.engine.write import sort_keys
 from blztable.engine.write.bundles import BundleWriter
@@ -31,7 +39,7 @@ from blztable.engine.write.columns import write_groups
 from blztable.engine.write.options import WriteOptions
 from blztable.engine.write.row_groups import row_groups
 from blztable.engine.write.sort_keys import SORT_BY, Key
-from blztable.errors import TableExistsError, TableNotFoundError
+from blztable.errors import SchemaError, TableExistsError, TableNotFoundError
 from blztable.format import manifest
 from blztable.format.jsontext import Json
 from blztable.format.layout import Path
@@ -103,6 +111,7 @@ def create(
     schema = contents.schema
     schemas.check(schema)
     options.check_names(schema.names)
+    _check_packing(schema, options)
     keys = sort_keys.placed(contents.sort_by, schema, "the data")
     sorting.check(schema, keys)
     plan = Plan(
@@ -112,6 +121,8 @@ def create(
         is_replacement=replace_existing,
         commit_id=commit_id,
     )
+    if not replace_existing:
+        check_nothing_whole(store)
     with Commit(plan) as commit:
         _check_absent(store, commit.base, replace_existing)
         paths = commit.files.reserve_columns(len(schema))
@@ -242,7 +253,7 @@ class _Creation:
         head = replace(
             self._head(written),
             columns=column_index(staged),
-            nan_is_null=any(column.nan_is_null for column in staged),
+            claims=claims_of(staged),
         )
         return StagedVersion(self.store, head, schema, columns=staged)
 
@@ -298,6 +309,17 @@ def _rounded(table: pa.Table, schema: pa.Schema) -> pa.Table:
             chunks = [rounded(chunk, digits) for chunk in table.column(index).chunks]
             table = table.set_column(index, field, pa.chunked_array(chunks, field.type))
     return table
+
+
+def _check_packing(schema: pa.Schema, options: WriteOptions) -> None:
+    """Raise SchemaError if a column is to have a chunk for each item, and has no items."""
+    named = options.packing if isinstance(options.packing, Mapping) else {}
+    for field in schema:
+        if named.get(field.name) == PER_ITEM and not has_items(field.type):
+            raise SchemaError(
+                f"packing {PER_ITEM!r} is for text and binary; column {field.name!r} has type "
+                f"{field.type}"
+            )
 
 
 def _check_absent(store: Store, version: Version | None, replace_existing: bool) -> None:

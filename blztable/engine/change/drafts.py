@@ -13,15 +13,23 @@ from itertools import count
 
 from blztable.engine.version import schema as schemas
 from blztable.engine.version.commit import WRITER
-from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersion, column_index
-from blztable.engine.version.versions import Version
+from blztable.engine.version.staged import (
+    NewGroups,
+    StagedColumn,
+    StagedVersion,
+    claims_of,
+    column_index,
+)
+from blztable.engine.version.versions import Version, can_hold_table, newest_number
 from blztable.engine.write.bundles import Bundle
 from blztable.engine.write.column_writer import ColumnWriter
-from blztable.errors import CorruptError
+from blztable.errors import CorruptError, TableExistsError
 from blztable.format import layout, manifest
 from blztable.format.bundle import BundleFacts
 from blztable.format.line import ColumnParts
 from blztable.format.manifest import Head
+from blztable.storage.one_file.store import OneFileStore
+from blztable.storage.one_file.unfinished import is_abandoned, unfinished
 from blztable.storage.store import KeyNotFound, Store
 
 
@@ -77,7 +85,7 @@ class Drafts:
             columns=column_index(columns),
             bundles=() if bundle is None else (bundle,),
             changed=(),
-            nan_is_null=any(column.nan_is_null for column in columns),
+            claims=claims_of(columns),
             commit=secrets.token_hex(16),
             writer=WRITER,
             time=datetime.now(UTC).isoformat(timespec="microseconds"),
@@ -114,6 +122,26 @@ def recovered(store: Store) -> StagedVersion | None:
     return staged
 
 
+def check_nothing_whole(store: Store) -> None:
+    """Raise TableExistsError if a killed creation left whole row groups, which a new one cuts off.
+
+    A creation at work leaves them too: the caller waits for its lock, and finds its table.
+    """
+    if not isinstance(store, OneFileStore) or not can_hold_table(store):
+        return
+    if newest_number(store) is not None:
+        return
+    if recovered(unfinished(store)) is None or not is_abandoned(store):
+        return
+    # Again: the creation may have ended in between.
+    found = recovered(unfinished(store)) if newest_number(store) is None else None
+    if found is not None:
+        raise TableExistsError(
+            f"{store.name} was never finished: {whole(found)}; write them to a table with "
+            "blztable.recover first, or remove the file"
+        )
+
+
 def whole(version: Version) -> str:
     """Return what is whole of a creation that was killed, as words."""
     groups = len(version.head.row_groups)
@@ -131,6 +159,6 @@ def _draft(store: Store, number: int) -> StagedVersion:
     columns = []
     for at, line in enumerate(lines):
         manifest.check_line(line, head, at)
-        parts = (index.next_k[at], index.nbytes[at], index.cbytes[at], line, head.nan_is_null)
+        parts = (index.next_k[at], index.nbytes[at], index.cbytes[at], line, head.claims)
         columns.append(StagedColumn(index.paths[at], *parts))
     return StagedVersion(store, head, schemas.decode(head.schema), columns=tuple(columns))

@@ -84,6 +84,8 @@ def verify(version: Version, indices: Sequence[int], *, full: bool) -> Report:
                 for message in bundle_problems(bundle) if full else ():
                     problems.append(Problem(message, None, None, group, start, stop, key, True))
             first += sum(rows)
+    for key, message in version.store.problems([version.key, *sorted(files)]) if full else ():
+        problems.append(Problem(message, None, None, None, 0, head.rows, key, True))
     for column in columns:
         problems += column.problems
     names = tuple(version.schema.field(index).name for index in indices)

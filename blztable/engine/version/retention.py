@@ -7,6 +7,7 @@ append, so a quick run of appends removes its expired versions together (`is_due
 A budget in bytes needs the sizes of the files that older versions name; they are in the manifests.
 """
 
+import logging
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from blztable.format.layout import Path
 from blztable.format.line import NO_FILE, file_numbers
 from blztable.format.manifest import Head
 from blztable.storage.store import KeyNotFound, Lock, Store
+
+_log = logging.getLogger(__name__)
 
 KEEP_VERSIONS = 10
 KEEP_SECONDS = 3600
@@ -112,6 +115,7 @@ def retire(newest: Version, *, is_durable: bool) -> None:
     columns = kept.columns() if freed else set()
     emptied = [layout.column(path) for path in freed if path not in columns]
     remove_files(store, [*files, *emptied], is_durable=is_durable)
+    _log.info("%s: removed versions %s and %d files of theirs", store.name, removed, len(files))
 
 
 def removes_last_durable(head: Head, numbers: Sequence[int]) -> bool:

@@ -5,6 +5,7 @@ It finds all files to remove before it removes the first one. After a loss of po
 removes the rest.
 """
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -20,6 +21,8 @@ from blztable.format.jsontext import MAX_DEPTH
 from blztable.format.layout import Path
 from blztable.report import Vacuumed
 from blztable.storage.store import KeyNotFound, Store
+
+_log = logging.getLogger(__name__)
 
 
 def vacuum(
@@ -71,6 +74,10 @@ def vacuum(
         retention.remove_files(store, [*files, *directories], is_durable=True)
         store.reclaim()
         pinned = tuple(sorted(set(expired).difference(removed)))
+        _log.info(
+            "%s: vacuum removed versions %s, and %d files of %d bytes; versions %s are in use",
+            *(store.name, removed, len(files), sum(files.values()), list(pinned)),
+        )
         return Vacuumed(tuple(removed), len(files), sum(files.values()), pinned)
 
 

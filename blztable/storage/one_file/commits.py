@@ -18,7 +18,6 @@ from blztable.storage.one_file.listing import Listing, check_size
 from blztable.storage.one_file.records import (
     FOOT_BYTES,
     FOOT_MAGIC,
-    FRONT,
     HEAD_BYTES,
     HEADER_BYTES,
     INDEX,
@@ -33,6 +32,8 @@ from blztable.storage.one_file.records import (
     decode_head,
     decode_seal,
     front_length,
+    has_header,
+    is_part_of_front,
     is_whole,
     key_length,
 )
@@ -127,14 +128,14 @@ def is_unborn(source: Reader) -> bool:
     if source.size > _MOST_UNBORN:
         return False
     data = source.read(0, source.size)
-    return data != FRONT and (FRONT.startswith(data) or not data.strip(b"\0"))
+    return is_part_of_front(data) or not data.strip(b"\0")
 
 
 def is_anyones(source: Reader | None) -> bool:
     """True for what a killed creation may have left, if others may have written it as well."""
     if source is None or not source.size or not is_unborn(source):
         return False
-    return source.read(0, HEADER_BYTES) != FRONT[:HEADER_BYTES]
+    return not has_header(source.read(0, HEADER_BYTES))
 
 
 def front_of(source: "Reader | _Tail", name: str) -> bytes:

@@ -21,6 +21,7 @@ from blztable.storage.opening import (
     open_directory,
     open_file,
     open_to_append,
+    unreadable,
 )
 from blztable.storage.store import Buffer, KeyNotFound, KeyTaken, Lock, Reader
 
@@ -59,6 +60,9 @@ class Medium(Protocol):
         None if the medium cannot replace its file.
         """
 
+    def is_there(self) -> bool:
+        """True if the name is still that of the locked file."""
+
     def remove(self) -> None:
         """Remove the file; only under the lock."""
 
@@ -94,7 +98,7 @@ class GrowingFile:
             self._reader = None
             return None
         except OSError as error:
-            raise StorageError(error.errno, error.strerror, self._path) from error
+            raise unreadable(error, self._path) from error
         reader = self._reader
         if reader is None or not os.path.samestat(os.fstat(reader.fileno()), status):
             with self._open_folder() as folder:
@@ -196,6 +200,14 @@ class GrowingFile:
                 raise
         self._reader = None
         return lock
+
+    def is_there(self) -> bool:
+        """True if the path still leads to the file that `lock` locked."""
+        assert self._fd is not None, "not locked"
+        try:
+            return os.path.samestat(os.stat(self._path), os.fstat(self._fd))
+        except OSError:
+            return False
 
     def remove(self) -> None:
         """Remove the file."""

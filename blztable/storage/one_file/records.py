@@ -7,7 +7,7 @@ that live, and a foot; the last foot of the file is the table. All numbers are l
 
 import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,10 +18,11 @@ from blztable.storage.store import Buffer
 # The header of the BLZ proposals, version 4, with metadata and without offsets. The numbers of
 # chunks and their sizes are -1, "in a streaming scenario". No superchunk of a table has this form.
 _HEADER = struct.Struct("<4sBBBBiiqII")
-_METADATA = json.dumps({"format": "blztable", "format_version": 1, "holds": "table"}).encode()
-FRONT = _HEADER.pack(b"blpk", 4, 2, 2, 1, -1, -1, -1, len(_METADATA), 0) + _METADATA
+_METADATA = {"format": "blztable", "format_version": 1, "holds": "table"}
 HEADER_BYTES = _HEADER.size
 MOST_METADATA = 16 << 20
+ID_DIGITS = 32
+_MOST_REWRITES = 1 << 53
 
 HEAD = struct.Struct("<4sBBHQQI")
 _CRC = struct.Struct("<I")
@@ -94,14 +95,63 @@ def front_length(data: Buffer) -> int | None:
     return HEADER_BYTES + int(length)
 
 
-def holds_table(data: bytes) -> bool:
-    """True if these first bytes of a file are the front of a table in one file."""
+def encode_front(metadata: Mapping[str, object]) -> bytes:
+    """Return the front with these metadata."""
+    data = json.dumps(metadata).encode()
+    return _HEADER.pack(b"blpk", 4, 2, 2, 1, -1, -1, -1, len(data), 0) + data
+
+
+def new_front(number: str) -> bytes:
+    """Return the front of a new file, with its id."""
+    return encode_front({**_METADATA, "rewrites": 0, "id": number})
+
+
+# Fronts of files made before they had ids.
+OLD_FRONT = encode_front(_METADATA)
+_START, _END = new_front("-" * ID_DIGITS).split(b"-" * ID_DIGITS)
+
+
+def _metadata(data: bytes) -> dict[str, object]:
+    """Return the metadata in the front that begins with these bytes; nothing if there is none."""
     length = front_length(data)
     try:
         metadata = json.loads(data[HEADER_BYTES:length]) if length else None
     except (ValueError, RecursionError):
-        return False
-    return isinstance(metadata, dict) and metadata.get("holds") == "table"
+        return {}
+    return metadata if isinstance(metadata, dict) else {}
+
+
+def holds_table(data: bytes) -> bool:
+    """True if these first bytes of a file are the front of a table in one file."""
+    return _metadata(data).get("holds") == "table"
+
+
+def decode_id(front: bytes) -> tuple[str, int] | None:
+    """Return the id in a front, and how often the file was rewritten; None if it has no id."""
+    metadata = _metadata(front)
+    number, rewrites = metadata.get("id"), metadata.get("rewrites")
+    if isinstance(number, str) and type(rewrites) is int and 0 <= rewrites < _MOST_REWRITES:
+        return number, rewrites
+    return None
+
+
+def next_front(front: bytes, number: str) -> bytes:
+    """Return the front of the file that replaces one; this id is for a file that has none."""
+    known = decode_id(front)
+    number, rewrites = (number, 0) if known is None else known
+    return encode_front({**_metadata(front), "rewrites": rewrites + 1, "id": number})
+
+
+def is_part_of_front(data: bytes) -> bool:
+    """True if a new file begins with these bytes, and its front goes on."""
+    number = data[len(_START) : len(_START) + ID_DIGITS]
+    fronts = OLD_FRONT, _START + number + (_END if len(number) == ID_DIGITS else b"-")
+    return any(front.startswith(data) and len(data) < len(front) for front in fronts)
+
+
+def has_header(data: bytes) -> bool:
+    """True if these bytes begin with the header of a new file."""
+    return data[:HEADER_BYTES] in (OLD_FRONT[:HEADER_BYTES], _START[:HEADER_BYTES])
 
 
 def record(position: int, key: str, buffers: Sequence[Buffer], kind: int = VALUE) -> list[Buffer]:

@@ -79,6 +79,10 @@ class ReadOnlyMedium:
     def sync_name(self) -> None:
         """Do nothing: nothing was written."""
 
+    def is_there(self) -> bool:
+        """Never called: nobody holds the lock."""
+        raise NotImplementedError
+
     def remove(self) -> None:
         """Never called: nobody holds the lock."""
         raise NotImplementedError
@@ -104,7 +108,17 @@ class Sink:
         return _NoLock()
 
     def create(self) -> bool:
-        """Begin."""
+        """Begin at the first byte; ValueError where the file is at a later one.
+
+        What a reader finds there is the table before it, or another program's bytes.
+        """
+        is_begun = self._written.size > 0 or not _can_seek(self._file)
+        at = 0 if is_begun or not hasattr(self._file, "tell") else self._file.tell()
+        if at:
+            raise ValueError(
+                f"{self.name} is at byte {at}, and a table begins at byte 0; pass a new file "
+                "object, or call seek(0) to replace what it holds"
+            )
         return True
 
     def append(self, buffers: Sequence[Buffer]) -> None:
@@ -138,6 +152,10 @@ class Sink:
 
     def sync_name(self) -> None:
         """Do nothing: the caller opened the file."""
+
+    def is_there(self) -> bool:
+        """Return True: a sink has no name that another file could take."""
+        return True
 
     def remove(self) -> None:
         """Do nothing: the caller owns the file."""

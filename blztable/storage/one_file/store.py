@@ -15,6 +15,10 @@ version, is a matter of this process only. A lock on a prefix or on an empty val
 while any of them is held, this process alone may write. The handles of one process share their
 store (`at`), so they lock each other as in a directory.
 
+A store belongs to one file, not to a path: it keeps the identity of the file that it made or found.
+If the path leads to another file, or to none, the store is *detached* for ever: it reads from the
+commits that it has seen, and refuses changes. `at` makes another store for the new file.
+
 While this process writes, `_writing` has the listing of the next commit; everyone in the process
 sees it. `delete` takes names out of it. If that happens after the last `publish`, an index and a
 foot of their own are appended at the end.
@@ -29,29 +33,25 @@ from threading import Condition
 from weakref import WeakSet, WeakValueDictionary
 
 from blztable import interrupts
-from blztable.errors import BlzError, BusyError, CorruptError, ReadOnlyError
+from blztable.errors import BlzError, BusyError, CorruptError
 from blztable.storage.held import HeldLock, Holder
 from blztable.storage.locks import SLEEP_LONGEST
+from blztable.storage.one_file.checking import problems_around
 from blztable.storage.one_file.commits import (
     Commit,
     ValueReader,
-    before_damage,
-    everything,
-    is_unborn,
-    newest,
 )
 from blztable.storage.one_file.listing import Listing
 from blztable.storage.one_file.media import GrowingFile, Medium
 from blztable.storage.one_file.records import Place
-from blztable.storage.one_file.writing import Writing
+from blztable.storage.one_file.seen import Seen
+from blztable.storage.one_file.writing import Writing, replaced
 from blztable.storage.store import Buffer, KeyNotFound, KeyTaken, Reader
 
 # Seconds that a change without a lock of its caller waits for other writers.
 LOCK_SECONDS = 30.0
 # Seconds of one attempt to lock the file.
 FILE_SECONDS = 0.001
-# A reader that finds no commit looks again, because a writer may be about to cut the file.
-_LOOKS = 5
 
 
 class OneFileStore:
@@ -60,11 +60,9 @@ class OneFileStore:
     is_one_file = True
 
     def __init__(self, medium: Medium) -> None:
-        self._medium = medium
+        self.medium = medium
         self._is_local = isinstance(medium, GrowingFile)
-        # The newest commit that was seen, and all that somebody still reads from.
-        self._newest: Commit | None = None
-        self._seen: WeakSet[Commit] = WeakSet()
+        self._seen = Seen(medium)
         self._made = False
         self._forget_locks()
         _stores.add(self)
@@ -81,14 +79,10 @@ class OneFileStore:
     @property
     def name(self) -> str:
         """Name of the file in messages."""
-        return self._medium.name
+        return self.medium.name
 
     def __reduce__(self) -> tuple[Callable[..., "OneFileStore"], tuple[object]]:
-        return (at, (self.name,)) if self._is_local else (OneFileStore, (self._medium,))
-
-    def unfinished(self) -> "OneFileStore":
-        """Return a store of the last whole commit, or of the records of a killed one."""
-        return _Unfinished(self._medium)
+        return (at, (self.name,)) if self._is_local else (OneFileStore, (self.medium,))
 
     # Values
 
@@ -105,8 +99,9 @@ class OneFileStore:
         """Set the value under `key` by a commit of its own."""
         with self._change() as writing:
             writing.listing.check_above(self.name, key)
+            writing.check_place()
             writing.publish(key, data)
-            self._newest = writing.commit
+            self._seen.newest = writing.commit
             self._holders.pop(key, None)
 
     def put_new(self, key: str, buffers: Sequence[Buffer]) -> None:
@@ -114,7 +109,7 @@ class OneFileStore:
         with self._change() as writing:
             writing.listing.check_above(self.name, key)
             # Who reads an older commit looks for its values by their keys.
-            known = [writing.listing, *(commit.listing for commit in self._seen)]
+            known = [writing.listing, *(commit.listing for commit in self._seen.all)]
             if any(one.find(key) is not None for one in known) or writing.listing.has_prefix(key):
                 raise KeyTaken(key)
             writing.add(key, buffers)
@@ -126,8 +121,9 @@ class OneFileStore:
                 raise KeyTaken(key)
             if durable:
                 writing.sync()
+            writing.check_place()
             writing.publish(key, data)
-            self._newest = writing.commit
+            self._seen.newest = writing.commit
 
     def flush(self, keys: Sequence[str]) -> None:
         """Make the file durable."""
@@ -145,7 +141,7 @@ class OneFileStore:
     def _sync(self) -> None:
         with self._changed:
             if self._writing is None:
-                self._medium.sync()
+                self.medium.sync()
             else:
                 self._writing.sync()
 
@@ -155,8 +151,10 @@ class OneFileStore:
         return self._listing().nbytes
 
     def source(self) -> Reader | None:
-        """Return the file as it is now; None if there is none."""
-        return self._medium.look()
+        """Return the file that was read last, or the one that is there; None if none is."""
+        with self._changed:
+            commit = self._seen.newest
+        return self.medium.look() if commit is None else commit.source
 
     # Names
 
@@ -186,11 +184,15 @@ class OneFileStore:
     def sweep(self, prefix: str) -> None:
         """Do nothing: the next writer cuts off what killed calls leave."""
 
+    def problems(self, keys: Iterable[str]) -> Iterable[tuple[str, str]]:
+        """Compare the record of each value with its checksums."""
+        return problems_around(keys, self._find)
+
     def reclaim(self) -> None:
         """Rewrite the file if values that were removed take a part of it."""
         with self._change() as writing:
             writing.rewrite()
-            self._newest = writing.commit
+            self._seen.newest = writing.commit
 
     # Locks
 
@@ -216,7 +218,7 @@ class OneFileStore:
             if is_pin:
                 # The lock keeps the commit, so the version can be read from an older file.
                 if commit is not None:
-                    self._seen.add(commit)
+                    self._seen.all.add(commit)
                 return HeldLock(holder, shared, self._changed, partial(_keep, commit))
             writing = self._writing
             assert writing is not None
@@ -227,7 +229,8 @@ class OneFileStore:
         self, prefixes: Sequence[str], keys: Sequence[str], *, durable: bool = True
     ) -> bool:
         """Create the file, `prefixes` and empty values under `keys` if they are missing."""
-        is_new = self._medium.create()
+        self._check_attached()
+        is_new = self.medium.create()
         self._made = self._made or is_new
         with self._change() as writing:
             for prefix in prefixes:
@@ -237,22 +240,46 @@ class OneFileStore:
                     writing.add(key, [])
         if durable:
             self._sync()
-            self._medium.sync_name()
+            self.medium.sync_name()
         return is_new
 
     def withdraw(self) -> None:
         """Remove the file if it has no value and this store created it."""
         with self._change() as writing:
-            if self._made and not any(writing.listing.values()):
-                self._medium.remove()
-                self._newest, self._made = None, False
+            is_mine = self._made and self.medium.is_there()
+            if is_mine and not any(writing.listing.values()):
+                self.medium.remove()
+                self._made = False
+        if is_mine and not self._made:
+            # The path is free, also for this store.
+            self._seen.forget()
 
     def close(self) -> None:
         """Release what was read; a later call reads it again."""
         with self._changed:
             if self._writing is None:
-                self._newest = None
-                self._medium.close()
+                self._seen.close()
+
+    # The file that the path leads to
+
+    @property
+    def is_current(self) -> bool:
+        """True if the path leads to the file of this store, or there is none yet."""
+        with self._changed:
+            if self._writing is not None:
+                return self.medium.is_there()
+            self._seen.file.look()
+            return not self._seen.file.is_gone
+
+    def _check_attached(self) -> None:
+        """Raise ConflictError if the path leads to another file, or to none any more."""
+        with self._changed:
+            if self._writing is not None:
+                self._writing.check_place()
+                return
+            self._seen.file.look()
+            if self._seen.file.is_gone:
+                raise replaced(self.name)
 
     # The commit that is seen
 
@@ -281,35 +308,18 @@ class OneFileStore:
         """Yield what may have a value: the newest names first, then those somebody reads from."""
         if self._writing is not None:
             yield self._writing.commit, self._writing.listing
-        elif self._newest is not None:
-            yield self._newest, self._newest.listing
+        elif self._seen.newest is not None:
+            yield self._seen.newest, self._seen.newest.listing
         if self._writing is None:
             commit = self._look()
             if commit is not None:
                 yield commit, commit.listing
-        for commit in list(self._seen):
+        for commit in list(self._seen.all):
             yield commit, commit.listing
 
     def _look(self) -> Commit | None:
         """Return the newest commit of the file as it is now."""
-        known = self._newest
-        for _ in range(_LOOKS):
-            source = self._medium.look()
-            if source is None or is_unborn(source):
-                self._newest = None
-                return None
-            if known is not None and known.source is not source:
-                known = None
-            if known is not None and known.behind == source.size:
-                return known
-            size = source.size
-            self._newest = newest(source, self.name, known)
-            if self._newest is not None:
-                self._seen.add(self._newest)
-                return self._newest
-            if self._medium.look() is source and source.size == size:
-                return None
-        return None
+        return self._seen.look()
 
     def _lockable(self, key: str) -> tuple[Commit | None, Place | None]:
         """Return the commit and the place of what a lock is on; no place for a prefix.
@@ -317,7 +327,7 @@ class OneFileStore:
         Another process may have removed a version that this one has pinned: it stays readable.
         """
         listing = self._listing()
-        commit = self._newest if self._writing is None else self._writing.commit
+        commit = self._seen.newest if self._writing is None else self._writing.commit
         place = listing.find(key)
         if place is None and not listing.has_prefix(key):
             if key in self._holders and self._holders[key].shared:
@@ -332,17 +342,19 @@ class OneFileStore:
         """Begin to write, if this process does not yet; False if another process writes."""
         if self._writing is not None:
             return True
+        self._check_attached()
         try:
-            lock = self._medium.lock(min(timeout, FILE_SECONDS))
+            lock = self.medium.lock(min(timeout, FILE_SECONDS))
         except BusyError:
             return False
         try:
-            self._writing = Writing.begin(self._medium, lock, self._newest)
+            # Again: it may have been replaced before the lock.
+            self._check_attached()
+            self._writing = Writing.begin(self.medium, lock, self._seen.newest)
         except BaseException:
             lock.close()
             raise
-        self._newest = self._writing.commit
-        self._seen.add(self._newest)
+        self._seen.meet(self._writing.commit)
         return True
 
     @contextmanager
@@ -363,7 +375,7 @@ class OneFileStore:
                 yield writing
                 if writing.locks == 1:
                     writing.publish_names()
-                    self._newest = writing.commit
+                    self._seen.newest = writing.commit
             finally:
                 self._leave(writing)
 
@@ -378,26 +390,10 @@ class OneFileStore:
                 with suppress(BlzError, KeyNotFound):
                     writing.end()
             finally:
-                self._newest, self._writing = writing.commit, None
-                self._seen.add(writing.commit)
+                self._seen.meet(writing.commit)
+                self._writing = None
                 writing.lock.close()
                 self._changed.notify_all()
-
-
-class _Unfinished(OneFileStore):
-    """All whole records of a file; only for reading."""
-
-    def _look(self) -> Commit | None:
-        if self._newest is None:
-            source = self._medium.look()
-            if source is not None and not is_unborn(source):
-                commit = before_damage(source, self.name)
-                has_values = commit is not None and commit.listing.nbytes
-                self._newest = commit if has_values else everything(source, self.name)
-        return self._newest
-
-    def _may_write(self, timeout: float) -> bool:
-        raise ReadOnlyError(f"{self.name} was never finished; it is read only")
 
 
 def at(path: str | os.PathLike[str]) -> OneFileStore:
@@ -405,7 +401,10 @@ def at(path: str | os.PathLike[str]) -> OneFileStore:
     name = os.path.realpath(os.fspath(path))
     store = _by_path.get(name)
     if store is None:
-        store = _by_path.setdefault(name, OneFileStore(GrowingFile(name)))
+        return _by_path.setdefault(name, OneFileStore(GrowingFile(name)))
+    if not store.is_current:
+        # Of two threads, each may make one. They lock each other as two processes do.
+        store = _by_path[name] = OneFileStore(GrowingFile(name))
     return store
 
 

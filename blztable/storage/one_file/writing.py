@@ -3,18 +3,19 @@
 Knows nothing of other threads; the store calls it under its own lock.
 """
 
+import secrets
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Self
 
-from blztable.errors import BlzError, CorruptError, StorageError
+from blztable.errors import BlzError, ConflictError, CorruptError, StorageError
 from blztable.storage.one_file.commits import Commit, check_front, front_of, is_unborn, newest
 from blztable.storage.one_file.listing import Listing
 from blztable.storage.one_file.media import Medium
 from blztable.storage.one_file.records import (
     FOOT_BYTES,
-    FRONT,
+    ID_DIGITS,
     INDEX,
     Foot,
     Place,
@@ -22,6 +23,8 @@ from blztable.storage.one_file.records import (
     decode_head,
     encode_foot,
     encode_seal,
+    new_front,
+    next_front,
     record,
     record_bytes,
     record_head,
@@ -67,7 +70,7 @@ class Writing:
             raise KeyNotFound(medium.name)
         if is_unborn(source):
             medium.cut(0)
-            medium.append([FRONT])
+            medium.append([new_front(_new_id())])
         if known is not None and known.source is not source:
             known = None
         commit = newest(source, medium.name, known)
@@ -133,6 +136,11 @@ class Writing:
             self.listing = before
             raise
 
+    def check_place(self) -> None:
+        """Raise ConflictError if the name is that of another file by now."""
+        if not self._medium.is_there():
+            raise replaced(self._medium.name)
+
     def publish_names(self) -> None:
         """Append the names and a foot, if they differ from those of the commit."""
         if self._has_changed:
@@ -144,6 +152,7 @@ class Writing:
         live = self.listing.nbytes
         if (self._end - live) * 20 <= self._end:
             return
+        self.check_place()
         lock = self._medium.replace(self._copy)
         if lock is None:
             return
@@ -222,7 +231,7 @@ class Writing:
         """Append the front, the values that live, their names and a foot to a new file."""
         source, listing = self.commit.source, Listing()
         check_front(source, self.commit, self._medium.name)
-        front = front_of(source, self._medium.name)
+        front = next_front(front_of(source, self._medium.name), _new_id())
         append([front])
         end = len(front)
         for key, place in sorted(self.listing.values(), key=lambda value: value[1]):
@@ -245,6 +254,17 @@ class Writing:
         foot = Foot(end, end + sum(map(_length, index[:3])), 0, crc32(front))
         append([*index, encode_foot(foot, index)])
         append([encode_seal(end + sum(map(_length, index)) + FOOT_BYTES)])
+
+
+def replaced(name: str) -> ConflictError:
+    """Return the error of a change to a table whose path leads to another file, or to none."""
+    return ConflictError(
+        f"{name}: the table was removed or replaced by another file; open it again"
+    )
+
+
+def _new_id() -> str:
+    return secrets.token_hex(ID_DIGITS // 2)
 
 
 def _length(buffer: Buffer) -> int:

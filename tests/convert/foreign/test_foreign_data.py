@@ -232,8 +232,12 @@ def test_durations_are_stored_without_change_or_refused(unit, data):
     numbers = data.draw(st.lists(st.integers(-(2**62), 2**62), min_size=1, max_size=3))
     values = np.array(numbers).astype(f"m8[{unit}]")
     unit_of_arrow = {"ms": "ms", "us": "us"}.get(unit, "s" if unit in "WDhms" else "ns")
-    near = values.astype(f"m8[{unit_of_arrow}]")
-    if (near.astype(values.dtype) != values).any():
+    try:
+        near = values.astype(f"m8[{unit_of_arrow}]")
+        fits = (near.astype(values.dtype) == values).all()
+    except OverflowError:  # Since numpy 2.5; numpy before it wraps.
+        fits = False
+    if not fits:
         refused({"took": values}, rf"of timedelta64\[{unit}\] cannot be stored")
     else:
         found = stored({"took": values})["took"].to_numpy()

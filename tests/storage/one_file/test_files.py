@@ -68,7 +68,7 @@ def test_a_file_that_is_no_table_is_never_touched(tmp_path, content):
 
 
 # Bug: mode="x" and pack replaced such files.
-@pytest.mark.parametrize("content", [b"b", b"blpk", bytes(4096), records.FRONT[:31]])
+@pytest.mark.parametrize("content", [b"b", b"blpk", bytes(4096), records.OLD_FRONT[:31]])
 def test_a_few_bytes_that_anyone_may_have_written_are_not_replaced(tmp_path, content):
     path = tmp_path / "t.blz"
     path.write_bytes(content)
@@ -85,7 +85,7 @@ def test_a_few_bytes_that_anyone_may_have_written_are_not_replaced(tmp_path, con
 @pytest.mark.parametrize("mode", ["w", "a", "x"])
 def test_what_a_killed_creation_left_of_the_front_is_replaced(tmp_path, mode):
     path = tmp_path / "t.blz"
-    path.write_bytes(records.FRONT[:40])
+    path.write_bytes(records.OLD_FRONT[:40])
     blz.to_blz(ROWS, path, mode=mode)
     assert rows(path) == ROWS
 
@@ -338,7 +338,7 @@ def test_damage_and_a_torn_end_hide_no_commit(path):
     for number in range(4, 8):
         blz.to_blz({"n": [number], "text": ["x"]}, path, mode="a")
     data = bytearray(path.read_bytes())
-    data[len(records.FRONT) + 40] ^= 1
+    data[len(records.new_front("0" * 32)) + 40] ^= 1
     path.write_bytes(bytes(data) + b"torn" * 1000)
     assert rows(path)["n"] == list(range(1, 8))
     blz.to_blz({"n": [8], "text": ["x"]}, path, mode="a")

@@ -26,6 +26,20 @@ FRAME = pd.DataFrame(
 )
 
 
+# Bug: the second table was written behind the first, where no reader looks.
+def test_a_table_is_written_at_the_first_byte_of_a_file_object():
+    file = io.BytesIO()
+    FRAME.to_blz(file)
+    whole = file.getvalue()
+    for write in (FRAME.head(2).to_blz, lambda file: blz.to_blz(iter([{"n": [1]}]), file)):
+        with pytest.raises(ValueError, match=rf"at byte {len(whole)}, .* seek\(0\)"):
+            write(file)
+        assert file.getvalue() == whole
+    file.seek(0)
+    FRAME.head(2).to_blz(file)
+    assert blz.read_blz(file).equals(FRAME.head(2))
+
+
 @pytest.fixture(scope="module")
 def data():
     file = io.BytesIO()
@@ -150,6 +164,25 @@ def test_a_table_over_a_longer_one_ends_the_file(data, tmp_path):
     with (tmp_path / "t.blz").open("r+b") as file:
         FRAME.head(3).to_blz(file)
     pd.testing.assert_frame_equal(blz.read_blz(tmp_path / "t.blz"), FRAME.head(3))
+
+
+# Bug: mode="x" began anew, and the rows were gone.
+@pytest.mark.parametrize("verb", ["x", "a", "create", "pack"])
+def test_what_can_be_recovered_is_replaced_by_mode_w_only(data, tmp_path, verb):
+    path, source = tmp_path / "t.blz", tmp_path / "source.blz"
+    path.write_bytes(data[:-4000])
+    FRAME.to_blz(source)
+    verbs = {
+        "x": lambda: FRAME.to_blz(path, mode="x"),
+        "a": lambda: FRAME.to_blz(path, mode="a"),
+        "create": lambda: blz.create(path, {"n": "int64"}),
+        "pack": lambda: blz.pack(source, path),
+    }
+    with pytest.raises(blz.TableExistsError, match=r"row groups .* are whole; .*recover"):
+        verbs[verb]()
+    assert path.read_bytes() == data[:-4000]
+    FRAME.head(2).to_blz(path, mode="w")
+    assert blz.read_blz(path).equals(FRAME.head(2))
 
 
 def test_a_file_object_is_not_changed(data):

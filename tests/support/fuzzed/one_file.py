@@ -25,6 +25,8 @@ Random = random.Random
 
 NAMES = ("nested struct", "nested list", "type", "encoded", "bundled", *tables.FRAMES)
 
+FRONT = records.new_front("0" * records.ID_DIGITS)
+
 
 def seeds(only: str = "") -> dict[str, MemoryStore]:
     """Return tables, which become files when a case takes them."""
@@ -109,7 +111,7 @@ def commits_of(store: MemoryStore) -> list[Commit]:
     return commits
 
 
-def file_of(commits: list[Commit], front: bytes = records.FRONT) -> bytes:
+def file_of(commits: list[Commit], front: bytes = FRONT) -> bytes:
     """Return the file of these commits."""
     data, names = front, {}
     for commit in commits:
@@ -123,7 +125,7 @@ def mutated(random: Random, seeds: dict[str, MemoryStore]) -> tuple[bytes, list[
         store, done = tables.mutated(random, seeds)
         return file_of(commits_of(store)), done
     name = random.choice(sorted(seeds))
-    commits, front, done = commits_of(seeds[name]), records.FRONT, [name]
+    commits, front, done = commits_of(seeds[name]), FRONT, [name]
     if random.random() < 0.4:
         return pieces_of(random, file_of(commits)), [name, "damaged"]
     for _ in range(random.choice([1, 1, 2])):
@@ -146,7 +148,7 @@ def mutated(random: Random, seeds: dict[str, MemoryStore]) -> tuple[bytes, list[
                 commit.entries[count][0] = bytes(key) or b"x"
             case 6:
                 field = random.choice(["block", "index", "previous", "front_crc"])
-                near = random.choice([len(records.FRONT), sum(map(len, commit.entries[0]))])
+                near = random.choice([len(FRONT), sum(map(len, commit.entries[0]))])
                 value = number(random, near) % (1 << (32 if field == "front_crc" else 64))
                 commit.foot[field] = value
                 said = f"foot: {field} {value}"
@@ -166,9 +168,9 @@ def _lie_in_index(random: Random, commits: list[Commit], commit: Commit) -> str:
     if commit.index is None:
         # Places as they are in the true file.
         names: dict[bytes, tuple[int, int]] = {}
-        data = records.FRONT
+        data = FRONT
         for one in commits[: commits.index(commit) + 1]:
-            data += one.encode(records.FRONT, data, names)
+            data += one.encode(FRONT, data, names)
         commit.index = index_of(names)
     at = random.randrange(len(commit.index))
     line = commit.index[at]
