@@ -16,7 +16,7 @@ from operator import add
 
 from blztable.errors import CorruptError, FormatError, LimitError
 from blztable.format import jsontext, metalayers, tags
-from blztable.format.bundle import BundleFacts
+from blztable.format.bundle import Bundles, bundles_of_groups, bundles_to_json
 from blztable.format.jsontext import Json
 from blztable.format.layout import Path
 from blztable.format.line import CLAIMS, ColumnParts, path_to_json
@@ -58,7 +58,6 @@ OPTIONAL_FIELDS: dict[str, tuple[type, Json]] = {
 }
 
 # The bundle of each row group, None for none.
-Bundles = tuple[BundleFacts | None, ...]
 
 # Features beyond this version of the format that this program supports.
 BUNDLES = "bundles"
@@ -170,7 +169,7 @@ def encode(head: Head, lines: Sequence[bytes]) -> bytes:
             for name, (_, absent) in OPTIONAL_FIELDS.items()
             if getattr(head, name) not in (absent, ())
         },
-        **({"bundles": _bundles_to_json(head.bundles)} if head.bundles else {}),
+        **({"bundles": bundles_to_json(head.bundles)} if head.bundles else {}),
         **({"metalayers": metalayers.to_json(head.metalayers)} if head.metalayers else {}),
         "rows": head.rows,
         "schema": base64.b64encode(head.schema).decode("ascii"),
@@ -242,7 +241,9 @@ def decode_head(data: bytes) -> Head:
     values["changed"] = changed = jsontext.numbers(text["changed"], "changed")
     if changed and (len(changed) != len(groups) or max(changed) > text["version"]):  # type: ignore[operator]
         raise CorruptError("the head of a manifest: 'changed' is not a version of each row group")
-    values["bundles"] = _bundles(text["bundles"], len(groups), features)
+    values["bundles"] = bundles_of_groups(text["bundles"], len(groups))
+    if values["bundles"] and BUNDLES not in features:
+        raise CorruptError(f"the head of a manifest: bundles, but 'requires' lacks {BUNDLES!r}")
     tags.check(text["tags"], text["version"])  # type: ignore[arg-type]
     if text["tags"] and TAGS not in features:
         raise CorruptError(f"the head of a manifest: tags, but 'requires' lacks {TAGS!r}")
@@ -329,30 +330,6 @@ def _path(value: Json) -> Path:
     if not 1 < len(value) <= jsontext.MAX_DEPTH:
         raise CorruptError("the head of a manifest: a column has no valid path")
     return jsontext.numbers(value, "a column's path")
-
-
-def _bundles(value: Json, groups: int, features: Sequence[Json]) -> Bundles:
-    """Return the bundle of each row group; () if there are none."""
-    if not value:
-        return ()
-    if not isinstance(value, dict):
-        raise CorruptError("the head of a manifest: 'bundles' is not an object")
-    names = BundleFacts.__slots__
-    arrays = (jsontext.numbers(value.get(name), "bundles", groups) for name in names)
-    bundles = tuple(
-        BundleFacts(*facts) if facts[0] else None for facts in zip(*arrays, strict=True)
-    )
-    found = [bundle.k for bundle in bundles if bundle]
-    if len(set(found)) != len(found):
-        raise CorruptError("the head of a manifest: two row groups have the same bundle")
-    if found and BUNDLES not in features:
-        raise CorruptError(f"the head of a manifest: bundles, but 'requires' lacks {BUNDLES!r}")
-    return bundles if found else ()
-
-
-def _bundles_to_json(bundles: Bundles) -> Json:
-    names = BundleFacts.__slots__
-    return {name: [getattr(one, name) if one else 0 for one in bundles] for name in names}
 
 
 def _fields(value: Json) -> dict[str, tuple[str, ...]]:

@@ -22,8 +22,8 @@ def check_version(version: object, at: object = None) -> None:
         if version is not None:
             raise ValueError(f"version={version!r} and at={at!r}: pass one of them")
         moment(at)
-    elif version is not None and not isinstance(version, str):
-        checked_integer(version, "version")
+    elif version is not None:
+        _check(version)
 
 
 def number_meant(store: Store, version: int | str | None, at: object = None) -> int | None:
@@ -43,9 +43,14 @@ def number_meant(store: Store, version: int | str | None, at: object = None) -> 
 
 def number_of(store: Store, version: int | str) -> int:
     """Return the number of a version given by its number or its tag."""
-    if isinstance(version, str):
-        return history.tagged(store, version)
-    return checked_integer(version, "version")
+    _check(version)
+    return history.tagged(store, version) if isinstance(version, str) else int(version)
+
+
+def _check(version: object) -> None:
+    """Raise TypeError unless it is a number, or may be a tag."""
+    if not isinstance(version, str) or version.isdecimal():
+        checked_integer(version, "version")
 
 
 def moment(at: object) -> datetime:

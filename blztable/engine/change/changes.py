@@ -20,7 +20,7 @@ A change keeps the facts it relies on (`facts`), not the version itself.
 | NoRows (a truncate or resize that found no rows) | the same as Rows |
 | Select (drop, reorder), Rename, Reshape (fields that go or get other names) | the columns |
 | Reshape (a new field) | the columns and all row groups |
-| Keys (attributes, properties, metalayers, tags) | the keys that it sets or removes; their columns |
+| Keys (attributes, properties, metalayers, tags) | the keys that it changes; their columns |
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -7,6 +7,7 @@ user looks here for an intact version to open. Finds versions by their tags and 
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -22,8 +23,8 @@ from blztable.storage.store import KeyNotFound, Store
 
 def list_versions(store: Store) -> list[VersionInfo]:
     """Return all versions, ascending; an empty list if there is no table."""
-    infos = []
-    names = _names(store)
+    infos: list[VersionInfo] = []
+    known: Mapping[str, int] = {}
     mirrored = mirrors.mirrored_number(store)
     numbers = versions.numbers(store)
     for number in numbers:
@@ -44,13 +45,14 @@ def list_versions(store: Store) -> list[VersionInfo]:
                 head.parent,
                 tuple(name for name, version in head.commit_ids if version == number),
                 head.writer,
-                tags=names.get(number, ()),
             )
             infos.append(info)
+            known = head.tags
     if mirrored > max(numbers, default=0):
         damage = f"the manifest is gone; {layout.SIZES} names this version"
         infos.append(VersionInfo(mirrored, damage=damage))
-    return infos
+    names = {number: tuple(tag for tag in known if known[tag] == number) for number in numbers}
+    return [replace(info, tags=names.get(info.number, ())) for info in infos]
 
 
 def tags(store: Store) -> Mapping[str, int]:
@@ -115,14 +117,6 @@ def number_at(store: Store, time: str) -> int:
 
 def _shown(time: str) -> str:
     return time.removesuffix("+00:00") + "Z"
-
-
-def _names(store: Store) -> dict[int, tuple[str, ...]]:
-    """Return the tags of each version; those of the newest version that can be read."""
-    newest, names = versions.latest(store), dict[int, tuple[str, ...]]()
-    for tag, number in newest.head.tags.items() if newest else ():
-        names[number] = (*names.get(number, ()), tag)
-    return names
 
 
 def _time(head: Head) -> datetime | None:

@@ -1,9 +1,10 @@
 """Retention: remove expired versions, and the files that only they name.
 
 The manifest of a version is removed before its files. A pinned version is kept, and one with a
-tag. Called under the writers' lock. An expired version is compared with the next kept version first: usually that one
-names all of its files, and no other manifest has to be read. Still, that costs as much as a small
-append, so a quick run of appends removes its expired versions together (`is_due`).
+tag. Called under the writers' lock. An expired version is compared with the next kept version
+first: usually that one names all of its files, and no other manifest has to be read. Still, that
+costs as much as a small append, so a quick run of appends removes its expired versions together
+(`is_due`).
 A budget in bytes needs the sizes of the files that older versions name; they are in the manifests.
 """
 
