@@ -6,7 +6,7 @@ Knows nothing of files. The bytes of the parts are copied; nothing is compressed
 from contextlib import suppress
 from dataclasses import replace
 
-from blztable.engine.change.drafts import Drafts, check_nothing_whole, recovered
+from blztable.engine.change.damage.drafts import Drafts, check_nothing_whole, recovered
 from blztable.engine.run.progress import Progress
 from blztable.engine.version import versions
 from blztable.engine.version.copy import copy, files

@@ -627,6 +627,43 @@ class Vacuumed:
     damaged: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """Result of `CTable.repair`: the version that was made, and what is lost.
+
+    Attributes
+    ----------
+    version : int
+        Number of the version without damage.
+    lost : tuple of (str or None, int, int, str)
+        For each run of rows: the column whose values are null now, or None if the rows are left
+        out; the first row, and the row after the last one, in the damaged version; the damage.
+
+    Examples
+    --------
+    >>> import blztable as blz
+    >>> blz.to_blz({"n": [1, 2, 3]}, "t.blz")
+    >>> with blz.open("t.blz", mode="a") as t:
+    ...     print(t.repair())
+    version 1: nothing is lost
+    """
+
+    version: int
+    lost: tuple[tuple[str | None, int, int | None, str], ...] = ()
+
+    def __str__(self) -> str:
+        """Return a line for each run of rows that is lost."""
+        if not self.lost:
+            return f"version {self.version}: nothing is lost"
+        lines = [
+            f"rows {start:,} to {stop or start:,} "
+            + ("are left out" if column is None else f"of column {column!r} are null")
+            + f": {reason}"
+            for column, start, stop, reason in self.lost
+        ]
+        return "\n".join([f"version {self.version}:", *lines])
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Changed:
     """Result of a change: the numbers of rows that it changed, and the version that it made.

@@ -30,11 +30,11 @@ from blztable.table.progress import ProgressOption, reporting
 from blztable.table.reader import TableReader
 from blztable.table.snapshot import Snapshot
 from blztable.table.transaction import Transaction
-from blztable.table.versioned import VersionedTable
+from blztable.table.versioned import RETRIES, VersionedTable
 
 P = ParamSpec("P")
 # How often a change is made again after a conflict, and the seconds after which it is not.
-RETRIES, RETRY_SECONDS = 5, 30
+RETRY_SECONDS = 30
 
 
 class CTable(VersionedTable, Closing):

@@ -4,18 +4,30 @@ A part of CTable. Knows nothing of columns and rows.
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from typing import Concatenate, ParamSpec
 
 from blztable.engine.change import creation
+from blztable.engine.change.change_set import ChangeSet
+from blztable.engine.change.damage.repair import repair
+from blztable.engine.read.losses import Loss
 from blztable.engine.version import history, vacuum
 from blztable.engine.version.versions import LOCK_SECONDS, pin
-from blztable.engine.write.options import WriteOptions
-from blztable.report import Vacuumed, VersionDiff, VersionInfo
+from blztable.engine.write.options import WriteOptions, check_choice
+from blztable.report import Changed, Repaired, Vacuumed, VersionDiff, VersionInfo
 from blztable.table.indices import checked_integer
 from blztable.table.reader import TableReader
 from blztable.table.tags import Tags
+from blztable.table.transaction import Transaction
 from blztable.table.version_meant import number_of
+
+P = ParamSpec("P")
+
+# What a repair does about damage.
+REPAIRS = ("skip", "null")
+# How often a change is made again after a conflict.
+RETRIES = 5
 
 
 class VersionedTable(TableReader):
@@ -28,6 +40,16 @@ class VersionedTable(TableReader):
     @abstractmethod
     def _options(self) -> WriteOptions:
         """Return the options of a write."""
+
+    @abstractmethod
+    def _again(
+        self,
+        retries: int,
+        verb: Callable[Concatenate[Transaction, P], object],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Changed:
+        """Commit one verb; after a conflict make it again, on the newest version."""
 
     @abstractmethod
     def _set_tags(self, changes: Mapping[str, int], removed: Sequence[str]) -> None:
@@ -230,6 +252,62 @@ class VersionedTable(TableReader):
         self._show_version(*published)
         return self.version
 
+    def repair(self, on_corrupt: str = "skip", *, retries: int = RETRIES) -> Repaired:
+        """Commit a version of what is whole of this one.
+
+        All bytes are checked, as by `verify`. The row groups with damage are written again, and
+        lose only what cannot be read. The damaged version stays as long as older versions do: tag
+        it, if somebody may have the lost files.
+
+        Parameters
+        ----------
+        on_corrupt : {"skip", "null"}
+            Leave out the rows that have a damaged value, or make the damaged values null.
+        retries : int, optional
+            How often the repair is made again if other commits change rows meanwhile.
+
+        Returns
+        -------
+        Repaired
+            The number of the new version, and what is lost. The version is the one shown if there
+            was nothing to repair.
+
+        Raises
+        ------
+        CorruptError
+            The manifest itself is damaged; `restore` an older version.
+        SchemaError
+            A value would become null in a column that allows no nulls.
+        ConflictError
+            Other commits changed rows each time.
+        ReadOnlyError
+            The table was opened with mode "r".
+        BusyError, StorageError, CommitUnknownError
+            The commit failed, see `CTable`.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> from pathlib import Path
+        >>> blz.to_blz({"n": range(30)}, "t.blz", row_group_rows=10)
+        >>> file = sorted(Path("t.blz/data").glob("*/*.bin"))[0]
+        >>> size = file.write_bytes(b"x" * file.stat().st_size)
+        >>> with blz.open("t.blz", mode="a") as t:
+        ...     done = t.repair()
+        ...     print(done.version, t.nrows, t.verify().is_intact)
+        2 20 True
+        """
+        check_choice("on_corrupt", on_corrupt, REPAIRS)
+        lost: list[Loss] = []
+
+        def mend(change_set: ChangeSet) -> None:
+            lost[:] = repair(change_set, on_corrupt)
+
+        version = self._again(retries, Transaction._change, mend).version
+        assert version is not None, "it is committed"
+        losses = tuple((one.column, one.start, one.stop, one.reason) for one in lost)
+        return Repaired(version, losses)
+
     def vacuum(
         self,
         *,
@@ -240,8 +318,7 @@ class VersionedTable(TableReader):
         """Remove versions that are no longer kept, and files that killed writers left.
 
         The newest version stays, and so does every version that someone holds open or that has a
-        tag. By default the
-        table's retention decides, see `set_retention`.
+        tag. By default the table's retention decides, see `set_retention`.
 
         Parameters
         ----------
