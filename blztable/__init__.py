@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         ColumnPlan,
         Explanation,
         Problem,
+        Repaired,
         Report,
         StreamStorage,
         Vacuumed,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from blztable.table.changing.appender import Appender, ColumnAppender
     from blztable.table.column import Column
     from blztable.table.table import CTable
+    from blztable.table.tags import Tags
     from blztable.table.transaction import Transaction
     from blztable.writing import to_blz
 
@@ -79,6 +81,7 @@ __all__ = [
     "MemoryStore",
     "Problem",
     "ReadOnlyError",
+    "Repaired",
     "Report",
     "SchemaError",
     "StorageError",
@@ -86,6 +89,7 @@ __all__ = [
     "SuperChunk",
     "TableExistsError",
     "TableNotFoundError",
+    "Tags",
     "Transaction",
     "TransactionError",
     "Vacuumed",
@@ -114,6 +118,7 @@ _HOMES = {
         "ColumnPlan",
         "Explanation",
         "Problem",
+        "Repaired",
         "Report",
         "StreamStorage",
         "Vacuumed",
@@ -125,6 +130,7 @@ _HOMES = {
     "table.attributes": ("Attributes",),
     "table.column": ("Column",),
     "table.table": ("CTable",),
+    "table.tags": ("Tags",),
     "table.transaction": ("Transaction",),
     "writing": ("to_blz",),
 }

@@ -17,7 +17,7 @@ from blztable.convert.column_type import schema_of
 from blztable.convert.gateway import Reading
 from blztable.convert.objects.tagged import checked_attrs
 from blztable.engine.change import creation
-from blztable.engine.change.drafts import recovered, whole
+from blztable.engine.change.damage.drafts import recovered, whole
 from blztable.engine.query.salvage import ON_CORRUPT
 from blztable.engine.read.losses import Loss
 from blztable.engine.version import schema as schemas
@@ -33,11 +33,11 @@ from blztable.storage.store import Damaged, Store
 from blztable.table.datasets import finding
 from blztable.table.datasets.dataset import BlzDataset
 from blztable.table.datasets.several import Member, Several
-from blztable.table.indices import checked_integer
 from blztable.table.progress import ProgressOption
 from blztable.table.reader import ColumnNames, Filters
 from blztable.table.snapshot import Snapshot
 from blztable.table.table import CTable
+from blztable.table.version_meant import At, check_version, number_meant
 
 
 def create(
@@ -170,7 +170,12 @@ def create(
 
 
 def open(
-    path: Place, mode: str = "r", *, version: int | None = None, durability: str = "full"
+    path: Place,
+    mode: str = "r",
+    *,
+    version: int | str | None = None,
+    at: At = None,
+    durability: str = "full",
 ) -> CTable:
     """Open a table at one version.
 
@@ -180,9 +185,13 @@ def open(
         Directory of the table, or its file.
     mode : {"r", "a"}
         "r" to read, "a" to read and change.
-    version : int, optional
-        Number of the version to show; the newest by default. Changes made through an older version
-        are applied to the newest, if nothing that they rely on has changed since.
+    version : int or str, optional
+        Number or tag of the version to show; the newest by default. Changes made through an older
+        version are applied to the newest, if nothing that they rely on has changed since.
+    at : str, datetime, date, Timestamp or datetime64, optional
+        Show the version that was the newest at this time, which is the time of the commit. Text is
+        ISO 8601, such as "2026-11-22T10:00". A time without a zone is in the zone of this machine,
+        as `datetime.now()`; a date is its midnight. `CTable.versions` has times in UTC.
     durability : {"full", "process"}
         What commits survive, as in `to_blz`.
 
@@ -194,7 +203,8 @@ def open(
     Raises
     ------
     TableNotFoundError
-        No table exists at this path, or it does not have this version.
+        No table exists at this path, or it does not have this version. For a time: the version of
+        that time is not kept any more; the message names the oldest one.
     CorruptError
         The manifest of the version is damaged; the message names the newest intact version.
     FormatError
@@ -212,10 +222,10 @@ def open(
     """
     check_choice("mode", mode, ("r", "a"))
     check_choice("durability", durability, DURABILITIES)
-    number = None if version is None else checked_integer(version, "version")
+    check_version(version, at)
     with opened_at(path) as store:
         try:
-            opened, pinned = versions.pin(store, number)
+            opened, pinned = versions.pin(store, number_meant(store, version, at))
         except Damaged:
             raise
         except (TableNotFoundError, CorruptError, FormatError):
@@ -230,7 +240,7 @@ def open(
                 raise CorruptError(
                     f"{store.name} was never finished, and no row group of it is whole"
                 ) from None
-            old = old_table(store, mode, number)
+            old = old_table(store, mode, version if at is None else at)
             if old is None:
                 raise
             return old
@@ -286,11 +296,11 @@ def _is_unfinished(store: Store) -> bool:
     return False
 
 
-def _open_to_read(path: Place, version: int | None, on_corrupt: str) -> CTable:
+def _open_to_read(path: Place, version: int | str | None, at: At, on_corrupt: str) -> CTable:
     """Open a table; unless damage is to raise, also one that was never finished."""
     check_choice("on_corrupt", on_corrupt, ON_CORRUPT)
     try:
-        return open(path, version=version)
+        return open(path, version=version, at=at)
     except CorruptError:
         if on_corrupt == "raise":
             raise
@@ -310,7 +320,8 @@ def read_blz(
     columns: ColumnNames | None = None,
     filters: Filters = None,
     dictionaries: Sequence[str] | None = None,
-    version: int | None = None,
+    version: int | str | None = None,
+    at: At = None,
     dtype_backend: Any = no_default,
     on_corrupt: str = "raise",
     progress: ProgressOption = None,
@@ -339,8 +350,10 @@ def read_blz(
     dictionaries : sequence of str, optional
         Names of columns of text or binary to read as categoricals. Where
         the files have dictionaries, no text is made of them.
-    version : int, optional
-        Number of the version to read; the newest by default.
+    version : int or str, optional
+        Number or tag of the version to read; the newest by default.
+    at : str, datetime, date, Timestamp or datetime64, optional
+        Read the version that was the newest at this time, as in `open`.
     dtype_backend : {"numpy_nullable", "pyarrow"}, optional
         Kind of dtypes, as in pandas. By default, dates and decimals become one Python object each;
         with "pyarrow" they stay Arrow values, which is many times faster.
@@ -388,7 +401,7 @@ def read_blz(
     1  2  y
     2  3  z
     """
-    with _open_to_read(path, version, on_corrupt) as table:
+    with _open_to_read(path, version, at, on_corrupt) as table:
         return table.to_pandas(
             columns,
             filters=filters,
@@ -405,7 +418,8 @@ def read_table(
     columns: ColumnNames | None = None,
     filters: Filters = None,
     dictionaries: Sequence[str] | None = None,
-    version: int | None = None,
+    version: int | str | None = None,
+    at: At = None,
     on_corrupt: str = "raise",
 ) -> pa.Table:
     """Read a table, or some columns of it, into an Arrow table.
@@ -423,8 +437,10 @@ def read_table(
     dictionaries : sequence of str, optional
         Names of columns of text or binary to read as dictionary arrays of int32 indices. Where the
         files have dictionaries, no text is made of them.
-    version : int, optional
-        Number of the version to read; the newest by default.
+    version : int or str, optional
+        Number or tag of the version to read; the newest by default.
+    at : str, datetime, date, Timestamp or datetime64, optional
+        Read the version that was the newest at this time, as in `open`.
     on_corrupt : {"raise", "skip", "null"}
         With "skip", the rows of pages that are damaged in one of the columns read are left out.
         With "null", all rows are kept, and a column is null where its pages are damaged; rows for
@@ -450,7 +466,7 @@ def read_table(
     {'a': [1, 2, 3]}
     """
     check_choice("on_corrupt", on_corrupt, ON_CORRUPT)
-    with _open_to_read(path, version, on_corrupt) as table:
+    with _open_to_read(path, version, at, on_corrupt) as table:
         return table.to_arrow(
             columns, filters=filters, dictionaries=dictionaries, on_corrupt=on_corrupt
         )
@@ -460,7 +476,8 @@ def dataset(
     path: Place | Sequence[Place],
     *,
     dictionaries: Sequence[str] | None = None,
-    version: int | None = None,
+    version: int | str | None = None,
+    at: At = None,
     on_corrupt: str = "raise",
     partitioning: pa.Schema | None = None,
 ) -> BlzDataset:
@@ -480,8 +497,10 @@ def dataset(
     dictionaries : sequence of str, optional
         Names of columns of text or binary to show as dictionary arrays of int32 indices. Groups by
         such a column are faster in most engines.
-    version : int, optional
-        Number of the version to show; the newest by default. Only for one table.
+    version : int or str, optional
+        Number or tag of the version to show; the newest by default. Only for one table.
+    at : str, datetime, date, Timestamp or datetime64, optional
+        Show the version that was the newest at this time, as in `open`, of each table.
     on_corrupt : {"raise", "skip", "null"}
         What a scan does with damaged pages, as in `CTable.to_batches`.
     partitioning : pyarrow.Schema, optional
@@ -522,13 +541,13 @@ def dataset(
     """
     found = finding.find(path, exists)
     if found is None:
-        table = _open_to_read(path, version, on_corrupt)
+        table = _open_to_read(path, version, at, on_corrupt)
         return table.dataset(dictionaries=dictionaries, on_corrupt=on_corrupt)
     if version is not None:
-        raise ValueError("version= is the number of a version of one table, not of several")
+        raise ValueError("version= names a version of one table, not of several")
     members = []
     for one, values in zip(found, finding.values(found, partitioning), strict=True):
-        table = _open_to_read(one.place, None, on_corrupt)
+        table = _open_to_read(one.place, None, at, on_corrupt)
         shown = [name for name in dictionaries or () if name in table]
         source = table.dataset(dictionaries=shown, on_corrupt=on_corrupt).source
         store = table._snapshot.version.store

@@ -74,12 +74,22 @@ class OldTable(CTable):
         self._snapshot.check_open()
         return []
 
+    def refresh(self) -> bool:
+        """Return False: nothing here changes the files."""
+        self._snapshot.check_open()
+        return False
+
+    def _tags(self) -> dict[str, int]:
+        """Return no tags."""
+        self._snapshot.check_open()
+        return {}
+
     def _check_writable(self) -> None:
         self._snapshot.check_open()
         raise read_only(self.kind, self.path)
 
 
-def old_table(store: Store, mode: str, version: int | None) -> OldTable | None:
+def old_table(store: Store, mode: str, version: object) -> OldTable | None:
     """Open what another program stored; None if it is nothing that is known.
 
     Raises

@@ -367,8 +367,9 @@ def test_a_column_to_sort_by_may_have_a_comma(run, tmp_path):
 
 
 def test_vacuum_says_what_went_and_what_someone_holds(run, run_json, path):
-    for _ in range(2):
-        blz.to_blz(DATA, path)
+    with blz.open(path, "a") as table:
+        table.set_retention(versions=10)
+    blz.to_blz(DATA, path)
     orphan = Path(path, "data/col0/__7__.bin")
     orphan.parent.mkdir(exist_ok=True)
     orphan.write_bytes(b"left")

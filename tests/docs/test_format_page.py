@@ -535,6 +535,7 @@ def test_the_operations_are_those_of_the_page():
             lambda: t.reorder_columns(["o"]),
             lambda: t.attrs.update(a=1),
             lambda: t.vlmeta.add("a", b"1"),
+            lambda: t.tags.update(a=t.version),
             lambda: t.set_retention(versions=50),
             lambda: t.append({"n": [2]}),
             lambda: t.compact(),
@@ -579,7 +580,7 @@ def test_the_properties_are_those_of_the_page():
         nan_as_null=False,
     )
     with blz.open(store, "a") as t:
-        t.set_retention(versions=5, seconds=60)
+        t.set_retention(versions=5, seconds=60, bytes=10**9)
         t.add_column("m", pa.array([1, 2], "i4"), default=7)
         found = versions.load(store, t.version).head.properties
     named = [name for row in table("Properties") for name in words(row["key"])]

@@ -161,7 +161,7 @@ def checked_head(head: Any, number: int) -> dict[str, Any]:
         if kind is int:
             whole(head[key])
     need(head["format_version"] == 1, "format version 1")
-    known = {"bundles", "nan_is_null", "nested", "per_item"}
+    known = {"bundles", "nan_is_null", "nested", "per_item", "tags"}
     need(set(map(str, head["requires"])) <= known, "no features that are not known")
     need(head["version"] == number, "the manifest of this version")
     groups = array(head, "row_groups")
@@ -174,6 +174,11 @@ def checked_head(head: Any, number: int) -> dict[str, Any]:
     files = [k for k in arrays["k"] if k]
     need(len(set(files)) == len(files) and max(files, default=0) <= MAX_ID, "no bundle twice")
     need(not files or "bundles" in head["requires"], "a feature for the bundles")
+    tags = head.setdefault("tags", {})
+    need(isinstance(tags, dict) and (not tags or "tags" in head["requires"]), "a feature for tags")
+    for name, tagged in tags.items():
+        need(0 < len(name) <= 255 and name.isprintable() and not name.isdecimal(), "a tag's name")
+        need(0 < whole(tagged) < number, "a tag of an older version")
     names, types = head["fields"].get("name"), head["fields"].get("type")
     need(isinstance(names, list) and isinstance(types, list), "fields")
     need(len(names) == len(types) and set(map(type, names + types)) <= {str}, "names and types")

@@ -16,7 +16,7 @@ from blztable.columns.digits import rounded
 from blztable.columns.types import has_items
 from blztable.engine.change import sorting
 from blztable.engine.change.change_set import ChangeSet
-from blztable.engine.change.drafts import Drafts, check_nothing_whole
+from blztable.engine.change.damage.drafts import Drafts, check_nothing_whole
 from blztable.engine.change.rows import Run, append_runs
 from blztable.engine.change.sorting import Unsorted
 from blztable.engine.run.progress import Callback, Progress
@@ -156,12 +156,15 @@ def create(
 
         def rebased(newest: Version | None) -> StagedVersion:
             _check_absent(store, newest, replace_existing)
+            # Tagged versions stay, also where the newest manifest is damaged.
+            known = newest or versions.latest(store)
             return staged.with_head(
                 uuid=newest.head.uuid if newest else str(uuid.uuid4()),
                 next_column=_next_column(newest, staged.head.columns.paths),
                 properties=_kept_properties(newest) | properties,
                 commit_ids=newest.head.commit_ids if newest else (),
                 next_bundle=_next_bundle(newest, staged),
+                tags=known.head.tags if known else {},
             )
 
         published = commit.publish("replace" if commit.base else "create", rebased, staged)
@@ -301,7 +304,8 @@ def restore(old: Version, *, is_durable: bool) -> tuple[Version, Lock]:
             )
         latest = newest or versions.latest(store) or old
         properties = dict(old.head.properties) | _kept_properties(latest)
-        return StagedVersion.of(old).numbered_after(latest).with_head(properties=properties)
+        staged = StagedVersion.of(old).numbered_after(latest)
+        return staged.with_head(properties=properties, tags=latest.head.tags)
 
     with Commit(Plan(store, is_durable, base=old, is_replacement=True)) as commit:
         published = commit.publish("restore", rebased)

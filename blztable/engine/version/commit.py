@@ -29,7 +29,7 @@ is forgotten. Step 2 stops between two of its tasks.
 import logging
 import secrets
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -42,7 +42,14 @@ from blztable.engine.version.begin import AlreadyCommitted, Begun, Plan, begin
 from blztable.engine.version.new_files import NewFiles
 from blztable.engine.version.staged import StagedVersion, settled
 from blztable.engine.version.versions import LOCK_SECONDS, Version
-from blztable.errors import BlzError, CommitUnknownError, ConflictError, CorruptError, LimitError
+from blztable.errors import (
+    BlzError,
+    CommitUnknownError,
+    ConflictError,
+    CorruptError,
+    LimitError,
+    TableNotFoundError,
+)
 from blztable.format import layout, manifest
 from blztable.format.manifest import Head
 from blztable.interrupts import DeferInterrupt
@@ -300,6 +307,7 @@ def _find_newest(plan: Plan) -> Newest:
 
 def _next_head(plan: Plan, newest: Newest, staged: Head, operation: str) -> Head:
     """Return the head to publish: the staged head with number, parent, time and identity."""
+    _check_tags(plan.store, newest, staged.tags)
     store, number = plan.store, newest.last_number + 1
     if number > layout.MAX_VERSION:
         raise LimitError(
@@ -329,6 +337,21 @@ def _next_head(plan: Plan, newest: Newest, staged: Head, operation: str) -> Head
         # Otherwise this commit would remove the last durable version and its acknowledged rows.
         return replace(head, durable=True, lasting=0)
     return head
+
+
+def _check_tags(store: Store, newest: Newest, tags: Mapping[str, int]) -> None:
+    """Raise TableNotFoundError if a new tag names a version that is gone.
+
+    Versions are removed under the writers' lock only, so those that exist now stay if this commit
+    tags them.
+    """
+    known = newest.version.head.tags if newest.version else {}
+    for name, number in tags.items():
+        if number not in newest.numbers and known.get(name) != number:
+            raise TableNotFoundError(
+                f"{store.name} no longer has version {number}, so it cannot be tagged {name!r}; "
+                f"the versions are {newest.numbers!r:.500}"
+            )
 
 
 def _history(store: Store, newest: Newest) -> tuple[tuple[str, int], ...]:

@@ -17,11 +17,11 @@ import pyarrow as pa
 from blztable.engine.version import schema as schemas
 from blztable.engine.version.versions import Version
 from blztable.format import layout
-from blztable.format.bundle import BundleFacts
+from blztable.format.bundle import BundleFacts, Bundles
 from blztable.format.jsontext import Json
 from blztable.format.layout import Path
 from blztable.format.line import NO_FILE, ColumnParts, appended, file_numbers
-from blztable.format.manifest import Bundles, ColumnIndex, Head
+from blztable.format.manifest import ColumnIndex, Head
 
 # This key of the schema metadata holds only for the rows and columns it was written with.
 PANDAS_KEY = b"pandas"

@@ -8,7 +8,9 @@ removes the rest.
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from operator import index
+from typing import Any
 
 from blztable.engine.version import in_flight, mirrors, retention, versions
 from blztable.engine.version.durability import flush_whole
@@ -101,14 +103,16 @@ def _expired(
 ) -> tuple[Version | None, list[int]]:
     """Return the newest version and the expired ones; (None, []) if the newest is damaged."""
     numbers = versions.numbers(store)
+    chosen: dict[str, Any] = {"versions": keep, "seconds": older_than}
     try:
         newest = versions.read(store, numbers[-1])
+        limits = replace(
+            retention.Limits.of(newest.head),
+            **{name: value for name, value in chosen.items() if value is not None},
+        )
+        return newest, retention.all_expired(newest, numbers, limits)
     except DAMAGED:
         return None, []
-    most, seconds = retention.limits(newest.head.properties)
-    most = most if keep is None else keep
-    seconds = seconds if older_than is None else older_than
-    return newest, retention.expired_versions(newest.head, numbers, most, seconds)
 
 
 def _named(store: Store, kept: Iterable[int]) -> tuple[dict[Path, set[int]], list[int]]:
