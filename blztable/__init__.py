@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from blztable.report import (
         Changed,
         ColumnPlan,
+        DiskUsage,
         Explanation,
         Problem,
         Repaired,
@@ -75,6 +76,7 @@ __all__ = [
     "CommitUnknownError",
     "ConflictError",
     "CorruptError",
+    "DiskUsage",
     "Explanation",
     "FormatError",
     "LimitError",
@@ -116,6 +118,7 @@ _HOMES = {
     "report": (
         "Changed",
         "ColumnPlan",
+        "DiskUsage",
         "Explanation",
         "Problem",
         "Repaired",

@@ -592,6 +592,62 @@ class VersionDiff:
 
 
 @dataclass(frozen=True, slots=True)
+class DiskUsage:
+    """Result of `CTable.disk_usage`: the bytes on disk, by what they are for.
+
+    Attributes
+    ----------
+    newest : int
+        Bytes of the newest version.
+    tagged : int
+        Bytes of the versions with a tag that the newest one does not use.
+    older : int
+        Bytes of the other versions that neither of these use. They go when the versions expire.
+    other : int
+        Bytes of files that no version names: locks and copies of facts, and what killed writers
+        left or writers at work have written; in a table in one file, also removed values. `vacuum`
+        gives most of these bytes back.
+
+    Examples
+    --------
+    >>> import blztable as blz
+    >>> blz.to_blz({"n": range(100_000)}, "t.blz")
+    >>> with blz.open("t.blz", mode="a") as t:
+    ...     done = t.update({"n": 1})
+    ...     used = t.disk_usage()
+    >>> used.total == used.newest + used.tagged + used.older + used.other
+    True
+    """
+
+    newest: int = 0
+    tagged: int = 0
+    older: int = 0
+    other: int = 0
+
+    @property
+    def total(self) -> int:
+        """Bytes of all files.
+
+        Returns
+        -------
+        int
+            Number of bytes.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.DiskUsage(1000, 0, 200, 30).total
+        1230
+        """
+        return self.newest + self.tagged + self.older + self.other
+
+    def __str__(self) -> str:
+        """Return one line of text."""
+        parts = [f"{size_text(nbytes)} {name}" for name, nbytes in asdict(self).items() if nbytes]
+        return f"{size_text(self.total)}: {', '.join(parts)}"
+
+
+@dataclass(frozen=True, slots=True)
 class Vacuumed:
     """Result of `CTable.vacuum`: what was removed, and the versions that prevented more.
 

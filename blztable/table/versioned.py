@@ -11,11 +11,12 @@ from typing import Concatenate, ParamSpec
 from blztable.engine.change import creation
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.damage.repair import repair
+from blztable.engine.check import usage
 from blztable.engine.read.losses import Loss
 from blztable.engine.version import history, vacuum
 from blztable.engine.version.versions import LOCK_SECONDS, pin
 from blztable.engine.write.options import WriteOptions, check_choice
-from blztable.report import Changed, Repaired, Vacuumed, VersionDiff, VersionInfo
+from blztable.report import Changed, DiskUsage, Repaired, Vacuumed, VersionDiff, VersionInfo
 from blztable.table.indices import checked_integer
 from blztable.table.reader import TableReader
 from blztable.table.tags import Tags
@@ -163,6 +164,34 @@ class VersionedTable(TableReader):
             return False
         self._show_version(version, pinned)
         return True
+
+    def disk_usage(self) -> DiskUsage:
+        """Return the bytes on disk: of the newest version, of older ones, and of the rest.
+
+        Returns
+        -------
+        DiskUsage
+            Bytes by what they are for.
+
+        Raises
+        ------
+        CorruptError
+            The newest manifest is damaged.
+        ClosedError
+            The table was closed.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"n": range(100_000)}, "t.blz")
+        >>> with blz.open("t.blz", mode="a") as t:
+        ...     before = t.disk_usage()
+        ...     done = t.delete([("n", "<", 10)])
+        ...     t.disk_usage().older > before.older == 0
+        True
+        """
+        self._snapshot.check_open()
+        return usage.disk_usage(self._snapshot.version.store)
 
     def diff(self, old: int | str, new: int | str | None = None) -> VersionDiff:
         """Compare two versions by their manifests; no column is read.
