@@ -1,16 +1,19 @@
 """The versions of an open table: list, compare, name, restore and remove them.
 
-A part of CTable. Knows nothing of columns and rows.
+A part of CTable. Knows nothing of how rows are read.
 """
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from typing import Concatenate, ParamSpec
+from contextlib import ExitStack, closing
+from typing import Concatenate, NamedTuple, ParamSpec
+
+import pyarrow as pa
 
 from blztable.engine.change import creation
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.damage.repair import repair
+from blztable.engine.change.keyed.differences import common_columns, differences
 from blztable.engine.check import usage
 from blztable.engine.read.losses import Loss
 from blztable.engine.version import history, vacuum
@@ -19,6 +22,7 @@ from blztable.engine.write.options import WriteOptions, check_choice
 from blztable.report import Changed, DiskUsage, Repaired, Vacuumed, VersionDiff, VersionInfo
 from blztable.table.indices import checked_integer
 from blztable.table.reader import TableReader
+from blztable.table.snapshot import Snapshot
 from blztable.table.tags import Tags
 from blztable.table.transaction import Transaction
 from blztable.table.version_meant import number_of
@@ -29,6 +33,19 @@ P = ParamSpec("P")
 REPAIRS = ("skip", "null")
 # How often a change is made again after a conflict.
 RETRIES = 5
+
+
+class Changes(NamedTuple):
+    """Result of `CTable.changes`: the rows that came, and those that went.
+
+    Attributes
+    ----------
+    added, removed : pyarrow.Table
+        Rows of the newer version, and rows of the older one.
+    """
+
+    added: pa.Table
+    removed: pa.Table
 
 
 class VersionedTable(TableReader):
@@ -236,6 +253,58 @@ class VersionedTable(TableReader):
                     stack.callback(lock.close)
                     pinned.append(version)
             return history.difference(pinned[1], pinned[-1 if new is not None else 0])
+
+    def changes(self, since: int | str) -> Changes:
+        """Return the rows that the version shown has and an older one lacks, and the other way.
+
+        A row that was updated is removed with its old values and added with the new ones. Rows that
+        were only moved or written again are no changes. Row groups that both versions share are not
+        read; the rows of the others are compared in memory. Columns that only one of the versions
+        has are left out.
+
+        Parameters
+        ----------
+        since : int or str
+            Number or tag of the older version.
+
+        Returns
+        -------
+        Changes
+            Two tables, `added` and `removed`, each in the order of its version.
+
+        Raises
+        ------
+        TableNotFoundError
+            The version does not exist any more.
+        SchemaError
+            A column has got another type, or no column is left.
+        CorruptError
+            A file is damaged or missing.
+        ClosedError
+            The table was closed.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"n": [1, 2, 3]}, "t.blz")
+        >>> with blz.open("t.blz", mode="a") as t:
+        ...     done = t.update({"n": 20}, where=[("n", "==", 2)])
+        ...     done = t.append({"n": [4]})
+        ...     found = t.changes(since=1)
+        ...     print(found.added["n"].to_pylist(), found.removed["n"].to_pylist())
+        [20, 4] [2]
+        """
+        self._snapshot.check_open()
+        new = self._snapshot
+        store = new.version.store
+        old = Snapshot(*pin(store, number_of(store, since)))
+        with closing(old):
+            with new._guarded():
+                added, removed = differences(old.version, new.version)
+                before, after = common_columns(old.version, new.version)
+            names = [new.version.schema.names[index] for index in after]
+            gone = old.take(before, removed).rename_columns(names)
+            return Changes(new.take(after, added), gone)
 
     def restore(self, version: int | str) -> int:
         """Commit the contents of an older version as the newest one.

@@ -196,7 +196,8 @@ class Counted:
         for path, sizes in file_sizes(version, paths).items():
             known = self._files.setdefault(path, set())
             nbytes += sum(size for number, size in sizes.items() if number not in known)
-            known |= sizes.keys()
+            # `known |= sizes.keys()` would make another set.
+            known.update(sizes)
         return nbytes
 
 
