@@ -94,7 +94,7 @@ def test_files_of_other_programs_are_selected_from_as_well(case):
 
 
 @pytest.mark.parametrize(
-    "key", ["a", ["a"], 1.0, [1.0], {}, object(), [[1], [1, 2]], b"a"], ids=str
+    "key", ["a", ["a"], 1.0, [1.0], {}, object, [[1], [1, 2]], b"a"], ids=str
 )
 def test_what_is_no_index_raises_an_index_error(key):
     array = blz.SuperChunk.create(None, [("a", "i4")], (3,))
