@@ -45,6 +45,10 @@ class Metalayers(Mapping[str, bytes]):
             else:
                 self.add(name, content)
 
+    def __reduce__(self) -> tuple[type, tuple[dict[str, bytes]]]:
+        # A copy belongs to nobody.
+        return dict, (dict(self),)
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({dict(self)!r})"
 

@@ -5,6 +5,7 @@ Knows nothing of files.
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import AbstractContextManager
+from copy import deepcopy
 from typing import Any
 
 from blztable.errors import LimitError
@@ -27,7 +28,8 @@ class ArrayAttributes(MutableMapping[str, Any]):
         self._turn = turn
 
     def __getitem__(self, name: str) -> Any:
-        return self._get()[name]
+        # A change within the value would be seen here, and never written.
+        return deepcopy(self._get()[name])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._get())
@@ -52,6 +54,10 @@ class ArrayAttributes(MutableMapping[str, Any]):
     def clear(self) -> None:
         """Remove all attributes in one change."""
         self._put({})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy belongs to no file.
+        return dict, (dict(self),)
 
     def __repr__(self) -> str:
         return f"ArrayAttributes({self._get()!r})"

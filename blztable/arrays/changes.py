@@ -30,9 +30,10 @@ def resized(info: ArrayInfo, rows: int) -> ArrayInfo:
         raise LimitError(f"an array of shape {info.shape}; at most {MAX_ITEMS} items are kept")
     chunks = math.prod(info.grid.counts)
     if chunks > MAX_CHUNKS:
+        remedy = "keep them in a table" if info.items else "make them larger, with chunk_shape="
         raise LimitError(
             f"an array of shape {info.shape} has {chunks} chunks; at most {MAX_CHUNKS} fit, "
-            "so make them larger, with chunk_shape="
+            f"so {remedy}"
         )
     return info
 

@@ -282,6 +282,9 @@ def test_attributes_are_json(path):
             array.attrs["d"] = float("nan")
         with pytest.raises(KeyError):
             del array.attrs["e"]
+        array.attrs["g"] = [1]
+        array.attrs["g"].append(2)
+        assert array.attrs.pop("g") == [1]
         array.attrs.update({"e": 1}, f=2)
         assert dict(array.attrs) == {"c": 1.5, "e": 1, "f": 2}
         array.attrs.clear()

@@ -58,6 +58,20 @@ def test_what_has_no_path_and_what_is_locked_cannot_be_copied(path, copied):
 
 
 @pytest.mark.parametrize("copied", COPIES)
+def test_a_copy_of_attributes_or_metalayers_is_a_dict(copied):
+    options = {"attrs": {"a": [1]}, "meta": {"b": b"2"}}
+    with blz.SuperChunk.create(None, "i8", **options) as array:
+        array.vlmeta["c"] = b"3"
+        for found, expected in zip(
+            (array.attrs, array.meta, array.vlmeta),
+            ({"a": [1]}, {"b": b"2"}, {"c": b"3"}),
+            strict=True,
+        ):
+            assert type(copied(found)) is dict
+            assert copied(found) == expected
+
+
+@pytest.mark.parametrize("copied", COPIES)
 def test_a_table_in_memory_cannot_be_copied(copied):
     with pytest.raises(TypeError, match="belongs to its process"):
         copied(blz.MemoryStore())
