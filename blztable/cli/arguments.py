@@ -275,18 +275,22 @@ def _count(text: str) -> int:
 
 def _version(text: str) -> dict[str, Any]:
     """Return the options of `open` for a number, a time or a tag."""
-    if text.isdecimal():
-        return {"version": int(text)}
+    named = _named_version(text)
+    if isinstance(named, int):
+        return {"version": named}
     try:
         datetime.fromisoformat(text)
     except ValueError:
-        return {"version": text}
+        return {"version": named}
     return {"at": text}
 
 
 def _named_version(text: str) -> int | str:
     """Return a number or a tag."""
-    return int(text) if text.isdecimal() else text
+    try:
+        return int(text)
+    except ValueError:
+        return text
 
 
 def _versions_kept(text: str) -> int:
